@@ -1,0 +1,1 @@
+"""C++ text → shared library: ninja, a content-addressed cache, atomic and locked."""

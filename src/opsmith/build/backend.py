@@ -1,0 +1,216 @@
+"""One backend's libraries, from its description: plan, emit, compile, or find all of it in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
+from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.progress import Progress
+from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
+from opsmith.description import Backend, read_backend
+from opsmith.emit import class_name, declaration, emit
+from opsmith.errors import Location, SymbolUndefined
+from opsmith.plan import Plan, plan_backend
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_CSRC = _PACKAGE / "csrc"
+
+
+@dataclass(frozen=True)
+class BuiltBackend:
+    """What :func:`build_backend` built: the library to load into torch, and the driver it opens."""
+
+    name: str
+    library: Path
+    driver: Path
+    generated: Path
+    host_window: bool
+    driver_location: Location
+    cache: Path
+
+
+class _Record(msgspec.Struct):
+    """What serves a description whose inputs have the digest that names the record's file."""
+
+    library: str
+    driver: str
+    generated: str
+
+
+def build_backend(
+    description: Path, *, progress: Callable[[Progress], None] | None = None
+) -> BuiltBackend:
+    """The libraries of the backend described by the file ``description``, built where that is needed.
+
+    ``progress`` is told of each step.  Raises a :class:`~opsmith.errors.DescriptionError` or a
+    :class:`~opsmith.errors.BuildError`.
+    """
+    report = progress or (lambda step: None)
+    cache = usable_cache()
+    torch = find_torch()
+    compiler = find_compiler(cache)
+    backend = read_backend(description, None)
+    record_path = _record_path(backend, torch, compiler, cache)
+    record = _read(record_path)
+    if record is None:
+        record = _build(backend, description, torch, compiler, cache, report)
+        write_whole(record_path, msgspec.json.encode(record))
+    return _built(backend, record, cache)
+
+
+def find_built(description: Path) -> BuiltBackend | None:
+    """What :func:`build_backend` would return without building anything; None where it would build.
+
+    Raises as it does.
+    """
+    cache = usable_cache()
+    backend = read_backend(description, None)
+    record = _read(_record_path(backend, find_torch(), find_compiler(cache), cache))
+    return _built(backend, record, cache) if record else None
+
+
+def _record_path(
+    backend: Backend, torch: TorchInstallation, compiler: Compiler, cache: Path
+) -> Path:
+    return cache / "backends" / f"{backend.name}-{_digest(backend, torch, compiler)}.json"
+
+
+def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
+    return BuiltBackend(
+        name=backend.name,
+        library=Path(record.library),
+        driver=Path(record.driver),
+        generated=Path(record.generated),
+        host_window=backend.driver.host_window,
+        driver_location=backend.driver.location,
+        cache=cache,
+    )
+
+
+def _build(
+    backend: Backend,
+    description: Path,
+    torch: TorchInstallation,
+    compiler: Compiler,
+    cache: Path,
+    report: Callable[[Progress], None],
+) -> _Record:
+    report(Progress("planning every operator"))
+    plan = plan_backend(str(description), cache)
+    report(Progress("generating C++"))
+    generated = _write_generated(plan, cache)
+    libraries = [
+        SharedLibrary(
+            name=f"opsmith_{backend.name}",
+            sources=(
+                *sorted((_CSRC / "opsmith").glob("*.cpp")),
+                *sorted(generated.glob("*.cpp")),
+                *(source for library in backend.libraries for source in library.sources),
+            ),
+            include_dirs=(
+                _CSRC,
+                generated,
+                *(folder for library in backend.libraries for folder in library.include_dirs),
+            ),
+            torch=torch,
+        )
+    ]
+    if backend.driver.library is None:
+        libraries.append(
+            SharedLibrary(
+                name=f"opsmith_{backend.name}_driver",
+                sources=backend.driver.sources,
+                include_dirs=(_CSRC, *backend.driver.include_dirs),
+            )
+        )
+    compilation = Compilation(libraries, compiler, cache)
+    try:
+        compilation.run(cache / "logs" / f"{backend.name}.log", report)
+    except SymbolUndefined as error:
+        raise _located(error, plan, backend) from None
+    outputs = compilation.outputs()
+    driver = backend.driver.library or outputs[1]
+    return _Record(str(outputs[0]), str(driver), str(generated))
+
+
+def _write_generated(plan: Plan, cache: Path) -> Path:
+    files = emit(plan)
+    digest = hashlib.sha256(repr(files).encode()).hexdigest()[:32]
+    folder = cache / "generated" / f"{class_name(plan.backend)}-{digest}"
+    for file in files:
+        if not is_whole(folder / file.name):
+            write_whole(folder / file.name, file.text.encode())
+    return folder
+
+
+def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
+    """The error at the line of the manifest that names the first missing kernel."""
+    missing = {symbol.partition("(")[0] for symbol in error.symbols}
+    for entry in plan.entries:
+        kernel = entry.kernel
+        if kernel is None or kernel.symbol not in missing:
+            continue
+        library = next(library for library in backend.libraries if library.name == kernel.library)
+        sources = ", ".join(source.name for source in library.sources) or "none are listed"
+        others = len(missing) - 1
+        return SymbolUndefined(
+            f"the sources of library `{library.name}` do not define `{kernel.symbol}` with the "
+            f"signature that `{kernel.operator}` needs"
+            + (f" (and {others} more)" if others else ""),
+            symbols=error.symbols,
+            location=kernel.location,
+            remedy=f"define\n    {declaration(kernel)};\n  in one of its sources ({sources})",
+        )
+    return error
+
+
+def _digest(backend: Backend, torch: TorchInstallation, compiler: Compiler) -> str:
+    """A digest of everything that the libraries are made from."""
+    digest = hashlib.sha256()
+    digest.update(f"{torch} {compiler} {sys.version_info[:2]} {backend.location.path}".encode())
+    for path in _inputs(backend):
+        content = path.read_bytes()
+        digest.update(f"{path} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:32]
+
+
+def _inputs(backend: Backend) -> list[Path]:
+    rooms = ("schema", "description", "plan", "emit", "build")
+    inputs = [path for room in rooms for path in sorted((_PACKAGE / room).glob("*.*"))]
+    inputs += [path for path in sorted(_CSRC.rglob("*")) if path.is_file()]
+    inputs += backend.files
+    folders = [*backend.driver.include_dirs]
+    for library in backend.libraries:
+        inputs += library.sources
+        folders += library.include_dirs
+    inputs += backend.driver.sources
+    if backend.driver.library:
+        inputs.append(backend.driver.library)
+    # Headers lie beside the sources that include them, or in the include directories.
+    folders += {
+        source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
+    }
+    inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
+    return sorted(set(inputs))
+
+
+def _read(path: Path) -> _Record | None:
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=_Record)
+    except (OSError, msgspec.DecodeError):
+        return None
+    library, driver = Path(record.library), Path(record.driver)
+    if not (is_whole(library) and is_whole(driver)):
+        return None
+    # A driver that came ready built lies outside the cache, and is not ours to touch.
+    ours = [file.parent for file in (library, driver) if file.parent.parent.name == "libraries"]
+    mark_used(path, *ours, Path(record.generated))
+    return record

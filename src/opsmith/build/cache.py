@@ -1,0 +1,135 @@
+"""The cache directory: where it is, and what lies where.
+
+    plans/       plans by torch version and description
+    generated/   emitted C++ by content
+    objects/     compiled files by content of source, headers and flags
+    libraries/   linked libraries by content of their objects
+    backends/    which libraries serve a description
+    compilers/   what was learned of each compiler
+    logs/        the last failed build's output, by backend
+    work/        what a running build needs; empty otherwise
+
+Every file is written under a temporary name and renamed, so that what has its name is whole.  All of
+it can be made again: nothing is lost when the directory, or anything in it, is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from opsmith.errors import CacheUnusable
+
+VARIABLE = "OPSMITH_CACHE_DIR"
+
+# Below this size nothing is removed; above it, what was not used for so long.
+PRUNED_ABOVE_BYTES = 4 << 30
+UNUSED_AFTER_SECONDS = 30 * 24 * 3600
+
+_ONE_DAY = 24 * 3600
+_FOLDERS = ("plans", "generated", "objects", "libraries", "backends", "compilers", "logs", "work")
+# Their entries are files or directories that carry the time of their last use.
+_PRUNED_FOLDERS = ("plans", "generated", "objects", "libraries", "backends")
+
+
+def cache_root() -> Path:
+    """The cache directory: ``OPSMITH_CACHE_DIR``, or the user's own as the platform has it."""
+    chosen = os.environ.get(VARIABLE)
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("opsmith"))
+
+
+def usable_cache() -> Path:
+    """:func:`cache_root`, created and checked to be writable; raises :class:`CacheUnusable`."""
+    root = cache_root()
+    try:
+        if root.exists() and not root.is_dir():
+            raise unusable(root, "it is a file, not a directory")
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as probe:
+            probe.write(b"opsmith")
+    except OSError as error:
+        raise unusable(root, error.strerror or str(error)) from None
+    return root
+
+
+def unusable(root: Path, reason: str) -> CacheUnusable:
+    """The error for a cache directory that cannot be written to."""
+    return CacheUnusable(
+        f"the cache directory {root} cannot be written: {reason}",
+        remedy=f"free some space there, or set {VARIABLE} to a directory of your own",
+    )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes ``path`` so that it is either absent, as before, or whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def is_whole(path: Path) -> bool:
+    """Whether ``path`` is a file with something in it."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def mark_used(*paths: Path) -> None:
+    """Notes that the cache's entries ``paths`` were of use today, so that :func:`prune` keeps them."""
+    now = time.time()
+    for path in paths:
+        # A cache that was made for us and cannot be written is still of use.
+        with suppress(OSError):
+            if now - path.stat().st_mtime > _ONE_DAY:
+                os.utime(path)
+
+
+def size_in_bytes(root: Path) -> int:
+    """How much the files of the cache directory ``root`` take."""
+    total = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
+
+
+def prune(root: Path) -> None:
+    """Removes what was not used for 30 days, where the cache has outgrown 4 GiB.
+
+    The caller holds the build lock.  Loaded libraries live on: their files go, not their pages.
+    """
+    if size_in_bytes(root) <= PRUNED_ABOVE_BYTES:
+        return
+    oldest_kept = time.time() - UNUSED_AFTER_SECONDS
+    for folder in _PRUNED_FOLDERS:
+        for entry in (root / folder).glob("*"):
+            with suppress(OSError):
+                if entry.stat().st_mtime < oldest_kept:
+                    _remove(entry)
+
+
+def clean(root: Path) -> None:
+    """Removes everything that opsmith keeps in ``root``, and nothing that it did not put there."""
+    for folder in _FOLDERS:
+        _remove(root / folder)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

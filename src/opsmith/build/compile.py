@@ -1,0 +1,381 @@
+"""C++ sources → shared libraries, through ninja and a content-addressed store.
+
+An object's digest covers the compiler, the flags, torch's version, the source and every header of ours
+that it includes, so an object is compiled once for all checkouts and backends.  ninja writes each
+output under a temporary name and renames it: interrupted or failed builds leave the store sound.
+Knows nothing of operators or descriptions.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from opsmith.build.cache import is_whole, mark_used, prune, unusable, write_whole
+from opsmith.build.progress import Progress
+from opsmith.build.toolchain import Compiler, TorchInstallation, ninja_binary
+from opsmith.errors import BuildError, CompilationFailed, Location, SymbolUndefined
+
+Report = Callable[[Progress], None]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+# `#include NAME`: which header that is only the compiler knows.
+_COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
+_FLAGS = (
+    "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall",
+)  # fmt: skip
+_STANDARD = {".c": "-std=c11"}
+
+_STATUS = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?P<action>.*)$")
+_DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$",
+    re.MULTILINE,
+)
+# What GNU ld and gold say, and what lld and mold say.
+_UNDEFINED = re.compile(
+    r"undefined reference to [`'](?P<gnu>[^\n]*)'$|undefined symbol: (?P<lld>[^\n]*)$", re.MULTILINE
+)
+# Said by a tool, at the end of its line, and not shown as a line of the source ("  12 | ...").
+_DISK_FULL = re.compile(
+    r"^(?! *\d* \|).*(?P<why>No space left on device|Disk quota exceeded)'?$", re.MULTILINE
+)
+# The kernel, short of memory, ends the largest process: a compiler.
+_KILLED = re.compile(
+    r"fatal error: Killed signal|\bKilled\b|out of memory|cannot allocate memory", re.I
+)
+
+# What one g++ takes at most for a file with PyTorch's headers.
+_BYTES_PER_JOB = 3 << 29
+_SECONDS_TO_STOP = 5
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """A library to build: its name without ``lib``, sources, and where their headers lie.
+
+    ``torch`` is None for a library that needs nothing of it.
+    """
+
+    name: str
+    sources: tuple[Path, ...]
+    include_dirs: tuple[Path, ...] = ()
+    torch: TorchInstallation | None = None
+    link_flags: tuple[str, ...] = ()
+
+
+class Compilation:
+    """The building of some libraries in one run of ninja."""
+
+    def __init__(self, libraries: Sequence[SharedLibrary], compiler: Compiler, cache: Path) -> None:
+        self._compiler = compiler
+        self._cache = cache
+        self._headers: dict[Path, tuple[bytes, tuple[str, ...]]] = {}
+        self._libraries = [(library, self._objects(library)) for library in libraries]
+
+    def outputs(self) -> list[Path]:
+        """Where each library is, or will be."""
+        return [self._library_path(library, objects) for library, objects in self._libraries]
+
+    def run(self, log: Path, report: Report) -> None:
+        """Builds what the store lacks; ``log`` gets the tools' output.
+
+        Raises :class:`CompilationFailed`, :class:`SymbolUndefined`, or
+        :class:`~opsmith.errors.CacheUnusable`.
+        """
+        if self._is_built():
+            return
+        try:
+            with self._lock(report):
+                # Whoever held the lock may have built the same.
+                if not self._is_built():
+                    self._remove_partial()
+                    with self._work_directory() as work:
+                        self._run_ninja(work, log, report)
+                    prune(self._cache)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT):
+                raise unusable(self._cache, error.strerror or str(error)) from None
+            raise
+
+    def _is_built(self) -> bool:
+        outputs = self.outputs()
+        if not all(is_whole(path) for path in outputs):
+            return False
+        mark_used(*(path.parent for path in outputs))
+        return True
+
+    # ---- digests
+
+    @cached_property
+    def _common(self) -> str:
+        return f"{self._compiler.identity} {' '.join(_FLAGS)}"
+
+    def _objects(self, library: SharedLibrary) -> list[tuple[Path, Path]]:
+        return [(source, self._object_path(source, library)) for source in library.sources]
+
+    def _object_path(self, source: Path, library: SharedLibrary) -> Path:
+        digest = hashlib.sha256()
+        version = library.torch.version if library.torch else ""
+        digest.update(f"{self._common} {version} {_standard(source)}\n".encode())
+        # Names count as well as contents: __FILE__ is part of error messages.
+        waiting = [source.resolve()]
+        seen = set(waiting)
+        while waiting:
+            path = waiting.pop()
+            content, included = self._scanned(path)
+            digest.update(f"{path.name} {len(content)}\n".encode())
+            digest.update(content)
+            headers = [_resolved(name, path, library.include_dirs) for name in included]
+            if _COMPUTED_INCLUDE.search(content):
+                headers += _every_header(path, library.include_dirs)
+            for found in headers:
+                if found is not None and found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        return self._cache / "objects" / f"{source.stem}-{digest.hexdigest()[:32]}.o"
+
+    def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
+        if path not in self._headers:
+            content = path.read_bytes()
+            names = tuple(name.decode() for name in _INCLUDE.findall(content))
+            self._headers[path] = (content, names)
+        return self._headers[path]
+
+    def _library_path(self, library: SharedLibrary, objects: Sequence[tuple[Path, Path]]) -> Path:
+        text = "\n".join([library.name, *_link_flags(library), *(o.name for _, o in objects)])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return self._cache / "libraries" / digest / f"lib{library.name}.so"
+
+    # ---- ninja
+
+    def _ninja(self) -> tuple[str, int]:
+        """The build script, and of how many steps it consists."""
+        from ninja import ninja_syntax
+
+        text = io.StringIO()
+        writer = ninja_syntax.Writer(text)  # type: ignore[arg-type]  # its stub says str, wrongly
+        whole = "{ mv -f $out.partial $out || { rm -f $out.partial; false; }; }"
+        for name, tool, verb in (
+            ("compile", "-c $in", "compiling"),
+            ("link", "-shared $in", "linking"),
+        ):
+            writer.rule(
+                name,
+                command=f"$compiler $flags {tool} -o $out.partial $libraries && {whole}",
+                description=f"{verb} $shown",
+            )
+        steps = 0
+        wanted: set[Path] = set()
+        for library, objects in self._libraries:
+            for source, output in objects:
+                if output not in wanted and is_whole(output):
+                    mark_used(output)
+                elif output not in wanted:
+                    steps += 1
+                    output.unlink(missing_ok=True)
+                    variables = {
+                        "compiler": _escaped(*self._compiler.command),
+                        "flags": _escaped(*_compile_flags(source, library)),
+                        "shown": source.name,
+                    }
+                    writer.build([_path(output)], "compile", [_path(source)], variables=variables)
+                wanted.add(output)
+            target_path = self._library_path(library, objects)
+            if not is_whole(target_path):
+                steps += 1
+                target_path.unlink(missing_ok=True)
+                writer.build(
+                    [_path(target_path)],
+                    "link",
+                    [_path(output) for _, output in objects],
+                    variables={
+                        "compiler": _escaped(*self._compiler.command),
+                        "flags": _escaped("-Wl,--no-undefined", "-Wl,--gc-sections"),
+                        "libraries": _escaped(*_link_flags(library)),
+                        "shown": target_path.name,
+                    },
+                )
+        return text.getvalue(), steps
+
+    def _run_ninja(self, work: Path, log: Path, report: Report) -> None:
+        text, steps = self._ninja()
+        (work / "build.ninja").write_text(text)
+        command = [str(ninja_binary()), "-C", str(work), "-j", str(_jobs())]
+        # The compilers' own temporary files go with the directory, however they end.
+        environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C", "TMPDIR": str(work)}
+        report(Progress(f"compiling with {self._compiler.command[0]}", 0, steps))
+        output: list[str] = []
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                output.append(line)
+                if step := _STATUS.match(line.rstrip()):
+                    report(Progress(step["action"], int(step["done"]), int(step["total"])))
+            failed = process.wait() != 0
+        except BaseException:
+            # Ctrl-C reaches only us: ninja is in a session of its own, and each compiler in a process
+            # group of its own. So ninja is asked, and ends its compilers before itself.
+            with suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                process.wait(_SECONDS_TO_STOP)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            self._remove_partial()
+            raise
+        finally:
+            process.stdout.close()
+        if failed:
+            self._remove_partial()
+            raise self._failure("".join(output), log)
+
+    def _remove_partial(self) -> None:
+        for folder in ("objects", "libraries"):
+            for path in (self._cache / folder).glob("**/*.partial"):
+                path.unlink(missing_ok=True)
+
+    def _failure(self, output: str, log: Path) -> BuildError:
+        if full := _DISK_FULL.search(output):
+            return unusable(self._cache, full["why"])
+        write_whole(log, output.encode())
+        undefined = list(dict.fromkeys(m["gnu"] or m["lld"] for m in _UNDEFINED.finditer(output)))
+        if undefined:
+            return SymbolUndefined(
+                f"the sources do not define {', '.join(f'`{symbol}`' for symbol in undefined[:3])}"
+                + (f" and {len(undefined) - 3} more" if len(undefined) > 3 else ""),
+                symbols=undefined,
+                remedy=f"define them, or add the file that does to `sources`; full log: {log}",
+            )
+        diagnostics = list(_DIAGNOSTIC.finditer(output))
+        if not diagnostics:
+            if killed := _KILLED.search(output):
+                return CompilationFailed(
+                    f"a compiler was ended, most likely for want of memory: {_line_of(killed)}",
+                    remedy=f"build with fewer at a time: MAX_JOBS=1; full log: {log}",
+                )
+            last = output.strip().splitlines()[-8:]
+            return CompilationFailed(
+                "the compiler failed:\n  " + "\n  ".join(last), remedy=f"see {log}"
+            )
+        first = diagnostics[0]
+        shown = "\n".join(
+            f"  {Path(found['file']).name}:{found['line']}:{found['column']}: {found['message']}"
+            for found in diagnostics[:3]
+        )
+        if len(diagnostics) > 3:
+            shown += f"\n  and {len(diagnostics) - 3} more"
+        return CompilationFailed(
+            f"the compiler rejects it\n{shown}",
+            location=Location(Path(first["file"]), int(first["line"]), int(first["column"])),
+            remedy=f"mend the source; full log: {log}",
+        )
+
+    @contextmanager
+    def _lock(self, report: Report) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._cache / "build.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            report(Progress(f"waiting for another build, which holds {lock.lock_file}"))
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _work_directory(self) -> Iterator[Path]:
+        folder = self._cache / "work"
+        # The lock is ours, so what lies there is of a process that was killed.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _standard(source: Path) -> str:
+    return _STANDARD.get(source.suffix, "-std=c++20")
+
+
+def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
+    language = ["-x", "c"] if source.suffix == ".c" else []
+    flags = [*language, _standard(source), *_FLAGS, f"-ffile-prefix-map={_PACKAGE}=opsmith"]
+    flags += [f"-I{folder}" for folder in library.include_dirs]
+    if library.torch:
+        for folder in library.torch.include_dirs:
+            flags += ["-isystem", str(folder)]
+    return flags
+
+
+def _link_flags(library: SharedLibrary) -> list[str]:
+    flags = ["-pthread", "-ldl", *library.link_flags]
+    if library.torch:
+        folder = library.torch.library_dir
+        flags += [f"-L{folder}", "-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{folder}"]
+    return flags
+
+
+def _resolved(name: str, includer: Path, include_dirs: Sequence[Path]) -> Path | None:
+    """The header of ours that ``#include name`` means; None for the system's and torch's."""
+    for folder in (includer.parent, *include_dirs):
+        path = folder / name
+        if path.is_file():
+            return path.resolve()
+    return None
+
+
+def _every_header(includer: Path, include_dirs: Sequence[Path]) -> list[Path]:
+    """All headers that a source could include from its own directory and the include directories."""
+    folders = (includer.parent, *include_dirs)
+    return [path.resolve() for folder in folders for path in sorted(folder.rglob("*.h*"))]
+
+
+def _jobs() -> int:
+    """How many compilers run at once: ``MAX_JOBS``, or as many as there are cores and memory for."""
+    if (chosen := os.environ.get("MAX_JOBS", "")).isdigit():
+        return max(1, int(chosen))
+    cores = len(os.sched_getaffinity(0))
+    available = re.search(r"^MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+    return max(1, min(cores, int(available[1]) * 1024 // _BYTES_PER_JOB)) if available else cores
+
+
+def _line_of(found: re.Match[str]) -> str:
+    """The whole line in which something was found."""
+    start = found.string.rfind("\n", 0, found.start()) + 1
+    return found.string[start:].splitlines()[0]
+
+
+def _path(path: Path) -> str:
+    """A path for ninja's own syntax; its writer escapes spaces and colons, but not this."""
+    return str(path).replace("$", "$$")
+
+
+def _escaped(*arguments: str) -> str:
+    """Arguments quoted for the shell and for ninja."""
+    return " ".join(shlex.quote(argument) for argument in arguments).replace("$", "$$")

@@ -1,0 +1,172 @@
+"""The C++ compiler and the installed torch, found without importing torch.
+
+The compiler's identity is part of every object's digest, so that another compiler never meets
+another's objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.cache import write_whole
+from opsmith.errors import BuildError, CompilerMissing, LoadError
+from opsmith.schema import torch_version
+
+_CANDIDATES = ("c++", "g++", "clang++")
+_INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
+_PROBE = "#include <concepts>\n#include <bit>\nstatic_assert(std::integral<int>);\n"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler that takes C++20.
+
+    ``command`` runs it: one word, or more, as in ``CXX="ccache g++"``.  ``path`` is the
+    compiler's own file, links resolved; ``version`` the first line of what it says of itself.
+    """
+
+    command: tuple[str, ...]
+    path: Path
+    version: str
+
+    @property
+    def identity(self) -> str:
+        """What two compilers must share for their objects to be the same."""
+        options = [word for word in self.command if word.startswith("-")]
+        return f"{platform.machine()} {self.path} {self.version} {shlex.join(options)}"
+
+
+@dataclass(frozen=True)
+class TorchInstallation:
+    """The installed torch: its version, and where its headers and libraries lie."""
+
+    version: str
+    root: Path
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """The directories of its C++ headers."""
+        include = self.root / "include"
+        return include, include / "torch" / "csrc" / "api" / "include"
+
+    @property
+    def library_dir(self) -> Path:
+        """The directory of ``libtorch_cpu.so``."""
+        return self.root / "lib"
+
+
+def find_torch() -> TorchInstallation:
+    """The installed torch; raises :class:`LoadError` when there is none, or none with headers."""
+    spec = importlib.util.find_spec("torch")
+    version = torch_version()
+    if spec is None or not spec.submodule_search_locations:
+        raise LoadError("PyTorch cannot be imported", remedy="pip install torch==2.13.0")
+    installation = TorchInstallation(version, Path(spec.submodule_search_locations[0]))
+    header = installation.include_dirs[0] / "ATen" / "ATen.h"
+    if not header.is_file():
+        raise LoadError(
+            f"torch {version} has no C++ headers: {header} is missing",
+            remedy="install torch from its wheel: pip install --force-reinstall torch==2.13.0",
+        )
+    return installation
+
+
+def find_compiler(cache: Path) -> Compiler:
+    """The C++20 compiler to use: ``CXX`` where it is set, else the first that is found.
+
+    What was learned of it is remembered in ``cache`` until its file changes.
+    Raises :class:`CompilerMissing`.
+    """
+    chosen = os.environ.get("CXX", "").strip()
+    commands = [shlex.split(chosen)] if chosen else [[name] for name in _CANDIDATES]
+    found = [
+        words for words in commands if shutil.which(words[0]) and shutil.which(_compiler(words))
+    ]
+    if not found:
+        what = f"the compiler `{chosen}` that CXX names" if chosen else "a C++ compiler"
+        raise CompilerMissing(f"{what} was not found on PATH", remedy=_INSTALL)
+    refused: CompilerMissing | None = None
+    for words in found:
+        try:
+            return _identified(words, cache)
+        except CompilerMissing as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _compiler(words: list[str]) -> str:
+    """The compiler's name in a command: its last word that is no option."""
+    return [word for word in words if not word.startswith("-")][-1]
+
+
+def _identified(words: list[str], cache: Path) -> Compiler:
+    # The names are run as they were found: ccache's `g++` is a link to ccache, which asks its own name.
+    command = (shutil.which(words[0]) or words[0], *words[1:])
+    path = Path(shutil.which(_compiler(words)) or words[0]).resolve()
+    status = path.stat()
+    facts = f"{shlex.join(command)} {path} {status.st_mtime_ns} {status.st_size}"
+    record = cache / "compilers" / hashlib.sha256(facts.encode()).hexdigest()
+    try:
+        version = msgspec.json.decode(record.read_bytes(), type=str)
+    except (OSError, msgspec.DecodeError):
+        version = _probed(command)
+        # Best effort: it can be asked again.
+        with suppress(OSError):
+            write_whole(record, msgspec.json.encode(version))
+    return Compiler(command, path, version)
+
+
+def _probed(command: tuple[str, ...]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text(_PROBE)
+        try:
+            subprocess.run(
+                [*command, "-std=c++20", "-fsyntax-only", source],
+                check=True,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+            said = subprocess.run(
+                [*command, "--version"], check=True, capture_output=True, text=True
+            )
+            return said.stdout.splitlines()[0]
+        except (OSError, subprocess.CalledProcessError, IndexError) as error:
+            lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            why = next((line for line in lines if "error" in line), lines[0])
+            raise CompilerMissing(
+                f"{shlex.join(command)} does not compile C++20: {why}",
+                remedy=f"gcc 11 or clang 14 and later do: {_INSTALL}",
+            ) from None
+
+
+@functools.cache
+def ninja_binary() -> Path:
+    """The ninja that comes with the PyPI package; raises :class:`BuildError` when there is none."""
+    try:
+        import ninja
+    except ImportError:
+        binary = None
+    else:
+        binary = Path(ninja.BIN_DIR) / "ninja"
+    if binary is None or not binary.is_file():
+        raise BuildError(
+            "ninja, which runs the compiler, is missing from this environment",
+            remedy="pip install --force-reinstall ninja",
+        )
+    return binary

@@ -1,0 +1,45 @@
+"""How commands talk: one rich console for people, plain lines for programs, errors on one screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from opsmith.build.progress import Progress
+from opsmith.errors import OpsmithError
+
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON, for programs.")]
+
+
+def print_json(value: Any) -> None:
+    """Writes ``value`` as one line of JSON to standard output."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def fail(error: OpsmithError) -> NoReturn:
+    """Prints ``error`` and ends the process with status 1."""
+    place = f"[bold]{escape(str(error.location))}[/]: " if error.location else ""
+    err.print(f"[bold red]error[/]: {place}{escape(error.message)}", soft_wrap=True)
+    if error.remedy:
+        err.print(f"  [bold green]remedy[/]: {escape(error.remedy)}", soft_wrap=True)
+    raise typer.Exit(1)
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[Progress], None]]:
+    """A callback that shows a build's steps on standard error: a live line, or plain lines in a log."""
+    if not err.is_terminal:
+        yield lambda step: err.print(escape(str(step)), soft_wrap=True, highlight=False)
+        return
+    with err.status("building") as status:
+        yield lambda step: status.update(escape(str(step)))

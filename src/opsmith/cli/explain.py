@@ -1,0 +1,69 @@
+"""``opsmith explain``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.inspect.explain import RELEVANT_KEYS
+from opsmith.inspect.explain import explain as explanation_of
+from opsmith.plan import plan_backend
+from opsmith.runtime import load
+
+
+def explain(
+    operator: Annotated[str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")],
+    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
+    table: Annotated[
+        bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
+    ] = True,
+    all_keys: Annotated[bool, typer.Option("--all-keys", help="Show every dispatch key.")] = False,
+    json: Json = False,
+) -> None:
+    """Explain how one operator is served on a backend, and why."""
+    planned = plan_backend(backend, cache_root())
+    planned.entry(operator)  # an unknown name fails before anything is built
+    if table:
+        with shown_progress() as progress:
+            load(backend, progress=progress)
+    explanation = explanation_of(planned, operator, loaded=table)
+    entry = explanation.entry
+    if json:
+        print_json(
+            {
+                "name": entry.name,
+                "schema": explanation.schema,
+                "route": entry.route.value,
+                "source": entry.source,
+                "library": entry.library,
+                "why": entry.why,
+                "dispatch_table": [
+                    {"key": row.key, "kernel": row.kernel, "kind": row.kind}
+                    for row in explanation.table
+                ],
+            }
+        )
+        return
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("operator", f"aten::{entry.name} on {planned.backend}")
+    facts.add_row("schema", explanation.schema)
+    facts.add_row("route", entry.route.value)
+    facts.add_row("source", entry.source)
+    if entry.library:
+        facts.add_row("library", entry.library)
+    facts.add_row("why", entry.why)
+    out.print(facts)
+    rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
+    if rows:
+        shown = Table(title="dispatch table", header_style="bold")
+        for column in ("key", "kernel", "registered as"):
+            shown.add_column(column)
+        for row in rows:
+            shown.add_row(row.key, row.kernel, row.kind)
+        out.print(shown)

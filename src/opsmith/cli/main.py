@@ -1,0 +1,39 @@
+"""The ``opsmith`` command: its subcommands, and the one place where errors become text."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from opsmith.cli.build import build
+from opsmith.cli.console import err, fail
+from opsmith.cli.demo import demo
+from opsmith.cli.doctor import doctor
+from opsmith.cli.explain import explain
+from opsmith.cli.plan import plan
+from opsmith.errors import OpsmithError
+
+app = typer.Typer(
+    name="opsmith",
+    help="Brings a new accelerator's operators into PyTorch from one description.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, plan, explain, build, doctor):
+    app.command()(command)
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app()
+    except OpsmithError as error:
+        try:
+            fail(error)
+        except typer.Exit as stop:
+            sys.exit(stop.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted; what was built so far is kept")
+        sys.exit(130)

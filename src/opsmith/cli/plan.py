@@ -1,0 +1,68 @@
+"""``opsmith plan``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, out, print_json
+from opsmith.plan import Plan, Route, plan_backend
+
+
+def plan(
+    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")] = "sim",
+    route: Annotated[Route | None, typer.Option(help="List the operators on this route.")] = None,
+    json: Json = False,
+) -> None:
+    """Show how every ATen operator is served on a backend."""
+    planned = plan_backend(backend, cache_root())
+    if json:
+        print_json(_as_json(planned, route))
+    elif route is None:
+        out.print(_counts(planned))
+        out.print("list one route with --route, one operator with `opsmith explain`", style="dim")
+    else:
+        out.print(_operators(planned, route))
+
+
+def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
+    return {
+        "backend": planned.backend,
+        "torch": planned.torch,
+        "operators": [
+            {
+                "name": entry.name,
+                "route": entry.route.value,
+                "source": entry.source,
+                "library": entry.library,
+                "why": entry.why,
+            }
+            for entry in planned.entries
+            if route is None or entry.route is route
+        ],
+        "counts": {counted.value: count for counted, count in planned.counts().items()},
+    }
+
+
+def _counts(planned: Plan) -> Table:
+    title = f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators"
+    table = Table(title=title, header_style="bold")
+    table.add_column("route")
+    table.add_column("operators", justify="right")
+    for route, count in planned.counts().items():
+        table.add_row(route.value, f"{count:,}")
+    return table
+
+
+def _operators(planned: Plan, route: Route) -> Table:
+    entries = [entry for entry in planned.entries if entry.route is route]
+    title = f"{planned.backend}: {len(entries):,} operators on the route {route.value}"
+    table = Table(title=title, header_style="bold")
+    table.add_column("operator", no_wrap=True)
+    table.add_column("why")
+    for entry in entries:
+        table.add_row(entry.name, entry.why)
+    return table

@@ -1,0 +1,107 @@
+// What generated code does before it calls a kernel: the operands' devices are checked, the common one is made
+// current for the call, and, where the kernel runs on the host, the device's pending work is waited for.
+//
+// One line opens each generated function:
+//   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnHost> call("aten::add.Tensor", self, other);
+#pragma once
+
+#include <opsmith/device_scope.h>
+#include <opsmith/host_access.h>
+
+#include <optional>
+
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+
+namespace opsmith {
+
+// Which Tensors an operator takes beside those of the device.
+enum class Operands {
+  kOneDevice,       // none
+  kScalarsFromCpu,  // 0-dim CPU tensors, as TensorIterator does: x + torch.tensor(2)
+  kAny,             // the kernel itself looks at the devices
+};
+
+enum class Runs { kOnDevice, kOnHost };
+
+namespace detail {
+
+[[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device, const at::TensorBase& other);
+
+// Calls `visit` with each defined Tensor of an argument, whatever holds it.
+template <class Visit>
+inline void for_each_tensor(const at::TensorBase& tensor, const Visit& visit) {
+  if (tensor.defined()) {
+    visit(tensor);
+  }
+}
+template <class Visit>
+inline void for_each_tensor(const std::optional<at::Tensor>& tensor, const Visit& visit) {
+  if (tensor.has_value() && tensor->defined()) {
+    visit(*tensor);
+  }
+}
+template <class Visit>
+inline void for_each_tensor(at::TensorList tensors, const Visit& visit) {
+  for (const at::Tensor& tensor : tensors) {
+    for_each_tensor(tensor, visit);
+  }
+}
+template <class Visit>
+inline void for_each_tensor(const at::ITensorListRef& tensors, const Visit& visit) {
+  for (const at::Tensor& tensor : tensors) {
+    for_each_tensor(tensor, visit);
+  }
+}
+template <class Visit>
+inline void for_each_tensor(const c10::List<std::optional<at::Tensor>>& tensors, const Visit& visit) {
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    for_each_tensor(tensor, visit);
+  }
+}
+
+// The device of the first Tensor that is not on the CPU. Throws when another Tensor may not take part with it.
+template <Operands kOperands, class... Arguments>
+inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
+  c10::Device device(c10::kCPU);
+  const auto find = [&](const at::TensorBase& tensor) {
+    if (device.is_cpu()) {
+      device = tensor.device();
+    }
+  };
+  (for_each_tensor(arguments, find), ...);
+  if constexpr (kOperands != Operands::kAny) {
+    const auto compare = [&](const at::TensorBase& tensor) {
+      if (C10_LIKELY(tensor.device() == device)) {
+        return;
+      }
+      if (kOperands == Operands::kScalarsFromCpu && tensor.device().is_cpu() && tensor.dim() == 0) {
+        return;
+      }
+      throw_mixed_devices(operator_name, device, tensor);
+    };
+    (for_each_tensor(arguments, compare), ...);
+  }
+  return device.is_cpu() ? current_device() : device.index();
+}
+
+}  // namespace detail
+
+template <Operands kOperands, Runs kRuns>
+class Call {
+ public:
+  // Throws RuntimeError when the Tensors among `arguments` are not on one device.
+  template <class... Arguments>
+  explicit Call(const char* operator_name, const Arguments&... arguments)
+      : device_(detail::common_device<kOperands>(operator_name, arguments...)) {
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
+ private:
+  DeviceScope device_;
+};
+
+}  // namespace opsmith

@@ -1,0 +1,357 @@
+// CPU tensors that stand for device tensors. See host_view.h.
+#include <opsmith/host_view.h>
+
+#include <opsmith/copy.h>
+#include <opsmith/device.h>
+#include <opsmith/empty.h>
+#include <opsmith/result_memory.h>
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace opsmith {
+namespace {
+
+// Up to so many entries a linear search is faster than hashing.
+constexpr size_t kLinearSearch = 24;
+
+// Without a window, storages up to this size are downloaded whole; of larger ones only the bytes that the tensors
+// span.
+constexpr size_t kWholeDownload = size_t{1} << 20;
+
+constexpr c10::DispatchKeySet kFlags({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+
+// Gives `tensor` the dtype, sizes, strides, offset and flags of `like`. It has none of the flags yet.
+void make_like(const at::Tensor& tensor, const c10::TensorImpl* like) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->dtype() != like->dtype()) {
+    impl->set_storage_and_dtype(impl->storage(), like->dtype());
+  }
+  if (impl->sizes() != like->sizes() || impl->strides() != like->strides()) {
+    impl->set_sizes_and_strides(like->sizes(), like->strides());
+  }
+  impl->set_storage_offset(like->storage_offset());
+  if (C10_UNLIKELY(like->key_set().has_any(kFlags))) {
+    impl->_set_conj(like->is_conj());
+    impl->_set_neg(like->is_neg());
+  }
+  if (C10_UNLIKELY(like->is_wrapped_number())) {
+    impl->set_wrapped_number(true);
+  }
+}
+
+// A tensor on `storage` with everything else like `like`.
+at::Tensor tensor_like(c10::Storage storage, c10::DispatchKey key, const c10::TensorImpl* like) {
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like->dtype());
+  make_like(tensor, like);
+  return tensor;
+}
+
+// Note [Spare views]
+// Making a CPU tensor for each argument and freeing it costs more than a small operator itself. So the CPU tensors of
+// a call that nobody else has got hold of are kept, without memory and each with a storage of its own, for the next
+// call of the thread.
+constexpr size_t kSpareViews = 8;
+thread_local c10::SmallVector<at::Tensor, kSpareViews> spare_views;
+
+bool is_ours_alone(const at::Tensor& host, const c10::intrusive_ptr<c10::StorageImpl>& storage) {
+  const c10::TensorImpl* impl = host.unsafeGetTensorImpl();
+  return host.use_count() == 1 && host.weak_use_count() == 1 && impl->pyobj_slot()->load_pyobj() == nullptr &&
+         impl->autograd_meta() == nullptr && !impl->key_set().has_any(kFlags) &&
+         !(impl->is_wrapped_number() && impl->dim() != 0) &&
+         impl->unsafe_storage().unsafeGetStorageImpl() == storage.get() && storage.use_count() == 2 &&
+         storage.weak_use_count() == 1 && storage->pyobj_slot()->load_pyobj() == nullptr;
+}
+
+// The window of a device storage as CPU memory, which keeps the storage alive: host code may keep what it is given.
+c10::DataPtr lend(c10::StorageImpl* storage) {
+  void* pointer = host_pointer(storage->mutable_data());
+  c10::raw::intrusive_ptr::incref(storage);
+  return {pointer, storage,
+          [](void* context) {
+            c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
+          },
+          c10::Device(c10::DeviceType::CPU)};
+}
+
+c10::intrusive_ptr<c10::StorageImpl> shared(c10::StorageImpl* storage) {
+  return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+}
+
+}  // namespace
+
+std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) {
+    return {0, 0};
+  }
+  const size_t itemsize = tensor.dtype().itemsize();
+  return {static_cast<size_t>(tensor.storage_offset()) * itemsize,
+          at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), itemsize,
+                                           static_cast<size_t>(tensor.storage_offset()))};
+}
+
+at::Tensor HostViews::view(const at::Tensor& tensor, Access access) {
+  if (!tensor.is_privateuseone()) {  // undefined ones included
+    return tensor;
+  }
+  const bool written = access != Access::kRead;
+  if (TensorEntry* known = find_tensor(tensor.unsafeGetTensorImpl(), /*on_host=*/false)) {
+    known->written |= written;
+    storages_[known->storage].written |= written;
+    return known->host;
+  }
+  size_t storage = 0;
+  at::Tensor host = make_view(tensor.unsafeGetTensorImpl(), storage);
+  StorageEntry& entry = storages_[storage];
+  entry.written |= written;
+  if (!has_host_window() && access != Access::kOverwrite) {
+    download(entry, tensor);
+  }
+  add(TensorEntry{tensor, host, storage, written});
+  return host;
+}
+
+void HostViews::wait_for(c10::DeviceIndex device) {
+  static_assert(kMostDevices <= 64, "a bit for each device");
+  const uint64_t bit = uint64_t{1} << static_cast<unsigned>(device);
+  if ((waited_ & bit) == 0) {
+    wait_for_device(device);
+    waited_ |= bit;
+  }
+}
+
+// A CPU tensor like `tensor`, on the CPU storage of its device storage, whose position in storages_ it sets.
+at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) {
+  c10::StorageImpl* device = tensor->unsafe_storage().unsafeGetStorageImpl();
+  if (const StorageEntry* known = find_storage(device, /*on_host=*/false)) {
+    storage = static_cast<size_t>(known - storages_.data());
+    return tensor_like(c10::Storage(known->host), c10::DispatchKey::CPU, tensor);
+  }
+  wait_for(device->device().index());
+  const size_t bytes = device->nbytes();
+  c10::DataPtr memory = has_host_window() ? lend(device) : c10::GetCPUAllocator()->allocate(bytes);
+  void* host_pointer = memory.get();
+  c10::intrusive_ptr<c10::StorageImpl> host_storage;
+  at::Tensor host;
+  if (!spare_views.empty()) {
+    host = std::move(spare_views.back());
+    spare_views.pop_back();
+    host_storage = shared(host.storage().unsafeGetStorageImpl());
+    host_storage->set_data_ptr_noswap(std::move(memory));
+    host_storage->set_nbytes(bytes);
+    host_storage->set_resizable(device->resizable());
+    make_like(host, tensor);
+  } else {
+    host_storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory),
+                                                         c10::GetCPUAllocator(), device->resizable());
+    host = tensor_like(c10::Storage(host_storage), c10::DispatchKey::CPU, tensor);
+  }
+  storage = storages_.size();
+  add(StorageEntry{shared(device), std::move(host_storage), host_pointer, 0, 0, false});
+  return host;
+}
+
+HostViews::~HostViews() {
+  for (TensorEntry& entry : tensors_) {
+    if (spare_views.size() == kSpareViews) {
+      break;
+    }
+    const c10::intrusive_ptr<c10::StorageImpl>& storage = storages_[entry.storage].host;
+    if (is_ours_alone(entry.host, storage)) {
+      storage->set_data_ptr_noswap(c10::DataPtr());
+      if (entry.host.unsafeGetTensorImpl()->is_wrapped_number()) {
+        entry.host.unsafeGetTensorImpl()->set_wrapped_number(false);
+      }
+      spare_views.push_back(std::move(entry.host));
+    }
+  }
+}
+
+void HostViews::download(StorageEntry& entry, const at::Tensor& tensor) {
+  auto [begin, end] = byte_span(tensor);
+  if (begin == end) {
+    return;
+  }
+  if (const size_t whole = entry.device->nbytes(); whole <= kWholeDownload) {
+    begin = 0;
+    end = whole;
+  }
+  if (entry.valid_begin == entry.valid_end) {  // nothing yet
+    entry.valid_begin = entry.valid_end = begin;
+  }
+  const c10::DeviceIndex index = entry.device->device().index();
+  const auto fetch = [&](size_t from, size_t to) {
+    copy_bytes(static_cast<char*>(entry.host_pointer) + from, OPSMITH_HOST,
+               static_cast<const char*>(entry.device->data()) + from, index, to - from);
+  };
+  if (begin < entry.valid_begin) {
+    fetch(begin, entry.valid_begin);
+    entry.valid_begin = begin;
+  }
+  if (end > entry.valid_end) {
+    fetch(entry.valid_end, end);
+    entry.valid_end = end;
+  }
+}
+
+void HostViews::commit() {
+  for (StorageEntry& entry : storages_) {
+    if (entry.written && (entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes())) {
+      adopt_resized(entry);
+    }
+  }
+  for (TensorEntry& entry : tensors_) {
+    if (!entry.written) {
+      continue;
+    }
+    c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
+    const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
+    if (host->storage().unsafeGetStorageImpl() != storages_[entry.storage].host.get()) {
+      device->set_storage_keep_dtype(c10::Storage(device_storage(host->storage(), device->device().index())));
+    } else if (!has_host_window()) {
+      upload(entry);
+    }
+    if (device->sizes() != host->sizes() || device->strides() != host->strides() ||
+        device->storage_offset() != host->storage_offset()) {
+      device->set_sizes_and_strides(host->sizes(), host->strides(), host->storage_offset());
+    }
+  }
+}
+
+void HostViews::upload(const TensorEntry& tensor) {
+  const auto [begin, end] = byte_span(tensor.host);
+  const StorageEntry& entry = storages_[tensor.storage];
+  if (begin < end) {
+    copy_bytes(static_cast<char*>(entry.device->mutable_data()) + begin, entry.device->device().index(),
+               static_cast<const char*>(entry.host_pointer) + begin, OPSMITH_HOST, end - begin);
+  }
+}
+
+// Gives the device storage the size that host code gave its CPU storage.
+void HostViews::adopt_resized(StorageEntry& entry) {
+  const c10::DeviceIndex index = entry.device->device().index();
+  const size_t bytes = entry.host->nbytes();
+  c10::DataPtr memory;
+  if (has_host_window()) {
+    memory = ResultMemory::take(entry.host->_mutable_data_ptr_no_checks(), index);
+  }
+  if (memory.get() == nullptr) {
+    memory = allocate_on(index, bytes);
+    if (has_host_window()) {
+      copy_bytes(memory.get(), index, entry.host->data(), OPSMITH_HOST, bytes);
+    } else {
+      // What was not downloaded is only on the device; what was written follows through upload().
+      copy_bytes(memory.get(), index, entry.device->data(), index, std::min(bytes, entry.device->nbytes()));
+    }
+  }
+  entry.device->set_data_ptr_noswap(std::move(memory));
+  entry.device->set_nbytes(bytes);
+  if (has_host_window()) {
+    entry.host->set_data_ptr_noswap(lend(entry.device.get()));
+  }
+  entry.host_pointer = entry.host->mutable_data();
+}
+
+// The device storage behind a CPU storage, which is one of this object's or else new.
+c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storage& host, c10::DeviceIndex device) {
+  c10::StorageImpl* impl = host.unsafeGetStorageImpl();
+  if (const StorageEntry* known = find_storage(impl, /*on_host=*/true)) {
+    return known->device;
+  }
+  c10::Allocator* allocator = c10::GetAllocator(c10::DeviceType::PrivateUse1);
+  const size_t bytes = impl->nbytes();
+  c10::DataPtr memory;
+  if (has_host_window()) {
+    memory = ResultMemory::take(impl->_mutable_data_ptr_no_checks(), device);
+  }
+  const bool taken = memory.get() != nullptr;
+  if (taken && host.use_count() == 1) {
+    // Nobody else sees the CPU storage: it becomes the device's.
+    impl->set_data_ptr_noswap(std::move(memory));
+    impl->set_allocator(allocator);
+    return shared(impl);
+  }
+  if (!taken) {
+    memory = allocate_on(device, bytes);
+    copy_bytes(memory.get(), device, impl->data(), OPSMITH_HOST, bytes);
+  }
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory),
+                                                       allocator, /*resizable=*/true);
+  if (taken) {
+    impl->set_data_ptr_noswap(lend(storage.get()));
+  }
+  // Other results may share it.
+  add(StorageEntry{storage, shared(impl), nullptr, 0, 0, false});
+  return storage;
+}
+
+at::Tensor HostViews::on_device(const at::Tensor& host, c10::DeviceIndex device) {
+  if (!host.defined()) {
+    return host;
+  }
+  const c10::TensorImpl* impl = host.unsafeGetTensorImpl();
+  if (const TensorEntry* entry = find_tensor(impl, /*on_host=*/true)) {
+    return entry->device;
+  }
+  return tensor_like(c10::Storage(device_storage(host.storage(), device)), c10::DispatchKey::PrivateUse1, impl);
+}
+
+HostViews::StorageEntry* HostViews::find_storage(const c10::StorageImpl* key, bool on_host) {
+  if (C10_UNLIKELY(!positions_.empty())) {
+    const auto found = positions_.find(key);
+    return found != positions_.end() ? &storages_[found->second] : nullptr;
+  }
+  for (StorageEntry& entry : storages_) {
+    if ((on_host ? entry.host : entry.device).get() == key) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+HostViews::TensorEntry* HostViews::find_tensor(const c10::TensorImpl* key, bool on_host) {
+  if (C10_UNLIKELY(!positions_.empty())) {
+    const auto found = positions_.find(key);
+    return found != positions_.end() ? &tensors_[found->second] : nullptr;
+  }
+  for (TensorEntry& entry : tensors_) {
+    if ((on_host ? entry.host : entry.device).unsafeGetTensorImpl() == key) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+HostViews::StorageEntry& HostViews::add(StorageEntry entry) {
+  storages_.push_back(std::move(entry));
+  if (C10_UNLIKELY(storages_.size() > kLinearSearch || !positions_.empty())) {
+    index();
+  }
+  return storages_.back();
+}
+
+HostViews::TensorEntry& HostViews::add(TensorEntry entry) {
+  tensors_.push_back(std::move(entry));
+  if (C10_UNLIKELY(tensors_.size() > kLinearSearch || !positions_.empty())) {
+    index();
+  }
+  return tensors_.back();
+}
+
+// Enters what is not yet in positions_.
+void HostViews::index() {
+  for (; indexed_storages_ < storages_.size(); ++indexed_storages_) {
+    positions_.emplace(storages_[indexed_storages_].device.get(), indexed_storages_);
+    positions_.emplace(storages_[indexed_storages_].host.get(), indexed_storages_);
+  }
+  for (; indexed_tensors_ < tensors_.size(); ++indexed_tensors_) {
+    positions_.emplace(tensors_[indexed_tensors_].device.unsafeGetTensorImpl(), indexed_tensors_);
+    positions_.emplace(tensors_[indexed_tensors_].host.unsafeGetTensorImpl(), indexed_tensors_);
+  }
+}
+
+}  // namespace opsmith

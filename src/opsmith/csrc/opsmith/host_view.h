@@ -1,0 +1,88 @@
+// CPU tensors that stand for device tensors while host code works on them: one operator of the fallback, or a copy.
+//
+// For each distinct device storage there is one CPU storage, so whatever aliases on the device aliases on the host.
+// With a host window the CPU storage is the same bytes; without one it is a copy, which commit() writes back.
+#pragma once
+
+#include <opsmith/host_access.h>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <unordered_map>
+
+namespace opsmith {
+
+// What host code does with a tensor.
+enum class Access {
+  kRead,
+  kWrite,      // changes elements, and perhaps sizes, strides and storage
+  kOverwrite,  // writes every element and reads none: no download when there is no window
+};
+
+class HostViews {
+ public:
+  HostViews() = default;
+  ~HostViews();
+  HostViews(const HostViews&) = delete;
+  HostViews& operator=(const HostViews&) = delete;
+
+  // Waits, once, until this thread's stream on `device` is idle; view() does it by itself.
+  void wait_for(c10::DeviceIndex device);
+
+  // The CPU tensor that stands for `tensor`, with its sizes, strides, offset, dtype, conj, neg and wrapped-number
+  // flags, once this thread's stream on the tensor's device is idle. The same tensor gives the same CPU tensor.
+  // Undefined and CPU tensors come back unchanged.
+  at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
+
+  // After host code ran: gives the device tensors what was written through their views, which is elements (without
+  // a window), sizes, strides, and the storage when it was resized or set.
+  void commit();
+
+  // The counterpart on `device` of a tensor that host code returned: for a view of this object, the very tensor
+  // that it stands for; for an alias of one, a device tensor that aliases the same storage; for anything else a new
+  // device tensor, without a copy when its memory came from ResultMemory. Call after commit().
+  at::Tensor on_device(const at::Tensor& host, c10::DeviceIndex device);
+
+ private:
+  struct StorageEntry {
+    c10::intrusive_ptr<c10::StorageImpl> device;
+    c10::intrusive_ptr<c10::StorageImpl> host;
+    void* host_pointer;  // where `host` began: resized when it no longer does
+    size_t valid_begin;  // without a window: the bytes that were downloaded
+    size_t valid_end;
+    bool written;
+  };
+  struct TensorEntry {
+    at::Tensor device;
+    at::Tensor host;
+    size_t storage;  // in storages_
+    bool written;
+  };
+
+  at::Tensor make_view(const c10::TensorImpl* tensor, size_t& storage);
+  void download(StorageEntry& entry, const at::Tensor& tensor);
+  void upload(const TensorEntry& tensor);
+  void adopt_resized(StorageEntry& entry);
+  c10::intrusive_ptr<c10::StorageImpl> device_storage(const c10::Storage& host, c10::DeviceIndex device);
+
+  StorageEntry* find_storage(const c10::StorageImpl* key, bool on_host);
+  TensorEntry* find_tensor(const c10::TensorImpl* key, bool on_host);
+  StorageEntry& add(StorageEntry entry);
+  TensorEntry& add(TensorEntry entry);
+  void index();
+
+  c10::SmallVector<StorageEntry, 4> storages_;
+  c10::SmallVector<TensorEntry, 5> tensors_;
+  // Positions in the two vectors by address (of the device's and the host's storages and tensors: all alive, so all
+  // distinct). Filled once linear search would be slow, as for _foreach_ operators.
+  std::unordered_map<const void*, size_t> positions_;
+  size_t indexed_storages_ = 0;
+  size_t indexed_tensors_ = 0;
+  uint64_t waited_ = 0;  // a bit for each device whose stream is known to be idle
+};
+
+// Bytes [begin, end) of its storage that the elements of a strided tensor lie in; empty when it has none.
+std::pair<size_t, size_t> byte_span(const at::Tensor& tensor);
+
+}  // namespace opsmith

@@ -1,0 +1,16 @@
+// Pinned host memory: PyTorch's host allocator over the driver's pinned_* entries.
+#pragma once
+
+#include <ATen/core/CachingHostAllocator.h>
+
+namespace opsmith {
+
+// The allocator behind pin_memory(). Its record_event(pointer, context, stream) must be called for each
+// asynchronous copy that uses pinned memory: the memory is then released only when that stream's work is
+// done.
+at::HostAllocator& pinned_allocator();
+
+// Whether `pointer` lies in the driver's pinned memory; false when the driver has none.
+bool is_pinned(const void* pointer);
+
+}  // namespace opsmith

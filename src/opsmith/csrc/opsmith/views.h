@@ -1,0 +1,28 @@
+// Operators that concern a tensor's shape or storage and touch no element: views, resize_, set_ and record_stream.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace opsmith {
+
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                      std::optional<int64_t> storage_offset);
+at::Tensor view(const at::Tensor& self, at::IntArrayRef size);
+at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride);
+
+const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
+                          std::optional<at::MemoryFormat> memory_format);
+
+at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source);
+at::Tensor& set_source_storage(at::Tensor& self, at::Storage source);
+at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
+                                      at::IntArrayRef size, at::IntArrayRef stride);
+
+// aten::record_stream: the memory of `self` is not released before the work that `stream` has pending by then is done.
+void record_stream(at::Tensor& self, at::Stream stream);
+
+// Gives `storage` new memory of `bytes` on its device and keeps what fits of its contents. What
+// UntypedStorage.resize_ and resize_ do; the hooks call it too.
+void resize_storage(c10::StorageImpl* storage, size_t bytes);
+
+}  // namespace opsmith

@@ -1,0 +1,147 @@
+"""Trains a small CNN on scikit-learn's handwritten digits, on the device and on the CPU.
+
+Both start from the same weights and seeds and see the same batches, so their losses can be compared
+step by step.  The data set is part of scikit-learn: 1,797 real 8×8 images, nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from opsmith.errors import OpsmithError
+from opsmith.plan import Plan, Route
+from opsmith.runtime.calls import count_calls
+
+BATCH = 64
+_TRAINED = 1437  # the first 80 %; the rest is held out
+_SEED = 0
+
+
+@dataclass
+class Run:
+    """One device's training: losses by epoch and by step, seconds by step, accuracy on held-out images."""
+
+    device: str
+    epoch_losses: list[float] = field(default_factory=list)
+    step_losses: list[float] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)
+    accuracy: float = 0.0
+
+    @property
+    def step_ms(self) -> float:
+        """The median step in milliseconds; the first epoch warms up and is left out."""
+        warm = self.step_seconds[len(self.step_seconds) // max(len(self.epoch_losses), 1) :]
+        return 1e3 * statistics.median(warm or self.step_seconds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The device's run beside the CPU's, and the device's operator calls of the first epoch by route."""
+
+    device: Run
+    cpu: Run
+    calls_by_route: dict[Route, int]
+
+    @property
+    def max_loss_difference(self) -> float:
+        """The largest absolute difference between the two losses at any step."""
+        pairs = zip(self.device.step_losses, self.cpu.step_losses, strict=True)
+        return max(abs(a - b) for a, b in pairs)
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    """Images ``(1797, 1, 8, 8)`` float32 in [0, 1], and labels ``(1797,)`` int64."""
+    try:
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    except ImportError:
+        raise OpsmithError(
+            "the demo needs scikit-learn for its data set", remedy="pip install 'opsmith[demo]'"
+        ) from None
+    bunch = load_digits()
+    images = torch.tensor(bunch.images, dtype=torch.float32).div_(16).unsqueeze_(1)
+    return images, torch.tensor(bunch.target, dtype=torch.int64)
+
+
+def network() -> nn.Module:
+    """A CNN of about 25,000 parameters, with batch norm and dropout."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.25),
+        nn.Linear(32 * 4 * 4, 40),
+        nn.GELU(),
+        nn.Linear(40, 10),
+    )
+
+
+class _Trainer:
+    """One device's model, optimiser and data, trained an epoch at a time."""
+
+    def __init__(self, device: str, images: Tensor, labels: Tensor) -> None:
+        self.run = Run(device)
+        self.generator = torch.Generator().manual_seed(_SEED)
+        torch.manual_seed(_SEED)
+        self.model = network().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
+        self.images = images.to(device)
+        self.labels = labels.to(device)
+
+    def epoch(self) -> None:
+        # Both devices draw the same dropout masks from here on.
+        torch.manual_seed(_SEED + 1 + len(self.run.epoch_losses))
+        self.model.train()
+        losses = []
+        order = torch.randperm(_TRAINED, generator=self.generator)
+        for batch in order.split(BATCH):
+            indices = batch.to(self.run.device)
+            start = time.perf_counter()
+            losses.append(self._step(self.images[indices], self.labels[indices]))
+            self.run.step_seconds.append(time.perf_counter() - start)
+        self.run.step_losses += losses
+        self.run.epoch_losses.append(statistics.fmean(losses))
+
+    def _step(self, images: Tensor, labels: Tensor) -> float:
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.model(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.item()  # waits for the device
+
+    def measure_accuracy(self) -> None:
+        self.model.eval()
+        with torch.no_grad():
+            predicted = self.model(self.images[_TRAINED:]).argmax(1)
+            self.run.accuracy = (predicted == self.labels[_TRAINED:]).float().mean().item()
+
+
+def compare(
+    device: str, plan: Plan, epochs: int, report: Callable[[int, Run, Run], None]
+) -> Comparison:
+    """Trains on ``device`` and on the CPU, epoch by epoch in turn, and calls ``report`` after each."""
+    images, labels = digits()
+    ours, theirs = _Trainer(device, images, labels), _Trainer("cpu", images, labels)
+    calls: dict[Route, int] = {}
+    for epoch in range(epochs):
+        if epoch == 0:
+            with count_calls() as counts:
+                ours.epoch()
+            calls = counts.by_route(plan)
+        else:
+            ours.epoch()
+        theirs.epoch()
+        report(epoch, ours.run, theirs.run)
+    ours.measure_accuracy()
+    theirs.measure_accuracy()
+    return Comparison(ours.run, theirs.run, calls)

@@ -1,0 +1,341 @@
+"""Reads ``backend.yaml`` and library manifests into the model, refusing what cannot be meant.
+
+Finds shipped backends and libraries by name and others by path; checks every operator's name against
+the catalogue.  What a kernel may serve is the plan's business, not checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from opsmith.description.document import Document, Step, read_document
+from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.model import (
+    Abi,
+    Backend,
+    Driver,
+    Execution,
+    Fallback,
+    FallbackDefault,
+    Kernel,
+    Library,
+    NamedOperator,
+)
+from opsmith.errors import (
+    BackendUnknown,
+    FileMissing,
+    KernelDuplicate,
+    Location,
+    OperatorUnknown,
+    SchemaInvalid,
+    SyntaxInvalid,
+    nearest,
+)
+from opsmith.schema import Catalogue
+
+PACKAGE = Path(__file__).resolve().parent.parent
+RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
+
+_BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SYMBOL = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*")
+_OPERATOR = re.compile(r"[A-Za-z_]\w*(\.\w+)?")
+
+# Names that torch itself uses, as a device type or as a module `torch.<name>`.
+_RESERVED = frozenset(
+    "cpu cuda mps xpu hip meta mtia hpu vulkan xla ipu ve maia lazy fpga privateuseone".split()
+)
+
+
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
+    op: str
+    kernel_name: str
+    structured: bool = False
+    dtypes: list[str] | dict[str, list[str]] = []
+
+
+class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    library: str
+    kernels: list[_Kernel]
+    abi: Literal["aten"] = "aten"
+    execution: Literal["device", "host"] = "device"
+    device_guard: bool = True
+    sources: list[str] = []
+    include_dirs: list[str] = []
+    type_alias: dict[str, list[str]] = {}
+
+
+class _Driver(msgspec.Struct, forbid_unknown_fields=True):
+    library: str | None = None
+    sources: list[str] = []
+    include_dirs: list[str] = []
+    host_window: bool = True
+
+
+class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
+    default: Literal["cpu", "none"] = "cpu"
+    only: list[str] | None = None
+    deny: list[str] = []
+
+
+class _Backend(msgspec.Struct, forbid_unknown_fields=True):
+    backend: str
+    driver: _Driver
+    libraries: list[str] = []
+    fallback: _Fallback | Literal["cpu", "none"] = "cpu"
+
+
+def shipped_backends() -> dict[str, Path]:
+    """The backends that come with opsmith, by name."""
+    return {path.parent.name: path for path in sorted((PACKAGE / "drivers").glob("*/backend.yaml"))}
+
+
+def shipped_libraries() -> dict[str, Path]:
+    """The kernel libraries that come with opsmith, by name."""
+    return {path.parent.name: path for path in sorted((PACKAGE / "kernels").glob("*/kernels.yaml"))}
+
+
+def find_backend(name: str) -> Path:
+    """The ``backend.yaml`` that ``name`` means: a shipped backend, a file, or a folder with one.
+
+    Raises :class:`BackendUnknown`.
+    """
+    shipped = shipped_backends()
+    if name in shipped:
+        return shipped[name]
+    path = Path(name)
+    if path.is_dir():
+        path = path / "backend.yaml"
+    if path.is_file():
+        return path.resolve()
+    raise BackendUnknown(
+        f"there is no backend `{name}`{nearest(name, shipped)}",
+        remedy=f"name a shipped backend ({', '.join(shipped)}) or the path of a backend.yaml",
+    )
+
+
+def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
+    """The backend described by the file ``path``, with its libraries.
+
+    Without a ``catalogue`` the operators' names are taken on trust, which saves reading it.
+    Raises a :class:`DescriptionError` at the place of the first mistake.
+    """
+    document = read_document(path)
+    raw = document.convert(_Backend)
+    if not _BACKEND_NAME.fullmatch(raw.backend) or raw.backend in _RESERVED:
+        raise SyntaxInvalid(
+            f"`{raw.backend}` cannot name a device",
+            location=document.locate("backend"),
+            remedy="use lower-case letters, digits and _, and none of torch's own device names",
+        )
+    manifests = [
+        _find_library(name, document, index) for index, name in enumerate(raw.libraries)
+    ] + [RUNTIME_MANIFEST]
+    libraries = tuple(read_library(manifest, catalogue) for manifest in manifests)
+    for index, library in enumerate(libraries):
+        for earlier in libraries[:index]:
+            if earlier.name == library.name:
+                raise SyntaxInvalid(
+                    f"two libraries are called `{library.name}`: {earlier.location.path} and "
+                    f"{library.location.path}",
+                    location=document.locate("libraries", index),
+                    remedy="rename one in its manifest, or list it once",
+                )
+    return Backend(
+        name=raw.backend,
+        location=document.locate("backend"),
+        driver=_driver(document, raw.driver),
+        libraries=libraries,
+        fallback=_fallback(document, raw.fallback, catalogue),
+        files=(path, *manifests),
+    )
+
+
+def read_library(path: Path, catalogue: Catalogue | None) -> Library:
+    """The kernel library described by the manifest ``path``; raises like :func:`read_backend`."""
+    document = read_document(path)
+    raw = document.convert(_Manifest)
+    execution = Execution(raw.execution)
+    kernels: list[Kernel] = []
+    for index, entry in enumerate(raw.kernels):
+        kernel = _kernel(document, index, entry, raw, execution, catalogue)
+        for earlier in kernels:
+            if earlier.operator == kernel.operator:
+                raise KernelDuplicate(
+                    f"two kernels for `{kernel.operator}` in library `{raw.library}`; the first is "
+                    f"`{earlier.symbol}` at {earlier.location}",
+                    location=kernel.location,
+                    remedy="keep one; another library can hold the other, in order of preference",
+                )
+        kernels.append(kernel)
+    return Library(
+        name=raw.library,
+        location=document.locate("library"),
+        abi=Abi(raw.abi),
+        execution=execution,
+        sources=_files(document, raw.sources, "sources"),
+        include_dirs=_directories(document, raw.include_dirs, "include_dirs"),
+        kernels=tuple(kernels),
+    )
+
+
+def _kernel(
+    document: Document,
+    index: int,
+    entry: _Kernel,
+    manifest: _Manifest,
+    execution: Execution,
+    catalogue: Catalogue | None,
+) -> Kernel:
+    location = document.locate("kernels", index, "op")
+    name = _operator_name(entry.op, location, catalogue)
+    if not _SYMBOL.fullmatch(entry.kernel_name):
+        raise SyntaxInvalid(
+            f"`{entry.kernel_name}` is not a C++ function's qualified name",
+            location=document.locate("kernels", index, "kernel_name"),
+            remedy="write it like my_namespace::my_kernel",
+        )
+    declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
+    place = document.locate("kernels", index, "dtypes")
+    dtypes = tuple(
+        (argument, expand_dtypes(names, manifest.type_alias, place))
+        for argument, names in declared.items()
+        if names
+    )
+    return Kernel(
+        operator=name,
+        symbol=entry.kernel_name,
+        library=manifest.library,
+        location=location,
+        structured=entry.structured,
+        dtypes=dtypes,
+        execution=execution,
+        device_guard=manifest.device_guard,
+    )
+
+
+def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:
+    name = text.removeprefix("aten::")
+    if "(" in name:
+        raise SchemaInvalid(
+            f"`{text}` is a schema where an operator's name belongs",
+            location=location,
+            remedy=f"write `op: {name.partition('(')[0]}`",
+        )
+    if not _OPERATOR.fullmatch(name):
+        raise SchemaInvalid(
+            f"`{text}` is not an operator's name",
+            location=location,
+            remedy="write name.overload as native_functions.yaml does, e.g. add.out",
+        )
+    if catalogue is not None and name not in catalogue.operators:
+        raise OperatorUnknown(
+            f"torch {catalogue.torch} has no operator `{name}`{nearest(name, catalogue.operators)}",
+            location=location,
+            remedy="name the overload too; `opsmith plan` lists every operator",
+        )
+    return name
+
+
+def _find_library(name: str, document: Document, index: int) -> Path:
+    shipped = shipped_libraries()
+    if name in shipped:
+        return shipped[name]
+    path = document.path.parent / name
+    if path.is_dir():
+        path = path / "kernels.yaml"
+    if path.is_file():
+        return path
+    raise FileMissing(
+        f"there is no kernel library `{name}`{nearest(name, shipped)}",
+        location=document.locate("libraries", index),
+        remedy=f"name a shipped library ({', '.join(shipped)}) or the path of a manifest, relative "
+        "to this file",
+    )
+
+
+def _driver(document: Document, raw: _Driver) -> Driver:
+    location = document.locate("driver")
+    if (raw.library is None) == (not raw.sources):
+        raise SyntaxInvalid(
+            "a driver is either a built library or sources to build, and exactly one of them",
+            location=location,
+            remedy="write `driver: {library: path/to/libmychip.so}` or "
+            "`driver: {sources: [mychip.cpp]}`",
+        )
+    library = None
+    if raw.library is not None:
+        (library,) = _files(document, [raw.library], "driver", "library")
+    return Driver(
+        location=location,
+        library=library,
+        sources=_files(document, raw.sources, "driver", "sources"),
+        include_dirs=_directories(document, raw.include_dirs, "driver", "include_dirs"),
+        host_window=raw.host_window,
+    )
+
+
+def _fallback(
+    document: Document, raw: _Fallback | Literal["cpu", "none"], catalogue: Catalogue | None
+) -> Fallback:
+    location = document.locate("fallback")
+    if isinstance(raw, str):
+        return Fallback(location, FallbackDefault(raw))
+
+    def named(key: str, names: Sequence[str]) -> tuple[NamedOperator, ...]:
+        places = [document.locate("fallback", key, index) for index in range(len(names))]
+        return tuple(
+            NamedOperator(_operator_name(name, place, catalogue), place)
+            for name, place in zip(names, places, strict=True)
+        )
+
+    if raw.default == "none" and raw.only is not None:
+        raise SyntaxInvalid(
+            "`only` lists what may fall back, but `default: none` allows nothing",
+            location=document.locate("fallback", "only"),
+            remedy="remove `default: none`; `only` already refuses all others",
+        )
+    return Fallback(
+        location,
+        FallbackDefault(raw.default),
+        None if raw.only is None else named("only", raw.only),
+        named("deny", raw.deny),
+    )
+
+
+def _files(document: Document, patterns: Sequence[str], *steps: Step) -> tuple[Path, ...]:
+    """The files that ``patterns`` match, relative to the document, each pattern's in sorted order."""
+    found: dict[Path, None] = {}
+    for index, pattern in enumerate(patterns):
+        root = document.path.parent
+        matches = (
+            sorted(root.glob(pattern))
+            if not Path(pattern).is_absolute() and any(c in pattern for c in "*?[")
+            else [root / pattern]
+        )
+        if not matches or not matches[0].is_file():
+            raise FileMissing(
+                f"no file matches `{pattern}` in {root}",
+                location=document.locate(*steps, index),
+                remedy="paths are relative to the YAML file that names them",
+            )
+        found.update(dict.fromkeys(path.resolve() for path in matches))
+    return tuple(found)
+
+
+def _directories(document: Document, names: Sequence[str], *steps: Step) -> tuple[Path, ...]:
+    directories = []
+    for index, name in enumerate(names):
+        directory = (document.path.parent / name).resolve()
+        if not directory.is_dir():
+            raise FileMissing(
+                f"there is no directory {directory}",
+                location=document.locate(*steps, index),
+                remedy="paths are relative to the YAML file that names them",
+            )
+        directories.append(directory)
+    return tuple(directories)

@@ -1,0 +1,40 @@
+/* sim.h: what the sim driver exports besides opsmith_get_driver(), for tests (from Python: ctypes).
+ *
+ * Faults are process-wide, like the devices.  These functions follow the rules of opsmith_driver.h: they may
+ * be called from any thread, and after a failure last_error() says why.
+ */
+#ifndef OPSMITH_SIM_H
+#define OPSMITH_SIM_H
+
+#include <opsmith_driver.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct opsmith_sim_device_statistics {
+  uint64_t allocations; /* that succeeded, since the process began */
+  uint64_t releases;    /* likewise; allocations - releases is the number of live blocks */
+  uint64_t live_bytes;  /* as asked, each block rounded up to the alignment */
+  uint64_t peak_bytes;  /* the most that live_bytes has been */
+  uint64_t kept_bytes;  /* of released memory that still holds pages of the host's; an estimate */
+  uint64_t streams;     /* alive, the default stream included */
+  uint64_t threads;     /* that those streams have started */
+} opsmith_sim_device_statistics;
+
+/* Makes calls fail, or be slow:
+ *   "allocate", "copy", "fill"   the next `count` calls fail (out of memory; failed; failed)
+ *   "device_lost:N"              every call on device N fails with OPSMITH_DEVICE_LOST, whatever `count` is
+ *   "slow"                       each task of each stream first sleeps `count` microseconds; nothing runs
+ * inline Returns 0, or 1 when there is no such fault. */
+int opsmith_sim_inject(const char* fault, long count);
+void opsmith_sim_clear_faults(void);
+
+/* Returns 0, or 1 when there is no such device. */
+int opsmith_sim_statistics(int device, opsmith_sim_device_statistics* statistics);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* OPSMITH_SIM_H */

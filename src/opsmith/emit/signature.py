@@ -1,0 +1,191 @@
+"""The C++ faces of one operator, from torchgen: what the dispatcher calls and what a kernel looks like.
+
+Wraps torchgen's signature classes so that the rest of ``emit`` deals in text and argument names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torchgen.api import dispatcher, structured
+from torchgen.api import meta as meta_api
+from torchgen.api.translate import translate
+from torchgen.api.types import (
+    BaseCType,
+    Binding,
+    ConstRefCType,
+    DispatcherSignature,
+    Expr,
+    NamedCType,
+    NativeSignature,
+    tensorT,
+)
+from torchgen.context import native_function_manager
+from torchgen.model import NativeFunction, SchemaKind
+
+from opsmith.schema.catalogue import native_function, structured_group
+
+_TENSOR_REF = ConstRefCType(BaseCType(tensorT))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One C++ parameter; ``tensor`` where it is a Tensor, or holds some."""
+
+    name: str
+    declaration: str
+    tensor: bool
+
+
+class Signature:
+    """One operator's C++ signatures, by its name (``add.Tensor``)."""
+
+    def __init__(self, name: str) -> None:
+        self.function: NativeFunction = native_function(name)
+        self.name = name
+        self.cpp_name = self.function.func.name.unambiguous_name()
+
+    @property
+    def schema(self) -> str:
+        """The schema with its namespace, as people know it."""
+        return f"aten::{self.function.func}"
+
+    @property
+    def ops_struct(self) -> str:
+        """The struct through which C++ calls the dispatcher, e.g. ``at::_ops::add_Tensor``."""
+        return f"at::_ops::{self.cpp_name}"
+
+    @property
+    def header(self) -> str:
+        """The header that declares :attr:`ops_struct`."""
+        return f"ATen/ops/{self.function.root_name}_ops.h"
+
+    def definition(self) -> str:
+        """The head of the function that is registered with the dispatcher."""
+        with native_function_manager(self.function):
+            signature = DispatcherSignature.from_schema(self.function.func, symint=False)
+            return str(signature.defn(self.cpp_name))
+
+    def kernel_declaration(self, symbol: str) -> str:
+        """How an ordinary kernel of the ``aten`` ABI is declared, without its namespace."""
+        with native_function_manager(self.function):
+            return str(NativeSignature(self.function.func, symint=False).defn(symbol))
+
+    def parameters(self) -> list[Parameter]:
+        """The parameters of :meth:`definition`, in order."""
+        with native_function_manager(self.function):
+            return [_parameter(binding) for binding in self._bindings()]
+
+    def inputs(self) -> list[Parameter]:
+        """The parameters less those that are outputs of an out variant."""
+        outputs = set(self.outputs())
+        return [parameter for parameter in self.parameters() if parameter.name not in outputs]
+
+    def outputs(self) -> list[str]:
+        """The names of the ``out`` arguments; empty for other variants."""
+        return [argument.name for argument in self.function.func.arguments.out]
+
+    def returns(self) -> int:
+        """How many values it returns."""
+        return len(self.function.func.returns)
+
+    def dispatcher_arguments(self, rename: Callable[[Parameter], str]) -> str:
+        """The arguments of a call through :attr:`ops_struct`, made from this function's parameters.
+
+        ``rename`` maps a parameter to the expression that stands for it.
+        """
+        with native_function_manager(self.function):
+            sources = [Expr(rename(_parameter(b)), b.nctype) for b in self._bindings()]
+            return _translate(sources, dispatcher.arguments(self.function.func, symint=True))
+
+    def _bindings(self) -> list[Binding]:
+        return list(DispatcherSignature.from_schema(self.function.func, symint=False).arguments())
+
+
+class Structured:
+    """PyTorch's meta function of a structured group, and the kernel that goes with it."""
+
+    def __init__(self, out_name: str) -> None:
+        self.group = structured_group(out_name)
+        self.iterator = self.group.out.structured_inherits is not None
+
+    @property
+    def meta_class(self) -> str:
+        """E.g. ``at::meta::structured_add_Tensor``."""
+        return f"at::meta::structured_{meta_api.name(self.group)}"
+
+    @property
+    def header(self) -> str:
+        """The header that declares :attr:`meta_class`."""
+        return f"ATen/ops/{self.group.functional.root_name}_meta.h"
+
+    @property
+    def results(self) -> list[str]:
+        """The names of the outputs."""
+        return [argument.name for argument in self.group.out.func.arguments.out]
+
+    @property
+    def precomputes(self) -> bool:
+        """Whether the meta function returns values for the kernel."""
+        return self.group.out.precomputed is not None
+
+    def meta_arguments(self, signature: Signature) -> str:
+        """The arguments of ``meta()``, made from the parameters of ``signature``."""
+        with self._manager():
+            return _translate(self._sources(signature), structured.meta_arguments(self.group))
+
+    def kernel_arguments(self, signature: Signature, results: Mapping[str, str]) -> str:
+        """The arguments of the kernel; ``results`` maps each output to its expression."""
+        with self._manager():
+            sources = list(self._sources(signature))
+            sources += [Expr(text, NamedCType(name, _TENSOR_REF)) for name, text in results.items()]
+            if precomputed := self.group.out.precomputed:
+                added = [*precomputed.replace.values(), precomputed.add or []]
+                for argument in (argument for values in added for argument in values):
+                    kind = structured.argument_type(argument, binds=argument.name)
+                    sources.append(Expr(f"precomputed.{argument.name}", kind))
+            return ", ".join(
+                ["iter"] * self.iterator + [_translate(sources, self._kernel_bindings())]
+            ).rstrip(", ")
+
+    def kernel_declaration(self, symbol: str) -> str:
+        """How a structured kernel is declared, without its namespace."""
+        with self._manager():
+            parameters = ["at::TensorIteratorBase& iter"] * self.iterator
+            parameters += [binding.decl() for binding in self._kernel_bindings()]
+            return f"void {symbol}({', '.join(parameters)})"
+
+    def _kernel_bindings(self) -> list[Binding]:
+        bindings = structured.impl_arguments(self.group)
+        if self.iterator:
+            # The iterator holds the operands, cast to the common dtype; the originals would mislead.
+            return [binding for binding in bindings if not _parameter(binding).tensor]
+        return list(bindings)
+
+    def _sources(self, signature: Signature) -> list[Expr]:
+        sources = []
+        with native_function_manager(signature.function):
+            bindings = signature._bindings()
+        for binding in bindings:
+            kind = binding.nctype
+            if binding.name == "self" and signature.function.func.kind() is SchemaKind.inplace:
+                kind = NamedCType("self", _TENSOR_REF)
+            sources.append(Expr(binding.name, kind))
+        return sources
+
+    @contextmanager
+    def _manager(self) -> Iterator[None]:
+        with native_function_manager(self.group):
+            yield
+
+
+def _parameter(binding: Binding) -> Parameter:
+    argument = binding.argument
+    tensor = hasattr(argument, "type") and argument.type.is_tensor_like()
+    return Parameter(binding.name, binding.decl(), bool(tensor))
+
+
+def _translate(sources: Sequence[Binding | Expr], goals: Sequence[Binding]) -> str:
+    return ", ".join(expr.expr for expr in translate(sources, goals, method=False))

@@ -1,0 +1,149 @@
+"""The errors that opsmith shows to people.
+
+Every error says what happened, where (``file:line:column`` of the user's own file, where there is
+one), why, and what to do about it.  One class per cause, all under :class:`OpsmithError`; the rooms
+raise them, only ``cli`` prints them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a user's file; ``line`` and ``column`` count from 1."""
+
+    path: Path
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        position = f":{self.line}" if self.line else ""
+        column = f":{self.column}" if self.line and self.column else ""
+        return f"{self.shown_path}{position}{column}"
+
+    @property
+    def shown_path(self) -> str:
+        """The path as messages show it: files that come with opsmith from ``opsmith/`` on."""
+        try:
+            return str(Path("opsmith") / self.path.relative_to(_PACKAGE))
+        except ValueError:
+            return str(self.path)
+
+
+class OpsmithError(Exception):
+    """The base of all errors that are meant for people.
+
+    ``message`` says what is wrong and why, ``location`` where, ``remedy`` what to write or run
+    instead.
+    """
+
+    def __init__(self, message: str, *, location: Location | None = None, remedy: str = "") -> None:
+        self.message = message
+        self.location = location
+        self.remedy = remedy
+        place = f"{location}: " if location else ""
+        advice = f"\n  remedy: {remedy}" if remedy else ""
+        super().__init__(f"{place}{message}{advice}")
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """`` (did you mean a, b?)``: the known names most like ``name``, or an empty string."""
+    candidates = list(known)
+    # An overload left out or misspelt is the likeliest mistake: "add" should find "add.Tensor".
+    overloads = [other for other in candidates if other.split(".")[0] == name.split(".")[0]]
+    close = difflib.get_close_matches(name, overloads, n=count, cutoff=0.0)
+    close = close or difflib.get_close_matches(name, candidates, n=count, cutoff=0.6)
+    return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+# ---- the description ---------------------------------------------------------------------------
+
+
+class DescriptionError(OpsmithError):
+    """A backend or a manifest that cannot be read as what it claims to be."""
+
+
+class FileMissing(DescriptionError):
+    """A file that the description or the command line names does not exist."""
+
+
+class SyntaxInvalid(DescriptionError):
+    """A file that is not YAML, or a value of the wrong type or shape."""
+
+
+class KeyUnknown(DescriptionError):
+    """A key that opsmith does not know."""
+
+
+class OperatorUnknown(DescriptionError):
+    """An operator that the installed torch does not have."""
+
+
+class SchemaInvalid(DescriptionError):
+    """An operator schema that does not parse."""
+
+
+class KernelDuplicate(DescriptionError):
+    """Two kernels for the same operator and dtypes in one library."""
+
+
+class KernelRefused(DescriptionError):
+    """A kernel that cannot serve its operator as declared."""
+
+
+class BackendUnknown(DescriptionError):
+    """A backend name that is neither shipped nor a file."""
+
+
+# ---- the build ---------------------------------------------------------------------------------
+
+
+class BuildError(OpsmithError):
+    """Compiling or linking the backend failed."""
+
+
+class CompilerMissing(BuildError):
+    """No usable C++20 compiler was found."""
+
+
+class CompilationFailed(BuildError):
+    """The compiler rejected a source file."""
+
+
+class SymbolUndefined(BuildError):
+    """The description names a kernel that the sources do not define.
+
+    ``symbols`` holds what the linker misses, demangled.
+    """
+
+    def __init__(
+        self, message: str, *, symbols: Sequence[str], location: Location | None = None, remedy: str = ""
+    ) -> None:
+        self.symbols = tuple(symbols)
+        super().__init__(message, location=location, remedy=remedy)
+
+
+class CacheUnusable(BuildError):
+    """The cache directory cannot be written: no space, or no permission."""
+
+
+# ---- the device --------------------------------------------------------------------------------
+
+
+class LoadError(OpsmithError):
+    """A built backend cannot be loaded into this process."""
+
+
+class DriverInvalid(LoadError):
+    """A driver library that cannot be opened, or that has another ABI version."""
+
+
+class SlotTaken(LoadError):
+    """PyTorch has one slot for an out-of-tree device, and it is taken."""

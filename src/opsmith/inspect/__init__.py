@@ -1,0 +1,1 @@
+"""What people and programs ask of a plan and a loaded device; it reads, and decides nothing."""

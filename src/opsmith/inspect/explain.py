@@ -1,0 +1,67 @@
+"""Why an operator does what it does on a backend: its plan entry and PyTorch's dispatch table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from opsmith.plan import Entry, Plan
+from opsmith.schema import read_catalogue
+
+# The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority.
+RELEVANT_KEYS = (
+    "FuncTorchBatched",
+    "Functionalize",
+    "AutocastPrivateUse1",
+    "AutogradPrivateUse1",
+    "ADInplaceOrView",
+    "Negative",
+    "Conjugate",
+    "PrivateUse1",
+    "Meta",
+    "CPU",
+)
+
+# "PrivateUse1: registered at RegisterSim_0.cpp:123 [kernel]"
+_ROW = re.compile(r"^(?P<key>\w+): (?P<kernel>.*?)(?: \[(?P<kind>[^\]]*)\])?$")
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One dispatch key of one operator: which kernel it runs and what sort of registration that is."""
+
+    key: str
+    kernel: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that decides how one operator is served."""
+
+    entry: Entry
+    schema: str
+    table: tuple[TableRow, ...]
+
+
+def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
+    """The explanation of ``operator`` (``add_.Tensor``, with or without ``aten::``).
+
+    The dispatch table is the process's own, so it needs the backend ``loaded``; without, it is empty.
+    Raises :class:`~opsmith.errors.OperatorUnknown`.
+    """
+    entry = plan.entry(operator)
+    declared = read_catalogue().operators[entry.name]
+    table = dispatch_table(declared.qualified_name) if loaded else ()
+    return Explanation(entry, f"{declared.namespace}::{declared.schema}", table)
+
+
+def dispatch_table(qualified_name: str) -> tuple[TableRow, ...]:
+    """The computed dispatch table of an operator, every key, as PyTorch dumps it."""
+    import torch
+
+    rows = []
+    for line in torch._C._dispatch_dump_table(qualified_name).splitlines():
+        if matched := _ROW.match(line.strip()):
+            rows.append(TableRow(matched["key"], matched["kernel"], matched["kind"] or ""))
+    return tuple(rows)

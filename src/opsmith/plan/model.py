@@ -1,0 +1,120 @@
+"""The plan: for every operator, the route that serves it on one backend, and why.
+
+Immutable data, made by ``resolver`` and read by everything else.  ``emit`` finds here which kernel to
+call and how to build each missing variant; ``inspect`` and ``cli`` print it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from opsmith.description import Kernel
+from opsmith.errors import OperatorUnknown, nearest
+from opsmith.schema import Group
+
+
+class Route(Enum):
+    """How an operator is served, in order of preference."""
+
+    KERNEL = "kernel"
+    STRUCTURED = "structured"
+    STUB = "stub"
+    DERIVED = "derived"
+    COMPOSITE = "composite"
+    FALLBACK = "fallback"
+    DENIED = "denied"
+    MISSING = "missing"
+
+
+class Derivation(Enum):
+    """How a missing variant is built around another variant's kernel.
+
+    The value is the reason that people read.
+    """
+
+    FUNCTIONAL_FROM_OUT = "allocates the result and runs {kernel} into it"
+    FUNCTIONAL_FROM_INPLACE = "copies self into a new result and runs {kernel} on it"
+    OUT_FROM_FUNCTIONAL = "runs {kernel}, resizes out and copies the result into it"
+    OUT_FROM_INPLACE = "copies self into out and runs {kernel} on it"
+    INPLACE_FROM_OUT = "runs {kernel} with out=self, which is safe for a pointwise operator"
+    INPLACE_FROM_OUT_TEMPORARY = "runs {kernel} into a temporary and copies it back into self"
+    INPLACE_FROM_FUNCTIONAL = "runs {kernel} and copies the result back into self"
+
+
+class Shape(Enum):
+    """Where a derived variant learns the shape and dtype of a result that it must allocate."""
+
+    STRUCTURED_META = "PyTorch's structured meta function"
+    META_KERNEL = "the operator's kernel for the meta device"
+
+
+class Elementwise(Enum):
+    """The dtype of the result when all operands share one floating dtype and one shape.
+
+    Generated code then allocates at once and needs no meta function.
+    """
+
+    SAME = "the operands' dtype"
+    BOOL = "bool"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The plan for one operator.
+
+    ``source`` is where the route comes from: the kernel's place in the YAML, the operator that a
+    variant is derived from, the composite's dispatch key, or the place of the fallback policy.
+    ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take.
+    """
+
+    name: str
+    route: Route
+    source: str
+    library: str
+    why: str
+    kernel: Kernel | None = None
+    derivation: Derivation | None = None
+    shape: Shape | None = None
+    elementwise: Elementwise | None = None
+    group: Group | None = None
+    other_dtypes: Route | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The routes of all operators of one torch on one backend, sorted by operator name.
+
+    ``unlisted`` serves the operators that a plan does not list: custom ones without a kernel.
+    """
+
+    backend: str
+    torch: str
+    unlisted: Route
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Entry]:
+        """The entries by operator name."""
+        return {entry.name: entry for entry in self.entries}
+
+    def entry(self, name: str) -> Entry:
+        """The plan for the operator ``name``, with or without ``aten::``.
+
+        Raises :class:`OperatorUnknown` with the nearest names.
+        """
+        name = name.removeprefix("aten::")
+        if name not in self.by_name:
+            raise OperatorUnknown(
+                f"torch {self.torch} has no operator `{name}`{nearest(name, self.by_name)}",
+                remedy=f"`opsmith plan {self.backend}` lists every operator",
+            )
+        return self.by_name[name]
+
+    def counts(self) -> dict[Route, int]:
+        """How many operators take each route; every route is present, in order of preference."""
+        counted = Counter(entry.route for entry in self.entries)
+        return {route: counted[route] for route in Route}

@@ -1,0 +1,225 @@
+"""The resolver: (schemas, description) → plan.
+
+A pure function; it imports no compiler and touches no device.  Every choice of a route is made here
+and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Route`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opsmith.description import Backend, Execution, FallbackDefault, Kernel
+from opsmith.errors import KernelRefused, nearest
+from opsmith.plan.derivation import Derived, derive
+from opsmith.plan.model import Entry, Plan, Route
+from opsmith.schema import Catalogue, Composite, Group, Operator, Variant
+
+
+def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
+    """The plan for ``backend``.
+
+    Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
+    """
+    return _Resolver(backend, catalogue).plan()
+
+
+class _Resolver:
+    def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
+        self.backend = backend
+        self.catalogue = catalogue
+        self.denied = {operator.name: operator for operator in backend.fallback.deny}
+        only = backend.fallback.only
+        self.only = None if only is None else {operator.name for operator in only}
+        self.unusable: dict[str, Kernel] = {}
+        self.kernels: dict[str, Kernel] = {}
+        for library in backend.libraries:
+            for kernel in library.kernels:
+                self._check(kernel)
+                if kernel.execution is Execution.HOST and not backend.driver.host_window:
+                    self.unusable.setdefault(kernel.operator, kernel)
+                else:
+                    self.kernels.setdefault(kernel.operator, kernel)
+
+    def plan(self) -> Plan:
+        entries = (self._entry(self.catalogue.operators[name]) for name in self.catalogue.operators)
+        return Plan(
+            backend=self.backend.name,
+            torch=self.catalogue.torch,
+            unlisted=self._last_resort("")[0],
+            entries=tuple(sorted(entries, key=lambda entry: entry.name)),
+        )
+
+    def _check(self, kernel: Kernel) -> None:
+        operator = self.catalogue.operators[kernel.operator]
+        group = self.catalogue.group_of.get(kernel.operator)
+        if operator.composite is Composite.IMPLICIT:
+            raise KernelRefused(
+                f"`{operator.name}` is CompositeImplicitAutograd: a kernel for the device would "
+                "take the place of the decomposition that makes it differentiable",
+                location=kernel.location,
+                remedy="give kernels for the operators it decomposes into",
+            )
+        if kernel.structured:
+            self._check_structured(kernel, operator, group)
+        for argument, _ in kernel.dtypes:
+            if argument and argument not in operator.tensor_arguments:
+                raise KernelRefused(
+                    f"`{operator.name}` has no Tensor argument `{argument}`"
+                    f"{nearest(argument, operator.tensor_arguments)}",
+                    location=kernel.location,
+                    remedy=f"its schema is {operator.schema}",
+                )
+
+    @staticmethod
+    def _check_structured(kernel: Kernel, operator: Operator, group: Group | None) -> None:
+        if group is None or not group.structured:
+            raise KernelRefused(
+                f"`{operator.name}` is not structured in PyTorch: there is no meta function to "
+                "write the variants around",
+                location=kernel.location,
+                remedy="remove `structured: true` and give the kernel the operator's own signature; "
+                "the other variants are derived from it",
+            )
+        if operator.variant is not Variant.OUT:
+            raise KernelRefused(
+                f"a structured kernel is named by its out operator, not `{operator.name}`",
+                location=kernel.location,
+                remedy=f"write `op: {group.out}`",
+            )
+
+    def _entry(self, operator: Operator) -> Entry:
+        group = self.catalogue.group_of.get(operator.name)
+        if kernel := self.kernels.get(operator.name):
+            return self._own(operator, kernel)
+        note = self._unusable_note(operator, group)
+        if group is not None:
+            siblings = {
+                variant: self.kernels[name]
+                for variant, name in group.members()
+                if name in self.kernels
+            }
+            structured = siblings.get(Variant.OUT)
+            if structured is not None and structured.structured:
+                return self._structured(operator, structured)
+            if siblings:
+                derived = derive(operator, group, siblings, self.catalogue)
+                if isinstance(derived, Derived):
+                    return self._derived(operator, derived)
+                sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
+                note = f"; not derived from the kernel of {sources}: {derived}"
+        if operator.composite is not Composite.NONE:
+            return self._composite(operator, group, note)
+        return self._unserved(operator, note)
+
+    def _own(self, operator: Operator, kernel: Kernel) -> Entry:
+        if kernel.structured:
+            return self._structured(operator, kernel)
+        return Entry(
+            name=operator.name,
+            route=Route.KERNEL,
+            source=str(kernel.location),
+            library=kernel.library,
+            why=f"`{kernel.symbol}` ({kernel.location}){self._dtype_note(operator, kernel)}",
+            kernel=kernel,
+            group=self.catalogue.group_of.get(operator.name),
+            other_dtypes=self._other_dtypes(operator, kernel),
+        )
+
+    def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
+        return Entry(
+            name=operator.name,
+            route=Route.STRUCTURED,
+            source=str(kernel.location),
+            library=kernel.library,
+            why=f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
+            f"PyTorch's meta function checks and shapes it{self._dtype_note(operator, kernel)}",
+            kernel=kernel,
+            group=self.catalogue.group_of[operator.name],
+            other_dtypes=self._other_dtypes(operator, kernel),
+        )
+
+    def _derived(self, operator: Operator, derived: Derived) -> Entry:
+        kernel = derived.kernel
+        how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
+        shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
+        return Entry(
+            name=operator.name,
+            route=Route.DERIVED,
+            source=kernel.operator,
+            library=kernel.library,
+            why=f"from the kernel of `{kernel.operator}`: {how}{shape}"
+            f"{self._dtype_note(operator, kernel)}",
+            kernel=kernel,
+            group=self.catalogue.group_of[operator.name],
+            derivation=derived.derivation,
+            shape=derived.shape,
+            elementwise=derived.elementwise,
+            other_dtypes=self._other_dtypes(operator, kernel),
+        )
+
+    def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
+        if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
+            how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
+        else:
+            how = "PyTorch's composite kernel decomposes it into other operators"
+        return Entry(
+            name=operator.name,
+            route=Route.COMPOSITE,
+            source=operator.composite.value,
+            library="",
+            why=how + note,
+        )
+
+    def _unserved(self, operator: Operator, note: str) -> Entry:
+        route, reason = self._last_resort(operator.name)
+        return Entry(
+            name=operator.name,
+            route=route,
+            source=str(self.backend.fallback.location),
+            library="",
+            why=f"no kernel in {self._library_names()}; {reason}{note}",
+        )
+
+    def _last_resort(self, name: str) -> tuple[Route, str]:
+        """What the fallback policy says of an operator, or of the dtypes its kernel lacks."""
+        policy = self.backend.fallback
+        # A name stands for its whole group: `topk` reaches the fallback as `topk.values`.
+        group = self.catalogue.group_of.get(name)
+        names = {name} if group is None else {member for _, member in group.members()}
+        for denied in sorted(names & self.denied.keys()):
+            return Route.DENIED, f"the fallback is denied to it ({self.denied[denied].location})"
+        if self.only is not None and not names & self.only:
+            return Route.DENIED, f"`only` does not allow it the fallback ({policy.location})"
+        if policy.default is FallbackDefault.NONE:
+            return Route.MISSING, f"the backend has no fallback ({policy.location})"
+        return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
+
+    def _other_dtypes(self, operator: Operator, kernel: Kernel) -> Route | None:
+        return self._last_resort(operator.name)[0] if kernel.dtypes else None
+
+    def _dtype_note(self, operator: Operator, kernel: Kernel) -> str:
+        if not kernel.dtypes:
+            return ""
+        claims = ", ".join(
+            f"{argument + ' ' if argument else ''}{'/'.join(names)}"
+            for argument, names in kernel.dtypes
+        )
+        return f"; for {claims}, other dtypes: {self._last_resort(operator.name)[1]}"
+
+    def _unusable_note(self, operator: Operator, group: Group | None) -> str:
+        names = [operator.name] + [name for _, name in group.members()] if group else [operator.name]
+        for name in names:
+            if kernel := self.unusable.get(name):
+                return (
+                    f"; the kernel `{kernel.symbol}` ({kernel.location}) runs on the host and needs "
+                    f"the driver's host window, which is off ({self.backend.driver.location})"
+                )
+        return ""
+
+    def _library_names(self) -> str:
+        return ", ".join(library.name for library in self.backend.libraries)
+
+
+def kernels_by_symbol(plan: Plan) -> Mapping[str, Kernel]:
+    """The kernels that the plan calls, by C++ symbol."""
+    return {entry.kernel.symbol: entry.kernel for entry in plan.entries if entry.kernel}

@@ -1,0 +1,14 @@
+"""Operators and groups as data: what ATen declares, read through torchgen."""
+
+from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
+from opsmith.schema.operator import Composite, Group, Operator, Variant
+
+__all__ = [
+    "Catalogue",
+    "Composite",
+    "Group",
+    "Operator",
+    "Variant",
+    "read_catalogue",
+    "torch_version",
+]

@@ -1,0 +1,183 @@
+"""All ATen operators of the installed torch, read through torchgen.
+
+Reads the ``native_functions.yaml`` that torch's wheel ships; never imports torch itself, which would
+cost more than a second.  Called by ``description`` to validate names and by ``plan`` to cover every
+operator.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from opsmith.errors import LoadError
+from opsmith.schema.operator import Composite, Group, Operator, Variant
+
+if TYPE_CHECKING:
+    from torchgen.model import NativeFunction, NativeFunctionsGroup
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Every ATen operator of one torch, and the groups they form.
+
+    ``group_of`` maps an operator's name to its group; operators without variants are absent.
+    """
+
+    torch: str
+    operators: Mapping[str, Operator]
+    groups: tuple[Group, ...]
+    group_of: Mapping[str, Group]
+
+
+def torch_version() -> str:
+    """The installed torch's version, e.g. ``2.13.0+cpu``, without importing it.
+
+    Raises :class:`LoadError` when torch is not installed.
+    """
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        raise LoadError(
+            "PyTorch is not installed in this environment", remedy="pip install torch==2.13.0"
+        ) from None
+
+
+@functools.cache
+def _native_functions() -> tuple[NativeFunction, ...]:
+    from torchgen.gen import parse_native_yaml
+
+    spec = importlib.util.find_spec("torchgen")
+    if spec is None or spec.origin is None:
+        raise LoadError(
+            "the package torchgen, which ships with PyTorch, is missing",
+            remedy="pip install --force-reinstall torch==2.13.0",
+        )
+    native = Path(spec.origin).parent / "packaged" / "ATen" / "native"
+    parsed = parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+    return tuple(parsed.native_functions)
+
+
+@functools.cache
+def native_function(name: str) -> NativeFunction:
+    """torchgen's own model of the ATen operator ``name``, for ``emit``."""
+    return _functions_by_name()[name]
+
+
+@functools.cache
+def _functions_by_name() -> Mapping[str, NativeFunction]:
+    return {str(function.func.name): function for function in _native_functions()}
+
+
+@functools.cache
+def structured_group(out_name: str) -> NativeFunctionsGroup:
+    """torchgen's group of the structured operator whose out variant is ``out_name``."""
+    from torchgen.gen import pre_group_native_functions
+    from torchgen.model import NativeFunctionsGroup
+
+    function = native_function(out_name)
+    members = [
+        other
+        for other in _native_functions()
+        if other.func.name.name.base == function.func.name.name.base
+    ]
+    variants = pre_group_native_functions(members)[function.func.signature()]
+    group = NativeFunctionsGroup.from_dict(dict(variants))
+    assert group is not None and group.structured
+    return group
+
+
+def _composite_of(function: NativeFunction) -> Composite:
+    # In the dispatcher's order of precedence.  A structured delegate's composite kernel is written by
+    # torchgen itself: meta, at::empty, then the out variant.
+    if (
+        function.structured_delegate is not None
+        or function.has_composite_explicit_autograd_non_functional_kernel
+    ):
+        return Composite.NON_FUNCTIONAL
+    if function.has_composite_explicit_autograd_kernel:
+        return Composite.EXPLICIT
+    if function.has_composite_implicit_autograd_kernel:
+        return Composite.IMPLICIT
+    return Composite.NONE
+
+
+def _tensor_returns(function: NativeFunction) -> int | None:
+    from torchgen.model import BaseTy, BaseType
+
+    returns = function.func.returns
+    if all(ret.type == BaseType(BaseTy.Tensor) for ret in returns):
+        return len(returns)
+    return None
+
+
+def _operator(function: NativeFunction) -> Operator:
+    return Operator(
+        name=str(function.func.name),
+        schema=str(function.func),
+        variant=Variant[function.func.kind().name.upper()],
+        composite=_composite_of(function),
+        view=function.is_view_op,
+        factory=function.func.arguments.tensor_options is not None,
+        tags=tuple(sorted(function.tags)),
+        tensor_returns=_tensor_returns(function),
+        tensor_arguments=tuple(
+            argument.name
+            for argument in function.func.arguments.flat_all
+            if argument.type.is_tensor_like()
+        ),
+    )
+
+
+def _unlisted_operators() -> list[Operator]:
+    text = (Path(__file__).parent / "unlisted.yaml").read_text(encoding="utf-8")
+    return [
+        Operator(
+            name=entry["func"].partition("(")[0],
+            schema=entry["func"],
+            variant=Variant.FUNCTIONAL,
+            composite=Composite(entry.get("composite", "")),
+        )
+        for entry in yaml.safe_load(text)
+    ]
+
+
+@functools.cache
+def read_catalogue() -> Catalogue:
+    """All ATen operators of the installed torch; about 0.8 s, once a process.
+
+    The source is ``torchgen/packaged/ATen/native/native_functions.yaml``, with the variants that
+    torchgen generates, plus the few operators that libtorch registers elsewhere.
+    """
+    from torchgen.gen import pre_group_native_functions
+    from torchgen.model import SchemaKind
+
+    functions = _native_functions()
+    operators = {str(function.func.name): _operator(function) for function in functions}
+    for operator in _unlisted_operators():
+        operators[operator.name] = operator
+
+    groups = []
+    group_of: dict[str, Group] = {}
+    for variants in pre_group_native_functions(functions).values():
+        if len(variants) < 2:
+            continue
+        names = {kind: str(function.func.name) for kind, function in variants.items()}
+        out = variants.get(SchemaKind.out)
+        group = Group(
+            functional=names.get(SchemaKind.functional),
+            inplace=names.get(SchemaKind.inplace),
+            out=names.get(SchemaKind.out),
+            structured=out is not None and out.structured,
+            iterator=out is not None and out.structured_inherits is not None,
+        )
+        groups.append(group)
+        for _, name in group.members():
+            group_of[name] = group
+    return Catalogue(torch_version(), operators, tuple(groups), group_of)

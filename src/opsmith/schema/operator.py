@@ -1,0 +1,80 @@
+"""What opsmith needs to know of an operator, as immutable values.
+
+An :class:`Operator` is one overload with its schema; a :class:`Group` holds the variants of one
+operator.  They carry facts from ``native_functions.yaml`` only and no decision: those are the plan's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Variant(Enum):
+    """How an operator hands back its result; torchgen's ``SchemaKind``."""
+
+    FUNCTIONAL = "functional"
+    INPLACE = "in-place"
+    OUT = "out"
+    MUTABLE = "mutable"
+    SCRATCH = "scratch"
+
+
+class Composite(Enum):
+    """The composite kernel with which PyTorch serves an operator on any backend, by dispatch key."""
+
+    NONE = ""
+    IMPLICIT = "CompositeImplicitAutograd"
+    EXPLICIT = "CompositeExplicitAutograd"
+    NON_FUNCTIONAL = "CompositeExplicitAutogradNonFunctional"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator: one overload of one schema.
+
+    ``name`` is the overload name without its namespace (``add.Tensor``), ``schema`` the text of
+    ``native_functions.yaml``, ``tags`` PyTorch's tags (``core``, ``pointwise``, …).
+    ``factory``: it takes dtype, layout and device of its result.  ``tensor_returns`` counts the returned Tensors, or is ``None`` where something else is returned;
+    ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
+    """
+
+    name: str
+    schema: str
+    variant: Variant
+    composite: Composite = Composite.NONE
+    view: bool = False
+    factory: bool = False
+    tags: tuple[str, ...] = ()
+    tensor_returns: int | None = None
+    tensor_arguments: tuple[str, ...] = ()
+    namespace: str = "aten"
+
+    @property
+    def qualified_name(self) -> str:
+        """The name by which the dispatcher knows it, e.g. ``aten::add.Tensor``."""
+        return f"{self.namespace}::{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The variants of one operator, by operator name (torchgen: ``NativeFunctionsGroup``).
+
+    ``structured``: PyTorch has a ``meta`` for it that checks and shapes;
+    ``iterator``: that meta builds a ``TensorIteratorBase``.
+    """
+
+    functional: str | None = None
+    inplace: str | None = None
+    out: str | None = None
+    structured: bool = False
+    iterator: bool = False
+
+    def members(self) -> tuple[tuple[Variant, str], ...]:
+        """The variants that exist, functional first."""
+        pairs = (
+            (Variant.FUNCTIONAL, self.functional),
+            (Variant.OUT, self.out),
+            (Variant.INPLACE, self.inplace),
+        )
+        return tuple((variant, name) for variant, name in pairs if name is not None)

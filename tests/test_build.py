@@ -1,0 +1,628 @@
+"""The build room: what is compiled when, what is kept, and what people are told when it fails."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from filelock import FileLock
+
+from opsmith.build import cache as cache_room
+from opsmith.build.cache import cache_root, clean, mark_used, prune, size_in_bytes, usable_cache
+from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.progress import Progress
+from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
+from opsmith.errors import (
+    BuildError,
+    CacheUnusable,
+    CompilationFailed,
+    CompilerMissing,
+    OpsmithError,
+    SymbolUndefined,
+)
+
+ANSWER = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n'
+INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own."""
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "cache"))
+    return usable_cache()
+
+
+@pytest.fixture
+def compiler(cache: Path) -> Compiler:
+    """The compiler of this machine."""
+    return find_compiler(cache)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A directory for sources, whose name needs quoting in every language on the way."""
+    folder = tmp_path / "so $urces: it's"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One compiler at a time, so that steps have an order."""
+    monkeypatch.setenv("MAX_JOBS", "1")
+
+
+def built(library: SharedLibrary, compiler: Compiler, cache: Path) -> tuple[Path, list[str]]:
+    """The library's path, and the steps that building it took."""
+    steps: list[Progress] = []
+    compilation = Compilation([library], compiler, cache)
+    compilation.run(cache / "logs" / "test.log", steps.append)
+    return compilation.outputs()[0], [str(step) for step in steps[1:]]
+
+
+def failure(library: SharedLibrary, compiler: Compiler, cache: Path) -> OpsmithError:
+    """The error with which building ``library`` ends."""
+    with pytest.raises(OpsmithError) as caught:
+        built(library, compiler, cache)
+    return caught.value
+
+
+def library_of(*sources: Path, **options: tuple[Path, ...]) -> SharedLibrary:
+    return SharedLibrary("test", sources, **options)
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(dedent(text))
+    return path
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable shell script."""
+    written(path, f"#!/bin/sh\n{dedent(text)}").chmod(0o755)
+    return path
+
+
+def partial_files(cache: Path) -> list[Path]:
+    return [*cache.rglob("*.partial"), *(cache / "work").glob("*")]
+
+
+# ---- what is built -----------------------------------------------------------------------------
+
+
+def test_a_library_is_built_and_works(sources: Path, compiler: Compiler, cache: Path) -> None:
+    steps: list[Progress] = []
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    compilation = Compilation([library], compiler, cache)
+    compilation.run(cache / "logs" / "test.log", steps.append)
+    assert ctypes.CDLL(str(compilation.outputs()[0])).answer() == 42
+    assert [str(step) for step in steps] == [
+        f"[0/2] compiling with {compiler.command[0]}",
+        "[1/2] compiling answer.cpp",
+        "[2/2] linking libtest.so",
+    ]
+    assert partial_files(cache) == []
+
+
+def test_a_second_build_runs_no_program(sources: Path, compiler: Compiler, cache: Path) -> None:
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    first, _ = built(library, compiler, cache)
+    changed = first.stat().st_mtime_ns
+    second, steps = built(library, replace(compiler, command=("/nonexistent",)), cache)
+    assert (second, steps) == (first, [])
+    assert second.stat().st_mtime_ns == changed
+
+
+def test_only_what_a_changed_header_reaches_is_compiled(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    include = sources / "include"
+    include.mkdir()
+    written(include / "outer.h", '#pragma once\n#  include "inner.h"\n')
+    inner = written(include / "inner.h", "#pragma once\n#define VALUE 1\n")
+    one = written(
+        sources / "one.cpp",
+        """
+        #include <outer.h>
+        extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
+        """,
+    )
+    two = written(sources / "two.cpp", "int unrelated() { return 2; }\n")
+    library = library_of(one, two, include_dirs=(include,))
+    before, _ = built(library, compiler, cache)
+    inner.write_text("#pragma once\n#define VALUE 7\n")
+    after, steps = built(library, compiler, cache)
+    assert steps == ["[1/2] compiling one.cpp", "[2/2] linking libtest.so"]
+    assert ctypes.CDLL(str(before)).value() == 1
+    assert ctypes.CDLL(str(after)).value() == 7
+    inner.write_text("#pragma once\n#define VALUE 1\n")
+    assert built(library, compiler, cache) == (before, [])
+
+
+def test_an_include_that_only_the_compiler_can_resolve(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    header = written(sources / "chosen.h", "#define VALUE 1\n")
+    source = written(
+        sources / "value.cpp",
+        """
+        #define CHOSEN "chosen.h"
+        #include CHOSEN
+        extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
+        """,
+    )
+    built(library_of(source), compiler, cache)
+    header.write_text("#define VALUE 7\n")
+    path, _ = built(library_of(source), compiler, cache)
+    assert ctypes.CDLL(str(path)).value() == 7
+
+
+def test_another_compiler_means_other_objects(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    first, _ = built(library, compiler, cache)
+    second, steps = built(library, replace(compiler, version="another 1.0"), cache)
+    assert first != second
+    assert steps == ["[1/2] compiling answer.cpp", "[2/2] linking libtest.so"]
+
+
+def test_the_same_text_elsewhere_is_not_compiled_again(
+    sources: Path, tmp_path: Path, compiler: Compiler, cache: Path
+) -> None:
+    first, _ = built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+    moved = written(tmp_path / "answer.cpp", ANSWER)
+    assert built(library_of(moved), compiler, cache) == (first, [])
+
+
+def test_a_c_driver_is_compiled_as_c(sources: Path, compiler: Compiler, cache: Path) -> None:
+    source = written(
+        sources / "driver.c",
+        """
+        #include <stdlib.h>
+        __attribute__((visibility("default"))) int answer(void) {
+          int *class = malloc(sizeof *class);  /* no C++ compiler takes this line */
+          *class = 42;
+          int value = *class;
+          free(class);
+          return value;
+        }
+        """,
+    )
+    path, _ = built(library_of(source), compiler, cache)
+    assert ctypes.CDLL(str(path)).answer() == 42
+
+
+def test_a_library_that_links_torch_finds_it_by_itself(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    source = written(
+        sources / "linked.cpp",
+        """
+        #include <c10/core/Allocator.h>
+        extern "C" __attribute__((visibility("default"))) int alignment() {
+          return c10::GetAllocator(c10::kCPU) != nullptr ? 42 : 0;
+        }
+        """,
+    )
+    library = SharedLibrary("test", (source,), torch=find_torch())
+    path, _ = built(library, compiler, cache)
+    # In a process that has not imported torch, so that only the library's own rpath leads there.
+    program = f"import ctypes; print(ctypes.CDLL({str(path)!r}).alignment())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("42\n", "")
+
+
+def test_finding_torch_does_not_import_it() -> None:
+    program = (
+        "import sys; from opsmith.build.toolchain import find_torch; "
+        "print(find_torch().version, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == f"{find_torch().version} False\n"
+
+
+def test_a_damaged_library_is_built_again(sources: Path, compiler: Compiler, cache: Path) -> None:
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    path, _ = built(library, compiler, cache)
+    path.write_bytes(b"")
+    again, steps = built(library, compiler, cache)
+    assert steps == ["[1/1] linking libtest.so"]
+    assert ctypes.CDLL(str(again)).answer() == 42
+
+
+# ---- several processes, and interrupted ones ---------------------------------------------------
+
+
+def test_a_build_waits_for_another_and_says_so(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    held = FileLock(cache / "build.lock")
+    held.acquire()
+    steps: list[str] = []
+
+    def report(step: Progress) -> None:
+        steps.append(str(step))
+        held.release()
+
+    compilation = Compilation([library], compiler, cache)
+    compilation.run(cache / "logs" / "test.log", report)
+    assert steps[0] == f"waiting for another build, which holds {cache}/build.lock"
+    assert ctypes.CDLL(str(compilation.outputs()[0])).answer() == 42
+
+
+def test_what_another_process_built_meanwhile_is_used(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    held = FileLock(cache / "build.lock")
+    held.acquire()
+    steps: list[str] = []
+    compilation = Compilation([library], compiler, cache)
+
+    def report(step: Progress) -> None:
+        steps.append(str(step))
+        output = compilation.outputs()[0]
+        output.parent.mkdir(parents=True)
+        output.write_bytes(b"built by the other process")
+        held.release()
+
+    compilation.run(cache / "logs" / "test.log", report)
+    assert len(steps) == 1
+    assert compilation.outputs()[0].read_bytes() == b"built by the other process"
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process lives, and is no zombie."""
+    try:
+        return " Z " not in f" {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2]}"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def ctrl_c_at(tmp_path: Path) -> Iterator[Path]:
+    """A file; when something has been written to it, this process gets Ctrl-C's signal, once."""
+    marker = tmp_path / "running"
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.02):
+            if marker.exists() and marker.read_text().endswith("\n"):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield marker
+    stop.set()
+    thread.join()
+
+
+def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
+    sources: Path, compiler: Compiler, cache: Path, tmp_path: Path, ctrl_c_at: Path
+) -> None:
+    slow = script(
+        tmp_path / "slow-c++",
+        f"""
+        for argument; do case "$argument" in
+          *.partial) echo half an object > "$argument";;
+          *slow.cpp) waits=yes;;
+        esac; done
+        if test -z "$waits"; then exec {compiler.command[0]} "$@"; fi
+        echo $$ > {ctrl_c_at}
+        exec sleep 300
+        """,
+    )
+    library = library_of(
+        written(sources / "quick.cpp", "int quick() { return 1; }\n"),
+        written(sources / "slow.cpp", ANSWER),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        built(library, replace(compiler, command=(str(slow),)), cache)
+    pid = int(ctrl_c_at.read_text())
+    # The signal has been sent; a loaded machine may take a moment to act on it.
+    for _ in range(500):
+        if not is_running(pid):
+            break
+        time.sleep(0.01)
+    assert not is_running(pid)
+    assert partial_files(cache) == []
+    path, steps = built(library, compiler, cache)
+    assert steps == ["[1/2] compiling slow.cpp", "[2/2] linking libtest.so"]
+    assert ctypes.CDLL(str(path)).answer() == 42
+
+
+def test_what_a_killed_build_left_is_removed(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    for folder in ("objects", "work"):
+        (cache / folder).mkdir()
+    (cache / "objects" / "answer-0.o.partial").write_text("half")
+    (cache / "work" / "ccXYZ.s").write_text("half")
+    built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+    assert partial_files(cache) == []
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+def test_a_source_that_does_not_compile(sources: Path, compiler: Compiler, cache: Path) -> None:
+    good = written(sources / "good.cpp", ANSWER)
+    bad = written(
+        sources / "bad.cpp",
+        """\
+        int one() { return first; }
+        int two() { return second; }
+          int three() { return third; }
+        int four() { return fourth; }
+        int five() { return fifth; }
+        """,
+    )
+    error = failure(library_of(good, bad), compiler, cache)
+    assert isinstance(error, CompilationFailed)
+    assert str(error) == (
+        f"{bad}:1:20: the compiler rejects it\n"
+        "  bad.cpp:1:20: 'first' was not declared in this scope\n"
+        "  bad.cpp:2:20: 'second' was not declared in this scope\n"
+        "  bad.cpp:3:24: 'third' was not declared in this scope\n"
+        "  and 2 more\n"
+        f"  remedy: mend the source; full log: {cache}/logs/test.log"
+    )
+    assert "return fifth" in (cache / "logs" / "test.log").read_text()
+    assert partial_files(cache) == []
+    # What compiled is kept.
+    bad.write_text("")
+    assert built(library_of(good, bad), compiler, cache)[1] == [
+        "[1/2] compiling bad.cpp",
+        "[2/2] linking libtest.so",
+    ]
+
+
+def test_symbols_that_no_source_defines(sources: Path, compiler: Compiler, cache: Path) -> None:
+    source = written(
+        sources / "caller.cpp",
+        """
+        namespace chip { int add(int, const char*); void fill(); }
+        extern "C" __attribute__((visibility("default"))) int both() {
+          chip::fill();
+          return chip::add(1, "") + chip::add(2, "");
+        }
+        """,
+    )
+    error = failure(library_of(source), compiler, cache)
+    assert isinstance(error, SymbolUndefined)
+    assert error.symbols == ("chip::fill()", "chip::add(int, char const*)")
+    assert str(error) == (
+        "the sources do not define `chip::fill()`, `chip::add(int, char const*)`\n"
+        "  remedy: define them, or add the file that does to `sources`; "
+        f"full log: {cache}/logs/test.log"
+    )
+    assert list((cache / "libraries").rglob("*.so*")) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/usr/bin/ld: a.o: undefined reference to `chip::add(int)'",
+        "ld.lld: error: undefined symbol: chip::add(int)",
+        "mold: error: undefined symbol: chip::add(int)",
+    ],
+)
+def test_each_linker_is_understood(
+    said: str, sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
+) -> None:
+    linker = script(tmp_path / "c++", f'cat <<"END"\n{said}\nEND\nexit 1\n')
+    source = written(sources / "answer.cpp", ANSWER)
+    error = failure(library_of(source), replace(compiler, command=(str(linker),)), cache)
+    assert isinstance(error, SymbolUndefined)
+    assert error.symbols == ("chip::add(int)",)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bad.cpp:1:1: fatal error: error writing to /tmp/cc.s: No space left on device",
+        "/usr/bin/ld: final link failed: No space left on device",
+        "Fatal error: cannot write 'a.o': 'No space left on device'",
+    ],
+)
+def test_a_full_disk(
+    said: str, sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
+) -> None:
+    full = script(tmp_path / "c++", f'cat <<"END"\n{said}\nEND\nexit 1\n')
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    error = failure(library, replace(compiler, command=(str(full),)), cache)
+    assert isinstance(error, CacheUnusable)
+    assert str(error) == (
+        f"the cache directory {cache} cannot be written: No space left on device\n"
+        "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
+    )
+    # Once there is space, the same build succeeds.
+    path, _ = built(library, compiler, cache)
+    assert ctypes.CDLL(str(path)).answer() == 42
+
+
+def test_a_source_that_only_speaks_of_a_full_disk(
+    sources: Path, compiler: Compiler, cache: Path
+) -> None:
+    source = written(
+        sources / "errors.cpp", 'const char* text = missing + "No space left on device\\\n";'
+    )
+    error = failure(library_of(source), compiler, cache)
+    assert isinstance(error, CompilationFailed)
+
+
+def test_a_compiler_that_is_killed(
+    sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
+) -> None:
+    said = "c++: fatal error: Killed signal terminated program cc1plus"
+    killed = script(tmp_path / "c++", f"echo '{said}'\nexit 1\n")
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    error = failure(library, replace(compiler, command=(str(killed),)), cache)
+    assert isinstance(error, CompilationFailed)
+    assert str(error) == (
+        f"a compiler was ended, most likely for want of memory: {said}\n"
+        f"  remedy: build with fewer at a time: MAX_JOBS=1; full log: {cache}/logs/test.log"
+    )
+
+
+def test_a_cache_directory_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "file", "")
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(file))
+    with pytest.raises(CacheUnusable) as caught:
+        usable_cache()
+    assert str(caught.value) == (
+        f"the cache directory {file} cannot be written: it is a file, not a directory\n"
+        "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
+    )
+
+
+def test_a_store_that_cannot_be_written(sources: Path, compiler: Compiler, cache: Path) -> None:
+    # /proc refuses even root; a user without permission gets the same.
+    library = library_of(written(sources / "answer.cpp", ANSWER))
+    compilation = Compilation([library], compiler, Path("/proc/1"))
+    with pytest.raises(CacheUnusable, match=r"^the cache directory /proc/1 cannot be written: "):
+        compilation.run(cache / "logs" / "test.log", lambda step: None)
+
+
+# ---- the tools ---------------------------------------------------------------------------------
+
+
+def test_no_compiler(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler(cache)
+    assert str(caught.value) == f"a C++ compiler was not found on PATH\n  remedy: {INSTALL}"
+
+
+def test_a_compiler_named_by_cxx_that_is_not_there(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "clang++-99")
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler(cache)
+    assert str(caught.value) == (
+        f"the compiler `clang++-99` that CXX names was not found on PATH\n  remedy: {INSTALL}"
+    )
+
+
+def test_a_compiler_that_is_too_old(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = script(
+        tmp_path / "c++-4.8",
+        "echo \"c++: error: unrecognized command line option '-std=c++20'\" >&2; exit 1",
+    )
+    monkeypatch.setenv("CXX", str(old))
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler(cache)
+    assert str(caught.value) == (
+        f"{old} does not compile C++20: "
+        "c++: error: unrecognized command line option '-std=c++20'\n"
+        f"  remedy: gcc 11 or clang 14 and later do: {INSTALL}"
+    )
+
+
+def test_a_compiler_is_asked_once(
+    cache: Path, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    wrapper = script(tmp_path / "c++", f'echo >> {asked}; exec {compiler.command[0]} "$@"\n')
+    monkeypatch.setenv("CXX", str(wrapper))
+    first = find_compiler(cache)
+    times = len(asked.read_text())
+    assert find_compiler(cache) == first
+    assert len(asked.read_text()) == times
+    wrapper.write_text(wrapper.read_text() + "# upgraded\n")
+    find_compiler(cache)
+    assert len(asked.read_text()) == 2 * times
+
+
+def test_cxx_may_be_several_words(
+    sources: Path, cache: Path, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = tmp_path / "used"
+    launcher = script(tmp_path / "ccache", f'echo >> {used}; exec "$@"\n')
+    monkeypatch.setenv("CXX", f"{launcher} {compiler.command[0]} -DVALUE=7")
+    found = find_compiler(cache)
+    assert found.path == compiler.path
+    source = written(
+        sources / "value.cpp",
+        'extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }\n',
+    )
+    path, _ = built(library_of(source), found, cache)
+    assert ctypes.CDLL(str(path)).value() == 7
+    assert used.exists()
+
+
+def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ninja
+
+    monkeypatch.setattr(ninja, "BIN_DIR", str(tmp_path))
+    ninja_binary.cache_clear()
+    with pytest.raises(BuildError) as caught:
+        ninja_binary()
+    assert str(caught.value) == (
+        "ninja, which runs the compiler, is missing from this environment\n"
+        "  remedy: pip install --force-reinstall ninja"
+    )
+
+
+# ---- the cache directory -----------------------------------------------------------------------
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OPSMITH_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_root() == tmp_path / "opsmith"
+
+
+def aged(path: Path, days: float) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_bytes(b"0123456789")
+    then = time.time() - days * 24 * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+def test_pruning_removes_what_was_not_used_for_a_month(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old_object = aged(cache / "objects" / "old.o", 31)
+    used_object = aged(cache / "objects" / "used.o", 31)
+    new_object = aged(cache / "objects" / "new.o", 29)
+    old_library = aged(cache / "libraries" / "old" / "libold.so", 40).parent
+    aged(old_library, 31)
+    mark_used(used_object)
+    prune(cache)
+    assert old_object.exists() and old_library.exists()  # there is room for them
+    monkeypatch.setattr(cache_room, "PRUNED_ABOVE_BYTES", 39)
+    prune(cache)
+    assert [path.exists() for path in (old_object, used_object, new_object, old_library)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert size_in_bytes(cache) == 20
+
+
+def test_cleaning_removes_only_what_is_ours(cache: Path) -> None:
+    ours = aged(cache / "objects" / "a.o", 0)
+    theirs = aged(cache / "notes.txt", 0)
+    clean(cache)
+    assert not ours.exists()
+    assert theirs.exists()

@@ -1,0 +1,206 @@
+"""Descriptions: what is read, and the text of each error with its place and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opsmith.description import Execution, FallbackDefault, find_backend, read_backend
+from opsmith.errors import (
+    BackendUnknown,
+    DescriptionError,
+    FileMissing,
+    KernelDuplicate,
+    KernelRefused,
+    KeyUnknown,
+    OperatorUnknown,
+    SchemaInvalid,
+    SyntaxInvalid,
+)
+from opsmith.schema import Catalogue
+
+Describe = Callable[..., Path]
+
+
+def test_a_description_is_read_with_its_places(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(
+        """
+        - op: aten::add.out
+          kernel_name: chip::add
+          structured: true
+          dtypes: [Real, Long]
+        """,
+        header="execution: host\ntype_alias: {Real: [Float, Double]}",
+        fallback="{deny: [topk]}",
+    )
+    backend = read_backend(path, catalogue)
+    assert backend.name == "chip"
+    assert [library.name for library in backend.libraries] == ["chiplib", "runtime"]
+    (kernel,) = backend.libraries[0].kernels
+    assert (kernel.operator, kernel.symbol, kernel.structured) == ("add.out", "chip::add", True)
+    assert kernel.dtypes == (("", ("Float", "Double", "Long")),)
+    assert kernel.execution is Execution.HOST
+    assert str(kernel.location) == f"{path.parent}/kernels.yaml:6:5"
+    assert backend.fallback.default is FallbackDefault.CPU
+    assert [operator.name for operator in backend.fallback.deny] == ["topk"]
+    assert backend.driver.sources == ((path.parent / "driver.c").resolve(),)
+
+
+def test_a_shipped_backend_is_found_by_name() -> None:
+    assert find_backend("sim").name == "backend.yaml"
+
+
+def refused(kind: type[DescriptionError], path: Path, catalogue: Catalogue) -> str:
+    """The error's text, with the folder of the description as ``DIR``."""
+    with pytest.raises(kind) as caught:
+        read_backend(path, catalogue)
+    return str(caught.value).replace(str(path.parent), "DIR")
+
+
+def test_unknown_backend() -> None:
+    with pytest.raises(BackendUnknown) as caught:
+        find_backend("simm")
+    assert str(caught.value) == (
+        "there is no backend `simm` (did you mean sim?)\n"
+        "  remedy: name a shipped backend (sim) or the path of a backend.yaml"
+    )
+
+
+def test_unknown_operator(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.Tensr, kernel_name: f}")
+    assert refused(OperatorUnknown, path, catalogue) == (
+        f"DIR/kernels.yaml:5:6: torch {catalogue.torch} has no operator `add.Tensr` "
+        "(did you mean add.Tensor, add.Scalar, add.out?)\n"
+        "  remedy: name the overload too; `opsmith plan` lists every operator"
+    )
+
+
+def test_an_overload_left_out(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add, kernel_name: f}")
+    assert "has no operator `add` (did you mean " in refused(OperatorUnknown, path, catalogue)
+
+
+def test_unknown_key(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out, kernel_name: f, structred: true}")
+    assert refused(KeyUnknown, path, catalogue) == (
+        "DIR/kernels.yaml:5:35: unknown key `structred` (did you mean structured?)\n"
+        "  remedy: the keys here are op, kernel_name, structured, dtypes"
+    )
+
+
+def test_unknown_key_at_the_top(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(header="kernel: []")
+    assert refused(KeyUnknown, path, catalogue).startswith(
+        "DIR/kernels.yaml:3:1: unknown key `kernel` (did you mean kernels?)\n"
+    )
+
+
+def test_missing_key(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out}")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:5:5: the key `kernel_name` is missing\n"
+        "  remedy: add `kernel_name: …` here"
+    )
+
+
+def test_wrong_type(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out, kernel_name: f, structured: 3}")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:5:35: `kernels.0.structured` has the wrong type: expected `bool`, got `int`\n"
+        "  remedy: see docs/description.md for what each key takes"
+    )
+
+
+def test_a_mapping_where_a_list_belongs(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("op: add.out")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:4:1: `kernels` has the wrong type: expected `list`, got `mapping`\n"
+        "  remedy: see docs/description.md for what each key takes"
+    )
+
+
+def test_duplicate_kernel(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out, kernel_name: f}\n- {op: aten::add.out, kernel_name: g}")
+    assert refused(KernelDuplicate, path, catalogue) == (
+        "DIR/kernels.yaml:6:6: two kernels for `add.out` in library `chiplib`; the first is `f` at "
+        "DIR/kernels.yaml:5:6\n"
+        "  remedy: keep one; another library can hold the other, in order of preference"
+    )
+
+
+def test_duplicate_yaml_key(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(header="library: again")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:3:1: the key `library` stands twice; first at DIR/kernels.yaml:1:1\n"
+        "  remedy: remove one of the two"
+    )
+
+
+def test_schema_instead_of_a_name(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: 'add.out(Tensor self) -> Tensor', kernel_name: f}")
+    assert refused(SchemaInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `add.out(Tensor self) -> Tensor` is a schema where an operator's name "
+        "belongs\n"
+        "  remedy: write `op: add.out`"
+    )
+
+
+def test_a_name_that_does_not_parse(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: 'add..out', kernel_name: f}")
+    assert refused(SchemaInvalid, path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `add..out` is not an operator's name\n"
+        "  remedy: write name.overload as native_functions.yaml does, e.g. add.out"
+    )
+
+
+def test_unknown_dtype(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out, kernel_name: f, dtypes: [Flaot]}")
+    assert refused(KernelRefused, path, catalogue) == (
+        "DIR/kernels.yaml:5:35: unknown dtype `Flaot` (did you mean Float, BFloat16?)\n"
+        "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
+    )
+
+
+def test_not_yaml(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe()
+    path.write_text("backend: [chip\ndriver: {}\n")
+    text = refused(SyntaxInvalid, path, catalogue)
+    assert text.startswith("DIR/backend.yaml:2:7: this is not YAML: ")
+    assert text.endswith("\n  remedy: check the indentation and quotes around this place")
+
+
+def test_missing_library(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe()
+    path.write_text("backend: chip\ndriver: {sources: [driver.c]}\nlibraries: [hostd]\n")
+    assert refused(FileMissing, path, catalogue) == (
+        "DIR/backend.yaml:3:13: there is no kernel library `hostd` (did you mean hosted?)\n"
+        "  remedy: name a shipped library (hosted) or the path of a manifest, relative to this file"
+    )
+
+
+def test_missing_source(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(driver="{sources: [nowhere.c]}")
+    assert refused(FileMissing, path, catalogue) == (
+        "DIR/backend.yaml:2:20: no file matches `nowhere.c` in DIR\n"
+        "  remedy: paths are relative to the YAML file that names them"
+    )
+
+
+def test_driver_neither_built_nor_sources(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(driver="{host_window: off}")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/backend.yaml:2:1: a driver is either a built library or sources to build, and exactly one "
+        "of them\n"
+        "  remedy: write `driver: {library: path/to/libmychip.so}` or `driver: {sources: [mychip.cpp]}`"
+    )
+
+
+def test_a_device_name_that_torch_uses(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe()
+    path.write_text("backend: cuda\ndriver: {sources: [driver.c]}\n")
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/backend.yaml:1:1: `cuda` cannot name a device\n"
+        "  remedy: use lower-case letters, digits and _, and none of torch's own device names"
+    )

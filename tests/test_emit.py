@@ -1,0 +1,85 @@
+"""The generated code, as golden text: every route and derivation, byte for byte.
+
+``OPSMITH_UPDATE_GOLDEN=1 pytest tests/test_emit.py`` writes the golden files anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opsmith.description import read_backend
+from opsmith.emit import emit
+from opsmith.plan import resolve
+from opsmith.schema import Catalogue
+
+Describe = Callable[..., Path]
+GOLDEN = Path(__file__).parent / "golden"
+
+KERNELS = """
+    - {op: add.out, kernel_name: chip::add, structured: true, dtypes: [Float, Half]}
+    - {op: addmm.out, kernel_name: chip::addmm_out}
+    - {op: cat.out, kernel_name: chip::cat, structured: true}
+    - {op: fill_.Scalar, kernel_name: chip::fill_}
+    - {op: lt.Tensor_out, kernel_name: chip::lt_out}
+    - {op: max.dim_max, kernel_name: chip::max_dim, structured: true}
+    - {op: native_layer_norm, kernel_name: chip::native_layer_norm, dtypes: {weight: [Float]}}
+    - {op: relu, kernel_name: chip::relu, dtypes: [Float]}
+    - {op: topk.values, kernel_name: chip::topk}
+    - {op: where.self_out, kernel_name: chip::where_out}
+"""
+
+
+@pytest.fixture
+def emitted(
+    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, str]]:
+    """The emitted files of a description, by name; its paths are relative, as golden text needs."""
+
+    def run(**description: str) -> dict[str, str]:
+        path = describe(**description)
+        monkeypatch.chdir(path.parent)
+        plan = resolve(read_backend(Path(path.name), catalogue), catalogue)
+        return {file.name: file.text for file in emit(plan)}
+
+    return run
+
+
+NAMES = [
+    "ChipNativeFunctions.h",
+    "RegisterChip_0.cpp",
+    "RegisterChip_1.cpp",
+    "RegisterChip_2.cpp",
+    "RegisterChip_3.cpp",
+    "RegisterChipFallback.cpp",
+]
+
+
+def test_golden(emitted: Callable[..., dict[str, str]]) -> None:
+    files = emitted(kernels=KERNELS, fallback="{deny: [topk, add.out]}")
+    if os.environ.get("OPSMITH_UPDATE_GOLDEN"):
+        for name, text in files.items():
+            (GOLDEN / name).write_text(text)
+    assert list(files) == NAMES
+    assert files == {name: (GOLDEN / name).read_text() for name in NAMES}
+
+
+def test_emission_is_deterministic(emitted: Callable[..., dict[str, str]]) -> None:
+    assert emitted(kernels=KERNELS) == emitted(kernels=KERNELS)
+
+
+def test_only_allowed_operators_are_registered_for_the_fallback(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    text = emitted(fallback="{only: [sin.out]}")["RegisterChipFallback.cpp"]
+    assert "m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::denied>());" in text
+    assert 'm.impl("sin.out", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());' in text
+    assert text.count("m.impl(") == 1
+    assert (
+        'opsmith::set_policy_reason("cos.out",\n'
+        '                             "no kernel in chiplib, runtime; `only` does not allow it the fallback "\n'
+        '                             "(backend.yaml:4:1)");\n'
+    ) in text

@@ -1,0 +1,53 @@
+"""The rooms of docs/architecture.md import only what stands below them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import opsmith
+
+PACKAGE = Path(opsmith.__file__).parent
+
+# A floor may import those above it in this list; the rooms of one floor may not import each other.
+FLOORS = [
+    {"errors"},
+    {"schema"},
+    {"description"},
+    {"plan"},
+    {"emit"},
+    {"build"},
+    {"runtime"},
+    {"inspect", "demo"},
+    {"cli"},
+]
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def imported_rooms(source: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("opsmith.")}
+    return rooms
+
+
+def test_each_room_imports_only_lower_floors() -> None:
+    wrong = []
+    for source in sorted(PACKAGE.rglob("*.py")):
+        room = source.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for other in imported_rooms(source):
+            if other != room and FLOOR[other] >= FLOOR[room]:
+                wrong.append(f"{source.relative_to(PACKAGE)} imports {other}")
+    assert wrong == []
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {path.parent.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/**/*.py")}
+    assert rooms <= FLOOR.keys()
