@@ -36,7 +36,10 @@ def describe(tmp_path: Path) -> Callable[..., Path]:
     """
 
     def write(
-        kernels: str = "", fallback: str = "cpu", header: str = "", driver: str = "{sources: [driver.c]}"
+        kernels: str = "",
+        fallback: str = "cpu",
+        header: str = "",
+        driver: str = "{sources: [driver.c]}",
     ) -> Path:
         (tmp_path / "driver.c").touch()
         (tmp_path / "kernels.cpp").touch()

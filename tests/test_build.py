@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import subprocess
@@ -18,7 +19,15 @@ import pytest
 from filelock import FileLock
 
 from opsmith.build import cache as cache_room
-from opsmith.build.cache import cache_root, clean, mark_used, prune, size_in_bytes, usable_cache
+from opsmith.build.cache import (
+    cache_root,
+    clean,
+    mark_used,
+    prune,
+    size_in_bytes,
+    usable_cache,
+    write_whole,
+)
 from opsmith.build.compile import Compilation, SharedLibrary
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
@@ -486,6 +495,23 @@ def test_a_cache_directory_that_is_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         f"the cache directory {file} cannot be written: it is a file, not a directory\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
+
+
+def test_a_file_that_cannot_be_written_whole(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*paths: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = cache / "generated" / "file.cpp"
+    write_whole(path, b"before")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(CacheUnusable) as caught:
+        write_whole(path, b"after")
+    assert str(caught.value) == (
+        f"the cache directory {cache} cannot be written: No space left on device\n"
+        "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
+    )
+    assert path.read_bytes() == b"before"
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_store_that_cannot_be_written(sources: Path, compiler: Compiler, cache: Path) -> None:

@@ -76,10 +76,13 @@ def test_only_allowed_operators_are_registered_for_the_fallback(
 ) -> None:
     text = emitted(fallback="{only: [sin.out]}")["RegisterChipFallback.cpp"]
     assert "m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::denied>());" in text
-    assert 'm.impl("sin.out", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());' in text
+    assert (
+        'm.impl("sin.out", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());'
+        in text
+    )
     assert text.count("m.impl(") == 1
     assert (
-        'opsmith::set_policy_reason("cos.out",\n'
-        '                             "no kernel in chiplib, runtime; `only` does not allow it the fallback "\n'
-        '                             "(backend.yaml:4:1)");\n'
+        "opsmith::set_policy_reason(\n"
+        '      "cos.out",\n'
+        '      "no kernel in chiplib, runtime; `only` does not allow it the fallback (backend.yaml:4:1)");\n'
     ) in text

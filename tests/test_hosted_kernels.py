@@ -18,6 +18,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from opsmith.plan import Route
+from opsmith.runtime.calls import CallCounts, count_calls
+
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
@@ -29,13 +32,6 @@ LOGICAL = (torch.bool, torch.int64, torch.int32, torch.uint8)
 REAL = (*NUMERIC, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 Call = Callable[..., Any]
-
-# ATen rounds to 16 bits between the steps of some operators, and then not on all of its paths: two
-# units in the last place of numbers up to 4 are allowed. Other dtypes: torch.testing's own.
-TOLERANCE: dict[torch.dtype | None, dict[str, float]] = {
-    torch.bfloat16: {"rtol": 1.6e-2, "atol": 3e-2},
-    torch.float16: {"rtol": 2e-3, "atol": 8e-3},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +61,25 @@ def check_is_on_device(tensor: Tensor) -> None:
     assert tensor.device.type == DEVICE
 
 
-def compare(call: Call, *args: Any, reference: Call | None = None, **tolerance: float) -> None:
+@dataclass(frozen=True)
+class Tolerance:
+    """How far results may be from ATen's; both or neither, as torch.testing has it."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+
+# ATen rounds to 16 bits between the steps of some operators, and then not on all of its paths: two
+# units in the last place of numbers up to 4 are allowed. Other dtypes: torch.testing's own.
+TOLERANCE: dict[torch.dtype, Tolerance] = {
+    torch.bfloat16: Tolerance(rtol=1.6e-2, atol=3e-2),
+    torch.float16: Tolerance(rtol=2e-3, atol=8e-3),
+}
+
+
+def compare(
+    call: Call, *args: Any, reference: Call | None = None, tolerance: Tolerance | None = None
+) -> None:
     """Runs the call on both devices; results and operands (written in place) must agree."""
 
     def with_operands(call: Call, *args: Any) -> Any:
@@ -74,8 +88,10 @@ def compare(call: Call, *args: Any, reference: Call | None = None, **tolerance: 
     expected = with_operands(reference or call, *tree_map_only(Tensor, duplicate, args))
     actual = on_device(partial(with_operands, call), *args)
     for ours, theirs in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
-        allowed = tolerance or TOLERANCE.get(getattr(theirs, "dtype", None), {})
-        torch.testing.assert_close(ours, theirs, equal_nan=True, **allowed)
+        allowed = tolerance or TOLERANCE.get(getattr(theirs, "dtype", torch.bool), Tolerance())
+        torch.testing.assert_close(
+            ours, theirs, equal_nan=True, rtol=allowed.rtol, atol=allowed.atol
+        )
 
 
 def duplicate(tensor: Tensor) -> Tensor:
@@ -168,8 +184,8 @@ def relu(x: Tensor, out: Tensor | None = None) -> Tensor:
 
 def dense_gelu_backward(gradient: Tensor, x: Tensor) -> Any:
     """gelu_backward on the CPU, where oneDNN refuses broadcast operands."""
-    dense = (tensor.contiguous() for tensor in torch.broadcast_tensors(gradient, x))
-    return torch.ops.aten.gelu_backward(*dense)
+    zero = torch.zeros_like(gradient * x)
+    return torch.ops.aten.gelu_backward(gradient + zero, x + zero)
 
 
 POSITIVE: dict[str, Any] = {"low": 0.1}
@@ -290,10 +306,12 @@ def test_pointwise_in_place(row: Pointwise) -> None:
     assert row.in_place is not None
     dtype = row.dtypes[0]
     for operands in layouts(row.operands, dtype=dtype, low=row.low, high=row.high):
-        if operands[0].shape == torch.broadcast_shapes(*(t.shape for t in operands)):
+        first_takes_all = operands[0].shape == row.call(*operands).shape
+        if first_takes_all:
             compare(row.in_place, *operands)
     same = numbers(8, 9, dtype=dtype, low=max(row.low, 0.2), high=row.high)
-    compare(lambda x: row.in_place and row.in_place(*[x] * row.operands), same)
+    in_place = row.in_place
+    compare(lambda x: in_place(*[x] * row.operands), same)
 
 
 @pytest.mark.parametrize("row", IN_PLACE, ids=str)
@@ -308,8 +326,7 @@ def test_pointwise_into_out(row: Pointwise) -> None:
         out = out.T if shape == (7, 6) else out
 
         def into(out: Tensor, *operands: Tensor) -> Tensor:
-            result = row.call(*operands, out=out)
-            assert result is out
+            assert row.call(*operands, out=out) is out
             return out
 
         compare(into, out, *operands)
@@ -451,6 +468,25 @@ def test_integer_division_by_zero_raises(call: Call) -> None:
         on_device(call, torch.tensor([1, 2]), torch.tensor([1, 0]))
 
 
+@pytest.mark.parametrize("row", POINTWISE, ids=str)
+def test_pointwise_does_not_fall_back(row: Pointwise, device: LoadedBackend) -> None:
+    for dtype in row.dtypes:
+        operands = [
+            numbers(3, dtype=dtype, low=row.low, high=row.high).to(DEVICE)
+            for _ in range(row.operands)
+        ]
+        with count_calls() as counts:
+            row.call(*operands)
+        assert fallen_back(device, counts) == set()
+
+
+def fallen_back(device: LoadedBackend, counts: CallCounts) -> set[str]:
+    """The operators, of those counted, that the CPU served."""
+    routes = device.plan.by_name
+    names = (name.removeprefix("aten::") for name in counts.by_operator)
+    return {name for name in names if name in routes and routes[name].route is Route.FALLBACK}
+
+
 # ---- reductions ----
 
 
@@ -505,13 +541,18 @@ def test_reduction(row: ReductionRow, dtype: torch.dtype) -> None:
         [(0, 1), (0, 2), (1, -1)] if row.many else []
     )
     # Sums of 16-bit floats: ATen itself rounds between steps.
-    loose = {"rtol": 2e-2, "atol": 5e-2} if dtype in (torch.bfloat16, torch.float16) else {}
+    sixteen_bits = dtype in (torch.bfloat16, torch.float16)
+    tolerance = Tolerance(rtol=2e-2, atol=5e-2) if sixteen_bits else None
     for operand in operands:
         for dim in dims:
             for keepdim in (False, True):
-                compare(lambda x, d=dim, k=keepdim: function(x, dim=d, keepdim=k), operand, **loose)
+                compare(
+                    lambda x, d=dim, k=keepdim: function(x, dim=d, keepdim=k),
+                    operand,
+                    tolerance=tolerance,
+                )
         if row.whole:
-            compare(function, operand, **loose)
+            compare(function, operand, tolerance=tolerance)
     compare(lambda x: function(x, dim=0), numbers(dtype=dtype))
     compare(lambda x: function(x, dim=1), numbers(0, 3, dtype=dtype))
 
@@ -619,11 +660,12 @@ MATRIX_SHAPES = [
 
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
 def test_matrix_products(dtype: torch.dtype) -> None:
-    # Sums of 300 products: 16-bit results may be one rounding apart.
-    tolerance = {torch.float32: 1e-3, torch.float16: 2e-1, torch.bfloat16: 1.0}.get(dtype)
-    loose = (
-        {} if tolerance is None else {"rtol": 1e-2 if tolerance > 1e-2 else 1e-5, "atol": tolerance}
-    )
+    # Sums of 300 products, in another order; 16-bit results may be a rounding apart.
+    tolerance = {
+        torch.float32: Tolerance(rtol=1e-5, atol=1e-3),
+        torch.float16: Tolerance(rtol=1e-2, atol=2e-1),
+        torch.bfloat16: Tolerance(rtol=1e-2, atol=1.0),
+    }.get(dtype)
     scaled_addmm = partial(torch.addmm, beta=2, alpha=3)
     scaled_baddbmm = partial(torch.baddbmm, beta=2, alpha=3)
     for m, n, k in MATRIX_SHAPES:
@@ -634,14 +676,18 @@ def test_matrix_products(dtype: torch.dtype) -> None:
         added = numbers(m, n, dtype=dtype, low=-2, high=2, seed=2)
         a_columns, b_columns = a.T.contiguous().T, b.T.contiguous().T
         for left, right in ((a, b), (a_columns, b), (a, b_columns), (a_columns, b_columns)):
-            compare(torch.mm, left, right, **loose)
-        compare(torch.addmm, added, a, b, **loose)
-        compare(scaled_addmm, added[:1].expand(m, n) if m else added, a, b_columns, **loose)
+            compare(torch.mm, left, right, tolerance=tolerance)
+        compare(torch.addmm, added, a, b, tolerance=tolerance)
+        compare(
+            scaled_addmm, added[:1].expand(m, n) if m else added, a, b_columns, tolerance=tolerance
+        )
         if n:
-            compare(torch.addmm, added[0] if m else numbers(n, dtype=dtype), a, b, **loose)
+            compare(
+                torch.addmm, added[0] if m else numbers(n, dtype=dtype), a, b, tolerance=tolerance
+            )
         batch_a, batch_b = a.expand(3, m, k), torch.stack([b, -b, b + b])
-        compare(torch.bmm, batch_a, batch_b, **loose)
-        compare(scaled_baddbmm, added.expand(3, m, n), batch_a, batch_b, **loose)
+        compare(torch.bmm, batch_a, batch_b, tolerance=tolerance)
+        compare(scaled_baddbmm, added.expand(3, m, n), batch_a, batch_b, tolerance=tolerance)
 
 
 def test_matrix_products_of_gapped_operands() -> None:
@@ -704,3 +750,36 @@ def test_masked_fill_refuses_masks_of_numbers() -> None:
 def test_fill_of_expanded_memory_raises() -> None:
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         on_device(lambda x: x[:1].expand(4).fill_(1), numbers(3))
+
+
+MATRIX = numbers(4, 4)
+MASK = numbers(4, 4, dtype=torch.bool)
+KERNEL_CALLS: list[tuple[str, Call, tuple[Tensor, ...]]] = [
+    *((row.name, partial(getattr(torch, row.name), dim=0), (MATRIX,)) for row in REDUCTIONS),
+    ("sum-all", torch.sum, (MATRIX,)),
+    ("any-all", torch.any, (MATRIX,)),
+    ("all-all", torch.all, (MATRIX,)),
+    ("softmax", partial(torch.softmax, dim=1), (MATRIX,)),
+    ("log_softmax", partial(torch.log_softmax, dim=1), (MATRIX,)),
+    ("mm", torch.mm, (MATRIX, MATRIX)),
+    ("addmm", torch.addmm, (MATRIX, MATRIX, MATRIX)),
+    ("bmm", torch.bmm, (MATRIX[None], MATRIX[None])),
+    ("baddbmm", torch.baddbmm, (MATRIX, MATRIX[None], MATRIX[None])),
+    ("cat", lambda x, y: torch.cat([x, y]), (MATRIX, MATRIX)),
+    ("where", torch.where, (MASK, MATRIX, MATRIX)),
+    ("fill_", lambda x: x.fill_(1), (MATRIX,)),
+    ("zero_", lambda x: x.zero_(), (MATRIX,)),
+    ("masked_fill_", lambda x, m: x.masked_fill_(m, 1), (MATRIX, MASK)),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "operands"), [pytest.param(c, o, id=name) for name, c, o in KERNEL_CALLS]
+)
+def test_others_do_not_fall_back(
+    call: Call, operands: tuple[Tensor, ...], device: LoadedBackend
+) -> None:
+    on_its_memory = [operand.to(DEVICE) for operand in operands]
+    with count_calls() as counts:
+        call(*on_its_memory)
+    assert fallen_back(device, counts) == set()

@@ -107,7 +107,9 @@ def test_every_operator_has_one_route(describe: Describe, catalogue: Catalogue) 
     assert (counts[Route.STRUCTURED], counts[Route.DERIVED]) == (3, 10)
 
 
-def test_an_explicit_kernel_wins_over_a_derived_one(describe: Describe, catalogue: Catalogue) -> None:
+def test_an_explicit_kernel_wins_over_a_derived_one(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     path = describe(
         """
         - {op: add.out, kernel_name: chip::add, structured: true}
@@ -130,7 +132,9 @@ def test_the_first_library_wins(describe: Describe, catalogue: Catalogue) -> Non
     assert plan.entry("neg.out").library == "second"
 
 
-def test_unknown_operator_is_named_with_the_nearest(describe: Describe, catalogue: Catalogue) -> None:
+def test_unknown_operator_is_named_with_the_nearest(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     with pytest.raises(OperatorUnknown) as caught:
         planned(describe(), catalogue).entry("aten::add_.Tensr")
     assert str(caught.value) == (
@@ -195,7 +199,9 @@ def refused(path: Path, catalogue: Catalogue) -> str:
     return str(caught.value).replace(str(path.parent), "DIR")
 
 
-def test_a_kernel_for_a_composite_implicit_operator(describe: Describe, catalogue: Catalogue) -> None:
+def test_a_kernel_for_a_composite_implicit_operator(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     assert refused(describe("- {op: linear, kernel_name: f}"), catalogue) == (
         "DIR/kernels.yaml:5:6: `linear` is CompositeImplicitAutograd: a kernel for the device would take "
         "the place of the decomposition that makes it differentiable\n"
@@ -219,7 +225,9 @@ def test_structured_is_named_by_the_out_operator(describe: Describe, catalogue: 
     )
 
 
-def test_dtypes_of_an_argument_that_does_not_exist(describe: Describe, catalogue: Catalogue) -> None:
+def test_dtypes_of_an_argument_that_does_not_exist(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     assert refused(describe("- {op: relu, kernel_name: f, dtypes: {slf: [Float]}}"), catalogue) == (
         "DIR/kernels.yaml:5:6: `relu` has no Tensor argument `slf` (did you mean self?)\n"
         "  remedy: its schema is relu(Tensor self) -> Tensor"

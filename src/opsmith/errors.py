@@ -124,7 +124,12 @@ class SymbolUndefined(BuildError):
     """
 
     def __init__(
-        self, message: str, *, symbols: Sequence[str], location: Location | None = None, remedy: str = ""
+        self,
+        message: str,
+        *,
+        symbols: Sequence[str],
+        location: Location | None = None,
+        remedy: str = "",
     ) -> None:
         self.symbols = tuple(symbols)
         super().__init__(message, location=location, remedy=remedy)

@@ -70,33 +70,40 @@ at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const
                       at::Tensor& out);
 }
 
-// _copy_from (runtime, opsmith/csrc/runtime.yaml:31:5)
+// _copy_from (runtime, opsmith/csrc/runtime.yaml:34:5)
 namespace opsmith {
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking);
 }
 
-// _copy_from_and_resize (runtime, opsmith/csrc/runtime.yaml:33:5)
+// _copy_from_and_resize (runtime, opsmith/csrc/runtime.yaml:36:5)
 namespace opsmith {
 at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst);
 }
 
-// _local_scalar_dense (runtime, opsmith/csrc/runtime.yaml:35:5)
+// _efficientzerotensor (runtime, opsmith/csrc/runtime.yaml:12:5)
+namespace opsmith {
+at::Tensor _efficientzerotensor(at::IntArrayRef size, ::std::optional<at::ScalarType> dtype,
+                                ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                                ::std::optional<bool> pin_memory);
+}
+
+// _local_scalar_dense (runtime, opsmith/csrc/runtime.yaml:38:5)
 namespace opsmith {
 at::Scalar _local_scalar_dense(const at::Tensor& self);
 }
 
-// _reshape_alias (runtime, opsmith/csrc/runtime.yaml:17:5)
+// _reshape_alias (runtime, opsmith/csrc/runtime.yaml:20:5)
 namespace opsmith {
 at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride);
 }
 
-// as_strided (runtime, opsmith/csrc/runtime.yaml:13:5)
+// as_strided (runtime, opsmith/csrc/runtime.yaml:16:5)
 namespace opsmith {
 at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
                       ::std::optional<int64_t> storage_offset);
 }
 
-// convolution_backward_overrideable (runtime, opsmith/csrc/runtime.yaml:41:5)
+// convolution_backward_overrideable (runtime, opsmith/csrc/runtime.yaml:44:5)
 namespace opsmith {
 ::std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
@@ -104,7 +111,7 @@ namespace opsmith {
     int64_t groups, ::std::array<bool, 3> output_mask);
 }
 
-// convolution_overrideable (runtime, opsmith/csrc/runtime.yaml:39:5)
+// convolution_overrideable (runtime, opsmith/csrc/runtime.yaml:42:5)
 namespace opsmith {
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
                                     const ::std::optional<at::Tensor>& bias, at::IntArrayRef stride,
@@ -112,54 +119,54 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     at::IntArrayRef output_padding, int64_t groups);
 }
 
-// empty.memory_format (runtime, opsmith/csrc/runtime.yaml:7:5)
+// empty.memory_format (runtime, opsmith/csrc/runtime.yaml:8:5)
 namespace opsmith {
 at::Tensor empty(at::IntArrayRef size, ::std::optional<at::ScalarType> dtype,
                  ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
                  ::std::optional<bool> pin_memory, ::std::optional<at::MemoryFormat> memory_format);
 }
 
-// empty_strided (runtime, opsmith/csrc/runtime.yaml:9:5)
+// empty_strided (runtime, opsmith/csrc/runtime.yaml:10:5)
 namespace opsmith {
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ::std::optional<at::ScalarType> dtype,
                          ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
                          ::std::optional<bool> pin_memory);
 }
 
-// native_dropout (runtime, opsmith/csrc/runtime.yaml:45:5)
+// native_dropout (runtime, opsmith/csrc/runtime.yaml:48:5)
 namespace opsmith {
 ::std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
                                                     ::std::optional<bool> train);
 }
 
-// record_stream (runtime, opsmith/csrc/runtime.yaml:27:5)
+// record_stream (runtime, opsmith/csrc/runtime.yaml:30:5)
 namespace opsmith {
 void record_stream(at::Tensor& self, at::Stream s);
 }
 
-// resize_ (runtime, opsmith/csrc/runtime.yaml:19:5)
+// resize_ (runtime, opsmith/csrc/runtime.yaml:22:5)
 namespace opsmith {
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                           ::std::optional<at::MemoryFormat> memory_format);
 }
 
-// set_.source_Storage (runtime, opsmith/csrc/runtime.yaml:23:5)
+// set_.source_Storage (runtime, opsmith/csrc/runtime.yaml:26:5)
 namespace opsmith {
 at::Tensor& set_source_storage(at::Tensor& self, at::Storage source);
 }
 
-// set_.source_Storage_storage_offset (runtime, opsmith/csrc/runtime.yaml:25:5)
+// set_.source_Storage_storage_offset (runtime, opsmith/csrc/runtime.yaml:28:5)
 namespace opsmith {
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                       at::IntArrayRef size, at::IntArrayRef stride);
 }
 
-// set_.source_Tensor (runtime, opsmith/csrc/runtime.yaml:21:5)
+// set_.source_Tensor (runtime, opsmith/csrc/runtime.yaml:24:5)
 namespace opsmith {
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source);
 }
 
-// view (runtime, opsmith/csrc/runtime.yaml:15:5)
+// view (runtime, opsmith/csrc/runtime.yaml:18:5)
 namespace opsmith {
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size);
 }

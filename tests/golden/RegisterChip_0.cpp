@@ -10,75 +10,14 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
-#include <ATen/ops/_copy_from_and_resize_ops.h>
-#include <ATen/ops/_copy_from_ops.h>
-#include <ATen/ops/_local_scalar_dense_ops.h>
-#include <ATen/ops/_reshape_alias_ops.h>
 #include <ATen/ops/add_meta.h>
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/addmm_meta.h>
 #include <ATen/ops/addmm_ops.h>
 #include <torch/library.h>
 
+namespace opsmith::generated {
 namespace {
-
-// aten::_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor
-//
-// kernel: `opsmith::_copy_from` (opsmith/csrc/runtime.yaml:31:5)
-at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::_copy_from", self,
-                                                                                    dst);
-  return opsmith::_copy_from(self, dst, non_blocking);
-}
-
-// aten::_copy_from.out(Tensor self, Tensor dst, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `_copy_from`: runs `opsmith::_copy_from` (opsmith/csrc/runtime.yaml:31:5),
-// resizes out and copies the result into it
-at::Tensor& _copy_from_out(const at::Tensor& self, const at::Tensor& dst, bool non_blocking,
-                           at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::_copy_from.out",
-                                                                                    self, dst, out);
-  opsmith::write_out("aten::_copy_from.out", opsmith::_copy_from(self, dst, non_blocking), out);
-  return out;
-}
-
-// aten::_copy_from_and_resize(Tensor self, Tensor dst) -> Tensor
-//
-// kernel: `opsmith::_copy_from_and_resize` (opsmith/csrc/runtime.yaml:33:5)
-at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::_copy_from_and_resize", self, dst);
-  return opsmith::_copy_from_and_resize(self, dst);
-}
-
-// aten::_copy_from_and_resize.out(Tensor self, Tensor dst, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `_copy_from_and_resize`: runs `opsmith::_copy_from_and_resize`
-// (opsmith/csrc/runtime.yaml:33:5), resizes out and copies the result into it
-at::Tensor& _copy_from_and_resize_out(const at::Tensor& self, const at::Tensor& dst, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::_copy_from_and_resize.out", self, dst, out);
-  opsmith::write_out("aten::_copy_from_and_resize.out", opsmith::_copy_from_and_resize(self, dst), out);
-  return out;
-}
-
-// aten::_local_scalar_dense(Tensor self) -> Scalar
-//
-// kernel: `opsmith::_local_scalar_dense` (opsmith/csrc/runtime.yaml:35:5)
-at::Scalar _local_scalar_dense(const at::Tensor& self) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::_local_scalar_dense", self);
-  return opsmith::_local_scalar_dense(self);
-}
-
-// aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)
-//
-// kernel: `opsmith::_reshape_alias` (opsmith/csrc/runtime.yaml:17:5)
-at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::_reshape_alias", self);
-  return opsmith::_reshape_alias(self, size, stride);
-}
 
 // aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 //
@@ -92,7 +31,7 @@ at::Tensor add_Tensor(const at::Tensor& self, const at::Tensor& other, const at:
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float, at::ScalarType::Half}.has(op)))) {
     return opsmith::call_boxed<at::_ops::add_Tensor, &opsmith::denied>(self, other, alpha);
   }
-  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { chip::add(iter, alpha); });
+  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { ::chip::add(iter, alpha); });
   return std::move(op.result(0));
 }
 
@@ -109,7 +48,7 @@ at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::S
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float, at::ScalarType::Half}.has(op)))) {
     return opsmith::call_boxed<at::_ops::add_out, &opsmith::denied>(self, other, alpha, out);
   }
-  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { chip::add(iter, alpha); });
+  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { ::chip::add(iter, alpha); });
   op.finish();
   return out;
 }
@@ -126,7 +65,7 @@ at::Tensor& add__Tensor(at::Tensor& self, const at::Tensor& other, const at::Sca
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float, at::ScalarType::Half}.has(op)))) {
     return opsmith::call_boxed<at::_ops::add__Tensor, &opsmith::denied>(self, other, alpha);
   }
-  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { chip::add(iter, alpha); });
+  opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) { ::chip::add(iter, alpha); });
   op.finish();
   return self;
 }
@@ -145,7 +84,7 @@ at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tenso
     op.meta(self, mat1, mat2, beta, alpha);
     out = std::move(op.result(0));
   }
-  chip::addmm_out(self, mat1, mat2, beta, alpha, out);
+  ::chip::addmm_out(self, mat1, mat2, beta, alpha, out);
   return out;
 }
 
@@ -157,7 +96,7 @@ at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::
                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm.out", self,
                                                                                     mat1, mat2, out);
-  return chip::addmm_out(self, mat1, mat2, beta, alpha, out);
+  return ::chip::addmm_out(self, mat1, mat2, beta, alpha, out);
 }
 
 // aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
@@ -174,20 +113,17 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
     op.meta(self, mat1, mat2, beta, alpha);
     out = std::move(op.result(0));
   }
-  chip::addmm_out(self, mat1, mat2, beta, alpha, out);
+  ::chip::addmm_out(self, mat1, mat2, beta, alpha, out);
   opsmith::write_inplace("aten::addmm_", out, self);
   return self;
 }
 
-}  // namespace
-
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_copy_from", TORCH_FN(_copy_from));
-  m.impl("_copy_from.out", TORCH_FN(_copy_from_out));
-  m.impl("_copy_from_and_resize", TORCH_FN(_copy_from_and_resize));
-  m.impl("_copy_from_and_resize.out", TORCH_FN(_copy_from_and_resize_out));
-  m.impl("_local_scalar_dense", TORCH_FN(_local_scalar_dense));
-  m.impl("_reshape_alias", TORCH_FN(_reshape_alias));
+  m.impl("_copy_from", TORCH_FN(::opsmith::_copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(::opsmith::_copy_from_and_resize));
+  m.impl("_efficientzerotensor", TORCH_FN(::opsmith::_efficientzerotensor));
+  m.impl("_local_scalar_dense", TORCH_FN(::opsmith::_local_scalar_dense));
+  m.impl("_reshape_alias", TORCH_FN(::opsmith::_reshape_alias));
   m.impl("add.Tensor", TORCH_FN(add_Tensor));
   m.impl("add.out", TORCH_FN(add_out));
   m.impl("add_.Tensor", TORCH_FN(add__Tensor));
@@ -195,3 +131,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("addmm.out", TORCH_FN(addmm_out));
   m.impl("addmm_", TORCH_FN(addmm_));
 }
+
+}  // namespace
+}  // namespace opsmith::generated

@@ -10,26 +10,12 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
-#include <ATen/ops/as_strided_ops.h>
 #include <ATen/ops/cat_meta.h>
 #include <ATen/ops/cat_ops.h>
-#include <ATen/ops/convolution_backward_overrideable_ops.h>
-#include <ATen/ops/convolution_overrideable_ops.h>
-#include <ATen/ops/empty_ops.h>
-#include <ATen/ops/empty_strided_ops.h>
 #include <torch/library.h>
 
+namespace opsmith::generated {
 namespace {
-
-// aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) ->
-// Tensor(a)
-//
-// kernel: `opsmith::as_strided` (opsmith/csrc/runtime.yaml:13:5)
-at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
-                      ::std::optional<int64_t> storage_offset) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::as_strided", self);
-  return opsmith::as_strided(self, size, stride, storage_offset);
-}
 
 // aten::cat(Tensor[] tensors, int dim=0) -> Tensor
 //
@@ -39,9 +25,9 @@ at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
   opsmith::Functional<at::meta::structured_cat, 1> op;
   const auto precomputed = op.meta(tensors, dim);
-  chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-            precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-            op.result(0));
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
   return std::move(op.result(0));
 }
 
@@ -54,127 +40,22 @@ at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& 
                                                                                     out);
   opsmith::Out<at::meta::structured_cat, 1> op(out);
   const auto precomputed = op.meta(tensors, dim);
-  chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-            precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-            op.result(0));
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
   op.finish();
   return out;
 }
 
-// aten::convolution_backward_overrideable(Tensor grad_output, Tensor input, Tensor weight, SymInt[]
-// stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups,
-// bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)
-//
-// kernel: `opsmith::convolution_backward_overrideable` (opsmith/csrc/runtime.yaml:41:5)
-::std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
-    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
-    int64_t groups, ::std::array<bool, 3> output_mask) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::convolution_backward_overrideable", grad_output, input, weight);
-  return opsmith::convolution_backward_overrideable(grad_output, input, weight, stride, padding, dilation,
-                                                    transposed, output_padding, groups, output_mask);
-}
-
-// aten::convolution_backward_overrideable.out(Tensor grad_output, Tensor input, Tensor weight, SymInt[]
-// stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups,
-// bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!),
-// Tensor(c!))
-//
-// derived: from the kernel of `convolution_backward_overrideable`: runs
-// `opsmith::convolution_backward_overrideable` (opsmith/csrc/runtime.yaml:41:5), resizes out and copies
-// the result into it
-::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> convolution_backward_overrideable_out(
-    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
-    int64_t groups, ::std::array<bool, 3> output_mask, at::Tensor& out0, at::Tensor& out1, at::Tensor& out2) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::convolution_backward_overrideable.out", grad_output, input, weight, out0, out1, out2);
-  const auto results = opsmith::convolution_backward_overrideable(
-      grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask);
-  opsmith::write_out("aten::convolution_backward_overrideable.out", std::get<0>(results), out0);
-  opsmith::write_out("aten::convolution_backward_overrideable.out", std::get<1>(results), out1);
-  opsmith::write_out("aten::convolution_backward_overrideable.out", std::get<2>(results), out2);
-  return std::forward_as_tuple(out0, out1, out2);
-}
-
-// aten::convolution_overrideable(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[]
-// padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
-//
-// kernel: `opsmith::convolution_overrideable` (opsmith/csrc/runtime.yaml:39:5)
-at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
-                                    const ::std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                                    at::IntArrayRef output_padding, int64_t groups) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::convolution_overrideable", input, weight, bias);
-  return opsmith::convolution_overrideable(input, weight, bias, stride, padding, dilation, transposed,
-                                           output_padding, groups);
-}
-
-// aten::convolution_overrideable.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[]
-// padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out)
-// -> Tensor(a!)
-//
-// derived: from the kernel of `convolution_overrideable`: runs `opsmith::convolution_overrideable`
-// (opsmith/csrc/runtime.yaml:39:5), resizes out and copies the result into it
-at::Tensor& convolution_overrideable_out(const at::Tensor& input, const at::Tensor& weight,
-                                         const ::std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                                         at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                                         at::IntArrayRef output_padding, int64_t groups, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::convolution_overrideable.out", input, weight, bias, out);
-  opsmith::write_out("aten::convolution_overrideable.out",
-                     opsmith::convolution_overrideable(input, weight, bias, stride, padding, dilation,
-                                                       transposed, output_padding, groups),
-                     out);
-  return out;
-}
-
-// aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device?
-// device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-//
-// kernel: `opsmith::empty` (opsmith/csrc/runtime.yaml:7:5)
-at::Tensor empty_memory_format(at::IntArrayRef size, ::std::optional<at::ScalarType> dtype,
-                               ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
-                               ::std::optional<bool> pin_memory,
-                               ::std::optional<at::MemoryFormat> memory_format) {
-  return opsmith::empty(size, dtype, layout, device, pin_memory, memory_format);
-}
-
-// aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None,
-// Device? device=None, bool? pin_memory=None) -> Tensor
-//
-// kernel: `opsmith::empty_strided` (opsmith/csrc/runtime.yaml:9:5)
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ::std::optional<at::ScalarType> dtype,
-                         ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
-                         ::std::optional<bool> pin_memory) {
-  return opsmith::empty_strided(size, stride, dtype, layout, device, pin_memory);
-}
-
-// aten::empty_strided.out(SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `empty_strided`: runs `opsmith::empty_strided`
-// (opsmith/csrc/runtime.yaml:9:5), resizes out and copies the result into it
-at::Tensor& empty_strided_out(at::IntArrayRef size, at::IntArrayRef stride, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::empty_strided.out",
-                                                                                    out);
-  opsmith::write_out("aten::empty_strided.out",
-                     opsmith::empty_strided(size, stride, dtype, layout, device, pin_memory), out);
-  return out;
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("as_strided", TORCH_FN(::opsmith::as_strided));
+  m.impl("cat", TORCH_FN(cat));
+  m.impl("cat.out", TORCH_FN(cat_out));
+  m.impl("convolution_backward_overrideable", TORCH_FN(::opsmith::convolution_backward_overrideable));
+  m.impl("convolution_overrideable", TORCH_FN(::opsmith::convolution_overrideable));
+  m.impl("empty.memory_format", TORCH_FN(::opsmith::empty));
+  m.impl("empty_strided", TORCH_FN(::opsmith::empty_strided));
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("as_strided", TORCH_FN(as_strided));
-  m.impl("cat", TORCH_FN(cat));
-  m.impl("cat.out", TORCH_FN(cat_out));
-  m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward_overrideable));
-  m.impl("convolution_backward_overrideable.out", TORCH_FN(convolution_backward_overrideable_out));
-  m.impl("convolution_overrideable", TORCH_FN(convolution_overrideable));
-  m.impl("convolution_overrideable.out", TORCH_FN(convolution_overrideable_out));
-  m.impl("empty.memory_format", TORCH_FN(empty_memory_format));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("empty_strided.out", TORCH_FN(empty_strided_out));
-}
+}  // namespace opsmith::generated

@@ -15,11 +15,10 @@
 #include <ATen/ops/lt_ops.h>
 #include <ATen/ops/max_meta.h>
 #include <ATen/ops/max_ops.h>
-#include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/native_layer_norm_ops.h>
-#include <ATen/ops/record_stream_ops.h>
 #include <torch/library.h>
 
+namespace opsmith::generated {
 namespace {
 
 // aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
@@ -32,7 +31,7 @@ at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
   at::Tensor result =
       opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
   result.copy_(self);
-  chip::fill_(result, value);
+  ::chip::fill_(result, value);
   return result;
 }
 
@@ -46,7 +45,7 @@ at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at:
   const at::Tensor shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
   at::Tensor result = opsmith::result_in(out, shape, {self});
   result.copy_(self);
-  chip::fill_(result, value);
+  ::chip::fill_(result, value);
   if (!result.is_same(out)) {
     opsmith::write_out("aten::fill.Scalar_out", result, out);
   }
@@ -59,7 +58,7 @@ at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at:
 at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
                                                                                     self);
-  return chip::fill_(self, value);
+  return ::chip::fill_(self, value);
 }
 
 // aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
@@ -77,7 +76,7 @@ at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
     op.meta(self, other);
     out = std::move(op.result(0));
   }
-  chip::lt_out(self, other, out);
+  ::chip::lt_out(self, other, out);
   return out;
 }
 
@@ -87,7 +86,7 @@ at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
 at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
       "aten::lt.Tensor_out", self, other, out);
-  return chip::lt_out(self, other, out);
+  return ::chip::lt_out(self, other, out);
 }
 
 // aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
@@ -101,7 +100,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
     opsmith::Inplace<at::meta::structured_lt_Tensor> op(self);
     op.meta(self, other);
   }
-  chip::lt_out(self, other, self);
+  ::chip::lt_out(self, other, self);
   return self;
 }
 
@@ -113,7 +112,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::max.dim", self);
   opsmith::Functional<at::meta::structured_max_dim, 2> op;
   const auto precomputed = op.meta(self, dim, keepdim);
-  chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
+  ::chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
   return std::make_tuple(std::move(op.result(0)), std::move(op.result(1)));
 }
 
@@ -128,35 +127,9 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
                                                                               max_values);
   opsmith::Out<at::meta::structured_max_dim, 2> op(max, max_values);
   const auto precomputed = op.meta(self, dim, keepdim);
-  chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
+  ::chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
   op.finish();
   return std::forward_as_tuple(max, max_values);
-}
-
-// aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)
-//
-// kernel: `opsmith::native_dropout` (opsmith/csrc/runtime.yaml:45:5)
-::std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
-                                                    ::std::optional<bool> train) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::native_dropout",
-                                                                                    input);
-  return opsmith::native_dropout(input, p, train);
-}
-
-// aten::native_dropout.out(Tensor input, float p, bool? train, *, Tensor(a!) out0, Tensor(b!) out1) ->
-// (Tensor(a!), Tensor(b!))
-//
-// derived: from the kernel of `native_dropout`: runs `opsmith::native_dropout`
-// (opsmith/csrc/runtime.yaml:45:5), resizes out and copies the result into it
-::std::tuple<at::Tensor&, at::Tensor&> native_dropout_out(const at::Tensor& input, double p,
-                                                          ::std::optional<bool> train, at::Tensor& out0,
-                                                          at::Tensor& out1) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
-      "aten::native_dropout.out", input, out0, out1);
-  const auto results = opsmith::native_dropout(input, p, train);
-  opsmith::write_out("aten::native_dropout.out", std::get<0>(results), out0);
-  opsmith::write_out("aten::native_dropout.out", std::get<1>(results), out1);
-  return std::forward_as_tuple(out0, out1);
 }
 
 // aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
@@ -175,7 +148,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
     return opsmith::call_boxed<at::_ops::native_layer_norm, &opsmith::fallback>(input, normalized_shape,
                                                                                 weight, bias, eps);
   }
-  return chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
+  return ::chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
 }
 
 // aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
@@ -194,23 +167,12 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
     return opsmith::call_boxed<at::_ops::native_layer_norm_out, &opsmith::fallback>(
         input, normalized_shape, weight, bias, eps, out0, out1, out2);
   }
-  const auto results = chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
+  const auto results = ::chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
   opsmith::write_out("aten::native_layer_norm.out", std::get<0>(results), out0);
   opsmith::write_out("aten::native_layer_norm.out", std::get<1>(results), out1);
   opsmith::write_out("aten::native_layer_norm.out", std::get<2>(results), out2);
   return std::forward_as_tuple(out0, out1, out2);
 }
-
-// aten::record_stream(Tensor(a!) self, Stream s) -> ()
-//
-// kernel: `opsmith::record_stream` (opsmith/csrc/runtime.yaml:27:5)
-void record_stream(at::Tensor& self, at::Stream s) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::record_stream",
-                                                                                    self);
-  return opsmith::record_stream(self, s);
-}
-
-}  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("fill.Scalar", TORCH_FN(fill_Scalar));
@@ -221,9 +183,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("lt_.Tensor", TORCH_FN(lt__Tensor));
   m.impl("max.dim", TORCH_FN(max_dim));
   m.impl("max.dim_max", TORCH_FN(max_dim_max));
-  m.impl("native_dropout", TORCH_FN(native_dropout));
-  m.impl("native_dropout.out", TORCH_FN(native_dropout_out));
+  m.impl("native_dropout", TORCH_FN(::opsmith::native_dropout));
   m.impl("native_layer_norm", TORCH_FN(native_layer_norm));
   m.impl("native_layer_norm.out", TORCH_FN(native_layer_norm_out));
-  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("record_stream", TORCH_FN(::opsmith::record_stream));
 }
+
+}  // namespace
+}  // namespace opsmith::generated

@@ -11,14 +11,12 @@
 #include <opsmith/structured.h>
 
 #include <ATen/ops/relu_ops.h>
-#include <ATen/ops/resize_ops.h>
-#include <ATen/ops/set_ops.h>
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
-#include <ATen/ops/view_ops.h>
 #include <ATen/ops/where_ops.h>
 #include <torch/library.h>
 
+namespace opsmith::generated {
 namespace {
 
 // aten::relu(Tensor self) -> Tensor
@@ -30,7 +28,7 @@ at::Tensor relu(const at::Tensor& self) {
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
     return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
   }
-  return chip::relu(self);
+  return ::chip::relu(self);
 }
 
 // aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
@@ -43,7 +41,7 @@ at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
     return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
   }
-  opsmith::write_out("aten::relu.out", chip::relu(self), out);
+  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
   return out;
 }
 
@@ -56,189 +54,8 @@ at::Tensor& relu_(at::Tensor& self) {
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
     return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
   }
-  opsmith::write_inplace("aten::relu_", chip::relu(self), self);
+  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
   return self;
-}
-
-// aten::resize(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor
-//
-// derived: from the kernel of `resize_`: copies self into a new result and runs `opsmith::resize_`
-// (opsmith/csrc/runtime.yaml:19:5) on it; shape and dtype from the operator's kernel for the meta device
-at::Tensor resize(const at::Tensor& self, at::IntArrayRef size,
-                  ::std::optional<at::MemoryFormat> memory_format) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::resize", self);
-  at::Tensor result = opsmith::allocate_as(at::_ops::resize::redispatch(
-      opsmith::kMeta, opsmith::meta(self), c10::fromIntArrayRefSlow(size), memory_format));
-  result.copy_(self);
-  opsmith::resize_(result, size, memory_format);
-  return result;
-}
-
-// aten::resize.out(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) ->
-// Tensor(a!)
-//
-// derived: from the kernel of `resize_`: copies self into out and runs `opsmith::resize_`
-// (opsmith/csrc/runtime.yaml:19:5) on it; shape and dtype from the operator's kernel for the meta device
-const at::Tensor& resize_out(const at::Tensor& self, at::IntArrayRef size,
-                             ::std::optional<at::MemoryFormat> memory_format, const at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::resize.out", self, out);
-  const at::Tensor shape = at::_ops::resize::redispatch(opsmith::kMeta, opsmith::meta(self),
-                                                        c10::fromIntArrayRefSlow(size), memory_format);
-  at::Tensor result = opsmith::result_in(out, shape, {self});
-  result.copy_(self);
-  opsmith::resize_(result, size, memory_format);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::resize.out", result, out);
-  }
-  return out;
-}
-
-// aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)
-//
-// kernel: `opsmith::resize_` (opsmith/csrc/runtime.yaml:19:5)
-const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
-                          ::std::optional<at::MemoryFormat> memory_format) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::resize_", self);
-  return opsmith::resize_(self, size, memory_format);
-}
-
-// aten::set.source_Storage(Tensor self, Storage source) -> Tensor
-//
-// derived: from the kernel of `set_.source_Storage`: copies self into a new result and runs
-// `opsmith::set_source_storage` (opsmith/csrc/runtime.yaml:23:5) on it; shape and dtype from the
-// operator's kernel for the meta device
-at::Tensor set_source_Storage(const at::Tensor& self, at::Storage source) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set.source_Storage",
-                                                                              self);
-  at::Tensor result = opsmith::allocate_as(
-      at::_ops::set_source_Storage::redispatch(opsmith::kMeta, opsmith::meta(self), source));
-  result.copy_(self);
-  opsmith::set_source_storage(result, source);
-  return result;
-}
-
-// aten::set.source_Storage_out(Tensor self, Storage source, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `set_.source_Storage`: copies self into out and runs
-// `opsmith::set_source_storage` (opsmith/csrc/runtime.yaml:23:5) on it; shape and dtype from the
-// operator's kernel for the meta device
-at::Tensor& set_source_Storage_out(const at::Tensor& self, at::Storage source, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set.source_Storage_out",
-                                                                              self, out);
-  const at::Tensor shape =
-      at::_ops::set_source_Storage::redispatch(opsmith::kMeta, opsmith::meta(self), source);
-  at::Tensor result = opsmith::result_in(out, shape, {self});
-  result.copy_(self);
-  opsmith::set_source_storage(result, source);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::set.source_Storage_out", result, out);
-  }
-  return out;
-}
-
-// aten::set.source_Storage_storage_offset(Tensor self, Storage source, SymInt storage_offset, SymInt[]
-// size, SymInt[] stride=[]) -> Tensor
-//
-// derived: from the kernel of `set_.source_Storage_storage_offset`: copies self into a new result and runs
-// `opsmith::set_source_storage_offset` (opsmith/csrc/runtime.yaml:25:5) on it; shape and dtype from the
-// operator's kernel for the meta device
-at::Tensor set_source_Storage_storage_offset(const at::Tensor& self, at::Storage source,
-                                             int64_t storage_offset, at::IntArrayRef size,
-                                             at::IntArrayRef stride) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
-      "aten::set.source_Storage_storage_offset", self);
-  at::Tensor result = opsmith::allocate_as(at::_ops::set_source_Storage_storage_offset::redispatch(
-      opsmith::kMeta, opsmith::meta(self), source, storage_offset, c10::fromIntArrayRefSlow(size),
-      c10::fromIntArrayRefSlow(stride)));
-  result.copy_(self);
-  opsmith::set_source_storage_offset(result, source, storage_offset, size, stride);
-  return result;
-}
-
-// aten::set.source_Storage_storage_offset_out(Tensor self, Storage source, SymInt storage_offset, SymInt[]
-// size, SymInt[] stride=[], *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `set_.source_Storage_storage_offset`: copies self into out and runs
-// `opsmith::set_source_storage_offset` (opsmith/csrc/runtime.yaml:25:5) on it; shape and dtype from the
-// operator's kernel for the meta device
-at::Tensor& set_source_Storage_storage_offset_out(const at::Tensor& self, at::Storage source,
-                                                  int64_t storage_offset, at::IntArrayRef size,
-                                                  at::IntArrayRef stride, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
-      "aten::set.source_Storage_storage_offset_out", self, out);
-  const at::Tensor shape = at::_ops::set_source_Storage_storage_offset::redispatch(
-      opsmith::kMeta, opsmith::meta(self), source, storage_offset, c10::fromIntArrayRefSlow(size),
-      c10::fromIntArrayRefSlow(stride));
-  at::Tensor result = opsmith::result_in(out, shape, {self});
-  result.copy_(self);
-  opsmith::set_source_storage_offset(result, source, storage_offset, size, stride);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::set.source_Storage_storage_offset_out", result, out);
-  }
-  return out;
-}
-
-// aten::set.source_Tensor(Tensor self, Tensor source) -> Tensor
-//
-// derived: from the kernel of `set_.source_Tensor`: copies self into a new result and runs
-// `opsmith::set_source_tensor` (opsmith/csrc/runtime.yaml:21:5) on it; shape and dtype from the operator's
-// kernel for the meta device
-at::Tensor set_source_Tensor(const at::Tensor& self, const at::Tensor& source) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set.source_Tensor", self,
-                                                                              source);
-  at::Tensor result = opsmith::allocate_as(
-      at::_ops::set_source_Tensor::redispatch(opsmith::kMeta, opsmith::meta(self), opsmith::meta(source)));
-  result.copy_(self);
-  opsmith::set_source_tensor(result, source);
-  return result;
-}
-
-// aten::set.source_Tensor_out(Tensor self, Tensor source, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `set_.source_Tensor`: copies self into out and runs
-// `opsmith::set_source_tensor` (opsmith/csrc/runtime.yaml:21:5) on it; shape and dtype from the operator's
-// kernel for the meta device
-at::Tensor& set_source_Tensor_out(const at::Tensor& self, const at::Tensor& source, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set.source_Tensor_out",
-                                                                              self, source, out);
-  const at::Tensor shape =
-      at::_ops::set_source_Tensor::redispatch(opsmith::kMeta, opsmith::meta(self), opsmith::meta(source));
-  at::Tensor result = opsmith::result_in(out, shape, {self, source});
-  result.copy_(self);
-  opsmith::set_source_tensor(result, source);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::set.source_Tensor_out", result, out);
-  }
-  return out;
-}
-
-// aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)
-//
-// kernel: `opsmith::set_source_storage` (opsmith/csrc/runtime.yaml:23:5)
-at::Tensor& set__source_Storage(at::Tensor& self, at::Storage source) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set_.source_Storage",
-                                                                              self);
-  return opsmith::set_source_storage(self, source);
-}
-
-// aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset,
-// SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)
-//
-// kernel: `opsmith::set_source_storage_offset` (opsmith/csrc/runtime.yaml:25:5)
-at::Tensor& set__source_Storage_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
-                                               at::IntArrayRef size, at::IntArrayRef stride) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
-      "aten::set_.source_Storage_storage_offset", self);
-  return opsmith::set_source_storage_offset(self, source, storage_offset, size, stride);
-}
-
-// aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
-//
-// kernel: `opsmith::set_source_tensor` (opsmith/csrc/runtime.yaml:21:5)
-at::Tensor& set__source_Tensor(at::Tensor& self, const at::Tensor& source) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::set_.source_Tensor",
-                                                                              self, source);
-  return opsmith::set_source_tensor(self, source);
 }
 
 // aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values,
@@ -257,7 +74,7 @@ at::Tensor& set__source_Tensor(at::Tensor& self, const at::Tensor& source) {
     values = std::move(op.result(0));
     indices = std::move(op.result(1));
   }
-  chip::topk(self, k, dim, largest, sorted, values, indices);
+  ::chip::topk(self, k, dim, largest, sorted, values, indices);
   return std::make_tuple(std::move(values), std::move(indices));
 }
 
@@ -270,15 +87,7 @@ at::Tensor& set__source_Tensor(at::Tensor& self, const at::Tensor& source) {
                                                    at::Tensor& indices) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk.values", self,
                                                                                     values, indices);
-  return chip::topk(self, k, dim, largest, sorted, values, indices);
-}
-
-// aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)
-//
-// kernel: `opsmith::view` (opsmith/csrc/runtime.yaml:15:5)
-at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
-  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::view", self);
-  return opsmith::view(self, size);
+  return ::chip::topk(self, k, dim, largest, sorted, values, indices);
 }
 
 // aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
@@ -290,7 +99,7 @@ at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const
       "aten::where.self", condition, self, other);
   at::Tensor out = opsmith::allocate_as(at::_ops::where_self::redispatch(
       opsmith::kMeta, opsmith::meta(condition), opsmith::meta(self), opsmith::meta(other)));
-  chip::where_out(condition, self, other, out);
+  ::chip::where_out(condition, self, other, out);
   return out;
 }
 
@@ -301,30 +110,23 @@ at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, 
                            at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
       "aten::where.self_out", condition, self, other, out);
-  return chip::where_out(condition, self, other, out);
+  return ::chip::where_out(condition, self, other, out);
 }
-
-}  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu.out", TORCH_FN(relu_out));
   m.impl("relu_", TORCH_FN(relu_));
-  m.impl("resize", TORCH_FN(resize));
-  m.impl("resize.out", TORCH_FN(resize_out));
-  m.impl("resize_", TORCH_FN(resize_));
-  m.impl("set.source_Storage", TORCH_FN(set_source_Storage));
-  m.impl("set.source_Storage_out", TORCH_FN(set_source_Storage_out));
-  m.impl("set.source_Storage_storage_offset", TORCH_FN(set_source_Storage_storage_offset));
-  m.impl("set.source_Storage_storage_offset_out", TORCH_FN(set_source_Storage_storage_offset_out));
-  m.impl("set.source_Tensor", TORCH_FN(set_source_Tensor));
-  m.impl("set.source_Tensor_out", TORCH_FN(set_source_Tensor_out));
-  m.impl("set_.source_Storage", TORCH_FN(set__source_Storage));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set__source_Storage_storage_offset));
-  m.impl("set_.source_Tensor", TORCH_FN(set__source_Tensor));
+  m.impl("resize_", TORCH_FN(::opsmith::resize_));
+  m.impl("set_.source_Storage", TORCH_FN(::opsmith::set_source_storage));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(::opsmith::set_source_storage_offset));
+  m.impl("set_.source_Tensor", TORCH_FN(::opsmith::set_source_tensor));
   m.impl("topk", TORCH_FN(topk));
   m.impl("topk.values", TORCH_FN(topk_values));
-  m.impl("view", TORCH_FN(view));
+  m.impl("view", TORCH_FN(::opsmith::view));
   m.impl("where.self", TORCH_FN(where_self));
   m.impl("where.self_out", TORCH_FN(where_self_out));
 }
+
+}  // namespace
+}  // namespace opsmith::generated

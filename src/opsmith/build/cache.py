@@ -67,16 +67,22 @@ def unusable(root: Path, reason: str) -> CacheUnusable:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes ``path`` so that it is either absent, as before, or whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    """Writes ``path``, in the cache, so that it is either as before or whole.
+
+    Raises :class:`CacheUnusable`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise unusable(cache_root(), error.strerror or str(error)) from None
 
 
 def is_whole(path: Path) -> bool:

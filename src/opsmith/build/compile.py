@@ -8,7 +8,6 @@ Knows nothing of operators or descriptions.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import os
@@ -40,7 +39,7 @@ _STANDARD = {".c": "-std=c11"}
 
 _STATUS = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?P<action>.*)$")
 _DIAGNOSTIC = re.compile(
-    r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$",
+    r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$",
     re.MULTILINE,
 )
 # What GNU ld and gold say, and what lld and mold say.
@@ -105,9 +104,7 @@ class Compilation:
                         self._run_ninja(work, log, report)
                     prune(self._cache)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT):
-                raise unusable(self._cache, error.strerror or str(error)) from None
-            raise
+            raise unusable(self._cache, error.strerror or str(error)) from None
 
     def _is_built(self) -> bool:
         outputs = self.outputs()
@@ -296,7 +293,10 @@ class Compilation:
     def _lock(self, report: Report) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self._cache / "build.lock")
+        file = self._cache / "build.lock"
+        # FileLock would wait for ever for a file that it may not open.
+        file.open("a").close()
+        lock = FileLock(file)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.cache import write_whole
-from opsmith.errors import BuildError, CompilerMissing, LoadError
+from opsmith.errors import BuildError, CacheUnusable, CompilerMissing, LoadError
 from opsmith.schema import torch_version
 
 _CANDIDATES = ("c++", "g++", "clang++")
@@ -125,7 +125,7 @@ def _identified(words: list[str], cache: Path) -> Compiler:
     except (OSError, msgspec.DecodeError):
         version = _probed(command)
         # Best effort: it can be asked again.
-        with suppress(OSError):
+        with suppress(CacheUnusable):
             write_whole(record, msgspec.json.encode(version))
     return Compiler(command, path, version)
 

@@ -16,7 +16,9 @@ from opsmith.runtime import load
 
 
 def explain(
-    operator: Annotated[str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")],
+    operator: Annotated[
+        str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")
+    ],
     backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
     table: Annotated[
         bool, typer.Option(help="Load the backend and show the operator's dispatch table.")

@@ -22,6 +22,10 @@ def plan(
     if json:
         print_json(_as_json(planned, route))
     elif route is None:
+        out.print(
+            f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators",
+            highlight=False,
+        )
         out.print(_counts(planned))
         out.print("list one route with --route, one operator with `opsmith explain`", style="dim")
     else:
@@ -48,8 +52,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
 
 
 def _counts(planned: Plan) -> Table:
-    title = f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators"
-    table = Table(title=title, header_style="bold")
+    table = Table(header_style="bold")
     table.add_column("route")
     table.add_column("operators", justify="right")
     for route, count in planned.counts().items():

@@ -58,7 +58,7 @@ class Comparison:
 def digits() -> tuple[Tensor, Tensor]:
     """Images ``(1797, 1, 8, 8)`` float32 in [0, 1], and labels ``(1797,)`` int64."""
     try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        from sklearn.datasets import load_digits
     except ImportError:
         raise OpsmithError(
             "the demo needs scikit-learn for its data set", remedy="pip install 'opsmith[demo]'"
@@ -104,7 +104,7 @@ class _Trainer:
         self.model.train()
         losses = []
         order = torch.randperm(_TRAINED, generator=self.generator)
-        for batch in order.split(BATCH):
+        for batch in torch.split(order, BATCH):
             indices = batch.to(self.run.device)
             start = time.perf_counter()
             losses.append(self._step(self.images[indices], self.labels[indices]))

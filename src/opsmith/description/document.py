@@ -99,11 +99,13 @@ def read_document(path: Path) -> Document:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileMissing(
-            f"there is no file {path}", remedy="check the path, which is relative to the file naming it"
+            f"there is no file {path}",
+            remedy="check the path, which is relative to the file naming it",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise FileMissing(
-            f"{path} cannot be read: {error}", remedy="check its type, permissions and encoding (UTF-8)"
+            f"{path} cannot be read: {error}",
+            remedy="check its type, permissions and encoding (UTF-8)",
         ) from None
     loader = _Loader(text)
     try:
@@ -143,8 +145,9 @@ def _collect_marks(
                     remedy="remove one of the two",
                 )
             seen[key.value] = here
-            marks[(*steps, key.value)] = here
-            _collect_marks(value, (*steps, key.value), marks, path)
+            child = (*steps, key.value)
+            marks[child] = here
+            _collect_marks(value, child, marks, path)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _collect_marks(item, (*steps, index), marks, path)

@@ -23,7 +23,7 @@ def formatted(text: str) -> str:
 
     Raises :class:`BuildError` when clang-format is missing or fails.
     """
-    import clang_format  # type: ignore[import-untyped]
+    import clang_format
 
     binary = Path(clang_format.__file__).parent / "data" / "bin" / "clang-format"
     try:

@@ -130,9 +130,7 @@ def _fallback(plan: Plan) -> str:
     exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
     refusals = (Route.DENIED, Route.MISSING)
     refused = [
-        entry
-        for entry in plan.entries
-        if entry.route in refusals or entry.other_dtypes in refusals
+        entry for entry in plan.entries if entry.route in refusals or entry.other_dtypes in refusals
     ]
     lines = [
         _banner(plan, "what happens to operators that nothing else serves."),

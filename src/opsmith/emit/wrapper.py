@@ -15,7 +15,6 @@ from opsmith.description import Execution, Kernel
 from opsmith.emit.signature import Parameter, Signature, Structured
 from opsmith.plan import Derivation, Elementwise, Entry, Route, Shape
 
-
 # The boxed kernel of the runtime that each last resort ends in.
 BOXED_KERNELS: Mapping[Route, str] = {
     Route.FALLBACK: "opsmith::fallback",
@@ -77,7 +76,7 @@ class _Writer:
             runs = "kOnHost" if self.kernel.execution is Execution.HOST else "kOnDevice"
             lines.append(
                 f"const opsmith::Call<opsmith::Operands::{self._operands()}, opsmith::Runs::{runs}> "
-                f'call({", ".join([self._quoted_name(), *tensors])});'
+                f"call({', '.join([self._quoted_name(), *tensors])});"
             )
         if self.kernel.dtypes and not self._is_iterator():
             lines += self._refuse_unless(" && ".join(self._dtype_tests()))
@@ -147,7 +146,9 @@ class _Writer:
         if structured.iterator and self.kernel.dtypes:
             lines += self._refuse_unless(f"{_dtypes(self.kernel.dtypes[0][1])}.has(op)")
         expressions = {name: f"op.result({index})" for index, name in enumerate(results)}
-        call = f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
+        call = (
+            f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
+        )
         if structured.iterator:
             call = f"opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) {{ {call} }});"
         return [*lines, call, *tail]

@@ -93,11 +93,7 @@ class _Resolver:
             return self._own(operator, kernel)
         note = self._unusable_note(operator, group)
         if group is not None:
-            siblings = {
-                variant: self.kernels[name]
-                for variant, name in group.members()
-                if name in self.kernels
-            }
+            siblings = self._kernels_to_derive_from(group)
             structured = siblings.get(Variant.OUT)
             if structured is not None and structured.structured:
                 return self._structured(operator, structured)
@@ -110,6 +106,15 @@ class _Resolver:
         if operator.composite is not Composite.NONE:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
+
+    def _kernels_to_derive_from(self, group: Group) -> dict[Variant, Kernel]:
+        """The group's kernels whose devices the generated code looks after."""
+        named = {variant: self.kernels.get(name) for variant, name in group.members()}
+        return {
+            variant: kernel
+            for variant, kernel in named.items()
+            if kernel is not None and kernel.device_guard
+        }
 
     def _own(self, operator: Operator, kernel: Kernel) -> Entry:
         if kernel.structured:
@@ -207,7 +212,9 @@ class _Resolver:
         return f"; for {claims}, other dtypes: {self._last_resort(operator.name)[1]}"
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
-        names = [operator.name] + [name for _, name in group.members()] if group else [operator.name]
+        names = (
+            [operator.name] + [name for _, name in group.members()] if group else [operator.name]
+        )
         for name in names:
             if kernel := self.unusable.get(name):
                 return (

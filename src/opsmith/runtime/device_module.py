@@ -7,6 +7,7 @@ not offer asks the driver through ``torch.ops.opsmith``.  :mod:`opsmith.runtime.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import types
 from collections.abc import Iterable, Iterator
@@ -219,4 +220,5 @@ def make_device_module(name: str) -> types.ModuleType:
 
     The backend's library must be loaded.
     """
+    atexit.register(torch.ops.opsmith.stop_autograd_threads)
     return DeviceModule(name)

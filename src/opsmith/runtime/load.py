@@ -74,7 +74,7 @@ def _register(built: BuiltBackend) -> None:
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
     try:
-        torch.ops.load_library(str(built.library))
+        torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:
         raise LoadError(
             f"the built library of `{built.name}` cannot be loaded: {error}",
@@ -90,8 +90,15 @@ def _register(built: BuiltBackend) -> None:
             location=built.driver_location,
         ) from None
     # Naming the slot comes last of what can fail: it cannot be undone.
+    from torch.utils.backend_registration import (
+        generate_methods_for_privateuse1_backend,
+        rename_privateuse1_backend,
+    )
+
     from opsmith.runtime.device_module import make_device_module
 
-    torch.utils.rename_privateuse1_backend(built.name)
-    torch._register_device_module(built.name, make_device_module(built.name))
-    torch.utils.generate_methods_for_privateuse1_backend()
+    rename_privateuse1_backend(built.name)
+    torch._register_device_module(  # type: ignore[no-untyped-call]
+        built.name, make_device_module(built.name)
+    )
+    generate_methods_for_privateuse1_backend()

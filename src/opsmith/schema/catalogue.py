@@ -23,6 +23,7 @@ from opsmith.schema.operator import Composite, Group, Operator, Variant
 if TYPE_CHECKING:
     from torchgen.model import NativeFunction, NativeFunctionsGroup
 
+
 @dataclass(frozen=True)
 class Catalogue:
     """Every ATen operator of one torch, and the groups they form.

@@ -35,7 +35,8 @@ class Operator:
 
     ``name`` is the overload name without its namespace (``add.Tensor``), ``schema`` the text of
     ``native_functions.yaml``, ``tags`` PyTorch's tags (``core``, ``pointwise``, …).
-    ``factory``: it takes dtype, layout and device of its result.  ``tensor_returns`` counts the returned Tensors, or is ``None`` where something else is returned;
+    ``factory``: it takes dtype, layout and device of its result.
+    ``tensor_returns`` counts the returned Tensors, or is ``None`` where something else is returned;
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
     """
 

@@ -1,5 +1,6 @@
-// Element types of host-side kernels: how each is loaded, which type it is calculated in, how it is stored, and
-// the choice of a type by a tensor's dtype at run time. Used by pointwise.h, reduction.h and kernels themselves.
+// Element types of host-side kernels: how each is loaded, which type it is calculated in, how it is stored,
+// and the choice of a type by a tensor's dtype at run time. Used by pointwise.h, reduction.h and kernels
+// themselves.
 #pragma once
 
 #include <bit>
@@ -42,7 +43,8 @@ inline void store_element(T* p, V value) {
   }
 }
 
-// Sets of element types, from which a kernel's versions are made. A kernel's `dtypes` in kernels.yaml says the same.
+// Sets of element types, from which a kernel's versions are made. A kernel's `dtypes` in kernels.yaml says
+// the same.
 template <class... T>
 struct Types {};
 using Floating = Types<float, double, c10::BFloat16, c10::Half>;
@@ -51,15 +53,17 @@ using Numeric = Types<float, double, c10::BFloat16, c10::Half, int64_t, int32_t>
 using Logical = Types<bool, int64_t, int32_t, uint8_t>;
 using Real = Types<float, double, c10::BFloat16, c10::Half, int64_t, int32_t, int16_t, int8_t, uint8_t, bool>;
 
-// Calls f.operator()<T>() for the T among the types that is `dtype`; raises NotImplementedError when there is none.
+// Calls f.operator()<T>() for the T among the types that is `dtype`; raises NotImplementedError when there is
+// none.
 template <class... T, class F>
 inline void with_dtype(Types<T...>, c10::ScalarType dtype, F&& f,
                        const std::source_location kernel = std::source_location::current()) {
   const bool found =
       ((dtype == c10::CppTypeToScalarType<T>::value ? (f.template operator()<T>(), true) : false) || ...);
-  TORCH_CHECK_NOT_IMPLEMENTED(found, kernel.function_name(), " has no version for ", dtype,
-                              ". Leave this dtype out of the kernel's `dtypes` in its kernels.yaml, so that it "
-                              "falls back, or convert the tensor");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      found, kernel.function_name(), " has no version for ", dtype,
+      ". Leave this dtype out of the kernel's `dtypes` in its kernels.yaml, so that it "
+      "falls back, or convert the tensor");
 }
 
 }  // namespace opsmith

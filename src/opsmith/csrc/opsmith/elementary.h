@@ -1,6 +1,6 @@
-// Elementary functions for pointwise loops. The float ones are free of branches and library calls, so that gcc
-// vectorises the loops around them; they are within 2 units in the last place of libm. The double ones are libm's.
-// Coefficients: S. L. Moshier, Cephes Mathematical Library (expf, tanhf).
+// Elementary functions for pointwise loops. The float ones are free of branches and library calls, so that
+// gcc vectorises the loops around them; they are within 2 units in the last place of libm. The double ones
+// are libm's. Coefficients: S. L. Moshier, Cephes Mathematical Library (expf, tanhf).
 #pragma once
 
 #include <bit>
@@ -17,7 +17,8 @@ inline float exp(float x) {
   constexpr float kLog2E = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;
   constexpr float kLn2Low = -2.12194440e-4f;
-  constexpr float kToInteger = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  constexpr float kToInteger =
+      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
   // Beyond the limits the result is infinite or zero all the same; NaN fails both comparisons and stays.
   float c = x > 89.0f ? 89.0f : x;
   c = c < -104.0f ? -104.0f : c;

@@ -22,6 +22,8 @@ constexpr size_t kLinearSearch = 24;
 // span.
 constexpr size_t kWholeDownload = size_t{1} << 20;
 
+const c10::Device kCpu(c10::DeviceType::CPU);
+
 constexpr c10::DispatchKeySet kFlags({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
 // Gives `tensor` the dtype, sizes, strides, offset and flags of `like`. It has none of the flags yet.
@@ -75,7 +77,7 @@ c10::DataPtr lend(c10::StorageImpl* storage) {
           [](void* context) {
             c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
           },
-          c10::Device(c10::DeviceType::CPU)};
+          kCpu};
 }
 
 c10::intrusive_ptr<c10::StorageImpl> shared(c10::StorageImpl* storage) {
@@ -137,9 +139,9 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
   void* host_pointer = memory.get();
   c10::intrusive_ptr<c10::StorageImpl> host_storage;
   at::Tensor host;
-  if (!spare_views.empty()) {
-    host = std::move(spare_views.back());
-    spare_views.pop_back();
+  if (auto& spare = spare_views; !spare.empty()) {
+    host = std::move(spare.back());
+    spare.pop_back();
     host_storage = shared(host.storage().unsafeGetStorageImpl());
     host_storage->set_data_ptr_noswap(std::move(memory));
     host_storage->set_nbytes(bytes);
@@ -156,17 +158,18 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
 }
 
 HostViews::~HostViews() {
+  auto& spare = spare_views;
   for (TensorEntry& entry : tensors_) {
-    if (spare_views.size() == kSpareViews) {
+    if (spare.size() == kSpareViews) {
       break;
     }
     const c10::intrusive_ptr<c10::StorageImpl>& storage = storages_[entry.storage].host;
     if (is_ours_alone(entry.host, storage)) {
-      storage->set_data_ptr_noswap(c10::DataPtr());
+      storage->_mutable_data_ptr_no_checks().clear();
       if (entry.host.unsafeGetTensorImpl()->is_wrapped_number()) {
         entry.host.unsafeGetTensorImpl()->set_wrapped_number(false);
       }
-      spare_views.push_back(std::move(entry.host));
+      spare.push_back(std::move(entry.host));
     }
   }
 }
@@ -218,6 +221,10 @@ void HostViews::commit() {
     if (device->sizes() != host->sizes() || device->strides() != host->strides() ||
         device->storage_offset() != host->storage_offset()) {
       device->set_sizes_and_strides(host->sizes(), host->strides(), host->storage_offset());
+    }
+    if (C10_UNLIKELY((device->key_set() ^ host->key_set()).has_any(kFlags))) {
+      device->_set_conj(host->is_conj());  // linalg.lu_solve leaves its result conjugated lazily
+      device->_set_neg(host->is_neg());
     }
   }
 }

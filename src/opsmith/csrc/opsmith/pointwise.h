@@ -1,6 +1,6 @@
-// Element-by-element host kernels over a TensorIterator on device memory: pointwise<Result(Args...)>(iter, f) and
-// the shorthands unary, binary, ternary and predicate. The iterator threads through libtorch's pool; operands are
-// translated to host addresses here, once each, so a kernel never meets a device pointer.
+// Element-by-element host kernels over a TensorIterator on device memory: pointwise<Result(Args...)>(iter, f)
+// and the shorthands unary, binary, ternary and predicate. The iterator threads through libtorch's pool;
+// operands are translated to host addresses here, once each, so a kernel never meets a device pointer.
 #pragma once
 
 #include <opsmith/element_types.h>
@@ -36,10 +36,11 @@ void dense_row(char* const* data, int64_t n, const F& f, std::index_sequence<I..
 }
 
 template <class Result, class... Args, class F, size_t... I>
-void strided_row(char* const* data, const int64_t* strides, int64_t n, const F& f, std::index_sequence<I...>) {
+void strided_row(char* const* data, const int64_t* strides, int64_t n, const F& f,
+                 std::index_sequence<I...>) {
   for (int64_t k = 0; k < n; ++k) {
     store_element(reinterpret_cast<Result*>(data[0] + k * strides[0]),
-          f(load_element(reinterpret_cast<const Args*>(data[I + 1] + k * strides[I + 1]))...));
+                  f(load_element(reinterpret_cast<const Args*>(data[I + 1] + k * strides[I + 1]))...));
   }
 }
 
@@ -87,9 +88,9 @@ struct Pointwise<Result(Args...)> {
 
 }  // namespace detail
 
-// out[i] = f(in[i]...) for every element, where `iter` has one output of element type Result and inputs of element
-// types Args. f takes and returns compute types (float for Half and BFloat16) and must be safe to call from several
-// threads at once; what it throws comes out of here.
+// out[i] = f(in[i]...) for every element, where `iter` has one output of element type Result and inputs of
+// element types Args. f takes and returns compute types (float for Half and BFloat16) and must be safe to
+// call from several threads at once; what it throws comes out of here.
 template <class Signature, class F>
 void pointwise(at::TensorIteratorBase& iter, const F& f) {
   using P = detail::Pointwise<Signature>;
@@ -97,7 +98,8 @@ void pointwise(at::TensorIteratorBase& iter, const F& f) {
   if (iter.numel() == 0) {
     return;
   }
-  // How far each operand's host address is from the device's: constant within an allocation, 0 for CPU scalars.
+  // How far each operand's host address is from the device's: constant within an allocation, 0 for CPU
+  // scalars.
   std::array<ptrdiff_t, P::kOperands> shift;
   for (size_t i = 0; i < P::kOperands; ++i) {
     char* const address = static_cast<char*>(iter.data_ptr(static_cast<int64_t>(i)));
@@ -118,8 +120,8 @@ void pointwise(at::TensorIteratorBase& iter, const F& f) {
   });
 }
 
-// The shorthands. `make.operator()<C>()` returns the function for the compute type C; operands all have one dtype,
-// which is among `Dtypes`.
+// The shorthands. `make.operator()<C>()` returns the function for the compute type C; operands all have one
+// dtype, which is among `Dtypes`.
 template <class Dtypes, class Make>
 void unary(at::TensorIteratorBase& iter, const Make& make,
            const std::source_location kernel = std::source_location::current()) {

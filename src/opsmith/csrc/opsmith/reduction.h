@@ -1,5 +1,5 @@
-// The geometry of reductions over strided tensors: which axes stay and which go, merged and ordered so that memory
-// is read in order, and walks over their positions. Kernels decide what to do with the elements.
+// The geometry of reductions over strided tensors: which axes stay and which go, merged and ordered so that
+// memory is read in order, and walks over their positions. Kernels decide what to do with the elements.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ inline int64_t product_of_sizes(const Axes& axes) {
   return product;
 }
 
-// Joins neighbouring axes that one stride can walk, after dropping those of length 1. Keeps the order of positions.
+// Joins neighbouring axes that one stride can walk, after dropping those of length 1. Keeps the order of
+// positions.
 inline void merge_axes(Axes& axes) {
   Axes merged;
   for (const Axis& axis : axes) {
@@ -54,7 +55,8 @@ inline void merge_axes(Axes& axes) {
   axes = merged;
 }
 
-// Orders axes by falling stride in the operand, so that the last is the densest. Positions change their order.
+// Orders axes by falling stride in the operand, so that the last is the densest. Positions change their
+// order.
 inline void sort_axes(Axes& axes) {
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.in > b.in; });
 }
@@ -65,14 +67,15 @@ struct Position {
   std::array<int64_t, 2> out{0, 0};
 };
 
-// Calls visit(position) for positions begin..end-1 of the axes, the last axis running fastest. No template: walks
-// lead from row to row, and the rows' loops are what must be compiled for each element type.
-inline void walk(const Axes& axes, int64_t begin, int64_t end, c10::function_ref<void(const Position&)> visit) {
+// Calls visit(position) for positions begin..end-1 of the axes, the last axis running fastest. No template:
+// walks lead from row to row, and the rows' loops are what must be compiled for each element type.
+inline void walk(const Axes& axes, int64_t begin, int64_t end,
+                 c10::function_ref<void(const Position&)> visit) {
   if (begin >= end) {
     return;
   }
-  TORCH_CHECK(axes.size() <= kMaxAxes, "A reduction over ", axes.size(), " separate axes is not supported: at most ",
-              kMaxAxes, ". Make the tensor contiguous first");
+  TORCH_CHECK(axes.size() <= kMaxAxes, "A reduction over ", axes.size(),
+              " separate axes is not supported: at most ", kMaxAxes, ". Make the tensor contiguous first");
   std::array<int64_t, kMaxAxes> index;
   Position at;
   int64_t rest = begin;
@@ -100,16 +103,17 @@ inline void walk(const Axes& axes, int64_t begin, int64_t end, c10::function_ref
   }
 }
 
-// A reduction of `self` over `dims` (negative ones count from the end; none means all, as in ATen's structured
-// reductions) into results that have their shape already, with the reduced dimensions kept as 1 or left out.
+// A reduction of `self` over `dims` (negative ones count from the end; none means all, as in ATen's
+// structured reductions) into results that have their shape already, with the reduced dimensions kept as 1 or
+// left out.
 struct Reduction {
   Axes kept;
   Axes reduced;
   int64_t outputs;  // elements of each result
   int64_t length;   // elements of the operand that go into one element of a result
 
-  Reduction(const at::TensorBase& self, at::OptionalIntArrayRef dims, bool keepdim, const at::TensorBase& first,
-            const at::TensorBase* second = nullptr) {
+  Reduction(const at::TensorBase& self, at::OptionalIntArrayRef dims, bool keepdim,
+            const at::TensorBase& first, const at::TensorBase* second = nullptr) {
     const int64_t rank = self.dim();
     const bool all = !dims.has_value() || dims->empty();
     c10::SmallVector<bool, 6> goes(static_cast<size_t>(rank), all);

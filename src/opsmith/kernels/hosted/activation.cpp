@@ -1,5 +1,5 @@
-// Activation functions and their gradients. Formulas are those of torch.nn.functional's documentation; gradients of
-// sigmoid and tanh are in terms of the result, of the others in terms of the operand.
+// Activation functions and their gradients. Formulas are those of torch.nn.functional's documentation;
+// gradients of sigmoid and tanh are in terms of the result, of the others in terms of the operand.
 #include <opsmith/elementary.h>
 #include <opsmith/pointwise.h>
 
@@ -93,7 +93,7 @@ namespace {
 
 // The tanh form: 0.5 a (1 + tanh(kBeta (a + kKappa a^3))).
 template <class C>
-constexpr C kBeta = static_cast<C>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+constexpr C kBeta = static_cast<C>(std::numbers::sqrt2* std::numbers::inv_sqrtpi);
 template <class C>
 constexpr C kKappa = static_cast<C>(0.044715);
 
@@ -106,9 +106,7 @@ bool is_tanh_form(c10::string_view approximate) {
 void gelu(at::TensorIteratorBase& iter, c10::string_view approximate) {
   if (is_tanh_form(approximate)) {
     unary<Floating>(iter, []<class C>() {
-      return [](C a) {
-        return C(0.5) * a * (C(1) + opsmith::tanh(kBeta<C> * (a + kKappa<C> * a * a * a)));
-      };
+      return [](C a) { return C(0.5) * a * (C(1) + opsmith::tanh(kBeta<C> * (a + kKappa<C> * a * a * a))); };
     });
   } else {
     unary<Floating>(iter, []<class C>() {

@@ -34,10 +34,12 @@ template <class Policy>
 void truth(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, const at::Tensor& out) {
   const Reduction r(self, dim, keepdim, out);
   uint8_t* const result = static_cast<uint8_t*>(host_pointer(out.data_ptr()));
-  TORCH_CHECK_NOT_IMPLEMENTED(out.element_size() == 1, "any and all have no result of dtype ", out.scalar_type(),
-                              " on ", self.device(), ". Pass an `out` of dtype torch.bool or torch.uint8");
+  TORCH_CHECK_NOT_IMPLEMENTED(out.element_size() == 1, "any and all have no result of dtype ",
+                              out.scalar_type(), " on ", self.device(),
+                              ". Pass an `out` of dtype torch.bool or torch.uint8");
   const auto write = [&](int64_t offset, uint8_t value) { result[offset] = value; };
-  with_dtype(Real{}, self.scalar_type(), [&]<class T>() { reduce<Policy>(r, host_data<const T>(self), write); });
+  with_dtype(Real{}, self.scalar_type(),
+             [&]<class T>() { reduce<Policy>(r, host_data<const T>(self), write); });
 }
 
 }  // namespace

@@ -52,9 +52,8 @@ void find(Reduction r, const T* in, const Write& write) {
         }
       } else {
         int64_t k = 0;
-        walk(r.reduced, 0, r.length, [&](const Position& inner) {
-          meet(load_element(in + at.in + inner.in), k++);
-        });
+        walk(r.reduced, 0, r.length,
+             [&](const Position& inner) { meet(load_element(in + at.in + inner.in), k++); });
       }
       write(at, best, best_index);
     });
@@ -95,11 +94,13 @@ void argmin(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, co
   index_of<Smaller>(self, dim, keepdim, out);
 }
 
-void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max, const at::Tensor& max_values) {
+void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
+             const at::Tensor& max_values) {
   value_and_index<Larger>(self, dim, keepdim, max, max_values);
 }
 
-void min_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& min, const at::Tensor& min_indices) {
+void min_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& min,
+             const at::Tensor& min_indices) {
   value_and_index<Smaller>(self, dim, keepdim, min, min_indices);
 }
 

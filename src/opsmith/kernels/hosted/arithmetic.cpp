@@ -99,9 +99,8 @@ void addcmul(at::TensorIteratorBase& iter, const at::Scalar& value) {
 }
 
 void addcdiv(at::TensorIteratorBase& iter, const at::Scalar& value) {
-  ternary<Floating>(iter, [&]<class C>() {
-    return [value = value.to<C>()](C a, C b, C c) { return a + value * b / c; };
-  });
+  ternary<Floating>(
+      iter, [&]<class C>() { return [value = value.to<C>()](C a, C b, C c) { return a + value * b / c; }; });
 }
 
 namespace {

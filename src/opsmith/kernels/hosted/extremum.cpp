@@ -15,15 +15,13 @@ void minimum(at::TensorIteratorBase& iter) {
 }
 
 void clamp_min(at::TensorIteratorBase& iter, const at::Scalar& min) {
-  unary<Numeric>(iter, [&]<class C>() {
-    return [min = min.to<C>()](C a) { return opsmith::maximum(a, min); };
-  });
+  unary<Numeric>(iter,
+                 [&]<class C>() { return [min = min.to<C>()](C a) { return opsmith::maximum(a, min); }; });
 }
 
 void clamp_max(at::TensorIteratorBase& iter, const at::Scalar& max) {
-  unary<Numeric>(iter, [&]<class C>() {
-    return [max = max.to<C>()](C a) { return opsmith::minimum(a, max); };
-  });
+  unary<Numeric>(iter,
+                 [&]<class C>() { return [max = max.to<C>()](C a) { return opsmith::minimum(a, max); }; });
 }
 
 void clamp(at::TensorIteratorBase& iter, at::OptionalScalarRef min, at::OptionalScalarRef max) {

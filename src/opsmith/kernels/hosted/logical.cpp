@@ -9,8 +9,8 @@
 
 namespace opsmith::hosted {
 
-#define OPSMITH_BITWISE(NAME, OPERATOR)                                                               \
-  void NAME(at::TensorIteratorBase& iter) {                                                           \
+#define OPSMITH_BITWISE(NAME, OPERATOR)                                                                     \
+  void NAME(at::TensorIteratorBase& iter) {                                                                 \
     binary<Logical>(iter, []<class C>() { return [](C a, C b) { return static_cast<C>(a OPERATOR b); }; }); \
   }
 

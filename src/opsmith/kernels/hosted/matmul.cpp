@@ -1,6 +1,6 @@
-// Matrix products: mm, addmm, bmm, baddbmm, for operands of any strides. Blocks of both operands are packed into
-// panels of the accumulating type (float for Half and BFloat16), so that one small tile, compiled for each
-// instruction set and chosen at load, does all the arithmetic.
+// Matrix products: mm, addmm, bmm, baddbmm, for operands of any strides. Blocks of both operands are packed
+// into panels of the accumulating type (float for Half and BFloat16), so that one small tile, compiled for
+// each instruction set and chosen at load, does all the arithmetic.
 #include <opsmith/element_types.h>
 #include <opsmith/host_access.h>
 
@@ -41,8 +41,8 @@ struct Tile {
   int64_t width;
 };
 
-// The accumulators are Height x Vectors registers of Bytes bytes: gcc keeps them in registers as long as there are
-// that many, which is what the numbers below are chosen for.
+// The accumulators are Height x Vectors registers of Bytes bytes: gcc keeps them in registers as long as
+// there are that many, which is what the numbers below are chosen for.
 template <class C, int Bytes, int Height, int Vectors>
 [[gnu::always_inline]] inline void tile(int64_t k, const C* a, const C* b, C* c) {
   typedef C Vector __attribute__((vector_size(Bytes), aligned(alignof(C)), may_alias));
@@ -97,8 +97,8 @@ Tile<C> choose_tile() {
   return {tile_baseline<C>, 4, 2 * 16 / sizeof(C)};
 }
 
-// Sizes of the blocks, in elements: a panel of B of kDepth rows stays in the first-level cache while tiles pass
-// over it, a block of A of kHeight rows in the second.
+// Sizes of the blocks, in elements: a panel of B of kDepth rows stays in the first-level cache while tiles
+// pass over it, a block of A of kHeight rows in the second.
 constexpr int64_t kDepth = 256;
 constexpr int64_t kHeight = 96;
 constexpr int64_t kWidth = 1024;
@@ -108,8 +108,8 @@ int64_t round_up(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// `lines` lines of `depth` elements in panels of `panel` lines, dense in the order in which a tile reads them; the
-// last panel is filled up with zeros. lines.at(i, p): element p of line i.
+// `lines` lines of `depth` elements in panels of `panel` lines, dense in the order in which a tile reads
+// them; the last panel is filled up with zeros. lines.at(i, p): element p of line i.
 template <class T, class C>
 void pack(const Matrix<T>& lines, int64_t count, int64_t depth, int64_t panel, C* packed) {
   for (int64_t first = 0; first < count; first += panel, packed += panel * depth) {
@@ -152,11 +152,11 @@ class Panels {
   C* data_;
 };
 
-// c = a b for an m x k and a k x n matrix. Calls finish(i, j, sum, first) for every element of c and every block of
-// k in turn, `first` telling whether it is the first block: what is done with a sum is the caller's.
+// c = a b for an m x k and a k x n matrix. Calls finish(i, j, sum, first) for every element of c and every
+// block of k in turn, `first` telling whether it is the first block: what is done with a sum is the caller's.
 template <class T, class C, class Finish>
-void multiply(int64_t m, int64_t n, int64_t k, const Matrix<const T>& a, const Matrix<const T>& b, bool threaded,
-              const Finish& finish) {
+void multiply(int64_t m, int64_t n, int64_t k, const Matrix<const T>& a, const Matrix<const T>& b,
+              bool threaded, const Finish& finish) {
   static const Tile<C> best = choose_tile<C>();
   const Tile<C> tile = best;
   Panels<C> packed_b(round_up(std::min(n, kWidth), tile.width) * std::min(k, kDepth));
@@ -222,16 +222,17 @@ struct Product {
         }
       }
     } else if (k <= kDepth || std::is_same_v<T, C>) {
-      multiply<T, C>(m, n, k, a, b, threaded, [this](int64_t i, int64_t j, const C* sums, int64_t count, bool first) {
-        if (first) {
-          begin_row(i, j, sums, count);
-        } else {
-          for (int64_t x = 0; x < count; ++x) {
-            T* const to = &out.at(i, j + x);
-            store_element(to, static_cast<C>(load_element(to) + alpha * sums[x]));
-          }
-        }
-      });
+      multiply<T, C>(m, n, k, a, b, threaded,
+                     [this](int64_t i, int64_t j, const C* sums, int64_t count, bool first) {
+                       if (first) {
+                         begin_row(i, j, sums, count);
+                       } else {
+                         for (int64_t x = 0; x < count; ++x) {
+                           T* const to = &out.at(i, j + x);
+                           store_element(to, static_cast<C>(load_element(to) + alpha * sums[x]));
+                         }
+                       }
+                     });
     } else {
       // Partial sums are kept in the accumulating type until the last block of k.
       std::vector<C> sum(static_cast<size_t>(m * n));
@@ -260,15 +261,17 @@ struct Product {
       }
     } else {
       for (int64_t x = 0; x < count; ++x) {
-        store_element(&out.at(i, j + x), static_cast<C>(beta * load_element(&addend.at(i, j + x)) + alpha * sums[x]));
+        store_element(&out.at(i, j + x),
+                      static_cast<C>(beta * load_element(&addend.at(i, j + x)) + alpha * sums[x]));
       }
     }
   }
 };
 
 void check_same_dtype(const at::Tensor& a, const at::Tensor& b) {
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected m1 and m2 to have the same dtype, but got: ",
-              a.scalar_type(), " != ", b.scalar_type(), ". Convert one of them");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "expected m1 and m2 to have the same dtype, but got: ", a.scalar_type(),
+              " != ", b.scalar_type(), ". Convert one of them");
 }
 
 // The last two dimensions of a tensor as a matrix.
@@ -283,8 +286,8 @@ void products(const at::Tensor& addend, const at::Tensor& a, const at::Tensor& b
               const at::Scalar& alpha, const at::Tensor& out) {
   check_same_dtype(a, b);
   TORCH_CHECK(addend.scalar_type() == a.scalar_type() && out.scalar_type() == a.scalar_type(),
-              "self and mat2 must have the same dtype, but got ", addend.scalar_type(), " and ", a.scalar_type(),
-              ". Convert one of them");
+              "self and mat2 must have the same dtype, but got ", addend.scalar_type(), " and ",
+              a.scalar_type(), ". Convert one of them");
   if (out.numel() == 0) {
     return;
   }
@@ -292,9 +295,15 @@ void products(const at::Tensor& addend, const at::Tensor& a, const at::Tensor& b
     using C = typename Product<T>::C;
     const int64_t batches = out.dim() == 3 ? out.size(0) : 1;
     const auto one = [&](int64_t batch, bool threaded) {
-      Product<T>{matrix<const T>(a, batch), matrix<const T>(b, batch), matrix<const T>(addend, batch),
-                 matrix<T>(out, batch),     out.size(-2),              out.size(-1),
-                 a.size(-1),                alpha.to<C>(),             beta.to<C>()}
+      Product<T>{matrix<const T>(a, batch),
+                 matrix<const T>(b, batch),
+                 matrix<const T>(addend, batch),
+                 matrix<T>(out, batch),
+                 out.size(-2),
+                 out.size(-1),
+                 a.size(-1),
+                 alpha.to<C>(),
+                 beta.to<C>()}
           .run(threaded);
     };
     if (batches == 1) {
@@ -324,8 +333,8 @@ void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat
   products(*at::expand_size(self, out.sizes(), "addmm"), mat1, mat2, beta, alpha, out);
 }
 
-void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
-             const at::Scalar& alpha, const at::Tensor& out) {
+void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2,
+             const at::Scalar& beta, const at::Scalar& alpha, const at::Tensor& out) {
   products(*at::expand_size(self, out.sizes(), "baddbmm"), batch1, batch2, beta, alpha, out);
 }
 

@@ -1,5 +1,5 @@
-// Powers. The exponents that networks and optimisers use (0.5, 2, 3, -0.5, -1, -2) are products and roots, as in
-// ATen, whose results they share bit for bit; integers wrap around.
+// Powers. The exponents that networks and optimisers use (0.5, 2, 3, -0.5, -1, -2) are products and roots, as
+// in ATen, whose results they share bit for bit; integers wrap around.
 #include <opsmith/pointwise.h>
 
 #include <cmath>
@@ -51,9 +51,8 @@ void pow_tensor_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent)
   } else if (floating && e == -2) {
     make([](auto a) { return decltype(a)(1) / (a * a); });
   } else {
-    unary<Numeric>(iter, [&]<class C>() {
-      return [exponent = exponent.to<C>()](C a) { return power(a, exponent); };
-    });
+    unary<Numeric>(
+        iter, [&]<class C>() { return [exponent = exponent.to<C>()](C a) { return power(a, exponent); }; });
   }
 }
 

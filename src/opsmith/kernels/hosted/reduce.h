@@ -1,5 +1,5 @@
-// The engine of reductions to values: reduce<Policy>(geometry, elements, write). It walks memory in order, whichever
-// axes are reduced; what differs between operators is a policy of a few lines:
+// The engine of reductions to values: reduce<Policy>(geometry, elements, write). It walks memory in order,
+// whichever axes are reduced; what differs between operators is a policy of a few lines:
 //
 //   Narrow, Wide         the types in which elements and blocks of elements are combined
 //   Narrow start()       the value of a reduction of nothing
@@ -23,8 +23,8 @@ namespace opsmith::hosted {
 
 // Note [Accuracy of sums]
 // Blocks of at most kBlock elements are added in the compute type in kLanes interleaved partial sums, and the
-// blocks' sums in a wider type: double for float. The error is that of adding kBlock / kLanes = 16 numbers, however
-// long the sum is: no more than ATen's cascade.
+// blocks' sums in a wider type: double for float. The error is that of adding kBlock / kLanes = 16 numbers,
+// however long the sum is: no more than ATen's cascade.
 inline constexpr int64_t kBlock = 1024;
 inline constexpr int64_t kLanes = 64;
 // Columns that are reduced side by side when the reduced axis is not the dense one.
@@ -64,18 +64,19 @@ typename Policy::Wide reduce_row(const T* p, int64_t stride, int64_t n) {
   using Wide = typename Policy::Wide;
   Wide total = Policy::start();
   for (int64_t k = 0; k < n; k += kBlock) {
-    total = Policy::combine(total, Wide(reduce_block<Policy>(p + k * stride, stride, std::min(kBlock, n - k))));
+    total =
+        Policy::combine(total, Wide(reduce_block<Policy>(p + k * stride, stride, std::min(kBlock, n - k))));
   }
   return total;
 }
 
-// Takes each element of the result, with its offset in elements from the start of the result. By reference and not
-// a template parameter: the loops are many and should be compiled once for an element type.
+// Takes each element of the result, with its offset in elements from the start of the result. By reference
+// and not a template parameter: the loops are many and should be compiled once for an element type.
 template <class Value>
 using Write = c10::function_ref<void(int64_t offset, Value value)>;
 
-// Each result from rows of the densest reduced axis. A single long row is shared between threads by pieces of a
-// fixed length, so that the result does not depend on how many there are.
+// Each result from rows of the densest reduced axis. A single long row is shared between threads by pieces of
+// a fixed length, so that the result does not depend on how many there are.
 template <class Policy, class T>
 void reduce_rows(const Reduction& r, const T* in, Write<typename Policy::Wide> write) {
   using Wide = typename Policy::Wide;

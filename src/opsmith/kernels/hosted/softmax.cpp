@@ -1,5 +1,6 @@
-// Softmax, its logarithm and the gradients of both. Rows are brought into a float or double buffer (not copied when
-// they are that already), calculated there and written back, so that one body serves every dtype and stride.
+// Softmax, its logarithm and the gradients of both. Rows are brought into a float or double buffer (not
+// copied when they are that already), calculated there and written back, so that one body serves every dtype
+// and stride.
 #include <opsmith/element_types.h>
 #include <opsmith/elementary.h>
 #include <opsmith/host_access.h>
@@ -82,7 +83,8 @@ void put_back(T* p, int64_t stride, int64_t n, const C* values) {
 // The rows of `out` along `dim` and the matching ones of one or two operands of the same shape.
 // compute(x, y, z, n): z[k] from x[k] and, with two operands, y[k].
 template <class In, class Out, class Compute>
-void for_each_row(const at::Tensor& x, const at::Tensor* y, int64_t dim, const at::Tensor& out, const Compute& compute) {
+void for_each_row(const at::Tensor& x, const at::Tensor* y, int64_t dim, const at::Tensor& out,
+                  const Compute& compute) {
   using C = compute_t<Out>;
   if (out.numel() == 0) {
     return;
@@ -117,12 +119,14 @@ void for_each_row(const at::Tensor& x, const at::Tensor* y, int64_t dim, const a
   });
 }
 
-// Forward and backward know the operands' dtype and the result's, which differ only between Half and Float (the
-// result of softmax(half, dtype=float), and its gradient).
+// Forward and backward know the operands' dtype and the result's, which differ only between Half and Float
+// (the result of softmax(half, dtype=float), and its gradient).
 template <class Compute>
-void along_rows(const at::Tensor& x, const at::Tensor* y, int64_t dim, const at::Tensor& out, const Compute& compute) {
-  TORCH_CHECK(y == nullptr || x.scalar_type() == y->scalar_type(), "softmax's gradient and result must have one dtype, got ",
-              x.scalar_type(), " and ", y->scalar_type(), ". Convert one of them");
+void along_rows(const at::Tensor& x, const at::Tensor* y, int64_t dim, const at::Tensor& out,
+                const Compute& compute) {
+  TORCH_CHECK(y == nullptr || x.scalar_type() == y->scalar_type(),
+              "softmax's gradient and result must have one dtype, got ", x.scalar_type(), " and ",
+              y->scalar_type(), ". Convert one of them");
   with_dtype(Floating{}, out.scalar_type(), [&]<class Out>() {
     if (x.scalar_type() == out.scalar_type()) {
       return for_each_row<Out, Out>(x, y, dim, out, compute);
@@ -136,8 +140,9 @@ void along_rows(const at::Tensor& x, const at::Tensor* y, int64_t dim, const at:
         return for_each_row<float, Out>(x, y, dim, out, compute);
       }
     }
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "softmax from ", x.scalar_type(), " to ", out.scalar_type(), " on ", x.device(),
-                                " is not implemented. Convert the operand to ", out.scalar_type(), " first");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "softmax from ", x.scalar_type(), " to ", out.scalar_type(), " on ",
+                                x.device(), " is not implemented. Convert the operand to ", out.scalar_type(),
+                                " first");
   });
 }
 
@@ -167,7 +172,8 @@ void log_softmax(const at::Tensor& self, int64_t dim, bool, const at::Tensor& ou
   along_rows(self, nullptr, dim, out, [](const auto* x, const auto*, auto* z, int64_t n) {
     using C = std::remove_pointer_t<decltype(z)>;
     const C top = largest(x, n);
-    const C total = std::log(fold(n, C(0), plus<C>, [x, top](int64_t k) { return opsmith::exp(x[k] - top); }));
+    const C total =
+        std::log(fold(n, C(0), plus<C>, [x, top](int64_t k) { return opsmith::exp(x[k] - top); }));
 #pragma GCC ivdep
     for (int64_t k = 0; k < n; ++k) {
       z[k] = x[k] - top - total;
@@ -189,8 +195,8 @@ void softmax_backward(const at::Tensor& grad_output, const at::Tensor& output, i
 }
 
 // grad_input = grad - exp(output) sum(grad)
-void log_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim, at::ScalarType,
-                          const at::Tensor& out) {
+void log_softmax_backward(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim,
+                          at::ScalarType, const at::Tensor& out) {
   along_rows(grad_output, &output, dim, out, [](const auto* g, const auto* y, auto* z, int64_t n) {
     using C = std::remove_pointer_t<decltype(z)>;
     const C total = fold(n, C(0), plus<C>, [g](int64_t k) { return g[k]; });

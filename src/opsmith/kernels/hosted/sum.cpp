@@ -60,8 +60,8 @@ bool contains(Types<T...>, at::ScalarType dtype) {
   return ((dtype == c10::CppTypeToScalarType<T>::value) || ...);
 }
 
-// Reduces into `out` with the arithmetic of its dtype; each value goes through `finish` last. False, with nothing
-// done, for the pairs of dtypes that are not compiled.
+// Reduces into `out` with the arithmetic of its dtype; each value goes through `finish` last. False, with
+// nothing done, for the pairs of dtypes that are not compiled.
 template <template <class> class Policy, class Finish>
 bool accumulate(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, const at::Tensor& out,
                 const Finish& finish) {
@@ -102,7 +102,8 @@ void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std:
          const at::Tensor& out) {
   const auto unchanged = [](auto total) { return total; };
   if (!accumulate<Sum>(self, dim, keepdim, out, unchanged)) {
-    // Once the operand has the result's dtype, the operator takes the route that the plan gives to that dtype.
+    // Once the operand has the result's dtype, the operator takes the route that the plan gives to that
+    // dtype.
     at::sum_out(const_cast<at::Tensor&>(out), self.to(out.scalar_type()), dim, keepdim);
   }
 }

@@ -1,5 +1,5 @@
-// Functions of one number: signs, rounding, roots, exponentials, logarithms and the trigonometric family, as a
-// table with one line each.
+// Functions of one number: signs, rounding, roots, exponentials, logarithms and the trigonometric family, as
+// a table with one line each.
 #include <opsmith/elementary.h>
 #include <opsmith/pointwise.h>
 
@@ -10,8 +10,8 @@
 
 namespace opsmith::hosted {
 
-#define OPSMITH_UNARY(NAME, DTYPES, RESULT)                                      \
-  void NAME(at::TensorIteratorBase& iter) {                                      \
+#define OPSMITH_UNARY(NAME, DTYPES, RESULT)                                         \
+  void NAME(at::TensorIteratorBase& iter) {                                         \
     unary<DTYPES>(iter, []<class C>() { return [](C a) -> C { return RESULT; }; }); \
   }
 
@@ -37,17 +37,17 @@ OPSMITH_UNARY(erf, Floating, std::erf(a))
 OPSMITH_UNARY(erfc, Floating, std::erfc(a))
 
 // Integers are whole already: ATen's meta lets them through, and the result is the operand.
-#define OPSMITH_ROUNDING(NAME, RESULT)                    \
-  void NAME(at::TensorIteratorBase& iter) {               \
-    unary<Numeric>(iter, []<class C>() {                  \
-      return [](C a) -> C {                               \
-        if constexpr (std::is_integral_v<C>) {            \
-          return a;                                       \
-        } else {                                          \
-          return RESULT;                                  \
-        }                                                 \
-      };                                                  \
-    });                                                   \
+#define OPSMITH_ROUNDING(NAME, RESULT)         \
+  void NAME(at::TensorIteratorBase& iter) {    \
+    unary<Numeric>(iter, []<class C>() {       \
+      return [](C a) -> C {                    \
+        if constexpr (std::is_integral_v<C>) { \
+          return a;                            \
+        } else {                               \
+          return RESULT;                       \
+        }                                      \
+      };                                       \
+    });                                        \
   }
 
 OPSMITH_ROUNDING(floor, std::floor(a))

@@ -1,0 +1,46 @@
+"""The demo's training step on sim beside the CPU's, and how soon a second demo trains.
+
+Both devices train in turn, epoch by epoch, in one process; the figures are medians over all steps
+after the first epoch.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from _report import Measurement, report
+
+import opsmith
+
+_START = """
+import opsmith
+loaded = opsmith.load("sim")
+from opsmith.demo.training import _Trainer, digits
+trainer = _Trainer(loaded.name, *digits())
+trainer._step(trainer.images[:64], trainer.labels[:64])
+"""
+
+
+def main() -> None:
+    loaded = opsmith.load("sim", progress=lambda step: print(step))
+
+    from opsmith.demo.training import compare
+
+    comparison = compare("sim", loaded.plan, 8, lambda epoch, device, cpu: None)
+    ours, peer = comparison.device.step_ms, comparison.cpu.step_ms
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", _START], check=True)
+    first = time.perf_counter() - start
+    report(
+        "the demo on sim; peer: the CPU",
+        [
+            Measurement("training step", f"{ours:.2f} ms", f"{peer:.2f} ms", ours / peer, 2.5),
+            Measurement("second start to first step", f"{first:.2f} s", "", first, 5.0),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
