@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ def emitted(
         path = describe(**description)
         monkeypatch.chdir(path.parent)
         plan = resolve(read_backend(Path(path.name), catalogue), catalogue)
-        return {file.name: file.text for file in emit(plan)}
+        # Without the runtime's operators, whose places change whenever its manifest does.
+        entries = tuple(entry for entry in plan.entries if entry.library != "runtime")
+        return {file.name: file.text for file in emit(replace(plan, entries=entries))}
 
     return run
 
@@ -82,7 +85,6 @@ def test_only_allowed_operators_are_registered_for_the_fallback(
     )
     assert text.count("m.impl(") == 1
     assert (
-        "opsmith::set_policy_reason(\n"
-        '      "cos.out",\n'
-        '      "no kernel in chiplib, runtime; `only` does not allow it the fallback (backend.yaml:4:1)");\n'
-    ) in text
+        '"cos.out", "no kernel in chiplib, runtime; `only` does not allow it the fallback '
+        '(backend.yaml:4:1)");'
+    ) in " ".join(text.split())

@@ -14,6 +14,8 @@
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/addmm_meta.h>
 #include <ATen/ops/addmm_ops.h>
+#include <ATen/ops/cat_meta.h>
+#include <ATen/ops/cat_ops.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
@@ -118,18 +120,45 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
   return self;
 }
 
+// aten::cat(Tensor[] tensors, int dim=0) -> Tensor
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
+  opsmith::Functional<at::meta::structured_cat, 1> op;
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  return std::move(op.result(0));
+}
+
+// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat.out", tensors,
+                                                                                    out);
+  opsmith::Out<at::meta::structured_cat, 1> op(out);
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  op.finish();
+  return out;
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_copy_from", TORCH_FN(::opsmith::_copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(::opsmith::_copy_from_and_resize));
-  m.impl("_efficientzerotensor", TORCH_FN(::opsmith::_efficientzerotensor));
-  m.impl("_local_scalar_dense", TORCH_FN(::opsmith::_local_scalar_dense));
-  m.impl("_reshape_alias", TORCH_FN(::opsmith::_reshape_alias));
   m.impl("add.Tensor", TORCH_FN(add_Tensor));
   m.impl("add.out", TORCH_FN(add_out));
   m.impl("add_.Tensor", TORCH_FN(add__Tensor));
   m.impl("addmm", TORCH_FN(addmm));
   m.impl("addmm.out", TORCH_FN(addmm_out));
   m.impl("addmm_", TORCH_FN(addmm_));
+  m.impl("cat", TORCH_FN(cat));
+  m.impl("cat.out", TORCH_FN(cat_out));
 }
 
 }  // namespace

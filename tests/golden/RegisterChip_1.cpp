@@ -10,51 +10,104 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
-#include <ATen/ops/cat_meta.h>
-#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/fill_ops.h>
+#include <ATen/ops/lt_meta.h>
+#include <ATen/ops/lt_ops.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
 namespace {
 
-// aten::cat(Tensor[] tensors, int dim=0) -> Tensor
+// aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
 //
-// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
-// checks and shapes it
-at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
-  opsmith::Functional<at::meta::structured_cat, 1> op;
-  const auto precomputed = op.meta(tensors, dim);
-  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-              op.result(0));
-  return std::move(op.result(0));
+// derived: from the kernel of `fill_.Scalar`: copies self into a new result and runs `chip::fill_`
+// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
+at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar",
+                                                                                    self);
+  at::Tensor result =
+      opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
+  result.copy_(self);
+  ::chip::fill_(result, value);
+  return result;
 }
 
-// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)
+// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
 //
-// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
-// checks and shapes it
-at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat.out", tensors,
-                                                                                    out);
-  opsmith::Out<at::meta::structured_cat, 1> op(out);
-  const auto precomputed = op.meta(tensors, dim);
-  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-              op.result(0));
-  op.finish();
+// derived: from the kernel of `fill_.Scalar`: copies self into out and runs `chip::fill_`
+// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
+at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
+                                                                                    self, out);
+  const at::Tensor shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
+  at::Tensor result = opsmith::result_in(out, shape, {self});
+  result.copy_(self);
+  ::chip::fill_(result, value);
+  if (!result.is_same(out)) {
+    opsmith::write_out("aten::fill.Scalar_out", result, out);
+  }
   return out;
 }
 
+// aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+//
+// kernel: `chip::fill_` (kernels.yaml:8:6)
+at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
+                                                                                    self);
+  return ::chip::fill_(self, value);
+}
+
+// aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
+//
+// derived: from the kernel of `lt.Tensor_out`: allocates the result and runs `chip::lt_out`
+// (kernels.yaml:9:6) into it; shape and dtype from PyTorch's structured meta function
+at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt.Tensor",
+                                                                                         self, other);
+  at::Tensor out;
+  if (C10_LIKELY(opsmith::elementwise_alike(self, other))) {
+    out = opsmith::empty_fast(self.sizes(), at::kBool, self.device());
+  } else {
+    opsmith::Functional<at::meta::structured_lt_Tensor, 1> op;
+    op.meta(self, other);
+    out = std::move(op.result(0));
+  }
+  ::chip::lt_out(self, other, out);
+  return out;
+}
+
+// aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+//
+// kernel: `chip::lt_out` (kernels.yaml:9:6)
+at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::lt.Tensor_out", self, other, out);
+  return ::chip::lt_out(self, other, out);
+}
+
+// aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+//
+// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:9:6) with out=self, which
+// is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
+at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
+                                                                                         self, other);
+  if (C10_UNLIKELY(!opsmith::elementwise_into(self, other))) {
+    opsmith::Inplace<at::meta::structured_lt_Tensor> op(self);
+    op.meta(self, other);
+  }
+  ::chip::lt_out(self, other, self);
+  return self;
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("as_strided", TORCH_FN(::opsmith::as_strided));
-  m.impl("cat", TORCH_FN(cat));
-  m.impl("cat.out", TORCH_FN(cat_out));
-  m.impl("convolution_backward_overrideable", TORCH_FN(::opsmith::convolution_backward_overrideable));
-  m.impl("convolution_overrideable", TORCH_FN(::opsmith::convolution_overrideable));
-  m.impl("empty.memory_format", TORCH_FN(::opsmith::empty));
-  m.impl("empty_strided", TORCH_FN(::opsmith::empty_strided));
+  m.impl("fill.Scalar", TORCH_FN(fill_Scalar));
+  m.impl("fill.Scalar_out", TORCH_FN(fill_Scalar_out));
+  m.impl("fill_.Scalar", TORCH_FN(fill__Scalar));
+  m.impl("lt.Tensor", TORCH_FN(lt_Tensor));
+  m.impl("lt.Tensor_out", TORCH_FN(lt_Tensor_out));
+  m.impl("lt_.Tensor", TORCH_FN(lt__Tensor));
 }
 
 }  // namespace

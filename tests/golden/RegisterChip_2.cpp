@@ -10,99 +10,14 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
-#include <ATen/ops/fill_ops.h>
-#include <ATen/ops/lt_meta.h>
-#include <ATen/ops/lt_ops.h>
 #include <ATen/ops/max_meta.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/native_layer_norm_ops.h>
+#include <ATen/ops/relu_ops.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
 namespace {
-
-// aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
-//
-// derived: from the kernel of `fill_.Scalar`: copies self into a new result and runs `chip::fill_`
-// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
-at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar",
-                                                                                    self);
-  at::Tensor result =
-      opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
-  result.copy_(self);
-  ::chip::fill_(result, value);
-  return result;
-}
-
-// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `fill_.Scalar`: copies self into out and runs `chip::fill_`
-// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
-at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
-                                                                                    self, out);
-  const at::Tensor shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
-  at::Tensor result = opsmith::result_in(out, shape, {self});
-  result.copy_(self);
-  ::chip::fill_(result, value);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::fill.Scalar_out", result, out);
-  }
-  return out;
-}
-
-// aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-//
-// kernel: `chip::fill_` (kernels.yaml:8:6)
-at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
-                                                                                    self);
-  return ::chip::fill_(self, value);
-}
-
-// aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
-//
-// derived: from the kernel of `lt.Tensor_out`: allocates the result and runs `chip::lt_out`
-// (kernels.yaml:9:6) into it; shape and dtype from PyTorch's structured meta function
-at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt.Tensor",
-                                                                                         self, other);
-  at::Tensor out;
-  if (C10_LIKELY(opsmith::elementwise_alike(self, other))) {
-    out = opsmith::empty_fast(self.sizes(), at::kBool, self.device());
-  } else {
-    opsmith::Functional<at::meta::structured_lt_Tensor, 1> op;
-    op.meta(self, other);
-    out = std::move(op.result(0));
-  }
-  ::chip::lt_out(self, other, out);
-  return out;
-}
-
-// aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
-//
-// kernel: `chip::lt_out` (kernels.yaml:9:6)
-at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
-      "aten::lt.Tensor_out", self, other, out);
-  return ::chip::lt_out(self, other, out);
-}
-
-// aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-//
-// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:9:6) with out=self, which
-// is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
-at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
-                                                                                         self, other);
-  if (C10_UNLIKELY(!opsmith::elementwise_into(self, other))) {
-    opsmith::Inplace<at::meta::structured_lt_Tensor> op(self);
-    op.meta(self, other);
-  }
-  ::chip::lt_out(self, other, self);
-  return self;
-}
 
 // aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 //
@@ -174,19 +89,53 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
   return std::forward_as_tuple(out0, out1, out2);
 }
 
+// aten::relu(Tensor self) -> Tensor
+//
+// kernel: `chip::relu` (kernels.yaml:12:6); for Float, other dtypes: the fallback runs it on the CPU
+// (backend.yaml:4:1)
+at::Tensor relu(const at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
+  }
+  return ::chip::relu(self);
+}
+
+// aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6), resizes out and copies the
+// result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
+                                                                                         self, out);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
+  }
+  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
+  return out;
+}
+
+// aten::relu_(Tensor(a!) self) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6) and copies the result back
+// into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_(at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
+  }
+  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
+  return self;
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("fill.Scalar", TORCH_FN(fill_Scalar));
-  m.impl("fill.Scalar_out", TORCH_FN(fill_Scalar_out));
-  m.impl("fill_.Scalar", TORCH_FN(fill__Scalar));
-  m.impl("lt.Tensor", TORCH_FN(lt_Tensor));
-  m.impl("lt.Tensor_out", TORCH_FN(lt_Tensor_out));
-  m.impl("lt_.Tensor", TORCH_FN(lt__Tensor));
   m.impl("max.dim", TORCH_FN(max_dim));
   m.impl("max.dim_max", TORCH_FN(max_dim_max));
-  m.impl("native_dropout", TORCH_FN(::opsmith::native_dropout));
   m.impl("native_layer_norm", TORCH_FN(native_layer_norm));
   m.impl("native_layer_norm.out", TORCH_FN(native_layer_norm_out));
-  m.impl("record_stream", TORCH_FN(::opsmith::record_stream));
+  m.impl("relu", TORCH_FN(relu));
+  m.impl("relu.out", TORCH_FN(relu_out));
+  m.impl("relu_", TORCH_FN(relu_));
 }
 
 }  // namespace

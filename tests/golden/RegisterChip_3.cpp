@@ -10,7 +10,6 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
-#include <ATen/ops/relu_ops.h>
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
 #include <ATen/ops/where_ops.h>
@@ -18,45 +17,6 @@
 
 namespace opsmith::generated {
 namespace {
-
-// aten::relu(Tensor self) -> Tensor
-//
-// kernel: `chip::relu` (kernels.yaml:12:6); for Float, other dtypes: the fallback runs it on the CPU
-// (backend.yaml:4:1)
-at::Tensor relu(const at::Tensor& self) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
-  }
-  return ::chip::relu(self);
-}
-
-// aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6), resizes out and copies the
-// result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
-at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
-                                                                                         self, out);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
-  }
-  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
-  return out;
-}
-
-// aten::relu_(Tensor(a!) self) -> Tensor(a!)
-//
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6) and copies the result back
-// into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
-at::Tensor& relu_(at::Tensor& self) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
-  }
-  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
-  return self;
-}
 
 // aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values,
 // Tensor indices)
@@ -114,16 +74,8 @@ at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, 
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("relu", TORCH_FN(relu));
-  m.impl("relu.out", TORCH_FN(relu_out));
-  m.impl("relu_", TORCH_FN(relu_));
-  m.impl("resize_", TORCH_FN(::opsmith::resize_));
-  m.impl("set_.source_Storage", TORCH_FN(::opsmith::set_source_storage));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(::opsmith::set_source_storage_offset));
-  m.impl("set_.source_Tensor", TORCH_FN(::opsmith::set_source_tensor));
   m.impl("topk", TORCH_FN(topk));
   m.impl("topk.values", TORCH_FN(topk_values));
-  m.impl("view", TORCH_FN(::opsmith::view));
   m.impl("where.self", TORCH_FN(where_self));
   m.impl("where.self_out", TORCH_FN(where_self_out));
 }
