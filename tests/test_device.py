@@ -614,3 +614,19 @@ def test_backward_works_on_a_device_that_came_after_a_backward(sim: LoadedBacken
         """,
     )
     assert gradient == [3, 3]
+
+
+def test_a_process_may_end_right_after_a_backward(sim: LoadedBackend) -> None:
+    # Without stopping the autograd threads in time, nine of ten such processes abort as they end.
+    for _ in range(2):
+        gradient = run_child(
+            sim,
+            """
+            import opsmith
+            opsmith.load("sim")
+            leaf = torch.ones(2, device="sim", requires_grad=True)
+            leaf.sum().backward()
+            print(json.dumps(leaf.grad.tolist()))
+            """,
+        )
+        assert gradient == [1, 1]

@@ -326,7 +326,8 @@ def test_pointwise_into_out(row: Pointwise) -> None:
         out = out.T if shape == (7, 6) else out
 
         def into(out: Tensor, *operands: Tensor) -> Tensor:
-            assert row.call(*operands, out=out) is out  # noqa: B023
+            is_out: bool = row.call(*operands, out=out) is out
+            assert is_out
             return out
 
         compare(into, out, *operands)

@@ -1,4 +1,5 @@
-// The arithmetic that both peers of benchmarks/dispatch.py share: float32 addition of like tensors, nothing else.
+// The arithmetic that both peers of benchmarks/dispatch.py share: float32 addition of like tensors, nothing
+// else.
 #pragma once
 
 #include <opsmith/host_access.h>
@@ -13,7 +14,8 @@ inline void check_operands(const at::Tensor& self, const at::Tensor& other) {
   TORCH_CHECK(self.is_contiguous() && other.is_contiguous(), "add takes contiguous operands");
 }
 
-inline void add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, const at::Tensor& out) {
+inline void add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
+                const at::Tensor& out) {
   const float scale = alpha.to<float>();
   const auto* a = opsmith::host_data<float>(self);
   const auto* b = opsmith::host_data<float>(other);

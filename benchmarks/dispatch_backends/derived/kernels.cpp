@@ -5,7 +5,8 @@
 
 namespace derived {
 
-at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
+at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
+                    at::Tensor& out) {
   lean::check_operands(self, other);
   at::native::resize_output(out, self.sizes());
   lean::add(self, other, alpha, out);

@@ -1,5 +1,5 @@
-// The three variants of add as a careful engineer writes them by hand: each checks its operands' devices, dtypes,
-// shapes and overlap, and computes. They are registered as they are, without a wrapper.
+// The three variants of add as a careful engineer writes them by hand: each checks its operands' devices,
+// dtypes, shapes and overlap, and computes. They are registered as they are, without a wrapper.
 #include "../lean_add.h"
 
 #include <opsmith/empty.h>
@@ -25,9 +25,11 @@ at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar
   return out;
 }
 
-at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha, at::Tensor& out) {
+at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
+                    at::Tensor& out) {
   check(self, other);
-  TORCH_CHECK(out.device() == self.device() && out.scalar_type() == at::kFloat, "add.out takes a float32 out");
+  TORCH_CHECK(out.device() == self.device() && out.scalar_type() == at::kFloat,
+              "add.out takes a float32 out");
   at::native::resize_output(out, self.sizes());
   at::assert_no_partial_overlap(out, self);
   at::assert_no_partial_overlap(out, other);

@@ -120,6 +120,7 @@ def _build(
                 *(folder for library in backend.libraries for folder in library.include_dirs),
             ),
             torch=torch,
+            flags=compiler.openmp_flags,
         )
     ]
     if backend.driver.library is None:

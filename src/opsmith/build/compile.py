@@ -34,6 +34,8 @@ _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULT
 _COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _FLAGS = (
     "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall",
+    # Without these gcc calls libm for sqrt and leaves loops with comparisons scalar.
+    "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
 _STANDARD = {".c": "-std=c11"}
 
@@ -64,14 +66,14 @@ _SECONDS_TO_STOP = 5
 class SharedLibrary:
     """A library to build: its name without ``lib``, sources, and where their headers lie.
 
-    ``torch`` is None for a library that needs nothing of it.
+    ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
     """
 
     name: str
     sources: tuple[Path, ...]
     include_dirs: tuple[Path, ...] = ()
     torch: TorchInstallation | None = None
-    link_flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 class Compilation:
@@ -125,7 +127,8 @@ class Compilation:
     def _object_path(self, source: Path, library: SharedLibrary) -> Path:
         digest = hashlib.sha256()
         version = library.torch.version if library.torch else ""
-        digest.update(f"{self._common} {version} {_standard(source)}\n".encode())
+        flags = " ".join((_standard(source), *library.flags))
+        digest.update(f"{self._common} {version} {flags}\n".encode())
         # Names count as well as contents: __FILE__ is part of error messages.
         waiting = [source.resolve()]
         seen = set(waiting)
@@ -325,7 +328,8 @@ def _standard(source: Path) -> str:
 
 def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
     language = ["-x", "c"] if source.suffix == ".c" else []
-    flags = [*language, _standard(source), *_FLAGS, f"-ffile-prefix-map={_PACKAGE}=opsmith"]
+    flags = [*language, _standard(source), *_FLAGS, *library.flags]
+    flags += [f"-ffile-prefix-map={_PACKAGE}=opsmith"]
     flags += [f"-I{folder}" for folder in library.include_dirs]
     if library.torch:
         for folder in library.torch.include_dirs:
@@ -334,7 +338,7 @@ def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
 
 
 def _link_flags(library: SharedLibrary) -> list[str]:
-    flags = ["-pthread", "-ldl", *library.link_flags]
+    flags = ["-pthread", "-ldl", *library.flags]
     if library.torch:
         folder = library.torch.library_dir
         flags += [f"-L{folder}", "-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{folder}"]

@@ -48,6 +48,14 @@ class Compiler:
         options = [word for word in self.command if word.startswith("-")]
         return f"{platform.machine()} {self.path} {self.version} {shlex.join(options)}"
 
+    @property
+    def openmp_flags(self) -> tuple[str, ...]:
+        """What lets ``at::parallel_for`` use the threads of torch's own libgomp.
+
+        None for clang, which would bring a second OpenMP runtime into the process.
+        """
+        return () if "clang" in self.version else ("-fopenmp",)
+
 
 @dataclass(frozen=True)
 class TorchInstallation:

@@ -39,8 +39,8 @@ typedef enum opsmith_status {
 } opsmith_status;
 
 /* Opaque to opsmith. A stream belongs to one device; so does an event, once recorded. */
-typedef struct opsmith_stream_s *opsmith_stream;
-typedef struct opsmith_event_s *opsmith_event;
+typedef struct opsmith_stream_s* opsmith_stream;
+typedef struct opsmith_event_s* opsmith_event;
 
 typedef struct opsmith_device_properties {
   char name[128];        /* shown to people, e.g. "sim accelerator" */
@@ -53,63 +53,61 @@ typedef struct opsmith_device_properties {
 typedef struct opsmith_driver {
   uint32_t abi_version; /* OPSMITH_DRIVER_ABI_VERSION of the header that the driver was built with */
   uint32_t struct_size; /* sizeof(opsmith_driver), likewise */
-  const char *name;     /* the driver's name, e.g. "sim" */
+  const char* name;     /* the driver's name, e.g. "sim" */
 
   /* What went wrong in this thread's last failed call; never NULL. */
-  const char *(*last_error)(void);
+  const char* (*last_error)(void);
 
   /* ---- devices ---- */
-  opsmith_status (*device_count)(int *count);
-  opsmith_status (*device_properties)(int device, opsmith_device_properties *properties);
-  opsmith_status (*device_memory)(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+  opsmith_status (*device_count)(int* count);
+  opsmith_status (*device_properties)(int device, opsmith_device_properties* properties);
+  opsmith_status (*device_memory)(int device, uint64_t* free_bytes, uint64_t* total_bytes);
 
   /* ---- memory ---- */
-  opsmith_status (*allocate)(int device, size_t bytes, void **pointer); /* bytes > 0 */
+  opsmith_status (*allocate)(int device, size_t bytes, void** pointer); /* bytes > 0 */
   /* The caller guarantees that no stream still uses the memory. */
-  opsmith_status (*release)(int device, void *pointer);
+  opsmith_status (*release)(int device, void* pointer);
   /* Enqueues on `stream` (of either device that takes part). Host memory that is not pinned may be
    * read or written before the call returns; pinned memory must stay valid until the copy is done. */
-  opsmith_status (*copy)(void *destination, int destination_device, const void *source,
-                         int source_device, size_t bytes, opsmith_stream stream);
-  opsmith_status (*fill)(int device, void *destination, uint8_t value, size_t bytes,
-                         opsmith_stream stream);
+  opsmith_status (*copy)(void* destination, int destination_device, const void* source, int source_device,
+                         size_t bytes, opsmith_stream stream);
+  opsmith_status (*fill)(int device, void* destination, uint8_t value, size_t bytes, opsmith_stream stream);
 
   /* ---- streams: in-order queues ---- */
-  opsmith_status (*default_stream)(int device, opsmith_stream *stream); /* never destroyed */
+  opsmith_status (*default_stream)(int device, opsmith_stream* stream); /* never destroyed */
   /* priority: 0 is normal, lower is more urgent (PyTorch's convention); a hint. */
-  opsmith_status (*stream_create)(int device, int priority, opsmith_stream *stream);
+  opsmith_status (*stream_create)(int device, int priority, opsmith_stream* stream);
   opsmith_status (*stream_destroy)(opsmith_stream stream);
   opsmith_status (*stream_query)(opsmith_stream stream); /* OPSMITH_OK: idle; OPSMITH_NOT_READY */
   opsmith_status (*stream_synchronize)(opsmith_stream stream);
   /* Optional. Runs `function(argument)` on the host when the work queued before it is done.
    * NULL: host-side kernels synchronise the stream and run on the calling thread. */
-  opsmith_status (*stream_host_function)(opsmith_stream stream, void (*function)(void *),
-                                         void *argument);
+  opsmith_status (*stream_host_function)(opsmith_stream stream, void (*function)(void*), void* argument);
 
   /* ---- events. Optional as a whole (all seven NULL): waiting synchronises the stream instead, and
    * elapsed time raises. ---- */
-  opsmith_status (*event_create)(int device, int timing, opsmith_event *event);
+  opsmith_status (*event_create)(int device, int timing, opsmith_event* event);
   opsmith_status (*event_destroy)(opsmith_event event);
   opsmith_status (*event_record)(opsmith_event event, opsmith_stream stream);
   opsmith_status (*event_query)(opsmith_event event);
   opsmith_status (*event_synchronize)(opsmith_event event);
-  opsmith_status (*event_elapsed)(opsmith_event start, opsmith_event end, double *milliseconds);
+  opsmith_status (*event_elapsed)(opsmith_event start, opsmith_event end, double* milliseconds);
   opsmith_status (*stream_wait_event)(opsmith_stream stream, opsmith_event event);
 
   /* ---- pinned host memory. Optional as a whole: pin_memory() raises, copies are pageable. ---- */
-  opsmith_status (*pinned_allocate)(size_t bytes, void **pointer);
-  opsmith_status (*pinned_release)(void *pointer);
-  int (*pinned_contains)(const void *pointer); /* 1 when `pointer` lies in pinned memory */
+  opsmith_status (*pinned_allocate)(size_t bytes, void** pointer);
+  opsmith_status (*pinned_release)(void* pointer);
+  int (*pinned_contains)(const void* pointer); /* 1 when `pointer` lies in pinned memory */
 
   /* Optional. The host address at which the bytes of device address `pointer` can be read and
    * written, or NULL when `pointer` is no device address. The distance is the same within one
    * allocation. NULL entry: the fallback and host-side kernels work on copies. */
-  void *(*host_window)(const void *pointer);
+  void* (*host_window)(const void* pointer);
 } opsmith_driver;
 
 /* The one symbol that a driver exports. */
-const opsmith_driver *opsmith_get_driver(void);
-typedef const opsmith_driver *(*opsmith_get_driver_fn)(void);
+const opsmith_driver* opsmith_get_driver(void);
+typedef const opsmith_driver* (*opsmith_get_driver_fn)(void);
 #define OPSMITH_GET_DRIVER_SYMBOL "opsmith_get_driver"
 
 #ifdef __cplusplus

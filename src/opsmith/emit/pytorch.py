@@ -17,6 +17,12 @@ from opsmith.plan import Entry, Plan, Route
 from opsmith.schema.catalogue import native_function
 
 _SHARDS = 4
+_OTHER_LAYOUTS = (
+    "SparsePrivateUse1",
+    "SparseCsrPrivateUse1",
+    "QuantizedPrivateUse1",
+    "NestedTensorPrivateUse1",
+)
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,13 @@ def _fallback(plan: Plan) -> str:
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
         f"m.fallback({_boxed(plan.unlisted)});",
         "}\n",
+        "// The device has strided tensors only: what asks for another layout is told so.",
+        *(
+            f"TORCH_LIBRARY_IMPL(_, {key}, m) {{ m.fallback("
+            "torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>()); }"
+            for key in _OTHER_LAYOUTS
+        ),
+        "",
     ]
     if exceptions:
         lines.append("TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {")

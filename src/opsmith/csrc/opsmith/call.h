@@ -1,8 +1,9 @@
-// What generated code does before it calls a kernel: the operands' devices are checked, the common one is made
-// current for the call, and, where the kernel runs on the host, the device's pending work is waited for.
+// What generated code does before it calls a kernel: the operands' devices are checked, the common one is
+// made current for the call, and, where the kernel runs on the host, the device's pending work is waited for.
 //
 // One line opens each generated function:
-//   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnHost> call("aten::add.Tensor", self, other);
+//   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnHost> call("aten::add.Tensor",
+//   self, other);
 #pragma once
 
 #include <opsmith/device_scope.h>
@@ -27,7 +28,8 @@ enum class Runs { kOnDevice, kOnHost };
 
 namespace detail {
 
-[[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device, const at::TensorBase& other);
+[[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
+                                      const at::TensorBase& other);
 
 // Calls `visit` with each defined Tensor of an argument, whatever holds it.
 template <class Visit>
@@ -61,7 +63,8 @@ inline void for_each_tensor(const c10::List<std::optional<at::Tensor>>& tensors,
   }
 }
 
-// The device of the first Tensor that is not on the CPU. Throws when another Tensor may not take part with it.
+// The device of the first Tensor that is not on the CPU. Throws when another Tensor may not take part with
+// it.
 template <Operands kOperands, class... Arguments>
 inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
   c10::Device device(c10::kCPU);

@@ -11,19 +11,19 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
                                     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
                                     at::IntArrayRef output_padding, int64_t groups) {
-  return call_boxed<at::_ops::convolution, &fallback>(input, weight, bias, stride, padding, dilation, transposed,
-                                              output_padding, groups);
+  return call_boxed<at::_ops::convolution, &fallback>(input, weight, bias, stride, padding, dilation,
+                                                      transposed, output_padding, groups);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
-    std::array<bool, 3> output_mask) {
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+    int64_t groups, std::array<bool, 3> output_mask) {
   // The bias has one element for each output channel; its sizes are not among the arguments.
   const std::array<int64_t, 1> bias_sizes{grad_output.size(1)};
-  return call_boxed<at::_ops::convolution_backward, &fallback>(grad_output, input, weight,
-                                                       at::OptionalIntArrayRef(bias_sizes), stride, padding, dilation,
-                                                       transposed, output_padding, groups, output_mask);
+  return call_boxed<at::_ops::convolution_backward, &fallback>(
+      grad_output, input, weight, at::OptionalIntArrayRef(bias_sizes), stride, padding, dilation, transposed,
+      output_padding, groups, output_mask);
 }
 
 }  // namespace opsmith

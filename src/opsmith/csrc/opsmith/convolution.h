@@ -1,5 +1,5 @@
-// Convolutions: PyTorch asks an out-of-tree device for these two operators, which have no CPU kernel of their own, so
-// they run aten::convolution and aten::convolution_backward on the CPU.
+// Convolutions: PyTorch asks an out-of-tree device for these two operators, which have no CPU kernel of their
+// own, so they run aten::convolution and aten::convolution_backward on the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
 // Gradients of input, weight and bias; undefined where `output_mask` is false.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
-    std::array<bool, 3> output_mask);
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+    int64_t groups, std::array<bool, 3> output_mask);
 
 }  // namespace opsmith

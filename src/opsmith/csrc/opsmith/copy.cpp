@@ -1,5 +1,5 @@
-// Copies of tensors and bytes. A copy that is one run of bytes is the driver's; any other runs on the CPU, through
-// HostViews.
+// Copies of tensors and bytes. A copy that is one run of bytes is the driver's; any other runs on the CPU,
+// through HostViews.
 #include <opsmith/copy.h>
 
 #include <opsmith/driver.h>
@@ -34,8 +34,12 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  void record(opsmith_stream stream) { check(driver().event_record(event_, stream), "record an event", device_); }
-  void block(opsmith_stream stream) { check(driver().stream_wait_event(stream, event_), "wait for an event", device_); }
+  void record(opsmith_stream stream) {
+    check(driver().event_record(event_, stream), "record an event", device_);
+  }
+  void block(opsmith_stream stream) {
+    check(driver().stream_wait_event(stream, event_), "wait for an event", device_);
+  }
 
  private:
   opsmith_event event_ = nullptr;
@@ -56,11 +60,14 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
 void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::Tensor& destination) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested() && !tensor.is_mkldnn(),
-      "copy from ", self.device(), " to ", destination.device(), ": only strided (dense) tensors can be copied, not ",
-      tensor.is_quantized() ? "quantized" : tensor.is_nested() ? "nested" : c10::str(tensor.layout()),
+      "copy from ", self.device(), " to ", destination.device(),
+      ": only strided (dense) tensors can be copied, not ",
+      tensor.is_quantized() ? "quantized"
+      : tensor.is_nested()  ? "nested"
+                            : c10::str(tensor.layout()),
       " ones. Convert with .to_dense() or .dequantize() first.");
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu() || tensor.is_privateuseone(), "copy from ", self.device(), " to ",
-                              destination.device(), ": ", device_type_name(),
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu() || tensor.is_privateuseone(), "copy from ", self.device(),
+                              " to ", destination.device(), ": ", device_type_name(),
                               " can only exchange data with the CPU. Copy through a CPU tensor.");
 }
 
@@ -95,7 +102,8 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
   const bool to_device = destination.is_privateuseone();
   const c10::DeviceIndex device = (to_device ? destination : self).device().index();
   const opsmith_stream stream = current_stream(device);
-  check(driver().copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes, stream),
+  check(driver().copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes,
+                      stream),
         to_device ? "copy a tensor to the device" : "copy a tensor to the host", device);
   const at::Tensor& host = to_device ? self : destination;
   // The record keeps the pinned memory until the copy is done, should PyTorch drop the tensor before.
@@ -111,14 +119,16 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
 
 }  // namespace
 
-void copy_bytes(void* destination, int destination_device, const void* source, int source_device, size_t bytes) {
+void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
+                size_t bytes) {
   if (bytes == 0) {
     return;
   }
   const auto device =
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
   const opsmith_stream stream = current_stream(device);
-  check(driver().copy(destination, destination_device, source, source_device, bytes, stream), "copy memory", device);
+  check(driver().copy(destination, destination_device, source, source_device, bytes, stream), "copy memory",
+        device);
   check(driver().stream_synchronize(stream), "wait for a copy", device);
 }
 
@@ -179,9 +189,14 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
   return at::native::_local_scalar_dense_cpu(host);
 }
 
-// PyTorch's copy_ passes conj and neg tensors on to _copy_from, which heeds the flags. Without these, the two keys'
-// own fallbacks would resolve them with a copy_, which calls _copy_from, and so on until the stack is full.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+// PyTorch's copy_ passes conj and neg tensors on to _copy_from, which heeds the flags. Without these, the two
+// keys' own fallbacks would resolve them with a copy_, which calls _copy_from, and so on until the stack is
+// full.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
 
 }  // namespace opsmith

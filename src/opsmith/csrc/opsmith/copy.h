@@ -5,9 +5,10 @@
 
 namespace opsmith {
 
-// aten::_copy_from: copies `self` into `destination`, whatever their devices (one is this device type's), dtypes,
-// strides, conj and neg flags; `self` broadcasts. With `non_blocking` a copy from or to pinned memory of the same
-// dtype and layout only queues; the pinned memory is kept until it is done. Returns `destination`.
+// aten::_copy_from: copies `self` into `destination`, whatever their devices (one is this device type's),
+// dtypes, strides, conj and neg flags; `self` broadcasts. With `non_blocking` a copy from or to pinned memory
+// of the same dtype and layout only queues; the pinned memory is kept until it is done. Returns
+// `destination`.
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking);
 
 // aten::_copy_from_and_resize: the same after `destination` got the sizes of `self`.
@@ -16,8 +17,9 @@ at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& desti
 // aten::_local_scalar_dense: what item() returns.
 at::Scalar _local_scalar_dense(const at::Tensor& self);
 
-// Copies bytes and waits for them. Devices are ordinals or OPSMITH_HOST, of which at most one may be; the copy is
-// ordered on the current stream of the device that takes part (the source's, if both do).
-void copy_bytes(void* destination, int destination_device, const void* source, int source_device, size_t bytes);
+// Copies bytes and waits for them. Devices are ordinals or OPSMITH_HOST, of which at most one may be; the
+// copy is ordered on the current stream of the device that takes part (the source's, if both do).
+void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
+                size_t bytes);
 
 }  // namespace opsmith

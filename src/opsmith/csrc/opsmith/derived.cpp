@@ -14,8 +14,8 @@ namespace opsmith {
 namespace detail {
 
 void throw_mixed_devices(const char* operator_name, c10::Device device, const at::TensorBase& other) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device,
-              " and ", other.device(), "! (", operator_name, ", argument of shape ", other.sizes(),
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              device, " and ", other.device(), "! (", operator_name, ", argument of shape ", other.sizes(),
               ")\n  remedy: move it with .to(\"", device, "\")");
 }
 
@@ -62,8 +62,8 @@ at::Tensor allocate_as(const at::Tensor& meta) {
 namespace {
 
 void check_castable(const char* operator_name, at::ScalarType from, at::ScalarType to) {
-  TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to, " (",
-              operator_name, ")");
+  TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to,
+              " (", operator_name, ")");
 }
 
 void check_shape(const char* operator_name, at::IntArrayRef result, at::IntArrayRef self) {

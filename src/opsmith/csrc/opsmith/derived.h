@@ -1,8 +1,9 @@
 // What derived variants share: allocating a result, writing a result back, and the contract of each variant.
 //
-// A derived in-place or out variant must refuse what PyTorch's own would: a result type that does not fit, another
-// shape in place, overlapping memory. Where the group is structured, PyTorch's meta function checks all of it; the
-// elementwise_*() functions below recognise the common case in which it could not object, in a few instructions.
+// A derived in-place or out variant must refuse what PyTorch's own would: a result type that does not fit,
+// another shape in place, overlapping memory. Where the group is structured, PyTorch's meta function checks
+// all of it; the elementwise_*() functions below recognise the common case in which it could not object, in a
+// few instructions.
 #pragma once
 
 #include <opsmith/dtype_set.h>
@@ -36,8 +37,8 @@ inline bool is_clear_of(const at::TensorBase& tensor, const at::TensorBase& self
 
 }  // namespace detail
 
-// Whether all operands are contiguous, with one floating dtype, one shape and one device, so that the result of a
-// pointwise operator has that shape and is contiguous too.
+// Whether all operands are contiguous, with one floating dtype, one shape and one device, so that the result
+// of a pointwise operator has that shape and is contiguous too.
 template <class... Operands>
 inline bool elementwise_alike(const at::Tensor& first, const Operands&... others) {
   return detail::kFloatingDtypes.has(first.scalar_type()) && first.is_contiguous() &&
@@ -64,8 +65,8 @@ inline constexpr c10::DispatchKeySet kMeta{c10::DispatchKey::Meta};
 // A tensor on the current device with the sizes, strides and dtype of a meta kernel's result.
 at::Tensor allocate_as(const at::Tensor& meta);
 
-// Writes a functional kernel's result to `out`: the dtype must be castable; another size is resized with PyTorch's
-// warning. Throws RuntimeError, naming the operator.
+// Writes a functional kernel's result to `out`: the dtype must be castable; another size is resized with
+// PyTorch's warning. Throws RuntimeError, naming the operator.
 void write_out(const char* operator_name, const at::Tensor& result, const at::Tensor& out);
 
 // Writes a functional kernel's result back to `self`: same shape, castable dtype.
@@ -74,15 +75,15 @@ void write_inplace(const char* operator_name, const at::Tensor& result, const at
 // The contract of an in-place operator whose result would be shaped and typed as the meta Tensor says.
 void check_inplace_result(const char* operator_name, const at::Tensor& meta, const at::Tensor& self);
 
-// Throws when writing to `self` while `operand` is read would be wrong: partial overlap, or several elements of
-// `self` in one place.
+// Throws when writing to `self` while `operand` is read would be wrong: partial overlap, or several elements
+// of `self` in one place.
 void check_overlap(const at::Tensor& self);
 void check_overlap(const at::Tensor& self, const at::Tensor& operand);
 void check_overlap(const at::Tensor& self, const std::optional<at::Tensor>& operand);
 void check_overlap(const at::Tensor& self, const at::ITensorListRef& operands);
 
-// Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that has the
-// dtype and shares memory with no operand; else in a new Tensor.
+// Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that
+// has the dtype and shares memory with no operand; else in a new Tensor.
 at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, at::ArrayRef<at::Tensor> operands);
 
 }  // namespace opsmith

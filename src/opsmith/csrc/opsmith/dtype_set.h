@@ -1,4 +1,5 @@
-// The dtypes that a kernel takes, as a set that is one word: generated code asks it before it calls the kernel.
+// The dtypes that a kernel takes, as a set that is one word: generated code asks it before it calls the
+// kernel.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,25 @@
 
 namespace opsmith {
 
+namespace detail {
+
+// Comparisons of magnitudes and choices by them, in integers: unless it is told that nobody looks at
+// floating-point exceptions, gcc makes branches of choices between floats, and then does not vectorise the
+// loop.
+inline constexpr int32_t kMagnitude = 0x7fffffff;
+inline constexpr int32_t kInfinity = 0x7f800000;
+
+inline int32_t bits(float x) {
+  return std::bit_cast<int32_t>(x);
+}
+
+inline float choose(bool condition, float a, float b) {
+  const int32_t mask = -static_cast<int32_t>(condition);
+  return std::bit_cast<float>((bits(a) & mask) | (bits(b) & ~mask));
+}
+
+}  // namespace detail
+
 inline double exp(double x) {
   return std::exp(x);
 }
@@ -19,9 +38,10 @@ inline float exp(float x) {
   constexpr float kLn2Low = -2.12194440e-4f;
   constexpr float kToInteger =
       12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
-  // Beyond the limits the result is infinite or zero all the same; NaN fails both comparisons and stays.
-  float c = x > 89.0f ? 89.0f : x;
-  c = c < -104.0f ? -104.0f : c;
+  // Beyond the limits the result is infinite or zero all the same; NaN stays NaN.
+  const int32_t magnitude = detail::bits(x) & detail::kMagnitude;
+  const bool beyond = (magnitude > detail::bits(104.0f)) & (magnitude <= detail::kInfinity);
+  const float c = detail::choose(beyond, std::copysign(104.0f, x), x);
   const float shifted = c * kLog2E + kToInteger;
   const float n = shifted - kToInteger;
   const int32_t k = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kToInteger);
@@ -53,7 +73,7 @@ inline float tanh(float x) {
   const float near_zero = p * z * x + x;
   const float magnitude = std::fabs(x);
   const float elsewhere = std::copysign(1.0f - 2.0f / (opsmith::exp(2.0f * magnitude) + 1.0f), x);
-  return magnitude < 0.625f ? near_zero : elsewhere;
+  return detail::choose(detail::bits(magnitude) < detail::bits(0.625f), near_zero, elsewhere);
 }
 
 template <class C>

@@ -15,15 +15,18 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys{c10::DispatchKey::PrivateUse1};
 
-c10::Allocator* allocator() { return c10::GetAllocator(c10::DeviceType::PrivateUse1); }
+c10::Allocator* allocator() {
+  return c10::GetAllocator(c10::DeviceType::PrivateUse1);
+}
 
 // The device's index, after all that the two operators must refuse was refused.
 c10::DeviceIndex checked_options(const char* operator_name, std::optional<at::Layout> layout,
                                  std::optional<at::Device> device, std::optional<bool> pin_memory) {
   if (C10_UNLIKELY(layout.value_or(at::kStrided) != at::kStrided)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "aten::", operator_name, ": ", device_type_name(), " has no tensors of layout ", *layout,
-        ", only strided (dense) ones. Make the ", *layout, " tensor with device=\"cpu\", or leave `layout` out.");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "aten::", operator_name, ": ", device_type_name(),
+                                " has no tensors of layout ", *layout,
+                                ", only strided (dense) ones. Make the ", *layout,
+                                " tensor with device=\"cpu\", or leave `layout` out.");
   }
   TORCH_CHECK(!pin_memory.value_or(false), "aten::", operator_name,
               ": only CPU tensors can be pinned, and this one is asked for on ", device_type_name(),
@@ -67,7 +70,8 @@ at::Tensor _efficientzerotensor(at::IntArrayRef size, std::optional<at::ScalarTy
                                 std::optional<bool> pin_memory) {
   const c10::DeviceIndex index = checked_options("_efficientzerotensor", layout, device, pin_memory);
   at::native::ZeroTensorAllocator no_memory(c10::Device(c10::kPrivateUse1, index));
-  return at::detail::empty_generic(size, &no_memory, kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+  return at::detail::empty_generic(size, &no_memory,
+                                   kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
                                    dtype.value_or(at::get_default_dtype_as_scalartype()), std::nullopt);
 }
 

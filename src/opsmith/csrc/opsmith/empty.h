@@ -1,5 +1,5 @@
-// Uninitialised tensors on the device: the two factory operators, and direct versions for generated code, which
-// knows its shapes and dtypes and needs no dispatcher.
+// Uninitialised tensors on the device: the two factory operators, and direct versions for generated code,
+// which knows its shapes and dtypes and needs no dispatcher.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,13 +16,14 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                          std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pin_memory);
 
-// aten::_efficientzerotensor: zeros without memory, which autograd makes for gradients that are known to be zero.
+// aten::_efficientzerotensor: zeros without memory, which autograd makes for gradients that are known to be
+// zero.
 at::Tensor _efficientzerotensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                                 std::optional<at::Layout> layout, std::optional<at::Device> device,
                                 std::optional<bool> pin_memory);
 
-// empty() and empty_strided() without a check, straight to the allocator. `device` must be of this device type; index -1 is the
-// current device.
+// empty() and empty_strided() without a check, straight to the allocator. `device` must be of this device
+// type; index -1 is the current device.
 at::Tensor empty_fast(at::IntArrayRef sizes, at::ScalarType dtype, c10::Device device);
 at::Tensor empty_strided_fast(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
                               c10::Device device);

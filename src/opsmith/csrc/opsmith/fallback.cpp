@@ -25,8 +25,8 @@ constexpr c10::DispatchKeySet kLeftBehind =
 
 // ---- what the schemas do not say ----
 
-// Operators that write to arguments which their schema does not mark as written: the running statistics, by name.
-// Matters only without a host window, where what is not known to be written is not copied back.
+// Operators that write to arguments which their schema does not mark as written: the running statistics, by
+// name. Matters only without a host window, where what is not known to be written is not copied back.
 constexpr std::array<std::string_view, 3> kWritesRunningStatistics = {
     "aten::native_batch_norm",
     "aten::batch_norm_update_stats",
@@ -68,7 +68,8 @@ std::string description(const at::Tensor& tensor) {
 
 // Calls visit(argument, tensor) for each defined tensor among the arguments of a boxed call.
 template <class Visit>
-void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values, const Visit& visit) {
+void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values,
+                     const Visit& visit) {
   for (size_t i = 0; i < values.size(); ++i) {
     const c10::IValue& value = values[i];
     if (value.isTensor()) {
@@ -108,10 +109,11 @@ const char* unsupported_kind(const at::Tensor& tensor) {
 }
 
 [[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(name), " is not available on ", device_type_name(), ": its ", what,
-                              " is a ", kind, " tensor, and ", device_type_name(),
-                              " has only strided (dense) ones. Call it on the CPU: move its arguments there with "
-                              ".cpu().");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, full_name(name), " is not available on ", device_type_name(), ": its ", what, " is a ", kind,
+      " tensor, and ", device_type_name(),
+      " has only strided (dense) ones. Call it on the CPU: move its arguments there with "
+      ".cpu().");
 }
 
 // ---- the devices of a call ----
@@ -133,9 +135,10 @@ struct Place {
     }
   });
   const c10::Device second = first == device ? other : device;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
-              second, "! (", full_name(op.operator_name()), " was called with ",
-              describe_tensors(op.schema(), values), "; move them to one device, say with .to(\"", device, "\"))");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+              " and ", second, "! (", full_name(op.operator_name()), " was called with ",
+              describe_tensors(op.schema(), values), "; move them to one device, say with .to(\"", device,
+              "\"))");
 }
 
 Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
@@ -185,10 +188,12 @@ Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values)
   }
   const bool requests_this_type = requested.has_value() && requested->is_privateuseone();
   Place place{};
-  place.device = device.has_value()  ? device->index()
+  place.device = device.has_value()   ? device->index()
                  : requests_this_type ? checked_device(requested->index())
                                       : current_device();
-  place.results = requests_this_type ? checked_device(requested->index()) : requested.has_value() ? -1 : place.device;
+  place.results = requests_this_type      ? checked_device(requested->index())
+                  : requested.has_value() ? -1
+                                          : place.device;
   return place;
 }
 
@@ -207,7 +212,8 @@ c10::IValue on_cpu(HostCall& call, const c10::List<std::optional<at::Tensor>>& t
   c10::List<std::optional<at::Tensor>> views;
   views.reserve(tensors.size());
   for (const c10::IValue& tensor : c10::IValue(tensors).toListRef()) {
-    views.push_back(tensor.isTensor() ? std::optional<at::Tensor>(call.view(tensor.toTensor(), access)) : std::nullopt);
+    views.push_back(tensor.isTensor() ? std::optional<at::Tensor>(call.view(tensor.toTensor(), access))
+                                      : std::nullopt);
   }
   return views;
 }
@@ -234,7 +240,8 @@ void move_to_cpu(HostCall& call, const c10::FunctionSchema& schema, const c10::A
   } else if (value.isTensorList()) {
     value = on_cpu(call, value.toTensorList(), writes(schema, argument) ? Access::kWrite : Access::kRead);
   } else if (value.isOptionalTensorList()) {
-    value = on_cpu(call, value.toOptionalTensorList(), writes(schema, argument) ? Access::kWrite : Access::kRead);
+    value =
+        on_cpu(call, value.toOptionalTensorList(), writes(schema, argument) ? Access::kWrite : Access::kRead);
   } else if (value.isDevice()) {
     if (value.toDevice().is_privateuseone()) {
       value = c10::Device(c10::kCPU);
@@ -287,7 +294,8 @@ PolicyReasons& policy_reasons() {
 }
 
 // "aten::foo.out has no kernel on sim: <reason>. It was called with ..."
-std::string refusal(const c10::OperatorHandle& op, const torch::jit::Stack& stack, const char* default_reason) {
+std::string refusal(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                    const char* default_reason) {
   const c10::FunctionSchema& schema = op.schema();
   std::string reason = policy_reasons().get(plan_name(op.operator_name()));
   if (reason.empty()) {
@@ -316,7 +324,8 @@ at::Tensor HostCall::view(const at::Tensor& tensor, Access access) {
     throw_unsupported(operator_name_, "argument", unsupported_kind(tensor));
   }
   if (C10_UNLIKELY(tensor.defined() && tensor._is_zerotensor())) {
-    return at::zeros({}, tensor.options().device(c10::kCPU)).expand(tensor.sizes());  // it has no memory to look at
+    return at::zeros({}, tensor.options().device(c10::kCPU))
+        .expand(tensor.sizes());  // it has no memory to look at
   }
   return views_.view(tensor, access);
 }
@@ -341,11 +350,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const size_t first = stack->size() - arguments.size();
   const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, full_name(op.operator_name()), " is not available on ", device_type_name(),
-        ": the description names no kernel for it, and it cannot fall back because there is no CPU kernel either. "
-        "Add a kernel for it to one of the backend's libraries:",
-        lines_for_a_kernel(op.operator_name()));
+    TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
+                                device_type_name(),
+                                ": the description names no kernel for it, and it cannot fall back because "
+                                "there is no CPU kernel either. "
+                                "Add a kernel for it to one of the backend's libraries:",
+                                lines_for_a_kernel(op.operator_name()));
   }
 
   HostCall call(place.results, op.operator_name());
@@ -379,7 +389,8 @@ void missing(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch:
       "\nor allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`.");
 }
 
-void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* /*stack*/) {
+void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* /*stack*/) {
   const char* kind = keys.has(c10::DispatchKey::NestedTensor) ? "nested"
                      : keys.has(c10::DispatchKey::Quantized)  ? "quantized"
                                                               : "sparse";

@@ -1,7 +1,7 @@
 // Running an operator of the device on the CPU, and refusing one with the reason.
 //
-// fallback(), denied() and missing() are boxed kernels for any operator. HostCall is what the fallback is made of,
-// for kernels that run another operator on the CPU than the one that was called.
+// fallback(), denied() and missing() are boxed kernels for any operator. HostCall is what the fallback is
+// made of, for kernels that run another operator on the CPU than the one that was called.
 #pragma once
 
 #include <opsmith/calls.h>
@@ -15,26 +15,26 @@
 
 namespace opsmith {
 
-// Runs the operator's CPU kernel on the device's tensors: in place on the same bytes with a host window, on copies
-// without. Raises RuntimeError when the tensors are on different devices and NotImplementedError when there is no
-// CPU kernel or when a tensor is sparse, mkldnn, quantized or nested.
+// Runs the operator's CPU kernel on the device's tensors: in place on the same bytes with a host window, on
+// copies without. Raises RuntimeError when the tensors are on different devices and NotImplementedError when
+// there is no CPU kernel or when a tensor is sparse, mkldnn, quantized or nested.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Raise NotImplementedError with the operator, the tensors, the reason and the lines that would serve the operator.
-// denied(): the description forbids the fallback for it. missing(): nothing serves it.
+// Raise NotImplementedError with the operator, the tensors, the reason and the lines that would serve the
+// operator. denied(): the description forbids the fallback for it. missing(): nothing serves it.
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// For the keys of sparse, quantized and nested tensors: raises NotImplementedError, since the device has only strided
-// ones. To be registered as their backend fallback.
+// For the keys of sparse, quantized and nested tensors: raises NotImplementedError, since the device has only
+// strided ones. To be registered as their backend fallback.
 void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Why the plan denies `operator_name` ("add.out", or with its namespace) or has nothing for it; for denied() and
-// missing(). Called by generated code when the library is loaded.
+// Why the plan denies `operator_name` ("add.out", or with its namespace) or has nothing for it; for denied()
+// and missing(). Called by generated code when the library is loaded.
 void set_policy_reason(const char* operator_name, const char* reason);
 
-// CPU tensors for one operator call, with the state of the thread that a CPU kernel needs: autograd and autocast are
-// left (the device's own ran already), and results are allocated in the device's memory.
+// CPU tensors for one operator call, with the state of the thread that a CPU kernel needs: autograd and
+// autocast are left (the device's own ran already), and results are allocated in the device's memory.
 class HostCall {
  public:
   // Results belong on `device`; -1 leaves them on the CPU. `operator_name` is for error messages.
@@ -68,7 +68,8 @@ decltype(auto) schema_argument(Argument&& argument) {
   using To = std::remove_cvref_t<Parameter>;
   if constexpr (std::is_same_v<To, c10::SymIntArrayRef> && !std::is_same_v<From, c10::SymIntArrayRef>) {
     return c10::fromIntArrayRefSlow(argument);
-  } else if constexpr (std::is_same_v<To, at::OptionalSymIntArrayRef> && std::is_same_v<From, at::OptionalIntArrayRef>) {
+  } else if constexpr (std::is_same_v<To, at::OptionalSymIntArrayRef> &&
+                       std::is_same_v<From, at::OptionalIntArrayRef>) {
     return argument.has_value() ? at::OptionalSymIntArrayRef(c10::fromIntArrayRefSlow(*argument))
                                 : at::OptionalSymIntArrayRef();
   } else {
@@ -95,7 +96,8 @@ struct BoxedCall<Op, kKernel, Result(Parameters...)> {
 
 }  // namespace detail
 
-// One of the boxed kernels above as a typed call: call_boxed<at::_ops::add_Tensor, &fallback>(self, other, alpha).
+// One of the boxed kernels above as a typed call: call_boxed<at::_ops::add_Tensor, &fallback>(self, other,
+// alpha).
 template <class Op, c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* kKernel, class... Arguments>
 decltype(auto) call_boxed(Arguments&&... arguments) {
   return detail::BoxedCall<Op, kKernel>::call(std::forward<Arguments>(arguments)...);

@@ -1,7 +1,9 @@
-// Host code on device memory: for host-side kernels, copies and the fallback, through the driver's host window.
+// Host code on device memory: for host-side kernels, copies and the fallback, through the driver's host
+// window.
 //
-// A device address must never be dereferenced by the host (on sim it is PROT_NONE: the process dies). The window
-// gives the address at which the host sees the same bytes; wait_for_device() says when they are up to date.
+// A device address must never be dereferenced by the host (on sim it is PROT_NONE: the process dies). The
+// window gives the address at which the host sees the same bytes; wait_for_device() says when they are up to
+// date.
 #pragma once
 
 #include <opsmith/driver.h>
@@ -25,8 +27,8 @@ inline void wait_for_device(c10::DeviceIndex device) {
   }
 }
 
-// The host address of a device address; addresses that are not the device's (a CPU scalar's) come back unchanged.
-// Needs has_host_window().
+// The host address of a device address; addresses that are not the device's (a CPU scalar's) come back
+// unchanged. Needs has_host_window().
 inline void* host_pointer(const void* pointer) {
   void* window = driver().host_window(pointer);
   return window != nullptr ? window : const_cast<void*>(pointer);
@@ -38,4 +40,4 @@ T* host_data(const at::TensorBase& tensor) {
   return static_cast<T*>(host_pointer(tensor.data_ptr()));
 }
 
-} // namespace opsmith
+}  // namespace opsmith

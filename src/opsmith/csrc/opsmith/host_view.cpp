@@ -18,8 +18,8 @@ namespace {
 // Up to so many entries a linear search is faster than hashing.
 constexpr size_t kLinearSearch = 24;
 
-// Without a window, storages up to this size are downloaded whole; of larger ones only the bytes that the tensors
-// span.
+// Without a window, storages up to this size are downloaded whole; of larger ones only the bytes that the
+// tensors span.
 constexpr size_t kWholeDownload = size_t{1} << 20;
 
 const c10::Device kCpu(c10::DeviceType::CPU);
@@ -54,9 +54,9 @@ at::Tensor tensor_like(c10::Storage storage, c10::DispatchKey key, const c10::Te
 }
 
 // Note [Spare views]
-// Making a CPU tensor for each argument and freeing it costs more than a small operator itself. So the CPU tensors of
-// a call that nobody else has got hold of are kept, without memory and each with a storage of its own, for the next
-// call of the thread.
+// Making a CPU tensor for each argument and freeing it costs more than a small operator itself. So the CPU
+// tensors of a call that nobody else has got hold of are kept, without memory and each with a storage of its
+// own, for the next call of the thread.
 constexpr size_t kSpareViews = 8;
 thread_local c10::SmallVector<at::Tensor, kSpareViews> spare_views;
 
@@ -69,7 +69,8 @@ bool is_ours_alone(const at::Tensor& host, const c10::intrusive_ptr<c10::Storage
          storage.weak_use_count() == 1 && storage->pyobj_slot()->load_pyobj() == nullptr;
 }
 
-// The window of a device storage as CPU memory, which keeps the storage alive: host code may keep what it is given.
+// The window of a device storage as CPU memory, which keeps the storage alive: host code may keep what it is
+// given.
 c10::DataPtr lend(c10::StorageImpl* storage) {
   void* pointer = host_pointer(storage->mutable_data());
   c10::raw::intrusive_ptr::incref(storage);
@@ -148,8 +149,9 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
     host_storage->set_resizable(device->resizable());
     make_like(host, tensor);
   } else {
-    host_storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory),
-                                                         c10::GetCPUAllocator(), device->resizable());
+    host_storage =
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory),
+                                              c10::GetCPUAllocator(), device->resizable());
     host = tensor_like(c10::Storage(host_storage), c10::DispatchKey::CPU, tensor);
   }
   storage = storages_.size();
@@ -203,7 +205,8 @@ void HostViews::download(StorageEntry& entry, const at::Tensor& tensor) {
 
 void HostViews::commit() {
   for (StorageEntry& entry : storages_) {
-    if (entry.written && (entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes())) {
+    if (entry.written &&
+        (entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes())) {
       adopt_resized(entry);
     }
   }
@@ -264,7 +267,8 @@ void HostViews::adopt_resized(StorageEntry& entry) {
 }
 
 // The device storage behind a CPU storage, which is one of this object's or else new.
-c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storage& host, c10::DeviceIndex device) {
+c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storage& host,
+                                                               c10::DeviceIndex device) {
   c10::StorageImpl* impl = host.unsafeGetStorageImpl();
   if (const StorageEntry* known = find_storage(impl, /*on_host=*/true)) {
     return known->device;
@@ -286,8 +290,8 @@ c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storag
     memory = allocate_on(device, bytes);
     copy_bytes(memory.get(), device, impl->data(), OPSMITH_HOST, bytes);
   }
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(memory),
-                                                       allocator, /*resizable=*/true);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       std::move(memory), allocator, /*resizable=*/true);
   if (taken) {
     impl->set_data_ptr_noswap(lend(storage.get()));
   }
@@ -304,7 +308,8 @@ at::Tensor HostViews::on_device(const at::Tensor& host, c10::DeviceIndex device)
   if (const TensorEntry* entry = find_tensor(impl, /*on_host=*/true)) {
     return entry->device;
   }
-  return tensor_like(c10::Storage(device_storage(host.storage(), device)), c10::DispatchKey::PrivateUse1, impl);
+  return tensor_like(c10::Storage(device_storage(host.storage(), device)), c10::DispatchKey::PrivateUse1,
+                     impl);
 }
 
 HostViews::StorageEntry* HostViews::find_storage(const c10::StorageImpl* key, bool on_host) {

@@ -1,7 +1,9 @@
-// CPU tensors that stand for device tensors while host code works on them: one operator of the fallback, or a copy.
+// CPU tensors that stand for device tensors while host code works on them: one operator of the fallback, or a
+// copy.
 //
-// For each distinct device storage there is one CPU storage, so whatever aliases on the device aliases on the host.
-// With a host window the CPU storage is the same bytes; without one it is a copy, which commit() writes back.
+// For each distinct device storage there is one CPU storage, so whatever aliases on the device aliases on the
+// host. With a host window the CPU storage is the same bytes; without one it is a copy, which commit() writes
+// back.
 #pragma once
 
 #include <opsmith/host_access.h>
@@ -30,18 +32,19 @@ class HostViews {
   // Waits, once, until this thread's stream on `device` is idle; view() does it by itself.
   void wait_for(c10::DeviceIndex device);
 
-  // The CPU tensor that stands for `tensor`, with its sizes, strides, offset, dtype, conj, neg and wrapped-number
-  // flags, once this thread's stream on the tensor's device is idle. The same tensor gives the same CPU tensor.
-  // Undefined and CPU tensors come back unchanged.
+  // The CPU tensor that stands for `tensor`, with its sizes, strides, offset, dtype, conj, neg and
+  // wrapped-number flags, once this thread's stream on the tensor's device is idle. The same tensor gives the
+  // same CPU tensor. Undefined and CPU tensors come back unchanged.
   at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
 
-  // After host code ran: gives the device tensors what was written through their views, which is elements (without
-  // a window), sizes, strides, and the storage when it was resized or set.
+  // After host code ran: gives the device tensors what was written through their views, which is elements
+  // (without a window), sizes, strides, and the storage when it was resized or set.
   void commit();
 
-  // The counterpart on `device` of a tensor that host code returned: for a view of this object, the very tensor
-  // that it stands for; for an alias of one, a device tensor that aliases the same storage; for anything else a new
-  // device tensor, without a copy when its memory came from ResultMemory. Call after commit().
+  // The counterpart on `device` of a tensor that host code returned: for a view of this object, the very
+  // tensor that it stands for; for an alias of one, a device tensor that aliases the same storage; for
+  // anything else a new device tensor, without a copy when its memory came from ResultMemory. Call after
+  // commit().
   at::Tensor on_device(const at::Tensor& host, c10::DeviceIndex device);
 
  private:
@@ -74,8 +77,8 @@ class HostViews {
 
   c10::SmallVector<StorageEntry, 4> storages_;
   c10::SmallVector<TensorEntry, 5> tensors_;
-  // Positions in the two vectors by address (of the device's and the host's storages and tensors: all alive, so all
-  // distinct). Filled once linear search would be slow, as for _foreach_ operators.
+  // Positions in the two vectors by address (of the device's and the host's storages and tensors: all alive,
+  // so all distinct). Filled once linear search would be slow, as for _foreach_ operators.
   std::unordered_map<const void*, size_t> positions_;
   size_t indexed_storages_ = 0;
   size_t indexed_tensors_ = 0;

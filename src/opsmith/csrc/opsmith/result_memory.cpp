@@ -17,9 +17,10 @@ namespace {
 thread_local c10::DeviceIndex target_device = -1;
 
 // Note [A result's memory is known by its host address]
-// PyTorch allocates for oneDNN through raw_allocate(), which insists that a DataPtr's context be its data. So the
-// device's DataPtr cannot travel as the context; it waits here, under the host address. Few allocations live at a
-// time (a result leaves as soon as its operator ends), hence short lists that are searched from their ends.
+// PyTorch allocates for oneDNN through raw_allocate(), which insists that a DataPtr's context be its data. So
+// the device's DataPtr cannot travel as the context; it waits here, under the host address. Few allocations
+// live at a time (a result leaves as soon as its operator ends), hence short lists that are searched from
+// their ends.
 class LiveAllocations {
  public:
   void insert(void* host_pointer, at::DataPtr memory) {
@@ -133,9 +134,12 @@ class CpuAllocator final : public c10::Allocator {
 
 }  // namespace
 
-ResultMemory::ResultMemory(c10::DeviceIndex device) noexcept : previous_(std::exchange(target_device, device)) {}
+ResultMemory::ResultMemory(c10::DeviceIndex device) noexcept
+    : previous_(std::exchange(target_device, device)) {}
 
-ResultMemory::~ResultMemory() { target_device = previous_; }
+ResultMemory::~ResultMemory() {
+  target_device = previous_;
+}
 
 at::DataPtr ResultMemory::take(at::DataPtr& memory, c10::DeviceIndex device) {
   if (memory.get_deleter() != &release) {

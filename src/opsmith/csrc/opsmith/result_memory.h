@@ -1,8 +1,9 @@
-// Device memory for the CPU tensors that host code allocates, so that a result needs no copy to reach the device.
+// Device memory for the CPU tensors that host code allocates, so that a result needs no copy to reach the
+// device.
 //
-// PyTorch's CPU allocator is wrapped once, when the library is loaded. The wrapper asks a flag of the thread: unset,
-// it is the allocator that was there; set, it takes memory from the device's allocator and hands out the host
-// window's address of it. Needs a host window.
+// PyTorch's CPU allocator is wrapped once, when the library is loaded. The wrapper asks a flag of the thread:
+// unset, it is the allocator that was there; set, it takes memory from the device's allocator and hands out
+// the host window's address of it. Needs a host window.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -12,15 +13,15 @@ namespace opsmith {
 
 class ResultMemory {
  public:
-  // While it lives, what this thread allocates for CPU tensors lies in the memory of `device`; -1 stands for the
-  // host's own memory.
+  // While it lives, what this thread allocates for CPU tensors lies in the memory of `device`; -1 stands for
+  // the host's own memory.
   explicit ResultMemory(c10::DeviceIndex device) noexcept;
   ~ResultMemory();
   ResultMemory(const ResultMemory&) = delete;
   ResultMemory& operator=(const ResultMemory&) = delete;
 
-  // When `memory` (of a CPU storage) lies in the memory of `device`: takes that memory out of it, leaving it without
-  // an owner, and returns the device's pointer to the same bytes. Otherwise returns an empty pointer.
+  // When `memory` (of a CPU storage) lies in the memory of `device`: takes that memory out of it, leaving it
+  // without an owner, and returns the device's pointer to the same bytes. Otherwise returns an empty pointer.
   static at::DataPtr take(at::DataPtr& memory, c10::DeviceIndex device);
 
  private:

@@ -1,5 +1,5 @@
-// The parts of structured.h that need not be inlined: allocation, the contracts of `out=` and in-place, and the
-// cast to the common dtype.
+// The parts of structured.h that need not be inlined: allocation, the contracts of `out=` and in-place, and
+// the cast to the common dtype.
 #include <opsmith/structured.h>
 
 #include <opsmith/empty.h>
@@ -13,8 +13,8 @@ namespace opsmith::detail {
 at::Tensor allocate(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
   const c10::Device device = options.device();
   const at::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
-  if (strides.empty() && options.memory_format_opt().value_or(at::MemoryFormat::Contiguous) ==
-                             at::MemoryFormat::Contiguous) {
+  if (strides.empty() &&
+      options.memory_format_opt().value_or(at::MemoryFormat::Contiguous) == at::MemoryFormat::Contiguous) {
     return empty_fast(sizes, dtype, device);
   }
   if (strides.empty()) {
@@ -25,8 +25,8 @@ at::Tensor allocate(at::IntArrayRef sizes, at::IntArrayRef strides, const at::Te
 
 void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
                 const at::TensorOptions& options) {
-  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(), ", but got ",
-              out.dtype(), " instead");
+  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
+              ", but got ", out.dtype(), " instead");
   TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
               ", but got ", out.device(), " instead");
   if (!at::native::resize_output(out, sizes)) {
@@ -44,8 +44,8 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
               " and output tensor dtype ", options.dtype(), " should match");
   TORCH_CHECK(options.device() == self.device(), "Bad in-place call: input tensor device ", self.device(),
               " and output tensor device ", options.device(), " should match");
-  TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(), " and output tensor size ",
-              sizes, " should match");
+  TORCH_CHECK(sizes == self.sizes(), "Bad in-place call: input tensor size ", self.sizes(),
+              " and output tensor size ", sizes, " should match");
 }
 
 std::optional<at::Tensor> stand_in(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
@@ -82,7 +82,8 @@ bool has_promised_dtypes(const at::TensorIteratorBase& iter) {
   return true;
 }
 
-// A second iterator over cast operands: the shape was settled by the first, so nothing is resized or checked again.
+// A second iterator over cast operands: the shape was settled by the first, so nothing is resized or checked
+// again.
 void run_promoted(at::TensorIteratorBase& iter, c10::function_ref<void(at::TensorIteratorBase&)> kernel) {
   const at::ScalarType common = iter.common_dtype();
   at::TensorIteratorConfig config;

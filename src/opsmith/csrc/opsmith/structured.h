@@ -1,13 +1,14 @@
-// The functional, in-place and out classes around a structured kernel. PyTorch's own at::meta::structured_* class,
-// the template argument, checks the arguments and announces each result through set_output_*(); these classes
-// answer by allocating it, resizing `out`, or checking `self`. So no temporary and no second allocation is made.
+// The functional, in-place and out classes around a structured kernel. PyTorch's own at::meta::structured_*
+// class, the template argument, checks the arguments and announces each result through set_output_*(); these
+// classes answer by allocating it, resizing `out`, or checking `self`. So no temporary and no second
+// allocation is made.
 //
 // Note [The common dtype]
 // ~~~~~~~~~~~~~~~~~~~~~~~
-// TensorIterator casts its operands to the common dtype on the CPU only. On every other device x + 1, int + float
-// and out=double reach the kernel with the operands' own dtypes, and a kernel that reads all of them as one type
-// computes nonsense. run_iterator() keeps TensorIterator's promise: every input has the common dtype, and so has
-// every output unless the operator is a predicate, whose output is Bool.
+// TensorIterator casts its operands to the common dtype on the CPU only. On every other device x + 1, int +
+// float and out=double reach the kernel with the operands' own dtypes, and a kernel that reads all of them as
+// one type computes nonsense. run_iterator() keeps TensorIterator's promise: every input has the common
+// dtype, and so has every output unless the operator is a predicate, whose output is Bool.
 #pragma once
 
 #include <opsmith/torch_version.h>
@@ -28,7 +29,8 @@ namespace detail {
 
 at::Tensor allocate(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
 
-// The contract of `out=`: dtype and device must be the result's; another size is resized, with PyTorch's warning.
+// The contract of `out=`: dtype and device must be the result's; another size is resized, with PyTorch's
+// warning.
 void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
                 const at::TensorOptions& options);
 
@@ -106,7 +108,8 @@ class Into final : public Meta {
   }
 
  private:
-  void accept(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+  void accept(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+              const at::TensorOptions& options) {
     if constexpr (kInplace) {
       detail::check_inplace(outputs_[index], sizes, options);
     } else {

@@ -1,5 +1,5 @@
-// Views, resize_ and set_. PyTorch's own implementations serve wherever they do not touch memory; only what grows
-// a storage is written here, because PyTorch's does it with memcpy.
+// Views, resize_ and set_. PyTorch's own implementations serve wherever they do not touch memory; only what
+// grows a storage is written here, because PyTorch's does it with memcpy.
 #include <opsmith/views.h>
 
 #include <opsmith/allocator.h>
@@ -27,8 +27,8 @@ void grow_storage(const at::Tensor& self) {
   if (self.numel() == 0) {
     return;  // there may be no memory behind it, whatever the offset
   }
-  const size_t needed =
-      at::detail::computeStorageNbytes(self.sizes(), self.strides(), self.dtype().itemsize(), self.storage_offset());
+  const size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(),
+                                                         self.dtype().itemsize(), self.storage_offset());
   c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
   const size_t old = storage->nbytes();
   if (needed > old) {
@@ -47,7 +47,9 @@ at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArray
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 
-at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
+at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
+  return at::native::view(self, size);
+}
 
 at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {
   return at::native::_reshape_alias(self, size, stride);

@@ -1,4 +1,5 @@
-// Operators that concern a tensor's shape or storage and touch no element: views, resize_, set_ and record_stream.
+// Operators that concern a tensor's shape or storage and touch no element: views, resize_, set_ and
+// record_stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +19,8 @@ at::Tensor& set_source_storage(at::Tensor& self, at::Storage source);
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                       at::IntArrayRef size, at::IntArrayRef stride);
 
-// aten::record_stream: the memory of `self` is not released before the work that `stream` has pending by then is done.
+// aten::record_stream: the memory of `self` is not released before the work that `stream` has pending by then
+// is done.
 void record_stream(at::Tensor& self, at::Stream stream);
 
 // Gives `storage` new memory of `bytes` on its device and keeps what fits of its contents. What

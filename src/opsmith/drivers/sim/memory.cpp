@@ -25,8 +25,9 @@ namespace {
 
 constexpr uint64_t kDefaultMemory = uint64_t{8} << 30;
 constexpr uint64_t kMostMemory = uint64_t{4} << 40;
-// Address space is free: far more of it than memory keeps the heap from fragmenting.
-constexpr uint64_t kReservedPerDevice = uint64_t{64} << 30;
+// Address space is cheap: more of it than memory keeps the heap from fragmenting. Not much more than that, or
+// tools that have little of it to give, such as valgrind, could not run a small device either.
+constexpr uint64_t kReservedPerByte = 8;
 
 std::string_view setting(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -80,8 +81,7 @@ uint64_t map(int file, uint64_t bytes, int protection) {
 Device::Device(int device_index, uint64_t reserved, uint64_t limit)
     : index(device_index), heap(reserved, limit), default_stream(new opsmith_stream_s(device_index)) {}
 
-Simulator::Simulator(int device_count, uint64_t memory_limit)
-    : reserved_(std::max(kReservedPerDevice, 2 * memory_limit)) {
+Simulator::Simulator(int device_count, uint64_t memory_limit) : reserved_(kReservedPerByte * memory_limit) {
   const uint64_t bytes = reserved_ * static_cast<uint64_t>(device_count);
   memory_file_ = memfd_create("opsmith-sim", MFD_CLOEXEC);
   if (memory_file_ < 0) {

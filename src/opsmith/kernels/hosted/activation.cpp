@@ -93,7 +93,7 @@ namespace {
 
 // The tanh form: 0.5 a (1 + tanh(kBeta (a + kKappa a^3))).
 template <class C>
-constexpr C kBeta = static_cast<C>(std::numbers::sqrt2* std::numbers::inv_sqrtpi);
+constexpr C kBeta = static_cast<C>(std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
 template <class C>
 constexpr C kKappa = static_cast<C>(0.044715);
 

@@ -49,4 +49,9 @@ at::Tensor& logical_not_out(const at::Tensor& self, at::Tensor& out) {
   return out;
 }
 
+at::Tensor logical_not(const at::Tensor& self) {
+  at::Tensor truth = at::empty({0}, self.options().dtype(at::kBool));
+  return logical_not_out(self, truth);
+}
+
 }  // namespace opsmith::hosted

@@ -55,8 +55,10 @@ OPSMITH_ROUNDING(ceil, std::ceil(a))
 OPSMITH_ROUNDING(trunc, std::trunc(a))
 OPSMITH_ROUNDING(round, std::nearbyint(a))
 
-// ATen has no structured abs: the kernel builds its own iterator, which checks and resizes `out`.
-at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
+namespace {
+
+// ATen has no structured abs: the iterator checks, resizes or allocates the output.
+at::Tensor abs_into(const at::Tensor& self, at::Tensor& out) {
   auto iter = at::TensorIterator::unary_op(out, self);
   unary<Numeric>(iter, []<class C>() {
     return [](C a) -> C {
@@ -67,6 +69,18 @@ at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
       }
     };
   });
+  return iter.output();
+}
+
+}  // namespace
+
+at::Tensor abs(const at::Tensor& self) {
+  at::Tensor allocated;
+  return abs_into(self, allocated);
+}
+
+at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
+  abs_into(self, out);
   return out;
 }
 
