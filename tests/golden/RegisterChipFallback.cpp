@@ -28,18 +28,15 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
 namespace {
 
 [[maybe_unused]] const bool reasons_set = [] {
-  opsmith::set_policy_reason(
-      "add.Tensor",
-      "written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function checks "
-      "and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)");
-  opsmith::set_policy_reason(
-      "add.out",
-      "written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function checks "
-      "and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)");
-  opsmith::set_policy_reason(
-      "add_.Tensor",
-      "written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function checks "
-      "and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)");
+  opsmith::set_policy_reason("add.Tensor",
+                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "fallback is denied to it (backend.yaml:4:25)");
+  opsmith::set_policy_reason("add.out",
+                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "fallback is denied to it (backend.yaml:4:25)");
+  opsmith::set_policy_reason("add_.Tensor",
+                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "fallback is denied to it (backend.yaml:4:25)");
   return true;
 }();
 

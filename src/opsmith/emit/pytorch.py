@@ -134,10 +134,7 @@ def _boxed(route: Route) -> str:
 def _fallback(plan: Plan) -> str:
     last_resorts = [entry for entry in plan.entries if entry.route in BOXED_KERNELS]
     exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
-    refusals = (Route.DENIED, Route.MISSING)
-    refused = [
-        entry for entry in plan.entries if entry.route in refusals or entry.other_dtypes in refusals
-    ]
+    refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         _banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback.h>\n",
@@ -162,7 +159,7 @@ def _fallback(plan: Plan) -> str:
             "namespace {\n",
             "[[maybe_unused]] const bool reasons_set = [] {",
             *(
-                f'opsmith::set_policy_reason("{entry.name}", {_quoted(entry.why)});'
+                f'opsmith::set_policy_reason("{entry.name}", {_quoted(entry.refusal)});'
                 for entry in refused
             ),
             "return true;",

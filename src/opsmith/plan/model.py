@@ -68,7 +68,8 @@ class Entry:
 
     ``source`` is where the route comes from: the kernel's place in the YAML, the operator that a
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
-    ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take.
+    ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
+    or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Entry:
     elementwise: Elementwise | None = None
     group: Group | None = None
     other_dtypes: Route | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)

@@ -119,47 +119,52 @@ class _Resolver:
     def _own(self, operator: Operator, kernel: Kernel) -> Entry:
         if kernel.structured:
             return self._structured(operator, kernel)
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.KERNEL,
             source=str(kernel.location),
             library=kernel.library,
-            why=f"`{kernel.symbol}` ({kernel.location}){self._dtype_note(operator, kernel)}",
+            why=f"`{kernel.symbol}` ({kernel.location}){note}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
-            other_dtypes=self._other_dtypes(operator, kernel),
+            other_dtypes=other_dtypes,
+            refusal=refusal,
         )
 
     def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.STRUCTURED,
             source=str(kernel.location),
             library=kernel.library,
             why=f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
-            f"PyTorch's meta function checks and shapes it{self._dtype_note(operator, kernel)}",
+            f"PyTorch's meta function checks and shapes it{note}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
-            other_dtypes=self._other_dtypes(operator, kernel),
+            other_dtypes=other_dtypes,
+            refusal=refusal,
         )
 
     def _derived(self, operator: Operator, derived: Derived) -> Entry:
         kernel = derived.kernel
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
         return Entry(
             name=operator.name,
             route=Route.DERIVED,
             source=kernel.operator,
             library=kernel.library,
-            why=f"from the kernel of `{kernel.operator}`: {how}{shape}"
-            f"{self._dtype_note(operator, kernel)}",
+            why=f"from the kernel of `{kernel.operator}`: {how}{shape}{note}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
             derivation=derived.derivation,
             shape=derived.shape,
             elementwise=derived.elementwise,
-            other_dtypes=self._other_dtypes(operator, kernel),
+            other_dtypes=other_dtypes,
+            refusal=refusal,
         )
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
@@ -177,12 +182,14 @@ class _Resolver:
 
     def _unserved(self, operator: Operator, note: str) -> Entry:
         route, reason = self._last_resort(operator.name)
+        why = f"no kernel in {self._library_names()}; {reason}{note}"
         return Entry(
             name=operator.name,
             route=route,
             source=str(self.backend.fallback.location),
             library="",
-            why=f"no kernel in {self._library_names()}; {reason}{note}",
+            why=why,
+            refusal="" if route is Route.FALLBACK else why,
         )
 
     def _last_resort(self, name: str) -> tuple[Route, str]:
@@ -199,17 +206,23 @@ class _Resolver:
             return Route.MISSING, f"the backend has no fallback ({policy.location})"
         return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
 
-    def _other_dtypes(self, operator: Operator, kernel: Kernel) -> Route | None:
-        return self._last_resort(operator.name)[0] if kernel.dtypes else None
-
-    def _dtype_note(self, operator: Operator, kernel: Kernel) -> str:
+    def _other_dtypes(self, operator: Operator, kernel: Kernel) -> tuple[str, Route | None, str]:
+        """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if not kernel.dtypes:
-            return ""
+            return "", None, ""
         claims = ", ".join(
             f"{argument + ' ' if argument else ''}{'/'.join(names)}"
             for argument, names in kernel.dtypes
         )
-        return f"; for {claims}, other dtypes: {self._last_resort(operator.name)[1]}"
+        route, reason = self._last_resort(operator.name)
+        refusal = (
+            f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only, and {reason}"
+        )
+        return (
+            f"; for {claims}, other dtypes: {reason}",
+            route,
+            "" if route is Route.FALLBACK else refusal,
+        )
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
         names = (

@@ -1,0 +1,133 @@
+// Kernels for tests/test_derived.py. Each runs ATen's CPU operator on the host's view of the device's memory, so that
+// what is tested is the code around them.
+#include <opsmith/host_access.h>
+
+#include <ATen/Functions.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/Resize.h>
+
+namespace chip {
+
+namespace {
+
+// The same elements as a CPU tensor. The caller of a kernel has waited for the device.
+at::Tensor host(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_cpu()) {
+    return tensor;
+  }
+  return at::from_blob(opsmith::host_pointer(tensor.data_ptr()), tensor.sizes(), tensor.strides(),
+                       tensor.options().device(at::kCPU));
+}
+
+// A new tensor of the device with the elements of a CPU tensor.
+at::Tensor to_device(const at::Tensor& result, const at::Tensor& like) {
+  return result.to(like.device());
+}
+
+void write(const at::Tensor& result, const at::Tensor& out) {
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, result.sizes());
+  host(out).copy_(result);
+}
+
+}  // namespace
+
+at::Tensor& mul_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  write(at::mul(host(self), host(other)), out);
+  return out;
+}
+
+at::Tensor& lt_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  write(at::lt(host(self), host(other)), out);
+  return out;
+}
+
+at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  write(at::addmm(host(self), host(mat1), host(mat2), beta, alpha), out);
+  return out;
+}
+
+at::Tensor& cumsum_out(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype,
+                       at::Tensor& out) {
+  // Written as a scan that reads self while it writes out: wrong where they are one tensor.
+  at::native::resize_output(out, self.sizes());
+  host(out).zero_();
+  host(out).copy_(at::cumsum(host(self), dim, dtype));
+  return out;
+}
+
+std::tuple<at::Tensor&, at::Tensor&> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
+                                          bool sorted, at::Tensor& values, at::Tensor& indices) {
+  const auto [top, places] = at::topk(host(self), k, dim, largest, sorted);
+  write(top, values);
+  write(places, indices);
+  return std::forward_as_tuple(values, indices);
+}
+
+at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
+                      at::Tensor& out) {
+  write(at::where(host(condition), host(self), host(other)), out);
+  return out;
+}
+
+at::Tensor& logit_out(const at::Tensor& self, std::optional<double> eps, at::Tensor& out) {
+  write(at::logit(host(self), eps), out);
+  return out;
+}
+
+at::Tensor relu(const at::Tensor& self) {
+  return to_device(at::relu(host(self)), self);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
+                                                                 at::IntArrayRef normalized_shape,
+                                                                 const std::optional<at::Tensor>& weight,
+                                                                 const std::optional<at::Tensor>& bias,
+                                                                 double eps) {
+  const auto on_host = [](const std::optional<at::Tensor>& tensor) {
+    return tensor.has_value() ? std::optional<at::Tensor>(host(*tensor)) : std::nullopt;
+  };
+  const auto [output, mean, rstd] =
+      at::native_layer_norm(host(input), normalized_shape, on_host(weight), on_host(bias), eps);
+  return std::make_tuple(to_device(output, input), to_device(mean, input), to_device(rstd, input));
+}
+
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  host(self).fill_(value);
+  return self;
+}
+
+at::Tensor& sigmoid_(at::Tensor& self) {
+  host(self).sigmoid_();
+  return self;
+}
+
+namespace {
+
+// Runs `compute` on the operands of a structured kernel, which must have the promised dtypes.
+template <class Compute>
+void run(at::TensorIteratorBase& iter, const Compute& compute) {
+  for (int index = 0; index < iter.ntensors(); ++index) {
+    TORCH_CHECK(iter.dtype(index) == iter.common_dtype(), "operand ", index, " is ", iter.dtype(index),
+                ", promised was ", iter.common_dtype());
+  }
+  host(iter.output()).copy_(compute());
+}
+
+}  // namespace
+
+void add(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
+  run(iter, [&] { return at::add(host(iter.input(0)), host(iter.input(1)), alpha); });
+}
+
+void tan(at::TensorIteratorBase& iter) {
+  run(iter, [&] { return at::tan(host(iter.input(0))); });
+}
+
+void cos(at::TensorIteratorBase& iter) {
+  run(iter, [&] { return at::cos(host(iter.input(0))); });
+}
+
+}  // namespace chip
