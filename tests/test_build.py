@@ -652,3 +652,19 @@ def test_cleaning_removes_only_what_is_ours(cache: Path) -> None:
     clean(cache)
     assert not ours.exists()
     assert theirs.exists()
+
+
+def test_comments_of_generated_code_compile_nothing(cache: Path) -> None:
+    compiler = find_compiler(cache)
+    folder = cache / "generated" / "Chip-1"
+    folder.mkdir(parents=True)
+    source = folder / "Register.cpp"
+
+    def library(comment: str, code: str) -> Path:
+        source.write_text(f"// {comment}\n{code}")
+        compilation = Compilation([SharedLibrary("chip", (source,))], compiler, cache)
+        return compilation.outputs()[0]
+
+    first = library("kernels.yaml:9", ANSWER)
+    assert library("kernels.yaml:10", ANSWER) == first
+    assert library("kernels.yaml:9", ANSWER.replace("42", "43")) != first

@@ -1,5 +1,5 @@
-// Kernels for tests/test_derived.py. Each runs ATen's CPU operator on the host's view of the device's memory, so that
-// what is tested is the code around them.
+// Kernels for tests/test_derived.py. Each runs ATen's CPU operator on the host's view of the device's memory,
+// so that what is tested is the code around them.
 #include <opsmith/host_access.h>
 
 #include <ATen/Functions.h>

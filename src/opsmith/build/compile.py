@@ -39,6 +39,7 @@ _FLAGS = (
 )  # fmt: skip
 _STANDARD = {".c": "-std=c11"}
 
+_COMMENT_LINE = re.compile(rb"^([ \t]*//)[^\n]*", re.MULTILINE)
 _STATUS = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?P<action>.*)$")
 _DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\n]+?):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<message>.*)$",
@@ -149,6 +150,9 @@ class Compilation:
     def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
         if path not in self._headers:
             content = path.read_bytes()
+            if path.is_relative_to((self._cache / "generated").resolve()):
+                # Generated comments give places in manifests, which change when a line is added above them.
+                content = _COMMENT_LINE.sub(rb"\1", content)
             names = tuple(name.decode() for name in _INCLUDE.findall(content))
             self._headers[path] = (content, names)
         return self._headers[path]

@@ -1,0 +1,5 @@
+"""``python -m opsmith``."""
+
+from opsmith.cli.main import main
+
+main()
