@@ -65,7 +65,7 @@ def explain(
     if rows:
         shown = Table(title="dispatch table", header_style="bold")
         for column in ("key", "kernel", "registered as"):
-            shown.add_column(column)
+            shown.add_column(column, overflow="fold")
         for row in rows:
-            shown.add_row(row.key, row.kernel, row.kind)
+            shown.add_row(row.key, row.place, row.kind)
         out.print(shown)

@@ -71,10 +71,10 @@ def digits() -> tuple[Tensor, Tensor]:
 def network() -> nn.Module:
     """A CNN of about 25,000 parameters, with batch norm and dropout."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
+        nn.Conv2d(1, 16, 3, padding=1, bias=False),
         nn.BatchNorm2d(16),
         nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1),
+        nn.Conv2d(16, 32, 3, padding=1, bias=False),
         nn.BatchNorm2d(32),
         nn.ReLU(inplace=True),
         nn.MaxPool2d(2),

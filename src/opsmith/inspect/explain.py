@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from opsmith.plan import Entry, Plan
 from opsmith.schema import read_catalogue
 
-# The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority.
+# The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority
+# (c10/core/DispatchKey.h), and the two that serve other devices.
 RELEVANT_KEYS = (
     "FuncTorchBatched",
-    "Functionalize",
     "AutocastPrivateUse1",
     "AutogradPrivateUse1",
     "ADInplaceOrView",
+    "ZeroTensor",
     "Negative",
     "Conjugate",
+    "Functionalize",
     "PrivateUse1",
     "Meta",
     "CPU",
@@ -24,6 +26,8 @@ RELEVANT_KEYS = (
 
 # "PrivateUse1: registered at RegisterSim_0.cpp:123 [kernel]"
 _ROW = re.compile(r"^(?P<key>\w+): (?P<kernel>.*?)(?: \[(?P<kind>[^\]]*)\])?$")
+# PyTorch's build folder, a site-packages folder, and the cache's folder of generated code.
+_FOLDERS = re.compile(r"(/__w/pytorch/pytorch/|\S*/site-packages/|\S*/generated/[^/]*/)(build/)?")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ class TableRow:
     key: str
     kernel: str
     kind: str
+
+    @property
+    def place(self) -> str:
+        """Where the kernel was registered, without the folders of whoever built it."""
+        return _FOLDERS.sub("", self.kernel.replace("registered at ", ""))
 
 
 @dataclass(frozen=True)
@@ -57,11 +66,17 @@ def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
 
 
 def dispatch_table(qualified_name: str) -> tuple[TableRow, ...]:
-    """The computed dispatch table of an operator, every key, as PyTorch dumps it."""
+    """The computed dispatch table of an operator: every key, those of :data:`RELEVANT_KEYS` first."""
     import torch
 
     rows = []
     for line in torch._C._dispatch_dump_table(qualified_name).splitlines():
         if matched := _ROW.match(line.strip()):
             rows.append(TableRow(matched["key"], matched["kernel"], matched["kind"] or ""))
-    return tuple(rows)
+    return tuple(sorted(rows, key=_priority))
+
+
+def _priority(row: TableRow) -> int:
+    """Relevant keys first, in the order in which the dispatcher tries them."""
+    known = row.key in RELEVANT_KEYS
+    return RELEVANT_KEYS.index(row.key) if known else len(RELEVANT_KEYS)
