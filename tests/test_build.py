@@ -21,7 +21,6 @@ from filelock import FileLock
 from opsmith.build import cache as cache_room
 from opsmith.build.cache import (
     cache_root,
-    clean,
     mark_used,
     prune,
     size_in_bytes,
@@ -644,14 +643,6 @@ def test_pruning_removes_what_was_not_used_for_a_month(
         False,
     ]
     assert size_in_bytes(cache) == 20
-
-
-def test_cleaning_removes_only_what_is_ours(cache: Path) -> None:
-    ours = aged(cache / "objects" / "a.o", 0)
-    theirs = aged(cache / "notes.txt", 0)
-    clean(cache)
-    assert not ours.exists()
-    assert theirs.exists()
 
 
 def test_comments_of_generated_code_compile_nothing(cache: Path) -> None:

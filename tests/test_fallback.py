@@ -364,15 +364,15 @@ def test_only_strided_tensors() -> None:
 
 
 def test_without_a_cpu_kernel() -> None:
-    gates = torch.ones(1, 4, device="sim")
+    image = torch.ones(1, 1, 2, 2, device="sim")
     with pytest.raises(NotImplementedError) as error:
-        torch.ops.aten._thnn_fused_lstm_cell(gates, gates, gates[:, :1])
+        torch.ops.aten.cudnn_grid_sampler(image, image)
     assert message(error) == (
-        "aten::_thnn_fused_lstm_cell is not available on sim: the description names no kernel for "
+        "aten::cudnn_grid_sampler is not available on sim: the description names no kernel for "
         "it, and it cannot fall back because there is no CPU kernel either. Add a kernel for it to "
         "one of the backend's libraries:\n"
-        "  - op: _thnn_fused_lstm_cell\n"
-        "    kernel_name: sim::_thnn_fused_lstm_cell"
+        "  - op: cudnn_grid_sampler\n"
+        "    kernel_name: sim::cudnn_grid_sampler"
     )
 
 

@@ -33,7 +33,6 @@ PRUNED_ABOVE_BYTES = 4 << 30
 UNUSED_AFTER_SECONDS = 30 * 24 * 3600
 
 _ONE_DAY = 24 * 3600
-_FOLDERS = ("plans", "generated", "objects", "libraries", "backends", "compilers", "logs", "work")
 # Their entries are files or directories that carry the time of their last use.
 _PRUNED_FOLDERS = ("plans", "generated", "objects", "libraries", "backends")
 
@@ -126,12 +125,6 @@ def prune(root: Path) -> None:
             with suppress(OSError):
                 if entry.stat().st_mtime < oldest_kept:
                     _remove(entry)
-
-
-def clean(root: Path) -> None:
-    """Removes everything that opsmith keeps in ``root``, and nothing that it did not put there."""
-    for folder in _FOLDERS:
-        _remove(root / folder)
 
 
 def _remove(path: Path) -> None:

@@ -35,7 +35,6 @@ class Parameter:
     """One C++ parameter; ``tensor`` where it is a Tensor, or holds some."""
 
     name: str
-    declaration: str
     tensor: bool
 
 
@@ -86,10 +85,6 @@ class Signature:
     def outputs(self) -> list[str]:
         """The names of the ``out`` arguments; empty for other variants."""
         return [argument.name for argument in self.function.func.arguments.out]
-
-    def returns(self) -> int:
-        """How many values it returns."""
-        return len(self.function.func.returns)
 
     def dispatcher_arguments(self, rename: Callable[[Parameter], str]) -> str:
         """The arguments of a call through :attr:`ops_struct`, made from this function's parameters.
@@ -184,7 +179,7 @@ class Structured:
 def _parameter(binding: Binding) -> Parameter:
     argument = binding.argument
     tensor = hasattr(argument, "type") and argument.type.is_tensor_like()
-    return Parameter(binding.name, binding.decl(), bool(tensor))
+    return Parameter(binding.name, bool(tensor))
 
 
 def _translate(sources: Sequence[Binding | Expr], goals: Sequence[Binding]) -> str:

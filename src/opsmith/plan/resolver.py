@@ -6,8 +6,6 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from opsmith.description import Backend, Execution, FallbackDefault, Kernel
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.derivation import Derived, derive
@@ -238,8 +236,3 @@ class _Resolver:
 
     def _library_names(self) -> str:
         return ", ".join(library.name for library in self.backend.libraries)
-
-
-def kernels_by_symbol(plan: Plan) -> Mapping[str, Kernel]:
-    """The kernels that the plan calls, by C++ symbol."""
-    return {entry.kernel.symbol: entry.kernel for entry in plan.entries if entry.kernel}

@@ -51,15 +51,15 @@ template <class Meta, size_t kOutputs>
 class Functional final : public Meta {
  public:
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
+                          at::TensorOptions options) override {
     outputs_[index] = detail::allocate(sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
-      Meta::set_output_raw_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
+      Meta::set_output_raw_strided(index, sizes, strides, options);
     }
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
-    set_output_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
+                              at::TensorOptions options) override {
+    set_output_strided(index, sizes, strides, options);
   }
   const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[index]; }
 
@@ -77,18 +77,18 @@ class Into final : public Meta {
   explicit Into(const Outputs&... outputs) : outputs_{outputs...} {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
+                          at::TensorOptions options) override {
     accept(index, sizes, strides, options);
     stand_ins_[index] = detail::stand_in(outputs_[index], sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
-      Meta::set_output_raw_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
+      Meta::set_output_raw_strided(index, sizes, strides, options);
     }
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
+                              at::TensorOptions options) override {
     accept(index, sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
-      Meta::set_output_raw_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
+      Meta::set_output_raw_strided(index, sizes, strides, options);
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override {

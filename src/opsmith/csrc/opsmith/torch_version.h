@@ -6,7 +6,3 @@
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 13
 #error "opsmith supports torch 2.13 and later: pip install 'torch>=2.13,<2.14'"
 #endif
-
-// Until 2.12, set_output_*() took the outputs' dimension names as well.
-#define OPSMITH_NAMES_PARAMETER
-#define OPSMITH_NAMES_ARGUMENT
