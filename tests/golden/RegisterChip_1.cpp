@@ -40,7 +40,7 @@ at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at:
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
                                                                                     self, out);
   const at::Tensor shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
-  at::Tensor result = opsmith::result_in(out, shape, {self});
+  at::Tensor result = opsmith::result_in(out, shape, self);
   result.copy_(self);
   ::chip::fill_(result, value);
   if (!result.is_same(out)) {

@@ -256,7 +256,7 @@ class _Writer:
         operands = ", ".join(self._operand_names())
         return [
             f"const at::Tensor shape = {self._meta_call()};",
-            f"at::Tensor result = opsmith::result_in({out}, shape, {{{operands}}});",
+            f"at::Tensor result = opsmith::result_in({out}, shape, {operands});",
             "result.copy_(self);",
             f"{self._run({'self': 'result'})};",
             f"if (!result.is_same({out})) {{",

@@ -78,6 +78,10 @@ def _obstacle(wanted: Operator, group: Group, catalogue: Catalogue) -> str:
             return f"`{name}` takes the result's dtype and device as arguments"
         if not catalogue.operators[name].tensor_returns:
             return f"`{name}` does not return a fixed number of Tensors"
+    returns = {name: catalogue.operators[name].tensor_returns for _, name in group.members()}
+    if len(set(returns.values())) > 1:
+        counts = ", ".join(f"`{name}` {count}" for name, count in returns.items())
+        return f"the variants do not return the same number of Tensors: {counts}"
     return ""
 
 

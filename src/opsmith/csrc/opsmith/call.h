@@ -7,12 +7,9 @@
 #pragma once
 
 #include <opsmith/device_scope.h>
+#include <opsmith/each_tensor.h>
 #include <opsmith/host_access.h>
 
-#include <optional>
-
-#include <ATen/core/IListRef.h>
-#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 
 namespace opsmith {
@@ -31,38 +28,6 @@ namespace detail {
 [[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
                                       const at::TensorBase& other);
 
-// Calls `visit` with each defined Tensor of an argument, whatever holds it.
-template <class Visit>
-inline void for_each_tensor(const at::TensorBase& tensor, const Visit& visit) {
-  if (tensor.defined()) {
-    visit(tensor);
-  }
-}
-template <class Visit>
-inline void for_each_tensor(const std::optional<at::Tensor>& tensor, const Visit& visit) {
-  if (tensor.has_value() && tensor->defined()) {
-    visit(*tensor);
-  }
-}
-template <class Visit>
-inline void for_each_tensor(at::TensorList tensors, const Visit& visit) {
-  for (const at::Tensor& tensor : tensors) {
-    for_each_tensor(tensor, visit);
-  }
-}
-template <class Visit>
-inline void for_each_tensor(const at::ITensorListRef& tensors, const Visit& visit) {
-  for (const at::Tensor& tensor : tensors) {
-    for_each_tensor(tensor, visit);
-  }
-}
-template <class Visit>
-inline void for_each_tensor(const c10::List<std::optional<at::Tensor>>& tensors, const Visit& visit) {
-  for (const std::optional<at::Tensor>& tensor : tensors) {
-    for_each_tensor(tensor, visit);
-  }
-}
-
 // The device of the first Tensor that is not on the CPU. Throws when another Tensor may not take part with
 // it.
 template <Operands kOperands, class... Arguments>
@@ -73,7 +38,7 @@ inline c10::DeviceIndex common_device(const char* operator_name, const Arguments
       device = tensor.device();
     }
   };
-  (for_each_tensor(arguments, find), ...);
+  (each_tensor(arguments, find), ...);
   if constexpr (kOperands != Operands::kAny) {
     const auto compare = [&](const at::TensorBase& tensor) {
       if (C10_LIKELY(tensor.device() == device)) {
@@ -84,7 +49,7 @@ inline c10::DeviceIndex common_device(const char* operator_name, const Arguments
       }
       throw_mixed_devices(operator_name, device, tensor);
     };
-    (for_each_tensor(arguments, compare), ...);
+    (each_tensor(arguments, compare), ...);
   }
   return device.is_cpu() ? current_device() : device.index();
 }

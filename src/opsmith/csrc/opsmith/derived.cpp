@@ -3,8 +3,6 @@
 
 #include <opsmith/call.h>
 
-#include <algorithm>
-
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -115,10 +113,7 @@ void check_overlap(const at::Tensor& self, const at::ITensorListRef& operands) {
   }
 }
 
-at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, at::ArrayRef<at::Tensor> operands) {
-  const bool shares_memory = std::any_of(operands.begin(), operands.end(), [&](const at::Tensor& operand) {
-    return operand.defined() && operand.is_alias_of(out);
-  });
+at::Tensor detail::result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory) {
   if (out.scalar_type() != meta.scalar_type() || shares_memory) {
     return allocate_as(meta);
   }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <opsmith/dtype_set.h>
+#include <opsmith/each_tensor.h>
 #include <opsmith/empty.h>
 #include <opsmith/structured.h>
 
@@ -24,15 +25,23 @@ namespace detail {
 
 inline constexpr DtypeSet kFloatingDtypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 
-inline bool is_like(const at::TensorBase& tensor, const at::TensorBase& first) {
+inline bool is_like(const at::Tensor& tensor, const at::Tensor& first) {
   return tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
          tensor.sizes() == first.sizes() && tensor.is_contiguous();
 }
 
-inline bool is_clear_of(const at::TensorBase& tensor, const at::TensorBase& self, size_t bytes) {
+inline bool is_like(const std::optional<at::Tensor>& tensor, const at::Tensor& first) {
+  return !tensor.has_value() || !tensor->defined() || is_like(*tensor, first);
+}
+
+inline bool is_clear_of(const at::Tensor& tensor, const at::Tensor& self, size_t bytes) {
   const auto* a = static_cast<const char*>(tensor.const_data_ptr());
   const auto* b = static_cast<const char*>(self.const_data_ptr());
   return a == b || a + bytes <= b || b + bytes <= a;
+}
+
+inline bool is_clear_of(const std::optional<at::Tensor>& tensor, const at::Tensor& self, size_t bytes) {
+  return !tensor.has_value() || !tensor->defined() || is_clear_of(*tensor, self, bytes);
 }
 
 }  // namespace detail
@@ -51,7 +60,7 @@ inline bool elementwise_into(const at::Tensor& self, const Operands&... others) 
   if (!elementwise_alike(self, others...)) {
     return false;
   }
-  const size_t bytes = self.nbytes();
+  [[maybe_unused]] const size_t bytes = self.nbytes();
   return (detail::is_clear_of(others, self, bytes) && ...);
 }
 
@@ -82,8 +91,18 @@ void check_overlap(const at::Tensor& self, const at::Tensor& operand);
 void check_overlap(const at::Tensor& self, const std::optional<at::Tensor>& operand);
 void check_overlap(const at::Tensor& self, const at::ITensorListRef& operands);
 
+namespace detail {
+at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory);
+}
+
 // Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that
 // has the dtype and shares memory with no operand; else in a new Tensor.
-at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, at::ArrayRef<at::Tensor> operands);
+template <class... Operands>
+at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, const Operands&... operands) {
+  bool shares_memory = false;
+  (each_tensor(operands, [&](const at::TensorBase& operand) { shares_memory |= operand.is_alias_of(out); }),
+   ...);
+  return detail::result_in(out, meta, shares_memory);
+}
 
 }  // namespace opsmith

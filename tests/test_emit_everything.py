@@ -1,0 +1,83 @@
+"""The generated code of every group compiles: structured, and derived from each variant that ATen has.
+
+Checks syntax only, which is what catches a wrapper whose types do not fit; values are tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from opsmith.build.toolchain import find_compiler, find_torch
+from opsmith.description import read_backend
+from opsmith.description.reader import PACKAGE
+from opsmith.emit import emit
+from opsmith.plan import Plan, Route, resolve
+from opsmith.schema import Catalogue, Composite, Group
+
+Describe = Callable[..., Path]
+
+
+def kernels(catalogue: Catalogue, variant: Callable[[Group], str | None], suffix: str = "") -> str:
+    """A manifest's entries: a kernel for the ``variant`` of each group that may have one."""
+    names = sorted({name for group in catalogue.groups if (name := variant(group))})
+    return "\n".join(
+        f"- {{op: {name}, kernel_name: chip::{name.replace('.', '_')}{suffix}}}"
+        for name in names
+        if catalogue.operators[name].composite is not Composite.IMPLICIT
+    )
+
+
+def complaints(plan: Plan, folder: Path) -> list[str]:
+    """What the compiler says of the generated files."""
+    torch = find_torch()
+    compiler = find_compiler(folder)
+    files = emit(plan)
+    for file in files:
+        (folder / file.name).write_text(file.text)
+    includes = [f"-I{PACKAGE / 'csrc'}"]
+    for directory in torch.include_dirs:
+        includes += ["-isystem", str(directory)]
+
+    def check(name: str) -> str:
+        command = [*compiler.command, "-std=c++20", "-fsyntax-only", "-Wall", *includes, name]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        said = pool.map(check, [file.name for file in files if file.name.endswith(".cpp")])
+        return [text[:2000] for text in said if text]
+
+
+def test_all_structured_groups(describe: Describe, catalogue: Catalogue, tmp_path: Path) -> None:
+    entries = kernels(
+        catalogue, lambda group: group.out if group.structured else None, ", structured: true"
+    )
+    plan = resolve(read_backend(describe(entries), catalogue), catalogue)
+    # 275 out variants, as many functional ones, and 110 in place.
+    assert plan.counts()[Route.STRUCTURED] == 2 * 275 + 110
+    assert complaints(plan, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("variant", "least"),
+    [
+        (lambda group: group.out, 900),
+        (lambda group: group.functional, 900),
+        (lambda group: group.inplace, 350),
+    ],
+    ids=["out", "functional", "in-place"],
+)
+def test_all_groups_derived_from(
+    variant: Callable[[Group], str | None],
+    least: int,
+    describe: Describe,
+    catalogue: Catalogue,
+    tmp_path: Path,
+) -> None:
+    plan = resolve(read_backend(describe(kernels(catalogue, variant)), catalogue), catalogue)
+    assert plan.counts()[Route.DERIVED] > least
+    assert complaints(plan, tmp_path) == []
