@@ -119,6 +119,10 @@ class Compilation:
     # ---- digests
 
     @cached_property
+    def _generated(self) -> Path:
+        return (self._cache / "generated").resolve()
+
+    @cached_property
     def _common(self) -> str:
         return f"{self._compiler.identity} {' '.join(_FLAGS)}"
 
@@ -150,7 +154,7 @@ class Compilation:
     def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
         if path not in self._headers:
             content = path.read_bytes()
-            if path.is_relative_to((self._cache / "generated").resolve()):
+            if path.is_relative_to(self._generated):
                 # Generated comments give places in manifests, which change when a line is added above them.
                 content = _COMMENT_LINE.sub(rb"\1", content)
             names = tuple(name.decode() for name in _INCLUDE.findall(content))

@@ -116,16 +116,14 @@ class _Writer:
 
     def _body(self) -> list[str]:
         if self.entry.route is Route.KERNEL:
-            arguments = ", ".join(p.name for p in self.signature.parameters())
-            return [f"return ::{self.kernel.symbol}({arguments});"]
+            return [f"return {self._run()};"]
         if self.entry.route is Route.STRUCTURED:
             return self._structured()
         assert self.entry.derivation is not None
         return _DERIVATIONS[self.entry.derivation](self)
 
     def _structured(self) -> list[str]:
-        structured = Structured(self.kernel.operator)
-        self.headers.add(structured.header)
+        structured = self._structured_class(self.kernel.operator)
         results = structured.results
         match self.signature.function.func.kind().name:
             case "functional":
@@ -163,8 +161,7 @@ class _Writer:
         """Declares the tensors ``names`` with the shapes and dtypes of the results."""
         if self.entry.shape is Shape.META_KERNEL:
             return self._allocate_as_meta(names)
-        structured = Structured(self._group_out())
-        self.headers.add(structured.header)
+        structured = self._structured_class(self._group_out())
         allocate = [
             f"opsmith::Functional<{structured.meta_class}, {len(names)}> op;",
             f"op.meta({structured.meta_arguments(self.signature)});",
@@ -187,6 +184,12 @@ class _Writer:
             *allocate,
             "}",
         ]
+
+    def _structured_class(self, out_name: str) -> Structured:
+        """PyTorch's structured class of the group, whose header the function then needs."""
+        structured = Structured(out_name)
+        self.headers.add(structured.header)
+        return structured
 
     def _group_out(self) -> str:
         """The out operator of the entry's group, which names the structured class."""
@@ -269,8 +272,7 @@ class _Writer:
         (out,) = self.source.outputs()
         operands = self._operand_names()
         if self.entry.shape is Shape.STRUCTURED_META:
-            structured = Structured(self._group_out())
-            self.headers.add(structured.header)
+            structured = self._structured_class(self._group_out())
             check = [
                 f"opsmith::Inplace<{structured.meta_class}> op(self);",
                 f"op.meta({structured.meta_arguments(self.signature)});",

@@ -9,7 +9,7 @@ from opsmith.plan import Plan, Route
 
 
 class CallCounts:
-    """The calls that :func:`count_calls` saw, by operator (``aten::add.Tensor``)."""
+    """The calls that :func:`count_calls` saw, by operator: ``add.Tensor``, ``torchvision::nms``."""
 
     def __init__(self) -> None:
         self.by_operator: Mapping[str, int] = {}
@@ -18,7 +18,7 @@ class CallCounts:
         """The calls of ATen operators by the route that ``plan`` gives each."""
         counts = dict.fromkeys(Route, 0)
         for name, calls in self.by_operator.items():
-            entry = plan.by_name.get(name.removeprefix("aten::"))
+            entry = plan.by_name.get(name)
             if entry is not None:
                 counts[entry.route] += calls
         return counts

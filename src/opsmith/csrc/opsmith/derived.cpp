@@ -91,25 +91,9 @@ void check_inplace_result(const char* operator_name, const at::Tensor& meta, con
   at::assert_no_internal_overlap(self);
 }
 
-void check_overlap(const at::Tensor& self) {
-  at::assert_no_internal_overlap(self);
-}
-
-void check_overlap(const at::Tensor& self, const at::Tensor& operand) {
-  if (operand.defined() && !operand.is_same(self)) {
+void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {
+  if (!operand.is_same(self)) {
     at::assert_no_partial_overlap(self, operand);
-  }
-}
-
-void check_overlap(const at::Tensor& self, const std::optional<at::Tensor>& operand) {
-  if (operand.has_value()) {
-    check_overlap(self, *operand);
-  }
-}
-
-void check_overlap(const at::Tensor& self, const at::ITensorListRef& operands) {
-  for (const at::Tensor& operand : operands) {
-    check_overlap(self, operand);
   }
 }
 

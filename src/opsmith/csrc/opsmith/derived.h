@@ -84,15 +84,15 @@ void write_inplace(const char* operator_name, const at::Tensor& result, const at
 // The contract of an in-place operator whose result would be shaped and typed as the meta Tensor says.
 void check_inplace_result(const char* operator_name, const at::Tensor& meta, const at::Tensor& self);
 
-// Throws when writing to `self` while `operand` is read would be wrong: partial overlap, or several elements
-// of `self` in one place.
-void check_overlap(const at::Tensor& self);
-void check_overlap(const at::Tensor& self, const at::Tensor& operand);
-void check_overlap(const at::Tensor& self, const std::optional<at::Tensor>& operand);
-void check_overlap(const at::Tensor& self, const at::ITensorListRef& operands);
-
 namespace detail {
+void check_overlap(const at::TensorBase& self, const at::TensorBase& operand);
 at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory);
+}  // namespace detail
+
+// Throws when writing to `self` while `operand` is read would be wrong, because they overlap in part.
+template <class Operand>
+void check_overlap(const at::Tensor& self, const Operand& operand) {
+  each_tensor(operand, [&](const at::TensorBase& tensor) { detail::check_overlap(self, tensor); });
 }
 
 // Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that
