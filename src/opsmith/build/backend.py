@@ -167,7 +167,7 @@ def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUnde
             + (f" (and {others} more)" if others else ""),
             symbols=error.symbols,
             location=kernel.location,
-            remedy=f"define\n    {declaration(kernel)};\n  in one of its sources ({sources})",
+            remedy=f"define\n    {declaration(plan, kernel)};\n  in one of its sources ({sources})",
         )
     return error
 

@@ -14,9 +14,12 @@ from opsmith.errors import Location
 
 
 class Abi(Enum):
-    """The C++ signature that a kernel has."""
+    """The form that a kernel has."""
 
     ATEN = "aten"
+    """A C++ function on ``at::Tensor``."""
+    PYTHON = "python"
+    """A Python callable."""
 
 
 class Execution(Enum):
@@ -42,16 +45,31 @@ class Kernel:
     ``dtypes`` maps an argument to the c10 ``ScalarType`` names (``Float``, ``Long``, …) that the
     kernel takes there; the key ``""`` stands for the dtype in which the kernel computes.  Empty: all.
     ``device_guard``: the caller checks that all Tensors share a device and makes it current.
+    ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
+
+    Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
+    PyTorch's own; a kernel that ``casts`` takes a TensorIterator whose operands do not have the common
+    dtype.
+
+    ``autograd`` names a function for the autograd dispatch key (it calls a
+    ``torch::autograd::Function``); ``backward`` one that computes the gradients of the inputs, around
+    which such a function is generated.  ``symbol`` is empty where only ``autograd`` is given.
     """
 
     operator: str
     symbol: str
     library: str
     location: Location
+    abi: Abi = Abi.ATEN
     structured: bool = False
+    meta_symbol: str = ""
+    casts: bool = False
     dtypes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     execution: Execution = Execution.DEVICE
     device_guard: bool = True
+    symint: bool = False
+    autograd: str = ""
+    backward: str = ""
 
 
 @dataclass(frozen=True)

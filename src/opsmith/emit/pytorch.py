@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from opsmith.description import Kernel
 from opsmith.emit.format import formatted
+from opsmith.emit.signature import Signatures
 from opsmith.emit.wrapper import BOXED_KERNELS, Wrapper, kernel_declaration, wrapper
 from opsmith.plan import Entry, Plan, Route
-from opsmith.schema.catalogue import native_function
 
 _SHARDS = 4
 _OTHER_LAYOUTS = (
@@ -36,16 +36,24 @@ class EmittedFile:
 def emit(plan: Plan) -> tuple[EmittedFile, ...]:
     """The C++ files that register ``plan`` with PyTorch, clang-formatted."""
     name = class_name(plan.backend)
-    served = sorted((entry for entry in plan.entries if entry.kernel), key=_group_order)
-    files = [EmittedFile(f"{name}NativeFunctions.h", _declarations(plan, served))]
+    signatures = Signatures(plan.custom)
+
+    def base(entry: Entry) -> str:
+        return signatures[entry.name].base
+
+    served = [entry for entry in plan.entries if entry.kernel]
+    served.sort(key=lambda entry: (base(entry), entry.name))
+    files = [EmittedFile(f"{name}NativeFunctions.h", _declarations(plan, served, signatures))]
     # Whole groups to a shard, so that an operator's variants stand together.
     shards: list[list[Entry]] = [[] for _ in range(_SHARDS)]
-    bases = sorted({_base(entry) for entry in served})
+    bases = sorted({base(entry) for entry in served})
     for entry in served:
-        shards[bases.index(_base(entry)) * _SHARDS // len(bases)].append(entry)
+        shards[bases.index(base(entry)) * _SHARDS // len(bases)].append(entry)
     for index, entries in enumerate(shards):
         if entries:
-            files.append(EmittedFile(f"Register{name}_{index}.cpp", _shard(plan, entries)))
+            files.append(
+                EmittedFile(f"Register{name}_{index}.cpp", _shard(plan, entries, signatures))
+            )
     files.append(EmittedFile(f"Register{name}Fallback.cpp", _fallback(plan)))
     return tuple(EmittedFile(file.name, formatted(file.text)) for file in files)
 
@@ -55,18 +63,9 @@ def class_name(backend: str) -> str:
     return "".join(part.capitalize() for part in backend.split("_"))
 
 
-def declaration(kernel: Kernel) -> str:
+def declaration(plan: Plan, kernel: Kernel) -> str:
     """The C++ declaration of ``kernel`` with its namespace, for error messages."""
-    return kernel_declaration(kernel, kernel.symbol)
-
-
-def _base(entry: Entry) -> str:
-    """The operator's name without overload and in-place underscore: what its variants share."""
-    return str(native_function(entry.name).func.name.name.base)
-
-
-def _group_order(entry: Entry) -> tuple[str, str]:
-    return _base(entry), entry.name
+    return kernel_declaration(kernel, kernel.symbol, Signatures(plan.custom))
 
 
 def _banner(plan: Plan, what: str) -> str:
@@ -76,7 +75,7 @@ def _banner(plan: Plan, what: str) -> str:
     )
 
 
-def _declarations(plan: Plan, entries: Sequence[Entry]) -> str:
+def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     kernels = {entry.kernel.symbol: entry.kernel for entry in entries if entry.kernel}
     lines = [
         _banner(plan, "the kernels that its libraries define."),
@@ -88,15 +87,15 @@ def _declarations(plan: Plan, entries: Sequence[Entry]) -> str:
     ]
     for symbol, kernel in sorted(kernels.items()):
         namespace, _, name = symbol.rpartition("::")
-        text = f"{kernel_declaration(kernel, name)};"
+        text = f"{kernel_declaration(kernel, name, signatures)};"
         if namespace:
             text = f"namespace {namespace} {{ {text} }}"
         lines += [f"// {kernel.operator} ({kernel.library}, {kernel.location})", text, ""]
     return "\n".join(lines)
 
 
-def _shard(plan: Plan, entries: Iterable[Entry]) -> str:
-    wrappers = [(entry, wrapper(entry)) for entry in entries]
+def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:
+    wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
     headers = sorted(frozenset().union(*(generated.headers for _, generated in wrappers)))
     return "\n".join(
         [

@@ -5,7 +5,7 @@ Wraps torchgen's signature classes so that the rest of ``emit`` deals in text an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,7 +25,8 @@ from torchgen.api.types import (
 from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, SchemaKind
 
-from opsmith.schema.catalogue import native_function, structured_group
+from opsmith.schema import Operator, qualified
+from opsmith.schema.catalogue import custom_function, native_function, structured_group
 
 _TENSOR_REF = ConstRefCType(BaseCType(tensorT))
 
@@ -38,18 +39,40 @@ class Parameter:
     tensor: bool
 
 
-class Signature:
-    """One operator's C++ signatures, by its name (``add.Tensor``)."""
+class Signatures:
+    """The signatures of ATen's operators and of a plan's custom ones, by name."""
 
-    def __init__(self, name: str) -> None:
-        self.function: NativeFunction = native_function(name)
+    def __init__(self, custom: Iterable[Operator] = ()) -> None:
+        self._custom = {operator.name: operator for operator in custom}
+
+    def __getitem__(self, name: str) -> Signature:
+        operator = self._custom.get(name)
+        function = native_function(name) if operator is None else custom_function(operator)
+        return Signature(name, function)
+
+
+class Signature:
+    """One operator's C++ signatures."""
+
+    def __init__(self, name: str, function: NativeFunction) -> None:
         self.name = name
-        self.cpp_name = self.function.func.name.unambiguous_name()
+        self.function = function
+        self.cpp_name = function.func.name.unambiguous_name()
 
     @property
     def schema(self) -> str:
         """The schema with its namespace, as people know it."""
-        return f"aten::{self.function.func}"
+        return f"{self.function.namespace}::{self.function.func}"
+
+    @property
+    def qualified_name(self) -> str:
+        """The name by which the dispatcher knows it, e.g. ``aten::add.Tensor``."""
+        return qualified(self.name)
+
+    @property
+    def base(self) -> str:
+        """The name without overload and in-place underscore, which the group's variants share."""
+        return str(self.function.func.name.name.base)
 
     @property
     def ops_struct(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opsmith.description import Execution, Kernel
-from opsmith.emit.signature import Parameter, Signature, Structured
+from opsmith.emit.signature import Parameter, Signatures, Structured
 from opsmith.plan import Derivation, Elementwise, Entry, Route, Shape
 
 # The boxed kernel of the runtime that each last resort ends in.
@@ -35,18 +35,19 @@ class Wrapper:
     headers: frozenset[str]
 
 
-def wrapper(entry: Entry) -> Wrapper:
+def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
     """The function registered for ``entry``, whose route must be one that opsmith generates."""
-    return _Writer(entry).write()
+    return _Writer(entry, signatures).write()
 
 
 class _Writer:
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, signatures: Signatures) -> None:
         assert entry.kernel is not None
         self.entry = entry
         self.kernel: Kernel = entry.kernel
-        self.signature = Signature(entry.name)
-        self.source = Signature(self.kernel.operator)
+        self.signatures = signatures
+        self.signature = signatures[entry.name]
+        self.source = signatures[self.kernel.operator]
         self.headers = {self.signature.header}
 
     def write(self) -> Wrapper:
@@ -86,7 +87,7 @@ class _Writer:
         # Variants that torchgen generates lack the tags and checks; the functional has them.
         group = self.entry.group
         name = group.functional if group is not None and group.functional else self.entry.name
-        function = Signature(name).function
+        function = self.signatures[name].function
         if "pointwise" in function.tags or self._is_iterator():
             return "kScalarsFromCpu"
         return "kOneDevice" if function.device_check.name == "ExactSame" else "kAny"
@@ -202,7 +203,7 @@ class _Writer:
     def _meta_call(self) -> str:
         """A call of the functional operator's meta kernel with this function's arguments."""
         assert self.entry.group is not None and self.entry.group.functional is not None
-        functional = Signature(self.entry.group.functional)
+        functional = self.signatures[self.entry.group.functional]
         self.headers.add(functional.header)
         arguments = functional.dispatcher_arguments(_on_meta)
         return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
@@ -303,7 +304,7 @@ class _Writer:
         ]
 
     def _quoted_name(self) -> str:
-        return f'"aten::{self.entry.name}"'
+        return f'"{self.signature.qualified_name}"'
 
 
 _DERIVATIONS: Mapping[Derivation, Callable[[_Writer], list[str]]] = {
@@ -317,11 +318,11 @@ _DERIVATIONS: Mapping[Derivation, Callable[[_Writer], list[str]]] = {
 }
 
 
-def kernel_declaration(kernel: Kernel, name: str) -> str:
+def kernel_declaration(kernel: Kernel, name: str, signatures: Signatures) -> str:
     """The C++ declaration of ``kernel``, called ``name``, as its author must define it."""
     if kernel.structured:
         return Structured(kernel.operator).kernel_declaration(name)
-    return Signature(kernel.operator).kernel_declaration(name)
+    return signatures[kernel.operator].kernel_declaration(name)
 
 
 def _on_meta(parameter: Parameter) -> str:

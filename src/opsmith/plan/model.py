@@ -14,7 +14,7 @@ from functools import cached_property
 
 from opsmith.description import Kernel
 from opsmith.errors import OperatorUnknown, nearest
-from opsmith.schema import Group
+from opsmith.schema import Group, Operator
 
 
 class Route(Enum):
@@ -90,13 +90,15 @@ class Entry:
 class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
-    ``unlisted`` serves the operators that a plan does not list: custom ones without a kernel.
+    ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
+    ``custom`` are the operators that the description itself declares.
     """
 
     backend: str
     torch: str
     unlisted: Route
     entries: tuple[Entry, ...]
+    custom: tuple[Operator, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

@@ -1,7 +1,7 @@
 """Operators and groups as data: what ATen declares, read through torchgen."""
 
 from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
-from opsmith.schema.operator import Composite, Group, Operator, Variant
+from opsmith.schema.operator import Composite, Group, Operator, Variant, qualified
 
 __all__ = [
     "Catalogue",
@@ -9,6 +9,7 @@ __all__ = [
     "Group",
     "Operator",
     "Variant",
+    "qualified",
     "read_catalogue",
     "torch_version",
 ]

@@ -72,6 +72,17 @@ def native_function(name: str) -> NativeFunction:
 
 
 @functools.cache
+def custom_function(operator: Operator) -> NativeFunction:
+    """torchgen's model of a custom operator."""
+    from torchgen.model import Location, NativeFunction
+
+    function, _ = NativeFunction.from_yaml(
+        {"func": f"{operator.namespace}::{operator.schema}"}, Location("", 0), set()
+    )
+    return function
+
+
+@functools.cache
 def _functions_by_name() -> Mapping[str, NativeFunction]:
     return {str(function.func.name): function for function in _native_functions()}
 

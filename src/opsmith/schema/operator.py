@@ -29,12 +29,18 @@ class Composite(Enum):
     NON_FUNCTIONAL = "CompositeExplicitAutogradNonFunctional"
 
 
+def qualified(name: str) -> str:
+    """The operator's name with its namespace: ``add.Tensor`` → ``aten::add.Tensor``."""
+    return name if "::" in name else f"aten::{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator: one overload of one schema.
 
-    ``name`` is the overload name without its namespace (``add.Tensor``), ``schema`` the text of
-    ``native_functions.yaml``, ``tags`` PyTorch's tags (``core``, ``pointwise``, …).
+    ``name`` is the overload name (``add.Tensor``), with its namespace where that is not ``aten``
+    (``myop::scale.out``); ``schema`` the text of ``native_functions.yaml``, without the namespace;
+    ``tags`` PyTorch's tags (``core``, ``pointwise``, …).
     ``factory``: it takes dtype, layout and device of its result.
     ``tensor_returns`` counts the returned Tensors, or is ``None`` where something else is returned;
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
@@ -54,7 +60,7 @@ class Operator:
     @property
     def qualified_name(self) -> str:
         """The name by which the dispatcher knows it, e.g. ``aten::add.Tensor``."""
-        return f"{self.namespace}::{self.name}"
+        return qualified(self.name)
 
 
 @dataclass(frozen=True, slots=True)
