@@ -191,9 +191,10 @@ def test_missing_source(describe: Describe, catalogue: Catalogue) -> None:
 def test_driver_neither_built_nor_sources(describe: Describe, catalogue: Catalogue) -> None:
     path = describe(driver="{host_window: off}")
     assert refused(SyntaxInvalid, path, catalogue) == (
-        "DIR/backend.yaml:2:1: a driver is either a built library or sources to build, and exactly one "
-        "of them\n"
-        "  remedy: write `driver: {library: path/to/libmychip.so}` or `driver: {sources: [mychip.cpp]}`"
+        "DIR/backend.yaml:2:1: a driver is a shipped one, a built library or sources to build, and "
+        "exactly one of them\n"
+        "  remedy: write `driver: sim`, `driver: {library: path/to/libmychip.so}` or "
+        "`driver: {sources: [mychip.cpp]}`"
     )
 
 
@@ -203,4 +204,19 @@ def test_a_device_name_that_torch_uses(describe: Describe, catalogue: Catalogue)
     assert refused(SyntaxInvalid, path, catalogue) == (
         "DIR/backend.yaml:1:1: `cuda` cannot name a device\n"
         "  remedy: use lower-case letters, digits and _, and none of torch's own device names"
+    )
+
+
+def test_a_shipped_driver_is_named(describe: Describe, catalogue: Catalogue) -> None:
+    driver = read_backend(describe(driver="sim"), catalogue).driver
+    assert driver.sources == read_backend(find_backend("sim"), catalogue).driver.sources
+    assert str(driver.location).endswith("backend.yaml:2:1")
+    path = describe(driver="{name: sim, host_window: off}")
+    assert not read_backend(path, catalogue).driver.host_window
+
+
+def test_unknown_driver(describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(BackendUnknown, describe(driver="simm"), catalogue) == (
+        "DIR/backend.yaml:2:1: no driver called `simm` comes with opsmith (did you mean sim?)\n"
+        "  remedy: name a shipped one (sim), or write `driver: {sources: [mychip.cpp]}`"
     )

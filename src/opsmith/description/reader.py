@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -70,6 +71,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Driver(msgspec.Struct, forbid_unknown_fields=True):
+    name: str | None = None
     library: str | None = None
     sources: list[str] = []
     include_dirs: list[str] = []
@@ -84,7 +86,7 @@ class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     backend: str
-    driver: _Driver
+    driver: _Driver | str
     libraries: list[str] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
 
@@ -258,15 +260,19 @@ def _find_library(name: str, document: Document, index: int) -> Path:
     )
 
 
-def _driver(document: Document, raw: _Driver) -> Driver:
+def _driver(document: Document, raw: _Driver | str) -> Driver:
     location = document.locate("driver")
-    if (raw.library is None) == (not raw.sources):
+    if isinstance(raw, str):
+        return _shipped_driver(raw, location, host_window=True)
+    if sum((raw.name is not None, raw.library is not None, bool(raw.sources))) != 1:
         raise SyntaxInvalid(
-            "a driver is either a built library or sources to build, and exactly one of them",
+            "a driver is a shipped one, a built library or sources to build, and exactly one of them",
             location=location,
-            remedy="write `driver: {library: path/to/libmychip.so}` or "
+            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}` or "
             "`driver: {sources: [mychip.cpp]}`",
         )
+    if raw.name is not None:
+        return _shipped_driver(raw.name, location, raw.host_window)
     library = None
     if raw.library is not None:
         (library,) = _files(document, [raw.library], "driver", "library")
@@ -277,6 +283,21 @@ def _driver(document: Document, raw: _Driver) -> Driver:
         include_dirs=_directories(document, raw.include_dirs, "driver", "include_dirs"),
         host_window=raw.host_window,
     )
+
+
+def _shipped_driver(name: str, location: Location, host_window: bool) -> Driver:
+    """The driver of the shipped backend ``name``."""
+    shipped = shipped_backends()
+    if name not in shipped:
+        raise BackendUnknown(
+            f"no driver called `{name}` comes with opsmith{nearest(name, shipped)}",
+            location=location,
+            remedy=f"name a shipped one ({', '.join(shipped)}), or write "
+            "`driver: {sources: [mychip.cpp]}`",
+        )
+    document = read_document(shipped[name])
+    own = _driver(document, document.convert(_Backend).driver)
+    return replace(own, location=location, host_window=own.host_window and host_window)
 
 
 def _fallback(
