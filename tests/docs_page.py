@@ -2,8 +2,8 @@
 
 ``python docs_page.py PAGE`` writes each block with a ``title`` to that file, runs each ``$`` line of a
 ``console`` block and compares what it prints (``…`` stands for anything), and runs each ``python`` block,
-all in order and in one process.  A block marked ``fragment`` is for reading only.  Started by ``test_docs.py``, since
-a process can load one backend.
+all in order and in one process.  A block marked ``fragment`` is for reading only.  Started by
+``test_docs.py``, since a process can load one backend.
 """
 
 from __future__ import annotations
