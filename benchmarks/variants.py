@@ -2,26 +2,21 @@
 
 Two backends with the same arithmetic (``variants_backends/lean.h``): in ``generated`` opsmith writes all
 variants but one, in ``by_hand`` an engineer wrote each, and for ``sub_`` PyTorch's own generator would
-have.  Callgrind counts the instructions of ``x.add_(y)`` and others on four elements, in both, through
-torch.utils.benchmark.
+have.  Callgrind counts the instructions of ``x.add_(y)`` and others on four elements, in both.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from _callgrind import instructions
 from _report import Measurement, report
-from torch.utils.benchmark import Timer
 
 from opsmith.build.backend import build_backend
 
 BACKENDS = Path(__file__).parent / "variants_backends"
-CALLS = 2000
-STATEMENTS = {
+GOALS = {
     "derived in-place, from out": ("x.add_(y)", 1.03),
     "derived functional, from out": ("x.add(y)", 1.05),
     "structured functional": ("x.mul(y)", 1.05),
@@ -31,39 +26,34 @@ STATEMENTS = {
 }
 
 
-def instructions(backend: str, statement: str) -> float:
-    """Callgrind's instructions of one call of ``statement`` on the backend."""
+def counts(backend: str) -> dict[str, float]:
+    """The instructions of each statement on the backend, in a process of its own."""
     setup = f"""
-        import torch
-        import opsmith
-        opsmith.load({str(BACKENDS / backend / "backend.yaml")!r})
-        x, y, z = (torch.zeros(4).to({backend!r}) for _ in range(3))
-        for _ in range(10):
-            {statement}
+    import opsmith
+    opsmith.load({str(BACKENDS / backend / "backend.yaml")!r})
+    x, y, z = (torch.zeros(4).to({backend!r}) for _ in range(3))
     """
-    timer = Timer(statement, setup)
-    counted = timer.collect_callgrind(CALLS, collect_baseline=False)
-    return counted.counts(denoise=False) / CALLS
+    return instructions(setup, [statement for statement, _ in GOALS.values()])
 
 
 def main() -> None:
-    if shutil.which("valgrind") is None:
-        sys.exit("variants.py needs valgrind: apt-get install valgrind")
-    # torch.utils.benchmark starts whatever `python` it finds first.
-    os.environ["OPSMITH_SIM_MEMORY"] = "256MiB"  # valgrind has little address space to give
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for backend in ("by_hand", "generated"):
-        build_backend(BACKENDS / backend / "backend.yaml", progress=lambda step: print(step))
-    measurements = []
-    # A process loads one backend, so each measurement has one of its own.
-    with get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        for name, (statement, goal) in STATEMENTS.items():
-            peers = [(backend, statement) for backend in ("generated", "by_hand")]
-            ours, peer = pool.starmap(instructions, peers, chunksize=1)
-            measurements.append(
-                Measurement(name, f"{ours:,.0f}", f"{peer:,.0f}", ours / peer, goal)
+        build_backend(BACKENDS / backend / "backend.yaml", progress=print)
+    with ThreadPoolExecutor(2) as pool:
+        peer, ours = pool.map(counts, ("by_hand", "generated"))
+    report(
+        "instructions of a Python call: generated against by hand",
+        [
+            Measurement(
+                f"{name}: {statement}",
+                f"{ours[statement]:,.0f}",
+                f"{peer[statement]:,.0f}",
+                ours[statement] / peer[statement],
+                goal,
             )
-    report("instructions of a Python call: generated against by hand", measurements)
+            for name, (statement, goal) in GOALS.items()
+        ],
+    )
 
 
 if __name__ == "__main__":
