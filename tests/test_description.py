@@ -85,8 +85,8 @@ def test_an_overload_left_out(describe: Describe, catalogue: Catalogue) -> None:
 def test_unknown_key(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out, kernel_name: f, structred: true}")
     assert refused(KeyUnknown, path, catalogue) == (
-        "DIR/kernels.yaml:5:35: unknown key `structred` (did you mean structured?)\n"
-        "  remedy: the keys here are op, kernel_name, structured, dtypes"
+        "DIR/kernels.yaml:5:35: unknown key `structred` (did you mean structured, structured_meta?)\n"
+        "  remedy: the keys here are op, kernel_name, structured, structured_meta, casts, symint, dtypes"
     )
 
 
@@ -95,6 +95,23 @@ def test_unknown_key_at_the_top(describe: Describe, catalogue: Catalogue) -> Non
     assert refused(KeyUnknown, path, catalogue).startswith(
         "DIR/kernels.yaml:3:1: unknown key `kernel` (did you mean kernels?)\n"
     )
+
+
+def test_symint_for_a_library_and_for_one_kernel(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(
+        """
+        - {op: new_empty, kernel_name: f}
+        - {op: relu, kernel_name: g, symint: false}
+        """,
+        header="symint: true",
+    )
+    kernels = read_backend(path, catalogue).libraries[0].kernels
+    assert [kernel.symint for kernel in kernels] == [True, False]
+
+
+def test_structured_meta_is_override_or_left_out(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: add.out, kernel_name: f, structured: true, structured_meta: mine}")
+    assert refused(SyntaxInvalid, path, catalogue).startswith("DIR/kernels.yaml:5:")
 
 
 def test_missing_key(describe: Describe, catalogue: Catalogue) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 import torch
 from torchgen.model import BaseTy, BaseType
 
-from opsmith.description import read_backend
-from opsmith.errors import KernelRefused, OperatorUnknown
+from opsmith.description import Kernel, read_backend
+from opsmith.errors import KernelRefused, Location, OperatorUnknown
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
-from opsmith.plan.derivation import elementwise_result
-from opsmith.schema import Catalogue
+from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
+from opsmith.schema import Catalogue, Composite
 from opsmith.schema.catalogue import native_function
 
 Describe = Callable[..., Path]
@@ -232,6 +235,82 @@ def test_dtypes_of_an_argument_that_does_not_exist(
         "DIR/kernels.yaml:5:6: `relu` has no Tensor argument `slf` (did you mean self?)\n"
         "  remedy: its schema is relu(Tensor self) -> Tensor"
     )
+
+
+def test_the_keys_of_structured_kernels_need_one(describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(describe("- {op: mm.out, kernel_name: f, casts: true}"), catalogue) == (
+        "DIR/kernels.yaml:5:6: `casts: true` is for structured kernels, and this one for `mm.out` is not\n"
+        "  remedy: add `structured: true`, or remove `casts: true`"
+    )
+    path = describe("- {op: mm.out, kernel_name: f, structured_meta: override}")
+    assert refused(path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `structured_meta: override` is for structured kernels, and this one for "
+        "`mm.out` is not\n"
+        "  remedy: add `structured: true`, or remove `structured_meta: override`"
+    )
+
+
+def test_casts_without_an_iterator(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: mm.out, kernel_name: f, structured: true, casts: true}")
+    assert refused(path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `casts: true` is for kernels that get a TensorIterator, and PyTorch's meta "
+        "function of `mm.out` builds none: nothing is cast for the kernel\n"
+        "  remedy: remove `casts: true`"
+    )
+
+
+def test_structured_with_its_own_meta_and_casts(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(
+        "- {op: add.out, kernel_name: chip::add, structured: true, structured_meta: override, casts: true}"
+    )
+    assert shown(planned(path, catalogue), path, "add.Tensor") == (
+        "add.Tensor | structured | DIR/kernels.yaml:5:6 | chiplib | written around the structured kernel "
+        "`chip::add` (DIR/kernels.yaml:5:6); `chip::add_meta` checks and shapes it; it casts by itself"
+    )
+
+
+# ---- what can be derived from what
+
+# Of each pair (have, want) of variants of one group: how it is derived, or why it is not. Every reason is
+# one of Obstacle, or the refusal of a kernel for a CompositeImplicitAutograd operator.
+PAIRS = {
+    "FUNCTIONAL_FROM_OUT": 771,
+    "FUNCTIONAL_FROM_INPLACE": 258,
+    "OUT_FROM_FUNCTIONAL": 868,
+    "OUT_FROM_INPLACE": 259,
+    "INPLACE_FROM_OUT": 198,
+    "INPLACE_FROM_OUT_TEMPORARY": 61,
+    "INPLACE_FROM_FUNCTIONAL": 259,
+    "DECOMPOSED": 17,
+    "VIEW": 32,
+    "RESHAPES_SELF": 8,
+    "OTHER_LAYOUT": 166,
+    "NO_META": 100,
+    "kernel refused": 465,
+}
+
+
+def test_every_pair_of_variants_derives_or_says_why(catalogue: Catalogue) -> None:
+    counted: Counter[str] = Counter()
+    for group in catalogue.groups:
+        for (have, kernel), (want, wanted) in permutations(group.members(), 2):
+            if catalogue.operators[kernel].composite is Composite.IMPLICIT:
+                counted["kernel refused"] += 1
+                continue
+            kernels = {have: Kernel(kernel, "f", "lib", Location(Path("kernels.yaml")))}
+            derived = derive(catalogue.operators[wanted], group, kernels, catalogue)
+            if isinstance(derived, Derived):
+                assert derived.derivation.name.startswith(f"{want.name}_FROM_{have.name}")
+                counted[derived.derivation.name] += 1
+            else:
+                (obstacle,) = [o for o in Obstacle if _says(o, derived)]
+                counted[obstacle.name] += 1
+    assert counted == PAIRS
+
+
+def _says(obstacle: Obstacle, reason: str) -> bool:
+    pattern = re.sub(r"\\\{\w+\\\}", "[^`]+", re.escape(obstacle.value))
+    return re.fullmatch(pattern, reason) is not None
 
 
 # ---- the cache

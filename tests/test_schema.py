@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from opsmith.schema import Catalogue, Composite, Variant
+from opsmith.schema import Catalogue, Composite, Result, Variant
 
 _ALIASES = {
     # In the dispatcher's order of precedence.
@@ -41,10 +41,46 @@ def test_add_is_one_structured_group(catalogue: Catalogue) -> None:
     assert catalogue.operators["add_.Tensor"].variant is Variant.INPLACE
 
 
-def test_multiple_results_are_counted(catalogue: Catalogue) -> None:
-    assert catalogue.operators["max.dim"].tensor_returns == 2
-    assert catalogue.operators["native_layer_norm"].tensor_returns == 3
-    assert catalogue.operators["_foreach_add.Scalar"].tensor_returns is None
+def test_results_of_all_kinds(catalogue: Catalogue) -> None:
+    def results(name: str) -> tuple[Result, ...] | None:
+        return catalogue.operators[name].results
+
+    assert results("native_layer_norm") == (Result(""), Result(""), Result(""))
+    assert results("max.dim_max") == (Result("max"), Result("max_values"))
+    assert results("_foreach_add.Scalar") == (Result("", many=True),)
+    assert results("_foreach_add_.Scalar") == (Result("self", many=True),)
+    # What is changed beside the result comes after it; a functional variant returns it.
+    assert results("rrelu_with_noise.out") == (Result("out"), Result("noise"))
+    assert results("rrelu_with_noise_") == (Result("self"), Result("noise"))
+    assert results("rrelu_with_noise_functional") == (Result(""), Result("noise_out"))
+    assert results("_local_scalar_dense") is None
+
+
+def test_the_variants_of_a_group_have_the_same_results(catalogue: Catalogue) -> None:
+    different = []
+    for group in catalogue.groups:
+        kinds = set()
+        for _, name in group.members():
+            results = catalogue.operators[name].results
+            kinds.add(results and tuple(result.many for result in results))
+        if len(kinds) > 1:
+            different.append(group)
+    assert different == []
+
+
+def test_operators_without_a_meta_kernel_are_those_of_torch(catalogue: Catalogue) -> None:
+    keys = ["Meta", *_ALIASES]
+    lacking = {
+        operator.name
+        for operator in catalogue.operators.values()
+        if operator.variant is Variant.FUNCTIONAL
+        and operator.name in catalogue.group_of
+        and not any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(operator.qualified_name, key)
+            for key in keys
+        )
+    }
+    assert {o.name for o in catalogue.operators.values() if not o.meta} == lacking
 
 
 def test_275_groups_are_structured(catalogue: Catalogue) -> None:

@@ -156,13 +156,14 @@ def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUnde
     missing = {symbol.partition("(")[0] for symbol in error.symbols}
     for entry in plan.entries:
         kernel = entry.kernel
-        if kernel is None or kernel.symbol not in missing:
+        if kernel is None or not missing & {kernel.symbol, kernel.meta_symbol}:
             continue
+        symbol = kernel.symbol if kernel.symbol in missing else kernel.meta_symbol
         library = next(library for library in backend.libraries if library.name == kernel.library)
         sources = ", ".join(source.name for source in library.sources) or "none are listed"
         others = len(missing) - 1
         return SymbolUndefined(
-            f"the sources of library `{library.name}` do not define `{kernel.symbol}` with the "
+            f"the sources of library `{library.name}` do not define `{symbol}` with the "
             f"signature that `{kernel.operator}` needs"
             + (f" (and {others} more)" if others else ""),
             symbols=error.symbols,

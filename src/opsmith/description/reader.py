@@ -56,6 +56,9 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     op: str
     kernel_name: str
     structured: bool = False
+    structured_meta: Literal["pytorch", "override"] = "pytorch"
+    casts: bool = False
+    symint: bool | None = None
     dtypes: list[str] | dict[str, list[str]] = []
 
 
@@ -65,6 +68,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     abi: Literal["aten"] = "aten"
     execution: Literal["device", "host"] = "device"
     device_guard: bool = True
+    symint: bool = False
     sources: list[str] = []
     include_dirs: list[str] = []
     type_alias: dict[str, list[str]] = {}
@@ -214,9 +218,12 @@ def _kernel(
         library=manifest.library,
         location=location,
         structured=entry.structured,
+        meta_symbol=f"{entry.kernel_name}_meta" if entry.structured_meta == "override" else "",
+        casts=entry.casts,
         dtypes=dtypes,
         execution=execution,
         device_guard=manifest.device_guard,
+        symint=manifest.symint if entry.symint is None else entry.symint,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from opsmith.description import Kernel
 from opsmith.emit.format import formatted
 from opsmith.emit.signature import Signatures
-from opsmith.emit.wrapper import BOXED_KERNELS, Wrapper, kernel_declaration, wrapper
+from opsmith.emit.wrapper import BOXED_KERNELS, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
 
 _SHARDS = 4
@@ -64,8 +64,9 @@ def class_name(backend: str) -> str:
 
 
 def declaration(plan: Plan, kernel: Kernel) -> str:
-    """The C++ declaration of ``kernel`` with its namespace, for error messages."""
-    return kernel_declaration(kernel, kernel.symbol, Signatures(plan.custom))
+    """The C++ declarations behind ``kernel`` with their namespaces, for error messages."""
+    declared = declarations(kernel, Signatures(plan.custom), qualified=True).by_symbol
+    return ";\n    ".join(declared.values())
 
 
 def _banner(plan: Plan, what: str) -> str:
@@ -77,20 +78,24 @@ def _banner(plan: Plan, what: str) -> str:
 
 def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     kernels = {entry.kernel.symbol: entry.kernel for entry in entries if entry.kernel}
+    declared = {symbol: declarations(kernel, signatures) for symbol, kernel in kernels.items()}
+    headers = sorted(frozenset().union(*(each.headers for each in declared.values())))
     lines = [
         _banner(plan, "the kernels that its libraries define."),
         "#pragma once\n",
         "#include <tuple>\n",
         "#include <ATen/TensorIterator.h>",
         "#include <ATen/core/IListRef.h>",
-        "#include <ATen/core/Tensor.h>\n",
+        "#include <ATen/core/Tensor.h>",
+        *(f"#include <{header}>" for header in headers),
+        "",
     ]
     for symbol, kernel in sorted(kernels.items()):
-        namespace, _, name = symbol.rpartition("::")
-        text = f"{kernel_declaration(kernel, name, signatures)};"
-        if namespace:
-            text = f"namespace {namespace} {{ {text} }}"
-        lines += [f"// {kernel.operator} ({kernel.library}, {kernel.location})", text, ""]
+        lines.append(f"// {kernel.operator} ({kernel.library}, {kernel.location})")
+        for name, text in declared[symbol].by_symbol.items():
+            namespace = name.rpartition("::")[0]
+            lines.append(f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};")
+        lines.append("")
     return "\n".join(lines)
 
 

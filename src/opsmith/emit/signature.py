@@ -25,18 +25,28 @@ from torchgen.api.types import (
 from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, SchemaKind
 
-from opsmith.schema import Operator, qualified
-from opsmith.schema.catalogue import custom_function, native_function, structured_group
+from opsmith.schema import Operator, Result, qualified
+from opsmith.schema.catalogue import (
+    custom_function,
+    native_function,
+    results_of,
+    structured_group,
+)
 
 _TENSOR_REF = ConstRefCType(BaseCType(tensorT))
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One C++ parameter; ``tensor`` where it is a Tensor, or holds some."""
+    """One C++ parameter; ``tensor`` where it is a Tensor, or holds some.
+
+    ``type`` is the schema's, without what makes it optional or a list: ``Tensor``, ``Scalar``,
+    ``Generator``, …
+    """
 
     name: str
     tensor: bool
+    type: str
 
 
 class Signatures:
@@ -52,12 +62,26 @@ class Signatures:
 
 
 class Signature:
-    """One operator's C++ signatures."""
+    """One operator's C++ signatures; with ``symint`` they take ``c10::SymInt`` where the schema does."""
 
-    def __init__(self, name: str, function: NativeFunction) -> None:
+    def __init__(self, name: str, function: NativeFunction, *, symint: bool = False) -> None:
         self.name = name
         self.function = function
+        self.symint = symint
         self.cpp_name = function.func.name.unambiguous_name()
+
+    def taking(self, *, symint: bool) -> Signature:
+        """The same operator's signatures with ``c10::SymInt``, or without."""
+        return Signature(self.name, self.function, symint=symint)
+
+    @property
+    def factory(self) -> bool:
+        """Whether it takes dtype, layout, device and pin_memory of its result."""
+        return self.function.func.arguments.tensor_options is not None
+
+    def results(self) -> tuple[Result, ...]:
+        """What it gives back; empty where that is anything else than Tensors."""
+        return results_of(self.function) or ()
 
     @property
     def schema(self) -> str:
@@ -87,13 +111,13 @@ class Signature:
     def definition(self) -> str:
         """The head of the function that is registered with the dispatcher."""
         with native_function_manager(self.function):
-            signature = DispatcherSignature.from_schema(self.function.func, symint=False)
+            signature = DispatcherSignature.from_schema(self.function.func, symint=self.symint)
             return str(signature.defn(self.cpp_name))
 
     def kernel_declaration(self, symbol: str) -> str:
         """How an ordinary kernel of the ``aten`` ABI is declared, without its namespace."""
         with native_function_manager(self.function):
-            return str(NativeSignature(self.function.func, symint=False).defn(symbol))
+            return str(NativeSignature(self.function.func, symint=self.symint).defn(symbol))
 
     def parameters(self) -> list[Parameter]:
         """The parameters of :meth:`definition`, in order."""
@@ -119,7 +143,8 @@ class Signature:
             return _translate(sources, dispatcher.arguments(self.function.func, symint=True))
 
     def _bindings(self) -> list[Binding]:
-        return list(DispatcherSignature.from_schema(self.function.func, symint=False).arguments())
+        signature = DispatcherSignature.from_schema(self.function.func, symint=self.symint)
+        return list(signature.arguments())
 
 
 class Structured:
@@ -175,6 +200,14 @@ class Structured:
             parameters += [binding.decl() for binding in self._kernel_bindings()]
             return f"void {symbol}({', '.join(parameters)})"
 
+    def meta_declaration(self, symbol: str) -> str:
+        """How a function that takes the place of ``meta()`` is declared, without its namespace."""
+        with self._manager():
+            parameters = [f"{self.meta_class}& op"]
+            parameters += [binding.decl() for binding in structured.meta_arguments(self.group)]
+            returned = f"{self.meta_class}::meta_return_ty" if self.precomputes else "void"
+            return f"{returned} {symbol}({', '.join(parameters)})"
+
     def _kernel_bindings(self) -> list[Binding]:
         bindings = structured.impl_arguments(self.group)
         if self.iterator:
@@ -201,8 +234,10 @@ class Structured:
 
 def _parameter(binding: Binding) -> Parameter:
     argument = binding.argument
-    tensor = hasattr(argument, "type") and argument.type.is_tensor_like()
-    return Parameter(binding.name, bool(tensor))
+    if not hasattr(argument, "type"):  # a SelfArgument
+        argument = argument.argument
+    base = str(argument.type).rstrip("?]0123456789[")
+    return Parameter(binding.name, bool(argument.type.is_tensor_like()), base)
 
 
 def _translate(sources: Sequence[Binding | Expr], goals: Sequence[Binding]) -> str:

@@ -1,13 +1,15 @@
 """Which variant of a group can be derived from which, from the schemas alone.
 
-The rules are the table of docs/derivation.md.  A derivation that is impossible comes back as the
-reason in words, which the plan shows.
+The rules are the table of docs/variants.md.  A derivation that is impossible comes back as the
+reason in words, one of :class:`Obstacle`, which the plan shows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from opsmith.description import Kernel
 from opsmith.plan.model import Derivation, Elementwise, Shape
@@ -24,9 +26,33 @@ class Derived:
     elementwise: Elementwise | None
 
 
+class Obstacle(Enum):
+    """Why a variant cannot be derived; the value is the reason that people read."""
+
+    DECOMPOSED = "its CompositeImplicitAutograd kernel is what makes it differentiable"
+    VIEW = "a view must share its input's storage"
+    RESHAPES_SELF = "`{inplace}` changes the shape or the storage of self, not its elements"
+    OTHER_LAYOUT = (
+        "it is for sparse, quantized, nested or mkldnn tensors; the device has strided ones only"
+    )
+    NO_META = (
+        "`{functional}` has no kernel for the meta device, so nothing tells the result's shape"
+    )
+    NO_FUNCTIONAL = (
+        "the group has no functional variant, whose meta kernel would tell the result's shape"
+    )
+    NOT_TENSORS = "`{name}` gives back something else than Tensors"
+    OTHER_RESULTS = "`{wanted}` does not give back the same Tensors as `{available}`"
+
+
 # Pointwise operators whose result is bool whatever the operands are, by the functional's base name.
 # tests/test_plan.py compares this and the rule of `elementwise_result` with every meta function.
 _PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isposinf", "isneginf", "signbit"})
+
+# Words in the names of operators whose operands or results are no strided tensors.
+_OTHER_LAYOUT = re.compile(
+    r"(?<!fake_)(quantize|quantized)(_|$)|(^|_)(dequantize|sparse|nested|mkldnn|coalesce)(_|$)|^to_padded"
+)
 
 # The kernels to build on, best first, for each wanted variant.
 _PREFERENCE: Mapping[Variant, tuple[Variant, ...]] = {
@@ -35,20 +61,36 @@ _PREFERENCE: Mapping[Variant, tuple[Variant, ...]] = {
     Variant.INPLACE: (Variant.OUT, Variant.FUNCTIONAL),
 }
 
+# Derivations that must know the result's shape and dtype before the kernel runs.
+_ALLOCATING = frozenset(
+    {
+        Derivation.FUNCTIONAL_FROM_OUT,
+        Derivation.FUNCTIONAL_FROM_INPLACE,
+        Derivation.OUT_FROM_INPLACE,
+        Derivation.INPLACE_FROM_OUT,
+        Derivation.INPLACE_FROM_OUT_TEMPORARY,
+    }
+)
+
 
 def is_pointwise(group: Group, catalogue: Catalogue) -> bool:
     """Whether each element of the result depends only on the operands' elements at its place.
 
-    Source: PyTorch's tag ``pointwise``.
+    Source: PyTorch's tag ``pointwise``; ``_foreach_`` operators, which lack it, are pointwise in each
+    Tensor of the list where they have an in-place variant.
     """
-    return any("pointwise" in catalogue.operators[name].tags for _, name in group.members())
+    members = [name for _, name in group.members()]
+    if group.inplace and group.inplace.startswith("_foreach_"):
+        return True
+    return any("pointwise" in catalogue.operators[name].tags for name in members)
 
 
 def elementwise_result(group: Group, catalogue: Catalogue) -> Elementwise | None:
     """The result's dtype for operands of one floating dtype, where that is known without a meta."""
     if group.functional is None or not (group.iterator and is_pointwise(group, catalogue)):
         return None
-    if catalogue.operators[group.functional].tensor_returns != 1:
+    results = catalogue.operators[group.functional].results
+    if results is None or len(results) != 1:
         return None
     base = group.functional.partition(".")[0]
     return Elementwise.BOOL if base in _PREDICATES else Elementwise.SAME
@@ -58,51 +100,82 @@ def derive(
     wanted: Operator, group: Group, kernels: Mapping[Variant, Kernel], catalogue: Catalogue
 ) -> Derived | str:
     """How ``wanted`` is built from the group's ``kernels``, or the reason why it cannot be."""
-    if reason := _obstacle(wanted, group, catalogue):
-        return reason
+    reasons = []
     for available in _PREFERENCE[wanted.variant]:
         if kernel := kernels.get(available):
-            return _derived(wanted, available, kernel, group, catalogue)
-    return "the group's kernel is itself not one to derive from"
+            source = catalogue.operators[kernel.operator]
+            derivation = _derivation(wanted.variant, available, group, catalogue)
+            obstacle = _obstacle(wanted, source, derivation, group, catalogue)
+            if obstacle is None:
+                return _derived(kernel, derivation, group, catalogue)
+            reasons.append(
+                obstacle.value.format(
+                    inplace=group.inplace,
+                    functional=group.functional,
+                    wanted=wanted.name,
+                    available=source.name,
+                    name=source.name if source.results is None else wanted.name,
+                )
+            )
+    return reasons[0]
 
 
-def _obstacle(wanted: Operator, group: Group, catalogue: Catalogue) -> str:
-    if wanted.variant not in _PREFERENCE:
-        return f"a {wanted.variant.value} variant has no rule"
-    if wanted.composite is Composite.IMPLICIT:
-        return "its CompositeImplicitAutograd kernel is what makes it differentiable"
-    if wanted.view:
-        return "a view must share its input's storage"
-    for _, name in group.members():
-        if catalogue.operators[name].factory:
-            return f"`{name}` takes the result's dtype and device as arguments"
-        if not catalogue.operators[name].tensor_returns:
-            return f"`{name}` does not return a fixed number of Tensors"
-    returns = {name: catalogue.operators[name].tensor_returns for _, name in group.members()}
-    if len(set(returns.values())) > 1:
-        counts = ", ".join(f"`{name}` {count}" for name, count in returns.items())
-        return f"the variants do not return the same number of Tensors: {counts}"
-    return ""
-
-
-def _derived(
-    wanted: Operator, available: Variant, kernel: Kernel, group: Group, catalogue: Catalogue
-) -> Derived:
-    pointwise = is_pointwise(group, catalogue)
-    shape = Shape.STRUCTURED_META if group.structured else Shape.META_KERNEL
-    elementwise = elementwise_result(group, catalogue)
-    match wanted.variant, available:
+def _derivation(
+    wanted: Variant, available: Variant, group: Group, catalogue: Catalogue
+) -> Derivation:
+    match wanted, available:
         case Variant.FUNCTIONAL, Variant.OUT:
-            return Derived(kernel, Derivation.FUNCTIONAL_FROM_OUT, shape, elementwise)
+            return Derivation.FUNCTIONAL_FROM_OUT
         case Variant.FUNCTIONAL, _:
-            return Derived(kernel, Derivation.FUNCTIONAL_FROM_INPLACE, shape, None)
+            return Derivation.FUNCTIONAL_FROM_INPLACE
         case Variant.OUT, Variant.FUNCTIONAL:
-            return Derived(kernel, Derivation.OUT_FROM_FUNCTIONAL, None, None)
+            return Derivation.OUT_FROM_FUNCTIONAL
         case Variant.OUT, _:
-            return Derived(kernel, Derivation.OUT_FROM_INPLACE, Shape.META_KERNEL, None)
-        case Variant.INPLACE, Variant.OUT if pointwise:
-            return Derived(kernel, Derivation.INPLACE_FROM_OUT, shape, elementwise)
+            return Derivation.OUT_FROM_INPLACE
+        case Variant.INPLACE, Variant.OUT if is_pointwise(group, catalogue):
+            return Derivation.INPLACE_FROM_OUT
         case Variant.INPLACE, Variant.OUT:
-            return Derived(kernel, Derivation.INPLACE_FROM_OUT_TEMPORARY, shape, None)
+            return Derivation.INPLACE_FROM_OUT_TEMPORARY
         case _:
-            return Derived(kernel, Derivation.INPLACE_FROM_FUNCTIONAL, None, None)
+            return Derivation.INPLACE_FROM_FUNCTIONAL
+
+
+def _obstacle(
+    wanted: Operator, source: Operator, derivation: Derivation, group: Group, catalogue: Catalogue
+) -> Obstacle | None:
+    if wanted.composite is Composite.IMPLICIT:
+        return Obstacle.DECOMPOSED
+    if wanted.view or source.view:
+        return Obstacle.VIEW
+    if Variant.INPLACE in (wanted.variant, source.variant) and any(
+        "inplace_view" in operator.tags for operator in (wanted, source)
+    ):
+        return Obstacle.RESHAPES_SELF
+    if _OTHER_LAYOUT.search(wanted.name.partition(".")[0]):
+        return Obstacle.OTHER_LAYOUT
+    if wanted.results is None or source.results is None:
+        return Obstacle.NOT_TENSORS
+    if [result.many for result in wanted.results] != [result.many for result in source.results]:
+        return Obstacle.OTHER_RESULTS
+    if derivation in _ALLOCATING and not group.structured:
+        if group.functional is None:
+            return Obstacle.NO_FUNCTIONAL
+        if not catalogue.operators[group.functional].meta:
+            return Obstacle.NO_META
+    return None
+
+
+def _derived(kernel: Kernel, derivation: Derivation, group: Group, catalogue: Catalogue) -> Derived:
+    shape: Shape | None = None
+    if group.structured:
+        shape = Shape.STRUCTURED_META
+    elif derivation in _ALLOCATING:
+        shape = Shape.META_KERNEL
+    known = derivation in (
+        Derivation.FUNCTIONAL_FROM_OUT,
+        Derivation.INPLACE_FROM_OUT,
+        Derivation.INPLACE_FROM_FUNCTIONAL,
+    )
+    return Derived(
+        kernel, derivation, shape, elementwise_result(group, catalogue) if known else None
+    )

@@ -46,7 +46,7 @@ class Derivation(Enum):
 
 
 class Shape(Enum):
-    """Where a derived variant learns the shape and dtype of a result that it must allocate."""
+    """Where a derived variant learns the shape and dtype of a result that it must allocate or check."""
 
     STRUCTURED_META = "PyTorch's structured meta function"
     META_KERNEL = "the operator's kernel for the meta device"

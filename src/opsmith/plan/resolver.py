@@ -59,6 +59,7 @@ class _Resolver:
             )
         if kernel.structured:
             self._check_structured(kernel, operator, group)
+        self._check_structured_keys(kernel, operator, group)
         for argument, _ in kernel.dtypes:
             if argument and argument not in operator.tensor_arguments:
                 raise KernelRefused(
@@ -83,6 +84,24 @@ class _Resolver:
                 f"a structured kernel is named by its out operator, not `{operator.name}`",
                 location=kernel.location,
                 remedy=f"write `op: {group.out}`",
+            )
+
+    @staticmethod
+    def _check_structured_keys(kernel: Kernel, operator: Operator, group: Group | None) -> None:
+        keys = {"structured_meta: override": bool(kernel.meta_symbol), "casts: true": kernel.casts}
+        for key, given in keys.items():
+            if given and not kernel.structured:
+                raise KernelRefused(
+                    f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
+                    location=kernel.location,
+                    remedy=f"add `structured: true`, or remove `{key}`",
+                )
+        if kernel.casts and not (group is not None and group.iterator):
+            raise KernelRefused(
+                f"`casts: true` is for kernels that get a TensorIterator, and PyTorch's meta function "
+                f"of `{operator.name}` builds none: nothing is cast for the kernel",
+                location=kernel.location,
+                remedy="remove `casts: true`",
             )
 
     def _entry(self, operator: Operator) -> Entry:
@@ -132,13 +151,14 @@ class _Resolver:
 
     def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
+        checker = f"`{kernel.meta_symbol}`" if kernel.meta_symbol else "PyTorch's meta function"
         return Entry(
             name=operator.name,
             route=Route.STRUCTURED,
             source=str(kernel.location),
             library=kernel.library,
             why=f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
-            f"PyTorch's meta function checks and shapes it{note}",
+            f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}{note}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
             other_dtypes=other_dtypes,

@@ -1,13 +1,14 @@
 """Operators and groups as data: what ATen declares, read through torchgen."""
 
 from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
-from opsmith.schema.operator import Composite, Group, Operator, Variant, qualified
+from opsmith.schema.operator import Composite, Group, Operator, Result, Variant, qualified
 
 __all__ = [
     "Catalogue",
     "Composite",
     "Group",
     "Operator",
+    "Result",
     "Variant",
     "qualified",
     "read_catalogue",

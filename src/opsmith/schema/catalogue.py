@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import yaml
 
 from opsmith.errors import LoadError
-from opsmith.schema.operator import Composite, Group, Operator, Variant
+from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
 
 if TYPE_CHECKING:
-    from torchgen.model import NativeFunction, NativeFunctionsGroup
+    from torchgen.model import NativeFunction, NativeFunctionsGroup, Type
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,36 @@ def _composite_of(function: NativeFunction) -> Composite:
     return Composite.NONE
 
 
-def _tensor_returns(function: NativeFunction) -> int | None:
-    from torchgen.model import BaseTy, BaseType
+def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
+    """What :attr:`Operator.results` describes, of torchgen's model of an operator."""
+    from torchgen.model import SchemaKind
 
-    returns = function.func.returns
-    if all(ret.type == BaseType(BaseTy.Tensor) for ret in returns):
-        return len(returns)
-    return None
+    kind = function.func.kind()
+    if kind is SchemaKind.functional:
+        kinds = [_holds_tensors(ret.type) for ret in function.func.returns]
+        names = [ret.name or "" for ret in function.func.returns]
+    elif kind in (SchemaKind.out, SchemaKind.inplace):
+        arguments = function.func.arguments
+        changed = [a for a in arguments.flat_non_out if a.annotation and a.annotation.is_write]
+        changed = [*arguments.out, *sorted(changed, key=lambda argument: argument.name != "self")]
+        kinds = [_holds_tensors(argument.type) for argument in changed]
+        names = [argument.name for argument in changed]
+    else:
+        return None
+    results = [
+        Result(name, many) for name, many in zip(names, kinds, strict=True) if many is not None
+    ]
+    return tuple(results) if results and len(results) == len(kinds) else None
+
+
+def _holds_tensors(kind: Type) -> bool | None:
+    """Whether a type is a list of Tensors; ``None`` where it is neither that nor a Tensor."""
+    from torchgen.model import BaseTy, BaseType, ListType
+
+    tensor = BaseType(BaseTy.Tensor)
+    if kind == tensor:
+        return False
+    return True if isinstance(kind, ListType) and kind.elem == tensor else None
 
 
 def _operator(function: NativeFunction) -> Operator:
@@ -138,13 +161,20 @@ def _operator(function: NativeFunction) -> Operator:
         view=function.is_view_op,
         factory=function.func.arguments.tensor_options is not None,
         tags=tuple(sorted(function.tags)),
-        tensor_returns=_tensor_returns(function),
+        results=results_of(function),
         tensor_arguments=tuple(
             argument.name
             for argument in function.func.arguments.flat_all
             if argument.type.is_tensor_like()
         ),
+        meta=str(function.func.name) not in _without_meta(),
     )
+
+
+@functools.cache
+def _without_meta() -> frozenset[str]:
+    text = (Path(__file__).parent / "without_meta.yaml").read_text(encoding="utf-8")
+    return frozenset(yaml.safe_load(text))
 
 
 def _unlisted_operators() -> list[Operator]:

@@ -35,6 +35,18 @@ def qualified(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """One thing that an operator gives back: a Tensor, or ``many`` in a list.
+
+    ``name`` is the argument that holds it: one of ``out``, or what is changed in place; of a functional
+    operator, the name of the return, which is often empty.
+    """
+
+    name: str
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
     """One operator: one overload of one schema.
 
@@ -42,8 +54,12 @@ class Operator:
     (``myop::scale.out``); ``schema`` the text of ``native_functions.yaml``, without the namespace;
     ``tags`` PyTorch's tags (``core``, ``pointwise``, …).
     ``factory``: it takes dtype, layout and device of its result.
-    ``tensor_returns`` counts the returned Tensors, or is ``None`` where something else is returned;
+    ``results`` are the Tensors and lists of Tensors that it gives back, or ``None`` where it gives back
+    anything else.  The variants of a group have the same ones in the same order: first what is returned,
+    ``out`` or ``self``, then the other arguments that the operator changes, of which a functional variant
+    returns new versions (``_fused_adam``, ``rrelu_with_noise``).
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
+    ``meta``: PyTorch has a kernel for the meta device, which tells the shapes and dtypes of the results.
     """
 
     name: str
@@ -53,9 +69,10 @@ class Operator:
     view: bool = False
     factory: bool = False
     tags: tuple[str, ...] = ()
-    tensor_returns: int | None = None
+    results: tuple[Result, ...] | None = None
     tensor_arguments: tuple[str, ...] = ()
     namespace: str = "aten"
+    meta: bool = True
 
     @property
     def qualified_name(self) -> str:

@@ -2,6 +2,7 @@
 #include <opsmith/derived.h>
 
 #include <opsmith/call.h>
+#include <opsmith/driver.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
@@ -53,8 +54,51 @@ c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tens
 }
 
 at::Tensor allocate_as(const at::Tensor& meta) {
+  if (!meta.defined()) {
+    return meta;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(meta.layout() == at::kStrided && !meta.is_quantized(), "the result would be a ",
+                              meta.is_quantized() ? "quantized" : c10::str(meta.layout()), " tensor, and ",
+                              device_type_name(), " has only strided (dense) ones");
   return empty_strided_fast(meta.sizes(), meta.strides(), meta.scalar_type(),
                             c10::Device(c10::kPrivateUse1, current_device()));
+}
+
+std::vector<at::Tensor> allocate_as(at::TensorList metas) {
+  std::vector<at::Tensor> results;
+  results.reserve(metas.size());
+  for (const at::Tensor& meta : metas) {
+    results.push_back(allocate_as(meta));
+  }
+  return results;
+}
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  at::Tensor copy = empty_fast(tensor.sizes(), tensor.scalar_type(), tensor.device());
+  copy.copy_(tensor);
+  return copy;
+}
+
+std::vector<at::Tensor> copy_of(at::TensorList tensors) {
+  std::vector<at::Tensor> copies;
+  copies.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    copies.push_back(copy_of(tensor));
+  }
+  return copies;
+}
+
+void copy_into(const at::Tensor& result, const at::Tensor& self) {
+  result.copy_(self);
+}
+
+void copy_into(at::TensorList results, at::TensorList selves) {
+  for (size_t index = 0; index < results.size(); ++index) {
+    results[index].copy_(selves[index]);
+  }
 }
 
 namespace {
@@ -69,26 +113,64 @@ void check_shape(const char* operator_name, at::IntArrayRef result, at::IntArray
               operator_name, ")");
 }
 
+// Calls visit(result, given) for each pair of two lists that must be as long as each other.
+template <class Visit>
+void each_pair(const char* operator_name, at::TensorList results, at::TensorList given, const Visit& visit) {
+  detail::check_lengths(operator_name, results.size(), given.size());
+  for (size_t index = 0; index < results.size(); ++index) {
+    visit(results[index], given[index]);
+  }
+}
+
 }  // namespace
 
+void detail::check_lengths(const char* operator_name, size_t results, size_t given) {
+  TORCH_CHECK(results == given, operator_name, ": the operator has ", results,
+              " results, but was given a list of ", given, " tensors for them");
+}
+
 void write_out(const char* operator_name, const at::Tensor& result, const at::Tensor& out) {
+  if (!result.defined() || result.is_same(out)) {
+    return;
+  }
   check_castable(operator_name, result.scalar_type(), out.scalar_type());
   if (result.device() != out.device()) {
     detail::throw_mixed_devices(operator_name, result.device(), out);
   }
   at::native::resize_output(out, result.sizes());
+  at::assert_no_internal_overlap(out);
   out.copy_(result);
 }
 
+void write_out(const char* operator_name, at::TensorList results, at::TensorList outs) {
+  each_pair(operator_name, results, outs,
+            [&](const at::Tensor& result, const at::Tensor& out) { write_out(operator_name, result, out); });
+}
+
 void write_inplace(const char* operator_name, const at::Tensor& result, const at::Tensor& self) {
+  if (!result.defined()) {
+    return;
+  }
   check_inplace_result(operator_name, result, self);
   self.copy_(result);
+}
+
+void write_inplace(const char* operator_name, at::TensorList results, at::TensorList selves) {
+  check_inplace_result(operator_name, results, selves);
+  each_pair(operator_name, results, selves,
+            [](const at::Tensor& result, const at::Tensor& self) { self.copy_(result); });
 }
 
 void check_inplace_result(const char* operator_name, const at::Tensor& meta, const at::Tensor& self) {
   check_castable(operator_name, meta.scalar_type(), self.scalar_type());
   check_shape(operator_name, meta.sizes(), self.sizes());
   at::assert_no_internal_overlap(self);
+}
+
+void check_inplace_result(const char* operator_name, at::TensorList metas, at::TensorList selves) {
+  each_pair(operator_name, metas, selves, [&](const at::Tensor& meta, const at::Tensor& self) {
+    check_inplace_result(operator_name, meta, self);
+  });
 }
 
 void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {

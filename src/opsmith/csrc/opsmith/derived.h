@@ -34,6 +34,15 @@ inline bool is_like(const std::optional<at::Tensor>& tensor, const at::Tensor& f
   return !tensor.has_value() || !tensor->defined() || is_like(*tensor, first);
 }
 
+// A complex Scalar makes the result complex.
+inline bool is_like(const at::Scalar& scalar, const at::Tensor&) {
+  return !scalar.isComplex();
+}
+
+inline bool is_like(const std::optional<at::Scalar>& scalar, const at::Tensor&) {
+  return !scalar.has_value() || !scalar->isComplex();
+}
+
 inline bool is_clear_of(const at::Tensor& tensor, const at::Tensor& self, size_t bytes) {
   const auto* a = static_cast<const char*>(tensor.const_data_ptr());
   const auto* b = static_cast<const char*>(self.const_data_ptr());
@@ -44,10 +53,18 @@ inline bool is_clear_of(const std::optional<at::Tensor>& tensor, const at::Tenso
   return !tensor.has_value() || !tensor->defined() || is_clear_of(*tensor, self, bytes);
 }
 
+inline bool is_clear_of(const at::Scalar&, const at::Tensor&, size_t) {
+  return true;
+}
+
+inline bool is_clear_of(const std::optional<at::Scalar>&, const at::Tensor&, size_t) {
+  return true;
+}
+
 }  // namespace detail
 
-// Whether all operands are contiguous, with one floating dtype, one shape and one device, so that the result
-// of a pointwise operator has that shape and is contiguous too.
+// Whether all operands are contiguous, with one floating dtype, one shape and one device, and no Scalar is
+// complex, so that the result of a pointwise operator has that shape, is contiguous and of a known dtype.
 template <class... Operands>
 inline bool elementwise_alike(const at::Tensor& first, const Operands&... others) {
   return detail::kFloatingDtypes.has(first.scalar_type()) && first.is_contiguous() &&
@@ -70,29 +87,60 @@ std::optional<at::Tensor> meta(const std::optional<at::Tensor>& tensor);
 std::vector<at::Tensor> meta(const at::ITensorListRef& tensors);
 c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tensor>>& tensors);
 inline constexpr c10::DispatchKeySet kMeta{c10::DispatchKey::Meta};
+inline const c10::Device kMetaDevice{c10::DeviceType::Meta};
 
-// A tensor on the current device with the sizes, strides and dtype of a meta kernel's result.
+// A tensor on the current device with the sizes, strides and dtype of a meta kernel's result; undefined for
+// an undefined one, which is a result that the arguments did not ask for. Throws NotImplementedError for
+// another layout than strided.
 at::Tensor allocate_as(const at::Tensor& meta);
+std::vector<at::Tensor> allocate_as(at::TensorList metas);
+
+// A new tensor with the same content, for a kernel that changes its argument.
+at::Tensor copy_of(const at::Tensor& tensor);
+std::vector<at::Tensor> copy_of(at::TensorList tensors);
+
+// Gives `result`, shaped like the operator's result, the content of `self`, which may need broadcasting.
+void copy_into(const at::Tensor& result, const at::Tensor& self);
+void copy_into(at::TensorList results, at::TensorList selves);
 
 // Writes a functional kernel's result to `out`: the dtype must be castable; another size is resized with
-// PyTorch's warning. Throws RuntimeError, naming the operator.
+// PyTorch's warning; `out` may not overlap itself. Nothing to do where the result is undefined or is `out`.
+// Throws RuntimeError, naming the operator. Lists must be as long as each other.
 void write_out(const char* operator_name, const at::Tensor& result, const at::Tensor& out);
+void write_out(const char* operator_name, at::TensorList results, at::TensorList outs);
 
 // Writes a functional kernel's result back to `self`: same shape, castable dtype.
 void write_inplace(const char* operator_name, const at::Tensor& result, const at::Tensor& self);
+void write_inplace(const char* operator_name, at::TensorList results, at::TensorList selves);
 
 // The contract of an in-place operator whose result would be shaped and typed as the meta Tensor says.
 void check_inplace_result(const char* operator_name, const at::Tensor& meta, const at::Tensor& self);
+void check_inplace_result(const char* operator_name, at::TensorList metas, at::TensorList selves);
 
 namespace detail {
 void check_overlap(const at::TensorBase& self, const at::TensorBase& operand);
 at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory);
+void check_lengths(const char* operator_name, size_t results, size_t given);
 }  // namespace detail
 
 // Throws when writing to `self` while `operand` is read would be wrong, because they overlap in part.
 template <class Operand>
 void check_overlap(const at::Tensor& self, const Operand& operand) {
   each_tensor(operand, [&](const at::TensorBase& tensor) { detail::check_overlap(self, tensor); });
+}
+
+// The same for each Tensor of a list, and what is read for it: the Tensor at its place of another list.
+template <class Operand>
+void check_overlap(at::TensorList selves, const Operand& operand) {
+  for (size_t index = 0; index < selves.size(); ++index) {
+    if constexpr (std::is_same_v<Operand, at::TensorList>) {
+      if (index < operand.size()) {
+        check_overlap(selves[index], operand[index]);
+      }
+    } else {
+      check_overlap(selves[index], operand);
+    }
+  }
 }
 
 // Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that
@@ -103,6 +151,18 @@ at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, const Operan
   (each_tensor(operands, [&](const at::TensorBase& operand) { shares_memory |= operand.is_alias_of(out); }),
    ...);
   return detail::result_in(out, meta, shares_memory);
+}
+
+template <class... Operands>
+std::vector<at::Tensor> result_in(at::TensorList outs, const std::vector<at::Tensor>& metas,
+                                  const Operands&... operands) {
+  detail::check_lengths("out", metas.size(), outs.size());
+  std::vector<at::Tensor> results;
+  results.reserve(outs.size());
+  for (size_t index = 0; index < outs.size(); ++index) {
+    results.push_back(result_in(outs[index], metas[index], operands...));
+  }
+  return results;
 }
 
 }  // namespace opsmith

@@ -4,6 +4,7 @@
 #include <opsmith/device.h>
 #include <opsmith/device_scope.h>
 #include <opsmith/driver.h>
+#include <opsmith/factory.h>
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -22,20 +23,12 @@ c10::Allocator* allocator() {
 // The device's index, after all that the two operators must refuse was refused.
 c10::DeviceIndex checked_options(const char* operator_name, std::optional<at::Layout> layout,
                                  std::optional<at::Device> device, std::optional<bool> pin_memory) {
-  if (C10_UNLIKELY(layout.value_or(at::kStrided) != at::kStrided)) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "aten::", operator_name, ": ", device_type_name(),
-                                " has no tensors of layout ", *layout,
-                                ", only strided (dense) ones. Make the ", *layout,
-                                " tensor with device=\"cpu\", or leave `layout` out.");
-  }
-  TORCH_CHECK(!pin_memory.value_or(false), "aten::", operator_name,
-              ": only CPU tensors can be pinned, and this one is asked for on ", device_type_name(),
-              ". Leave `pin_memory` out, or make the tensor with device=\"cpu\".");
+  refuse_options(operator_name, layout, pin_memory);
   if (!device.has_value()) {
     return current_device();
   }
-  TORCH_CHECK(device->is_privateuseone(), "aten::", operator_name, ": expected a device of type ",
-              device_type_name(), ", but got ", *device, ".");
+  TORCH_CHECK(device->is_privateuseone(), operator_name, ": expected a device of type ", device_type_name(),
+              ", but got ", *device, ".");
   return checked_device(device->index());
 }
 
@@ -49,10 +42,22 @@ at::Tensor filled_if_deterministic(at::Tensor tensor) {
 
 }  // namespace
 
+void refuse_options(const char* operator_name, std::optional<at::Layout> layout,
+                    std::optional<bool> pin_memory) {
+  if (C10_UNLIKELY(layout.value_or(at::kStrided) != at::kStrided)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, operator_name, ": ", device_type_name(), " has no tensors of layout ",
+                                *layout, ", only strided (dense) ones. Make the ", *layout,
+                                " tensor with device=\"cpu\", or leave `layout` out.");
+  }
+  TORCH_CHECK(!pin_memory.value_or(false), operator_name,
+              ": only CPU tensors can be pinned, and this one is asked for on ", device_type_name(),
+              ". Leave `pin_memory` out, or make the tensor with device=\"cpu\".");
+}
+
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                  std::optional<at::Device> device, std::optional<bool> pin_memory,
                  std::optional<at::MemoryFormat> memory_format) {
-  const DeviceScope scope(checked_options("empty.memory_format", layout, device, pin_memory));
+  const DeviceScope scope(checked_options("aten::empty.memory_format", layout, device, pin_memory));
   return filled_if_deterministic(at::detail::empty_generic(
       size, allocator(), kKeys, dtype.value_or(at::get_default_dtype_as_scalartype()), memory_format));
 }
@@ -60,7 +65,7 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
                          std::optional<at::Layout> layout, std::optional<at::Device> device,
                          std::optional<bool> pin_memory) {
-  const DeviceScope scope(checked_options("empty_strided", layout, device, pin_memory));
+  const DeviceScope scope(checked_options("aten::empty_strided", layout, device, pin_memory));
   return filled_if_deterministic(at::detail::empty_strided_generic(
       size, stride, allocator(), kKeys, dtype.value_or(at::get_default_dtype_as_scalartype())));
 }
@@ -68,7 +73,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
 at::Tensor _efficientzerotensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                                 std::optional<at::Layout> layout, std::optional<at::Device> device,
                                 std::optional<bool> pin_memory) {
-  const c10::DeviceIndex index = checked_options("_efficientzerotensor", layout, device, pin_memory);
+  const c10::DeviceIndex index = checked_options("aten::_efficientzerotensor", layout, device, pin_memory);
   at::native::ZeroTensorAllocator no_memory(c10::Device(c10::kPrivateUse1, index));
   return at::detail::empty_generic(size, &no_memory,
                                    kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),

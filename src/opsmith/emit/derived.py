@@ -1,0 +1,273 @@
+"""The body of a derived variant: what is written around a call of another variant's kernel.
+
+One method per :class:`~opsmith.plan.Derivation`.  All of them handle several results, lists of Tensors
+and arguments that the operator changes beside its results alike: see :attr:`Operator.results`.  Called
+by ``wrapper``, which knows how the kernel is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from opsmith.emit.signature import Parameter, Signature, Signatures, Structured
+from opsmith.plan import Derivation, Elementwise, Entry, Shape
+from opsmith.schema import Result
+
+
+@dataclass
+class DerivedBody:
+    """The lines of a derived variant.
+
+    ``signature`` is the variant's own, ``source`` that of the kernel's operator; ``run`` writes a call
+    of the kernel in which some of its arguments, by name, are replaced.  ``headers`` collects what the
+    lines need.
+    """
+
+    entry: Entry
+    signatures: Signatures
+    signature: Signature
+    source: Signature
+    run: Callable[[Mapping[str, str]], str]
+    headers: set[str] = field(default_factory=set)
+
+    def lines(self) -> list[str]:
+        """The body, from the check of the arguments' contract to the return."""
+        assert self.entry.derivation is not None
+        return _DERIVATIONS[self.entry.derivation](self)
+
+    # ---- one method per derivation
+
+    def functional_from_out(self) -> list[str]:
+        outs = self.source.outputs()
+        copies, renamed = self._copies(self.source.results()[len(outs) :])
+        return [
+            *self._allocate(outs, fast=True),
+            *copies,
+            f"{self.run(renamed)};",
+            self._return_new([*outs, *renamed.values()]),
+        ]
+
+    def functional_from_inplace(self) -> list[str]:
+        copies, renamed = self._copies(self.source.results()[1:])
+        return [
+            *self._allocate(["result"], fast=False),
+            "opsmith::copy_into(result, self);",
+            *copies,
+            f"{self.run({'self': 'result', **renamed})};",
+            self._return_new(["result", *renamed.values()]),
+        ]
+
+    def out_from_functional(self) -> list[str]:
+        outs = self.signature.outputs()
+        values = {}
+        if self.source.factory:
+            values = {
+                "dtype": f"{outs[0]}.scalar_type()",
+                "layout": f"{outs[0]}.layout()",
+                "device": f"{outs[0]}.device()",
+                "pin_memory": "::std::nullopt",
+            }
+        check = []
+        if self.entry.shape is Shape.STRUCTURED_META:
+            check = self._structured_check(f"Out<{{}}, {len(outs)}>", outs)
+        return [*check, *self._write_results(values), self._return_changed()]
+
+    def out_from_inplace(self) -> list[str]:
+        (out,) = self.signature.outputs()
+        operands = ", ".join(self._operands())
+        check = []
+        if self.entry.shape is Shape.STRUCTURED_META:
+            check = self._structured_check("Out<{}, 1>", [out])
+        return [
+            *check,
+            f"const auto shape = {self._first_of(self._meta_call())};",
+            f"auto result = opsmith::result_in({out}, shape, {operands});",
+            "opsmith::copy_into(result, self);",
+            f"{self.run({'self': 'result'})};",
+            f"opsmith::write_out({self._quoted_name()}, result, {out});",
+            self._return_changed(),
+        ]
+
+    def inplace_from_out(self) -> list[str]:
+        (out,) = self.source.outputs()
+        return [*self._check_self(), f"{self.run({out: 'self'})};", self._return_changed()]
+
+    def inplace_from_out_temporary(self) -> list[str]:
+        (out,) = self.source.outputs()
+        if self.entry.shape is Shape.STRUCTURED_META:
+            empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
+            allocate = [*self._check_self(), f"at::Tensor {out} = {empty};"]
+        else:
+            allocate = self._allocate([out], fast=False)
+        return [
+            *allocate,
+            f"{self.run({})};",
+            f"opsmith::write_inplace({self._quoted_name()}, {out}, self);",
+            self._return_changed(),
+        ]
+
+    def inplace_from_functional(self) -> list[str]:
+        check = self._check_self() if self.entry.shape is Shape.STRUCTURED_META else []
+        return [*check, *self._write_results({}), self._return_changed()]
+
+    # ---- results
+
+    def _copies(self, changed: tuple[Result, ...]) -> tuple[list[str], dict[str, str]]:
+        """Copies of arguments that the kernel changes, for a variant that must not; their names."""
+        renamed = {result.name: f"new_{result.name}" for result in changed}
+        return (
+            [f"auto {new} = opsmith::copy_of({old});" for old, new in renamed.items()],
+            renamed,
+        )
+
+    def _write_results(self, values: Mapping[str, str]) -> list[str]:
+        """Runs a functional kernel, then writes its results where this variant has them."""
+        results = self.signature.results()
+        outs = set(self.signature.outputs())
+        call = self.run(values)
+        lines = []
+        if len(results) > 1:
+            lines.append(f"const auto results = {call};")
+        for index, result in enumerate(results):
+            value = f"std::get<{index}>(results)" if len(results) > 1 else call
+            write = "write_out" if result.name in outs else "write_inplace"
+            lines.append(f"opsmith::{write}({self._quoted_name()}, {value}, {result.name});")
+        return lines
+
+    def _return_new(self, names: list[str]) -> str:
+        if len(names) == 1:
+            return f"return {names[0]};"
+        return f"return std::make_tuple({', '.join(f'std::move({name})' for name in names)});"
+
+    def _return_changed(self) -> str:
+        """The return of an out or in-place variant; those of lists return nothing."""
+        names = self.signature.outputs() or ["self"]
+        if not self.signature.function.func.returns:
+            return "return;"
+        if len(names) == 1:
+            return f"return {names[0]};"
+        return f"return std::forward_as_tuple({', '.join(names)});"
+
+    # ---- shapes and checks
+
+    def _allocate(self, names: list[str], *, fast: bool) -> list[str]:
+        """Declares the variables ``names`` with the shapes and dtypes of the first results."""
+        if self.entry.shape is Shape.META_KERNEL:
+            return self._allocate_as_meta(names)
+        structured = self._structured_class()
+        allocate = [
+            f"opsmith::Functional<{structured.meta_class}, {len(names)}> op;",
+            f"op.meta({structured.meta_arguments(self.signature)});",
+            *(f"{name} = std::move(op.result({i}));" for i, name in enumerate(names)),
+        ]
+        lines = [f"at::Tensor {name};" for name in names]
+        if not (fast and self.entry.elementwise):
+            return [*lines, "{", *allocate, "}"]
+        like = self._operands()[0]
+        dtype = (
+            "at::kBool" if self.entry.elementwise is Elementwise.BOOL else f"{like}.scalar_type()"
+        )
+        return [
+            *lines,
+            f"if (C10_LIKELY(opsmith::elementwise_alike({', '.join(self._deciding())}))) {{",
+            f"{names[0]} = opsmith::empty_fast({like}.sizes(), {dtype}, {like}.device());",
+            "} else {",
+            *allocate,
+            "}",
+        ]
+
+    def _allocate_as_meta(self, names: list[str]) -> list[str]:
+        if self._returned_by_functional() == 1:
+            return [f"auto {names[0]} = opsmith::allocate_as({self._meta_call()});"]
+        return [
+            f"const auto shapes = {self._meta_call()};",
+            *(
+                f"auto {name} = opsmith::allocate_as(std::get<{index}>(shapes));"
+                for index, name in enumerate(names)
+            ),
+        ]
+
+    def _check_self(self) -> list[str]:
+        """The contract of an in-place operator, checked before anything is written to self."""
+        if self.entry.shape is Shape.STRUCTURED_META:
+            check = self._structured_check("Inplace<{}>", ["self"])
+        else:
+            others = [name for name in self._operands() if name != "self"]
+            meta = self._first_of(self._meta_call())
+            check = [
+                f"opsmith::check_inplace_result({self._quoted_name()}, {meta}, self);",
+                *(f"opsmith::check_overlap(self, {name});" for name in others),
+            ]
+        if self.entry.elementwise:
+            condition = f"opsmith::elementwise_into({', '.join(self._deciding())})"
+            check = [f"if (C10_UNLIKELY(!{condition})) {{", *check, "}"]
+        return check
+
+    def _structured_check(self, checker: str, arguments: list[str]) -> list[str]:
+        structured = self._structured_class()
+        return [
+            f"opsmith::{checker.format(structured.meta_class)} op({', '.join(arguments)});",
+            f"op.meta({structured.meta_arguments(self.signature)});",
+        ]
+
+    def _structured_class(self) -> Structured:
+        """PyTorch's structured class of the group, whose header the function then needs."""
+        assert self.entry.group is not None and self.entry.group.out is not None
+        structured = Structured(self.entry.group.out)
+        self.headers.add(structured.header)
+        return structured
+
+    # ---- the meta kernel
+
+    def _functional(self) -> Signature:
+        assert self.entry.group is not None and self.entry.group.functional is not None
+        return self.signatures[self.entry.group.functional]
+
+    def _returned_by_functional(self) -> int:
+        return len(self._functional().results())
+
+    def _meta_call(self) -> str:
+        """A call of the functional operator's meta kernel with this function's arguments."""
+        functional = self._functional()
+        self.headers.add(functional.header)
+        arguments = functional.dispatcher_arguments(_on_meta)
+        return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
+
+    def _first_of(self, call: str) -> str:
+        return call if self._returned_by_functional() == 1 else f"std::get<0>({call})"
+
+    # ---- names
+
+    def _operands(self) -> list[str]:
+        return [p.name for p in self.signature.inputs() if p.tensor]
+
+    def _deciding(self) -> list[str]:
+        """The arguments that decide the result's dtype: a complex Scalar makes it complex."""
+        scalars = [p.name for p in self.signature.inputs() if p.type == "Scalar"]
+        return self._operands() + scalars
+
+    def _quoted_name(self) -> str:
+        return f'"{self.signature.qualified_name}"'
+
+
+_DERIVATIONS: Mapping[Derivation, Callable[[DerivedBody], list[str]]] = {
+    Derivation.FUNCTIONAL_FROM_OUT: DerivedBody.functional_from_out,
+    Derivation.FUNCTIONAL_FROM_INPLACE: DerivedBody.functional_from_inplace,
+    Derivation.OUT_FROM_FUNCTIONAL: DerivedBody.out_from_functional,
+    Derivation.OUT_FROM_INPLACE: DerivedBody.out_from_inplace,
+    Derivation.INPLACE_FROM_OUT: DerivedBody.inplace_from_out,
+    Derivation.INPLACE_FROM_OUT_TEMPORARY: DerivedBody.inplace_from_out_temporary,
+    Derivation.INPLACE_FROM_FUNCTIONAL: DerivedBody.inplace_from_functional,
+}
+
+
+def _on_meta(parameter: Parameter) -> str:
+    """What a meta kernel is asked with: Tensors without memory, no source of random numbers."""
+    if parameter.tensor:
+        return f"opsmith::meta({parameter.name})"
+    # Device generators and pinned memory are not for the meta device.
+    by_type = {"Generator": "::std::nullopt", "Device": "opsmith::kMetaDevice"}
+    if parameter.name == "pin_memory":
+        return "::std::nullopt"
+    return by_type.get(parameter.type, parameter.name)
