@@ -21,14 +21,22 @@ Describe = Callable[..., Path]
 GOLDEN = Path(__file__).parent / "golden"
 
 KERNELS = """
+    - {op: _foreach_add.Scalar_out, kernel_name: chip::foreach_add_out}
+    - {op: _foreach_neg_, kernel_name: chip::foreach_neg_}
     - {op: add.out, kernel_name: chip::add, structured: true, dtypes: [Float, Half]}
     - {op: addmm.out, kernel_name: chip::addmm_out}
     - {op: cat.out, kernel_name: chip::cat, structured: true}
+    - {op: bernoulli_.float, kernel_name: chip::bernoulli_}
+    - {op: eye.m_out, kernel_name: chip::eye_out}
     - {op: fill_.Scalar, kernel_name: chip::fill_}
     - {op: lt.Tensor_out, kernel_name: chip::lt_out}
     - {op: max.dim_max, kernel_name: chip::max_dim, structured: true}
+    - {op: maximum.out, kernel_name: chip::maximum, structured: true, casts: true}
+    - {op: mm.out, kernel_name: chip::mm, structured: true, structured_meta: override}
     - {op: native_layer_norm, kernel_name: chip::native_layer_norm, dtypes: {weight: [Float]}}
+    - {op: new_full, kernel_name: chip::new_full, symint: true}
     - {op: relu, kernel_name: chip::relu, dtypes: [Float]}
+    - {op: rrelu_with_noise.out, kernel_name: chip::rrelu_with_noise_out}
     - {op: topk.values, kernel_name: chip::topk}
     - {op: where.self_out, kernel_name: chip::where_out}
 """

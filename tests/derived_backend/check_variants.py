@@ -169,6 +169,226 @@ def test_shapes_from_the_meta_kernel() -> None:
     same(lambda x: x.logit_(), torch.tensor([0, 1]))
 
 
+# ---- lists
+
+
+def lists(*tensors: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """The Tensors on the CPU, and the same on the device."""
+    return [t.clone() for t in tensors], [t.to(DEVICE) for t in tensors]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("_foreach_mul", (2.5,)), ("_foreach_neg", ()), ("_foreach_sqrt", ())]
+)
+@pytest.mark.parametrize(
+    "tensors",
+    [(floats(3).abs(), floats(2, 4).abs()), (torch.arange(3), floats(2).abs()), ()],
+    ids=["floats", "int and float", "empty"],
+)
+def test_lists(name: str, arguments: tuple[float, ...], tensors: tuple[Tensor, ...]) -> None:
+    base, out = getattr(torch.ops.aten, name), "Scalar_out" if arguments else "out"
+    theirs, ours = lists(*tensors)
+    agree(tuple(base(ours, *arguments)), tuple(base(theirs, *arguments)))
+    results = base(theirs, *arguments)
+    mine, others = [torch.empty(0, dtype=r.dtype, device=DEVICE) for r in results], results
+    getattr(base, out)(ours, *arguments, out=mine)
+    agree(tuple(mine), tuple(others))
+    if all(t.is_floating_point() for t in tensors):
+        inplace = getattr(torch.ops.aten, f"{name}_")
+        inplace(ours, *arguments)
+        inplace(theirs, *arguments)
+        agree(tuple(ours), tuple(theirs))
+
+
+def test_lists_keep_the_contract_of_each_variant() -> None:
+    _, ours = lists(floats(3), torch.arange(3))
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to"):
+        torch.ops.aten._foreach_sqrt.out(
+            ours[:1], out=[torch.zeros(3, dtype=torch.int64, device=DEVICE)]
+        )
+    with pytest.raises(RuntimeError, match="2 results, but was given a list of 1 tensors"):
+        torch.ops.aten._foreach_neg.out(ours, out=ours[:1])
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        torch.ops.aten._foreach_neg.out(ours[:1], out=[torch.zeros(2, device=DEVICE)])
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch._foreach_mul_([ours[0][:1].expand(3)], 2)
+    with pytest.raises(RuntimeError, match="at least two devices, chip:0 and chip:1!"):
+        torch._foreach_neg_([ours[0], floats(3).to("chip:1")])
+
+
+def test_lists_whose_length_the_operator_decides() -> None:
+    theirs, ours = lists(floats(6, 2))
+    sizes = [1, 2, 3]
+    outs = [torch.empty(0, device=DEVICE) for _ in sizes]
+    torch.split_with_sizes_copy(ours[0], sizes, out=outs)
+    agree(tuple(outs), torch.split_with_sizes_copy(theirs[0], sizes))
+
+
+# ---- arguments that change beside the result
+
+
+def sgd(name: str, lists_of: list[list[Tensor]], **more: object) -> object:
+    return getattr(torch.ops.aten, name)(
+        *lists_of, weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False, **more,
+    )  # fmt: skip
+
+
+def test_a_functional_variant_returns_what_the_other_changes() -> None:
+    theirs, ours = lists(floats(3), floats(3) + 1, floats(3) + 2)
+    before = [t.clone() for t in ours]
+    result = sgd("_fused_sgd", [[t] for t in ours])
+    expected = sgd("_fused_sgd", [[t] for t in theirs])
+    agree(tuple(map(tuple, result)), tuple(map(tuple, expected)))  # type: ignore[call-overload]
+    assert all(torch.equal(now, then) for now, then in zip(ours, before, strict=True))
+
+
+def test_an_out_variant_changes_what_the_in_place_one_does() -> None:
+    theirs, ours = lists(floats(3), floats(3) + 1, floats(3) + 2)
+    outs = [torch.empty(0)], [torch.empty(0, device=DEVICE)]
+    torch.ops.aten._fused_sgd.out(
+        *[[t] for t in theirs], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False, out=outs[0],
+    )  # fmt: skip
+    torch.ops.aten._fused_sgd.out(
+        *[[t] for t in ours], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False, out=outs[1],
+    )  # fmt: skip
+    agree((*outs[1], *ours), (*outs[0], *theirs))
+
+
+def test_noise_beside_the_result() -> None:
+    x, noise = floats(4, 4), torch.zeros(4, 4)
+    for call in (
+        lambda x, n: torch.ops.aten.rrelu_with_noise_functional(x, n, 0.1, 0.3, True),
+        lambda x, n: (torch.ops.aten.rrelu_with_noise_(x, n, 0.1, 0.3, True), n),
+    ):
+        torch.manual_seed(5)
+        theirs = call(x.clone(), noise.clone())
+        torch.manual_seed(5)
+        agree(call(x.to(DEVICE), noise.to(DEVICE)), theirs)
+
+
+# ---- random numbers
+
+
+def test_random_numbers_are_those_of_the_generator() -> None:
+    generator = torch.Generator(DEVICE).manual_seed(7)
+    same_on_cpu = torch.Generator().manual_seed(7)
+    x = torch.zeros(50)
+    for call in (
+        lambda x, g: torch.bernoulli(x, 0.5, generator=g),
+        lambda x, g: torch.ops.aten.bernoulli.float_out(x, 0.5, generator=g, out=x),
+        lambda x, g: torch.normal(x, 2.0, generator=g),
+        lambda x, g: torch.normal(x, 2.0, generator=g, out=torch.empty_like(x)),
+    ):
+        agree(call(x.to(DEVICE), generator), call(x.clone(), same_on_cpu))
+    # Each drew as many numbers as the CPU's: the meta kernels drew none.
+    assert torch.equal(generator.get_state(), same_on_cpu.get_state())
+
+
+def test_random_numbers_without_a_generator() -> None:
+    torch.manual_seed(9)
+    theirs = torch.bernoulli(torch.zeros(50), 0.5)
+    torch.manual_seed(9)
+    agree(torch.bernoulli(torch.zeros(50, device=DEVICE), 0.5), theirs)
+
+
+# ---- factories
+
+
+def test_factories_take_dtype_and_device_from_their_arguments() -> None:
+    for dtype in (None, torch.int32, torch.float64):
+        agree(torch.arange(1, 7, 2, dtype=dtype, device=DEVICE), torch.arange(1, 7, 2, dtype=dtype))
+    agree(torch.arange(0.5, 3, device=DEVICE), torch.arange(0.5, 3))
+    assert torch.arange(1, 3, device="chip:1").device == torch.device("chip", 1)
+    x = floats(2, 3).to(DEVICE)
+    agree(torch.ones_like(x), torch.ones(2, 3))
+    agree(torch.ones_like(x, dtype=torch.int8), torch.ones(2, 3, dtype=torch.int8))
+    assert torch.ones_like(x, device="chip:1").device == torch.device("chip", 1)
+    assert torch.ones_like(x, device="cpu").tolist() == [[1.0] * 3] * 2
+    assert torch.ones_like(x, device="cpu").device == torch.device("cpu")
+    assert torch.ones_like(x, device="meta").is_meta
+
+
+def test_factories_keep_the_strides_of_what_they_are_like() -> None:
+    x = floats(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert torch.ones_like(x.to(DEVICE)).stride() == torch.ones_like(x).stride()
+
+
+def test_an_out_of_a_factory_has_its_own_dtype() -> None:
+    out = torch.empty(0, dtype=torch.int16, device="chip:1")
+    assert torch.eye(2, 3, out=out) is out
+    assert out.device == torch.device("chip", 1)
+    assert torch.equal(out.cpu(), torch.eye(2, 3, dtype=torch.int16))
+
+
+def test_factories_refuse_what_the_device_has_not() -> None:
+    with pytest.raises(NotImplementedError) as caught:
+        torch.ones_like(floats(2).to(DEVICE), layout=torch.sparse_coo)
+    assert str(caught.value).startswith(
+        "aten::ones_like: chip has no tensors of layout Sparse, only strided (dense) ones."
+    )
+    with pytest.raises(RuntimeError, match="only CPU tensors can be pinned"):
+        torch.arange(1, 3, device=DEVICE, pin_memory=True)
+
+
+def test_symint_kernels() -> None:
+    same(lambda x: x.new_full((2, 3), 4), floats(1))
+    out = torch.empty(0, device=DEVICE)
+    torch.ops.aten.new_full.out(floats(1).to(DEVICE), (2, 3), 4, out=out)
+    agree(out, torch.full((2, 3), 4.0))
+
+
+def test_a_complex_scalar_makes_the_result_complex() -> None:
+    same(lambda x: x.pow(2.5), floats(3).abs())
+    same(lambda x: x.pow(2 + 1j), floats(3).abs())
+    same(lambda x: x.pow_(2 + 1j), floats(3).abs())
+
+
+# ---- structured kernels with their own meta, and with their own casts
+
+
+def test_a_meta_function_of_its_own_around_pytorchs() -> None:
+    same(lambda x, y: x - y, floats(2, 3), floats(3))
+    same(lambda x, y: x.sub_(y), floats(3), torch.arange(3))
+    (x,) = on_device(floats(2, 2, 2))
+    with pytest.raises(RuntimeError, match="chip subtracts matrices at most, not tensors of 3"):
+        x - x
+    with pytest.raises(RuntimeError, match="chip subtracts matrices at most, not tensors of 3"):
+        x.sub_(x)
+
+
+def test_a_meta_function_of_its_own_alone() -> None:
+    same(torch.mm, floats(2, 3), floats(3, 4))
+    same(lambda x, y, out: torch.mm(x, y, out=out), floats(2, 3), floats(3, 4), floats(2, 4))
+    x, y = on_device(floats(2, 3), floats(2, 3))
+    with pytest.raises(RuntimeError, match="chip multiplies matrices that fit"):
+        torch.mm(x, y)
+
+
+def test_a_meta_function_that_computes_for_its_kernel() -> None:
+    same(lambda x: tuple(torch.max(x, -1)), floats(2, 3))
+    (x,) = on_device(floats(0, 3))
+    with pytest.raises(RuntimeError, match="chip has no maximum of nothing"):
+        torch.max(x, 0)
+
+
+def test_a_kernel_that_casts_gets_the_operands_as_they_are() -> None:
+    same(torch.maximum, floats(3), torch.arange(3))
+    same(
+        lambda x, y, out: torch.maximum(x, y, out=out),
+        floats(3),
+        torch.arange(3),
+        floats(3).double(),
+    )
+    x, y = on_device(floats(3), floats(3))
+    with pytest.raises(
+        RuntimeError, match="the operands were cast"
+    ):  # they are alike to begin with
+        torch.maximum(x, y)
+
+
 def test_gradients_flow_through_derived_variants() -> None:
     def gradient(x: Tensor, y: Tensor) -> Tensor:
         x.requires_grad_()

@@ -5,6 +5,9 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/max_meta.h>
+#include <ATen/ops/mm_meta.h>
+#include <ATen/ops/sub_meta.h>
 
 namespace chip {
 
@@ -128,6 +131,47 @@ void tan(at::TensorIteratorBase& iter) {
 
 void cos(at::TensorIteratorBase& iter) {
   run(iter, [&] { return at::cos(host(iter.input(0))); });
+}
+
+// With meta functions of their own: one that asks PyTorch's, one that does not.
+void sub_meta(at::meta::structured_sub_Tensor& op, const at::Tensor& self, const at::Tensor& other,
+              const at::Scalar& alpha) {
+  TORCH_CHECK(self.dim() <= 2, "chip subtracts matrices at most, not tensors of ", self.dim(), " dimensions");
+  op.meta(self, other, alpha);
+}
+
+void sub(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
+  run(iter, [&] { return at::sub(host(iter.input(0)), host(iter.input(1)), alpha); });
+}
+
+void mm_meta(at::meta::structured_mm& op, const at::Tensor& self, const at::Tensor& mat2) {
+  TORCH_CHECK(self.size(1) == mat2.size(0), "chip multiplies matrices that fit");
+  op.set_output_raw_strided(0, {self.size(0), mat2.size(1)}, {}, self.options());
+}
+
+void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
+  host(out).copy_(at::mm(host(self), host(mat2)));
+}
+
+// The group computes the wrapped `dim` for its kernel.
+at::meta::structured_max_dim::meta_return_ty max_dim_meta(at::meta::structured_max_dim& op,
+                                                          const at::Tensor& self, int64_t dim, bool keepdim) {
+  TORCH_CHECK(self.numel() > 0, "chip has no maximum of nothing");
+  return op.meta(self, dim, keepdim);
+}
+
+void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
+             const at::Tensor& max_values) {
+  TORCH_CHECK(dim >= 0, "the meta function wraps dim");
+  const auto [values, indices] = at::max(host(self), dim, keepdim);
+  host(max).copy_(values);
+  host(max_values).copy_(indices);
+}
+
+// Casts by itself: must get the operands, of two dtypes, as the caller gave them.
+void maximum(at::TensorIteratorBase& iter) {
+  TORCH_CHECK(iter.dtype(1) != iter.dtype(2), "the operands were cast");
+  host(iter.output()).copy_(at::maximum(host(iter.input(0)), host(iter.input(1))));
 }
 
 }  // namespace chip

@@ -9,42 +9,76 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/mm_meta.h>
 
-// add.out (chiplib, kernels.yaml:5:6)
+// add.out (chiplib, kernels.yaml:7:6)
 namespace chip {
 void add(at::TensorIteratorBase& iter, const at::Scalar& alpha);
 }
 
-// addmm.out (chiplib, kernels.yaml:6:6)
+// addmm.out (chiplib, kernels.yaml:8:6)
 namespace chip {
 at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out);
 }
 
-// cat.out (chiplib, kernels.yaml:7:6)
+// bernoulli_.float (chiplib, kernels.yaml:10:6)
+namespace chip {
+at::Tensor& bernoulli_(at::Tensor& self, double p, ::std::optional<at::Generator> generator);
+}
+
+// cat.out (chiplib, kernels.yaml:9:6)
 namespace chip {
 void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t valid, bool all_contiguous,
          bool all_same_dtype, bool all_same_sizes_and_stride, at::MemoryFormat memory_format,
          const at::Tensor& out);
 }
 
-// fill_.Scalar (chiplib, kernels.yaml:8:6)
+// eye.m_out (chiplib, kernels.yaml:11:6)
+namespace chip {
+at::Tensor& eye_out(int64_t n, int64_t m, at::Tensor& out);
+}
+
+// fill_.Scalar (chiplib, kernels.yaml:12:6)
 namespace chip {
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value);
 }
 
-// lt.Tensor_out (chiplib, kernels.yaml:9:6)
+// _foreach_add.Scalar_out (chiplib, kernels.yaml:5:6)
+namespace chip {
+void foreach_add_out(at::TensorList self, const at::Scalar& scalar, at::TensorList out);
+}
+
+// _foreach_neg_ (chiplib, kernels.yaml:6:6)
+namespace chip {
+void foreach_neg_(at::TensorList self);
+}
+
+// lt.Tensor_out (chiplib, kernels.yaml:13:6)
 namespace chip {
 at::Tensor& lt_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
 }
 
-// max.dim_max (chiplib, kernels.yaml:10:6)
+// max.dim_max (chiplib, kernels.yaml:14:6)
 namespace chip {
 void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
              const at::Tensor& max_values);
 }
 
-// native_layer_norm (chiplib, kernels.yaml:11:6)
+// maximum.out (chiplib, kernels.yaml:15:6)
+namespace chip {
+void maximum(at::TensorIteratorBase& iter);
+}
+
+// mm.out (chiplib, kernels.yaml:16:6)
+namespace chip {
+void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out);
+}
+namespace chip {
+void mm_meta(at::meta::structured_mm& op, const at::Tensor& self, const at::Tensor& mat2);
+}
+
+// native_layer_norm (chiplib, kernels.yaml:17:6)
 namespace chip {
 ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                    at::IntArrayRef normalized_shape,
@@ -53,18 +87,32 @@ namespace chip {
                                                                    double eps);
 }
 
-// relu (chiplib, kernels.yaml:12:6)
+// new_full (chiplib, kernels.yaml:18:6)
+namespace chip {
+at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                    ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
+                    ::std::optional<at::Device> device, ::std::optional<bool> pin_memory);
+}
+
+// relu (chiplib, kernels.yaml:19:6)
 namespace chip {
 at::Tensor relu(const at::Tensor& self);
 }
 
-// topk.values (chiplib, kernels.yaml:13:6)
+// rrelu_with_noise.out (chiplib, kernels.yaml:20:6)
+namespace chip {
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 ::std::optional<at::Generator> generator, at::Tensor& out);
+}
+
+// topk.values (chiplib, kernels.yaml:21:6)
 namespace chip {
 ::std::tuple<at::Tensor&, at::Tensor&> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
                                             bool sorted, at::Tensor& values, at::Tensor& indices);
 }
 
-// where.self_out (chiplib, kernels.yaml:14:6)
+// where.self_out (chiplib, kernels.yaml:22:6)
 namespace chip {
 at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
                       at::Tensor& out);

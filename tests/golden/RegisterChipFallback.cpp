@@ -29,13 +29,13 @@ namespace {
 
 [[maybe_unused]] const bool reasons_set = [] {
   opsmith::set_policy_reason("add.Tensor",
-                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "the kernel `chip::add` (kernels.yaml:7:6) takes Float/Half only, and the "
                              "fallback is denied to it (backend.yaml:4:25)");
   opsmith::set_policy_reason("add.out",
-                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "the kernel `chip::add` (kernels.yaml:7:6) takes Float/Half only, and the "
                              "fallback is denied to it (backend.yaml:4:25)");
   opsmith::set_policy_reason("add_.Tensor",
-                             "the kernel `chip::add` (kernels.yaml:5:6) takes Float/Half only, and the "
+                             "the kernel `chip::add` (kernels.yaml:7:6) takes Float/Half only, and the "
                              "fallback is denied to it (backend.yaml:4:25)");
   return true;
 }();

@@ -10,20 +10,93 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
+#include <ATen/ops/_foreach_add_ops.h>
+#include <ATen/ops/_foreach_neg_ops.h>
 #include <ATen/ops/add_meta.h>
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/addmm_meta.h>
 #include <ATen/ops/addmm_ops.h>
-#include <ATen/ops/cat_meta.h>
-#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/bernoulli_ops.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
 namespace {
 
+// aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]
+//
+// derived: from the kernel of `_foreach_add.Scalar_out`: allocates the result and runs
+// `chip::foreach_add_out` (kernels.yaml:5:6) into it; shape and dtype from the operator's kernel for the
+// meta device
+::std::vector<at::Tensor> _foreach_add_Scalar(at::TensorList self, const at::Scalar& scalar) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::_foreach_add.Scalar", self);
+  auto out = opsmith::allocate_as(
+      at::_ops::_foreach_add_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), scalar));
+  ::chip::foreach_add_out(self, scalar, out);
+  return out;
+}
+
+// aten::_foreach_add.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()
+//
+// kernel: `chip::foreach_add_out` (kernels.yaml:5:6)
+void _foreach_add_Scalar_out(at::TensorList self, const at::Scalar& scalar, at::TensorList out) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::_foreach_add.Scalar_out",
+                                                                              self, out);
+  return ::chip::foreach_add_out(self, scalar, out);
+}
+
+// aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()
+//
+// derived: from the kernel of `_foreach_add.Scalar_out`: runs `chip::foreach_add_out` (kernels.yaml:5:6)
+// with out=self, which is safe for a pointwise operator; shape and dtype from the operator's kernel for
+// the meta device
+void _foreach_add__Scalar(at::TensorList self, const at::Scalar& scalar) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::_foreach_add_.Scalar", self);
+  opsmith::check_inplace_result(
+      "aten::_foreach_add_.Scalar",
+      at::_ops::_foreach_add_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), scalar), self);
+  ::chip::foreach_add_out(self, scalar, self);
+}
+
+// aten::_foreach_neg(Tensor[] self) -> Tensor[]
+//
+// derived: from the kernel of `_foreach_neg_`: copies self into a new result and runs `chip::foreach_neg_`
+// (kernels.yaml:6:6) on it; shape and dtype from the operator's kernel for the meta device
+::std::vector<at::Tensor> _foreach_neg(at::TensorList self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::_foreach_neg",
+                                                                                         self);
+  auto result = opsmith::allocate_as(at::_ops::_foreach_neg::redispatch(opsmith::kMeta, opsmith::meta(self)));
+  opsmith::copy_into(result, self);
+  ::chip::foreach_neg_(result);
+  return result;
+}
+
+// aten::_foreach_neg.out(Tensor[] self, *, Tensor(a!)[] out) -> ()
+//
+// derived: from the kernel of `_foreach_neg_`: copies self into out and runs `chip::foreach_neg_`
+// (kernels.yaml:6:6) on it; shape and dtype from the operator's kernel for the meta device
+void _foreach_neg_out(at::TensorList self, at::TensorList out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::_foreach_neg.out", self, out);
+  const auto shape = at::_ops::_foreach_neg::redispatch(opsmith::kMeta, opsmith::meta(self));
+  auto result = opsmith::result_in(out, shape, self);
+  opsmith::copy_into(result, self);
+  ::chip::foreach_neg_(result);
+  opsmith::write_out("aten::_foreach_neg.out", result, out);
+}
+
+// aten::_foreach_neg_(Tensor(a!)[] self) -> ()
+//
+// kernel: `chip::foreach_neg_` (kernels.yaml:6:6)
+void _foreach_neg_(at::TensorList self) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::_foreach_neg_", self);
+  return ::chip::foreach_neg_(self);
+}
+
 // aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 //
-// structured: written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function
+// structured: written around the structured kernel `chip::add` (kernels.yaml:7:6); PyTorch's meta function
 // checks and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)
 at::Tensor add_Tensor(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::add.Tensor",
@@ -39,7 +112,7 @@ at::Tensor add_Tensor(const at::Tensor& self, const at::Tensor& other, const at:
 
 // aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)
 //
-// structured: written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function
+// structured: written around the structured kernel `chip::add` (kernels.yaml:7:6); PyTorch's meta function
 // checks and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)
 at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
                     at::Tensor& out) {
@@ -57,7 +130,7 @@ at::Tensor& add_out(const at::Tensor& self, const at::Tensor& other, const at::S
 
 // aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
 //
-// structured: written around the structured kernel `chip::add` (kernels.yaml:5:6); PyTorch's meta function
+// structured: written around the structured kernel `chip::add` (kernels.yaml:7:6); PyTorch's meta function
 // checks and shapes it; for Float/Half, other dtypes: the fallback is denied to it (backend.yaml:4:25)
 at::Tensor& add__Tensor(at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::add_.Tensor",
@@ -75,7 +148,7 @@ at::Tensor& add__Tensor(at::Tensor& self, const at::Tensor& other, const at::Sca
 // aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
 //
 // derived: from the kernel of `addmm.out`: allocates the result and runs `chip::addmm_out`
-// (kernels.yaml:6:6) into it; shape and dtype from PyTorch's structured meta function
+// (kernels.yaml:8:6) into it; shape and dtype from PyTorch's structured meta function
 at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                  const at::Scalar& beta, const at::Scalar& alpha) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm", self, mat1,
@@ -93,7 +166,7 @@ at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tenso
 // aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out)
 // -> Tensor(a!)
 //
-// kernel: `chip::addmm_out` (kernels.yaml:6:6)
+// kernel: `chip::addmm_out` (kernels.yaml:8:6)
 at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                       const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm.out", self,
@@ -103,62 +176,76 @@ at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::
 
 // aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
 //
-// derived: from the kernel of `addmm.out`: runs `chip::addmm_out` (kernels.yaml:6:6) into a temporary and
+// derived: from the kernel of `addmm.out`: runs `chip::addmm_out` (kernels.yaml:8:6) into a temporary and
 // copies it back into self; shape and dtype from PyTorch's structured meta function
 at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
                    const at::Scalar& alpha) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm_", self,
                                                                                     mat1, mat2);
-  at::Tensor out;
-  {
-    opsmith::Functional<at::meta::structured_addmm, 1> op;
-    op.meta(self, mat1, mat2, beta, alpha);
-    out = std::move(op.result(0));
-  }
+  opsmith::Inplace<at::meta::structured_addmm> op(self);
+  op.meta(self, mat1, mat2, beta, alpha);
+  at::Tensor out = opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device());
   ::chip::addmm_out(self, mat1, mat2, beta, alpha, out);
   opsmith::write_inplace("aten::addmm_", out, self);
   return self;
 }
 
-// aten::cat(Tensor[] tensors, int dim=0) -> Tensor
+// aten::bernoulli.float_out(Tensor self, float p=0.5, *, Generator? generator=None, Tensor(a!) out) ->
+// Tensor(a!)
 //
-// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
-// checks and shapes it
-at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
-  opsmith::Functional<at::meta::structured_cat, 1> op;
-  const auto precomputed = op.meta(tensors, dim);
-  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-              op.result(0));
-  return std::move(op.result(0));
-}
-
-// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)
-//
-// structured: written around the structured kernel `chip::cat` (kernels.yaml:7:6); PyTorch's meta function
-// checks and shapes it
-at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat.out", tensors,
-                                                                                    out);
-  opsmith::Out<at::meta::structured_cat, 1> op(out);
-  const auto precomputed = op.meta(tensors, dim);
-  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
-              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
-              op.result(0));
-  op.finish();
+// derived: from the kernel of `bernoulli_.float`: copies self into out and runs `chip::bernoulli_`
+// (kernels.yaml:10:6) on it; shape and dtype from the operator's kernel for the meta device
+at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optional<at::Generator> generator,
+                                at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.float_out",
+                                                                              self, out);
+  const auto shape =
+      at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt);
+  auto result = opsmith::result_in(out, shape, self);
+  opsmith::copy_into(result, self);
+  ::chip::bernoulli_(result, p, generator);
+  opsmith::write_out("aten::bernoulli.float_out", result, out);
   return out;
 }
 
+// aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
+//
+// derived: from the kernel of `bernoulli_.float`: copies self into a new result and runs
+// `chip::bernoulli_` (kernels.yaml:10:6) on it; shape and dtype from the operator's kernel for the meta
+// device
+at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.p", self);
+  auto result = opsmith::allocate_as(
+      at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt));
+  opsmith::copy_into(result, self);
+  ::chip::bernoulli_(result, p, generator);
+  return result;
+}
+
+// aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)
+//
+// kernel: `chip::bernoulli_` (kernels.yaml:10:6)
+at::Tensor& bernoulli__float(at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli_.float", self);
+  return ::chip::bernoulli_(self, p, generator);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_foreach_add.Scalar", TORCH_FN(_foreach_add_Scalar));
+  m.impl("_foreach_add.Scalar_out", TORCH_FN(_foreach_add_Scalar_out));
+  m.impl("_foreach_add_.Scalar", TORCH_FN(_foreach_add__Scalar));
+  m.impl("_foreach_neg", TORCH_FN(_foreach_neg));
+  m.impl("_foreach_neg.out", TORCH_FN(_foreach_neg_out));
+  m.impl("_foreach_neg_", TORCH_FN(_foreach_neg_));
   m.impl("add.Tensor", TORCH_FN(add_Tensor));
   m.impl("add.out", TORCH_FN(add_out));
   m.impl("add_.Tensor", TORCH_FN(add__Tensor));
   m.impl("addmm", TORCH_FN(addmm));
   m.impl("addmm.out", TORCH_FN(addmm_out));
   m.impl("addmm_", TORCH_FN(addmm_));
-  m.impl("cat", TORCH_FN(cat));
-  m.impl("cat.out", TORCH_FN(cat_out));
+  m.impl("bernoulli.float_out", TORCH_FN(bernoulli_float_out));
+  m.impl("bernoulli.p", TORCH_FN(bernoulli_p));
+  m.impl("bernoulli_.float", TORCH_FN(bernoulli__float));
 }
 
 }  // namespace

@@ -10,24 +10,82 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
+#include <ATen/ops/cat_meta.h>
+#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/eye_ops.h>
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/lt_meta.h>
 #include <ATen/ops/lt_ops.h>
+#include <opsmith/factory.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
 namespace {
 
+// aten::cat(Tensor[] tensors, int dim=0) -> Tensor
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:9:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
+  opsmith::Functional<at::meta::structured_cat, 1> op;
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  return std::move(op.result(0));
+}
+
+// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:9:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat.out", tensors,
+                                                                                    out);
+  opsmith::Out<at::meta::structured_cat, 1> op(out);
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  op.finish();
+  return out;
+}
+
+// aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+// bool? pin_memory=None) -> Tensor
+//
+// derived: from the kernel of `eye.m_out`: allocates the result and runs `chip::eye_out`
+// (kernels.yaml:11:6) into it; shape and dtype from the operator's kernel for the meta device
+at::Tensor eye_m(int64_t n, int64_t m, ::std::optional<at::ScalarType> dtype,
+                 ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                 ::std::optional<bool> pin_memory) {
+  const opsmith::FactoryCall<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
+      "aten::eye.m", layout, device, pin_memory);
+  auto out = opsmith::allocate_as(
+      at::_ops::eye_m::redispatch(opsmith::kMeta, n, m, dtype, layout, opsmith::kMetaDevice, ::std::nullopt));
+  ::chip::eye_out(n, m, out);
+  return out;
+}
+
+// aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)
+//
+// kernel: `chip::eye_out` (kernels.yaml:11:6)
+at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::eye.m_out", out);
+  return ::chip::eye_out(n, m, out);
+}
+
 // aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
 //
 // derived: from the kernel of `fill_.Scalar`: copies self into a new result and runs `chip::fill_`
-// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
+// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
 at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar",
                                                                                     self);
-  at::Tensor result =
+  auto result =
       opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
-  result.copy_(self);
+  opsmith::copy_into(result, self);
   ::chip::fill_(result, value);
   return result;
 }
@@ -35,23 +93,21 @@ at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
 // aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
 //
 // derived: from the kernel of `fill_.Scalar`: copies self into out and runs `chip::fill_`
-// (kernels.yaml:8:6) on it; shape and dtype from the operator's kernel for the meta device
+// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
 at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
                                                                                     self, out);
-  const at::Tensor shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
-  at::Tensor result = opsmith::result_in(out, shape, self);
-  result.copy_(self);
+  const auto shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
+  auto result = opsmith::result_in(out, shape, self);
+  opsmith::copy_into(result, self);
   ::chip::fill_(result, value);
-  if (!result.is_same(out)) {
-    opsmith::write_out("aten::fill.Scalar_out", result, out);
-  }
+  opsmith::write_out("aten::fill.Scalar_out", result, out);
   return out;
 }
 
 // aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
 //
-// kernel: `chip::fill_` (kernels.yaml:8:6)
+// kernel: `chip::fill_` (kernels.yaml:12:6)
 at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
                                                                                     self);
@@ -61,7 +117,7 @@ at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
 // aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
 //
 // derived: from the kernel of `lt.Tensor_out`: allocates the result and runs `chip::lt_out`
-// (kernels.yaml:9:6) into it; shape and dtype from PyTorch's structured meta function
+// (kernels.yaml:13:6) into it; shape and dtype from PyTorch's structured meta function
 at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt.Tensor",
                                                                                          self, other);
@@ -79,7 +135,7 @@ at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
 
 // aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
 //
-// kernel: `chip::lt_out` (kernels.yaml:9:6)
+// kernel: `chip::lt_out` (kernels.yaml:13:6)
 at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
       "aten::lt.Tensor_out", self, other, out);
@@ -88,8 +144,8 @@ at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::T
 
 // aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
 //
-// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:9:6) with out=self, which
-// is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
+// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:13:6) with out=self,
+// which is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
 at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
                                                                                          self, other);
@@ -102,6 +158,10 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("cat", TORCH_FN(cat));
+  m.impl("cat.out", TORCH_FN(cat_out));
+  m.impl("eye.m", TORCH_FN(eye_m));
+  m.impl("eye.m_out", TORCH_FN(eye_m_out));
   m.impl("fill.Scalar", TORCH_FN(fill_Scalar));
   m.impl("fill.Scalar_out", TORCH_FN(fill_Scalar_out));
   m.impl("fill_.Scalar", TORCH_FN(fill__Scalar));

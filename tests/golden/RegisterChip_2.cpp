@@ -12,8 +12,13 @@
 
 #include <ATen/ops/max_meta.h>
 #include <ATen/ops/max_ops.h>
+#include <ATen/ops/maximum_meta.h>
+#include <ATen/ops/maximum_ops.h>
+#include <ATen/ops/mm_meta.h>
+#include <ATen/ops/mm_ops.h>
 #include <ATen/ops/native_layer_norm_ops.h>
-#include <ATen/ops/relu_ops.h>
+#include <ATen/ops/new_full_ops.h>
+#include <opsmith/factory.h>
 #include <torch/library.h>
 
 namespace opsmith::generated {
@@ -21,7 +26,7 @@ namespace {
 
 // aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 //
-// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:10:6); PyTorch's meta
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
 // function checks and shapes it
 ::std::tuple<at::Tensor, at::Tensor> max_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::max.dim", self);
@@ -34,7 +39,7 @@ namespace {
 // aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) ->
 // (Tensor(a!) values, Tensor(b!) indices)
 //
-// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:10:6); PyTorch's meta
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
 // function checks and shapes it
 ::std::tuple<at::Tensor&, at::Tensor&> max_dim_max(const at::Tensor& self, int64_t dim, bool keepdim,
                                                    at::Tensor& max, at::Tensor& max_values) {
@@ -47,10 +52,65 @@ namespace {
   return std::forward_as_tuple(max, max_values);
 }
 
+// aten::maximum(Tensor self, Tensor other) -> Tensor
+//
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// function checks and shapes it; it casts by itself
+at::Tensor maximum(const at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum",
+                                                                                         self, other);
+  opsmith::Functional<at::meta::structured_maximum, 1> op;
+  op.meta(self, other);
+  at::TensorIteratorBase& iter = op;
+  ::chip::maximum(iter);
+  return std::move(op.result(0));
+}
+
+// aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// function checks and shapes it; it casts by itself
+at::Tensor& maximum_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum.out",
+                                                                                         self, other, out);
+  opsmith::Out<at::meta::structured_maximum, 1> op(out);
+  op.meta(self, other);
+  at::TensorIteratorBase& iter = op;
+  ::chip::maximum(iter);
+  op.finish();
+  return out;
+}
+
+// aten::mm(Tensor self, Tensor mat2) -> Tensor
+//
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// and shapes it
+at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm", self, mat2);
+  opsmith::Functional<at::meta::structured_mm, 1> op;
+  ::chip::mm_meta(op, self, mat2);
+  ::chip::mm(self, mat2, op.result(0));
+  return std::move(op.result(0));
+}
+
+// aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// and shapes it
+at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm.out", self,
+                                                                                    mat2, out);
+  opsmith::Out<at::meta::structured_mm, 1> op(out);
+  ::chip::mm_meta(op, self, mat2);
+  ::chip::mm(self, mat2, op.result(0));
+  op.finish();
+  return out;
+}
+
 // aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
 // eps) -> (Tensor, Tensor, Tensor)
 //
-// kernel: `chip::native_layer_norm` (kernels.yaml:11:6); for weight Float, other dtypes: the fallback runs
+// kernel: `chip::native_layer_norm` (kernels.yaml:17:6); for weight Float, other dtypes: the fallback runs
 // it on the CPU (backend.yaml:4:1)
 ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                    at::IntArrayRef normalized_shape,
@@ -69,7 +129,7 @@ namespace {
 // aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
 // eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))
 //
-// derived: from the kernel of `native_layer_norm`: runs `chip::native_layer_norm` (kernels.yaml:11:6),
+// derived: from the kernel of `native_layer_norm`: runs `chip::native_layer_norm` (kernels.yaml:17:6),
 // resizes out and copies the result into it; for weight Float, other dtypes: the fallback runs it on the
 // CPU (backend.yaml:4:1)
 ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_out(
@@ -89,53 +149,44 @@ namespace {
   return std::forward_as_tuple(out0, out1, out2);
 }
 
-// aten::relu(Tensor self) -> Tensor
+// aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout?
+// layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 //
-// kernel: `chip::relu` (kernels.yaml:12:6); for Float, other dtypes: the fallback runs it on the CPU
-// (backend.yaml:4:1)
-at::Tensor relu(const at::Tensor& self) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
-  }
-  return ::chip::relu(self);
+// kernel: `chip::new_full` (kernels.yaml:18:6)
+at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                    ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
+                    ::std::optional<at::Device> device, ::std::optional<bool> pin_memory) {
+  const opsmith::FactoryCall<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
+      "aten::new_full", layout, device, pin_memory, self);
+  return ::chip::new_full(self, size, fill_value, dtype, layout, device, pin_memory);
 }
 
-// aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+// aten::new_full.out(Tensor self, SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)
 //
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6), resizes out and copies the
-// result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
-at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
-                                                                                         self, out);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
-  }
-  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
+// derived: from the kernel of `new_full`: runs `chip::new_full` (kernels.yaml:18:6), resizes out and
+// copies the result into it
+at::Tensor& new_full_out(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                         at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::new_full.out",
+                                                                                    self, out);
+  opsmith::write_out(
+      "aten::new_full.out",
+      ::chip::new_full(self, size, fill_value, out.scalar_type(), out.layout(), out.device(), ::std::nullopt),
+      out);
   return out;
-}
-
-// aten::relu_(Tensor(a!) self) -> Tensor(a!)
-//
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:12:6) and copies the result back
-// into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
-at::Tensor& relu_(at::Tensor& self) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
-  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
-    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
-  }
-  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
-  return self;
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("max.dim", TORCH_FN(max_dim));
   m.impl("max.dim_max", TORCH_FN(max_dim_max));
+  m.impl("maximum", TORCH_FN(maximum));
+  m.impl("maximum.out", TORCH_FN(maximum_out));
+  m.impl("mm", TORCH_FN(mm));
+  m.impl("mm.out", TORCH_FN(mm_out));
   m.impl("native_layer_norm", TORCH_FN(native_layer_norm));
   m.impl("native_layer_norm.out", TORCH_FN(native_layer_norm_out));
-  m.impl("relu", TORCH_FN(relu));
-  m.impl("relu.out", TORCH_FN(relu_out));
-  m.impl("relu_", TORCH_FN(relu_));
+  m.impl("new_full", TORCH_FN(new_full));
+  m.impl("new_full.out", TORCH_FN(new_full_out));
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <opsmith/fallback.h>
 #include <opsmith/structured.h>
 
+#include <ATen/ops/relu_ops.h>
+#include <ATen/ops/rrelu_with_noise_ops.h>
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
 #include <ATen/ops/where_ops.h>
@@ -18,11 +20,103 @@
 namespace opsmith::generated {
 namespace {
 
+// aten::relu(Tensor self) -> Tensor
+//
+// kernel: `chip::relu` (kernels.yaml:19:6); for Float, other dtypes: the fallback runs it on the CPU
+// (backend.yaml:4:1)
+at::Tensor relu(const at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
+  }
+  return ::chip::relu(self);
+}
+
+// aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6), resizes out and copies the
+// result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
+                                                                                         self, out);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
+  }
+  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
+  return out;
+}
+
+// aten::relu_(Tensor(a!) self) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6) and copies the result back
+// into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_(at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
+  }
+  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
+  return self;
+}
+
+// aten::rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) ->
+// Tensor(a!)
+//
+// kernel: `chip::rrelu_with_noise_out` (kernels.yaml:20:6)
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 ::std::optional<at::Generator> generator, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise.out",
+                                                                              self, noise, out);
+  return ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+}
+
+// aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
+//
+// derived: from the kernel of `rrelu_with_noise.out`: runs `chip::rrelu_with_noise_out`
+// (kernels.yaml:20:6) into a temporary and copies it back into self; shape and dtype from the operator's
+// kernel for the meta device
+at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                              const at::Scalar& upper, bool training,
+                              ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise_", self,
+                                                                              noise);
+  const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
+      opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
+  auto out = opsmith::allocate_as(std::get<0>(shapes));
+  ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+  opsmith::write_inplace("aten::rrelu_with_noise_", out, self);
+  return self;
+}
+
+// aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
+//
+// derived: from the kernel of `rrelu_with_noise.out`: allocates the result and runs
+// `chip::rrelu_with_noise_out` (kernels.yaml:20:6) into it; shape and dtype from the operator's kernel for
+// the meta device
+::std::tuple<at::Tensor, at::Tensor> rrelu_with_noise_functional(const at::Tensor& self,
+                                                                 const at::Tensor& noise,
+                                                                 const at::Scalar& lower,
+                                                                 const at::Scalar& upper, bool training,
+                                                                 ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
+      "aten::rrelu_with_noise_functional", self, noise);
+  const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
+      opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
+  auto out = opsmith::allocate_as(std::get<0>(shapes));
+  auto new_noise = opsmith::copy_of(noise);
+  ::chip::rrelu_with_noise_out(self, new_noise, lower, upper, training, generator, out);
+  return std::make_tuple(std::move(out), std::move(new_noise));
+}
+
 // aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values,
 // Tensor indices)
 //
 // derived: from the kernel of `topk.values`: allocates the result and runs `chip::topk`
-// (kernels.yaml:13:6) into it; shape and dtype from PyTorch's structured meta function
+// (kernels.yaml:21:6) into it; shape and dtype from PyTorch's structured meta function
 ::std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
                                           bool sorted) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk", self);
@@ -41,7 +135,7 @@ namespace {
 // aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
 // values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)
 //
-// kernel: `chip::topk` (kernels.yaml:13:6)
+// kernel: `chip::topk` (kernels.yaml:21:6)
 ::std::tuple<at::Tensor&, at::Tensor&> topk_values(const at::Tensor& self, int64_t k, int64_t dim,
                                                    bool largest, bool sorted, at::Tensor& values,
                                                    at::Tensor& indices) {
@@ -53,11 +147,11 @@ namespace {
 // aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
 //
 // derived: from the kernel of `where.self_out`: allocates the result and runs `chip::where_out`
-// (kernels.yaml:14:6) into it; shape and dtype from the operator's kernel for the meta device
+// (kernels.yaml:22:6) into it; shape and dtype from the operator's kernel for the meta device
 at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
       "aten::where.self", condition, self, other);
-  at::Tensor out = opsmith::allocate_as(at::_ops::where_self::redispatch(
+  auto out = opsmith::allocate_as(at::_ops::where_self::redispatch(
       opsmith::kMeta, opsmith::meta(condition), opsmith::meta(self), opsmith::meta(other)));
   ::chip::where_out(condition, self, other, out);
   return out;
@@ -65,7 +159,7 @@ at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const
 
 // aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
 //
-// kernel: `chip::where_out` (kernels.yaml:14:6)
+// kernel: `chip::where_out` (kernels.yaml:22:6)
 at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
                            at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
@@ -74,6 +168,12 @@ at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, 
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("relu", TORCH_FN(relu));
+  m.impl("relu.out", TORCH_FN(relu_out));
+  m.impl("relu_", TORCH_FN(relu_));
+  m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_with_noise_out));
+  m.impl("rrelu_with_noise_", TORCH_FN(rrelu_with_noise_));
+  m.impl("rrelu_with_noise_functional", TORCH_FN(rrelu_with_noise_functional));
   m.impl("topk", TORCH_FN(topk));
   m.impl("topk.values", TORCH_FN(topk_values));
   m.impl("where.self", TORCH_FN(where_self));

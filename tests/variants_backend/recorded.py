@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opsmith.schema import Catalogue, Group
 
-DTYPES = (torch.float32, torch.int64, torch.bfloat16, torch.complex64, torch.bool)
-SAMPLES = 3
+# Samples of each OpInfo, by dtype.
+SAMPLES = {torch.float32: 3, torch.int64: 2, torch.bfloat16: 1, torch.complex64: 1, torch.bool: 1}
 _LARGEST = 4096
 """Elements: larger samples only take longer."""
 
@@ -33,15 +33,13 @@ class Call:
     arguments: dict[str, Any]
 
 
-def record(catalogue: Catalogue, calls_per_group: int) -> dict[str, list[Call]]:
-    """The calls of each group by its functional operator, at most so many for each and dtype."""
+def record(catalogue: Catalogue, every: int, calls_per_group: int) -> dict[str, list[Call]]:
+    """The calls of each group by its functional operator, at most so many for each and dtype.
+
+    Of PyTorch's OpInfos, one of ``every`` so many is run.
+    """
     recorder = _Recorder(catalogue, calls_per_group)
-    databases = [name for name in sorted(vars(opinfo)) if name.endswith("op_db")]
-    seen = set()
-    for info in itertools.chain.from_iterable(getattr(opinfo, name) for name in databases):
-        if (info.name, info.variant_test_name) in seen or info.name.startswith("_refs"):
-            continue
-        seen.add((info.name, info.variant_test_name))
+    for info in _infos()[::every]:
         for sample in _samples(info):
             torch.manual_seed(0)
             try:
@@ -53,8 +51,17 @@ def record(catalogue: Catalogue, calls_per_group: int) -> dict[str, list[Call]]:
     return dict(recorder.calls)
 
 
+def _infos() -> list[Any]:
+    databases = [name for name in sorted(vars(opinfo)) if name.endswith("op_db")]
+    infos: dict[tuple[str, str], Any] = {}
+    for info in itertools.chain.from_iterable(getattr(opinfo, name) for name in databases):
+        if not info.name.startswith("_refs"):
+            infos.setdefault((info.name, info.variant_test_name), info)
+    return [infos[key] for key in sorted(infos)]
+
+
 def _samples(info: Any) -> Iterator[Any]:
-    for dtype in DTYPES:
+    for dtype, count in SAMPLES.items():
         if dtype not in info.dtypes:
             continue
         torch.manual_seed(0)
@@ -62,7 +69,7 @@ def _samples(info: Any) -> Iterator[Any]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 extra = {"noncontiguous": False} if info.name.startswith("_foreach") else {}
-                yield from itertools.islice(info.sample_inputs("cpu", dtype, **extra), SAMPLES)
+                yield from itertools.islice(info.sample_inputs("cpu", dtype, **extra), count)
         except Exception:
             continue  # samples that need what this machine has not
 

@@ -71,7 +71,7 @@ class DerivedBody:
         check = []
         if self.entry.shape is Shape.STRUCTURED_META:
             check = self._structured_check(f"Out<{{}}, {len(outs)}>", outs)
-        return [*check, *self._write_results(values), self._return_changed()]
+        return [*check, *self._write_results(values), *self._return_changed()]
 
     def out_from_inplace(self) -> list[str]:
         (out,) = self.signature.outputs()
@@ -86,12 +86,12 @@ class DerivedBody:
             "opsmith::copy_into(result, self);",
             f"{self.run({'self': 'result'})};",
             f"opsmith::write_out({self._quoted_name()}, result, {out});",
-            self._return_changed(),
+            *self._return_changed(),
         ]
 
     def inplace_from_out(self) -> list[str]:
         (out,) = self.source.outputs()
-        return [*self._check_self(), f"{self.run({out: 'self'})};", self._return_changed()]
+        return [*self._check_self(), f"{self.run({out: 'self'})};", *self._return_changed()]
 
     def inplace_from_out_temporary(self) -> list[str]:
         (out,) = self.source.outputs()
@@ -104,12 +104,12 @@ class DerivedBody:
             *allocate,
             f"{self.run({})};",
             f"opsmith::write_inplace({self._quoted_name()}, {out}, self);",
-            self._return_changed(),
+            *self._return_changed(),
         ]
 
     def inplace_from_functional(self) -> list[str]:
         check = self._check_self() if self.entry.shape is Shape.STRUCTURED_META else []
-        return [*check, *self._write_results({}), self._return_changed()]
+        return [*check, *self._write_results({}), *self._return_changed()]
 
     # ---- results
 
@@ -140,14 +140,14 @@ class DerivedBody:
             return f"return {names[0]};"
         return f"return std::make_tuple({', '.join(f'std::move({name})' for name in names)});"
 
-    def _return_changed(self) -> str:
+    def _return_changed(self) -> list[str]:
         """The return of an out or in-place variant; those of lists return nothing."""
         names = self.signature.outputs() or ["self"]
         if not self.signature.function.func.returns:
-            return "return;"
+            return []
         if len(names) == 1:
-            return f"return {names[0]};"
-        return f"return std::forward_as_tuple({', '.join(names)});"
+            return [f"return {names[0]};"]
+        return [f"return std::forward_as_tuple({', '.join(names)});"]
 
     # ---- shapes and checks
 

@@ -28,10 +28,10 @@ namespace detail {
 [[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
                                       const at::TensorBase& other);
 
-// The device of the first Tensor that is not on the CPU. Throws when another Tensor may not take part with
+// The device of the first Tensor that is not on the CPU; throws when another Tensor may not take part with
 // it.
 template <Operands kOperands, class... Arguments>
-inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
+C10_NOINLINE c10::DeviceIndex mixed_device(const char* operator_name, const Arguments&... arguments) {
   c10::Device device(c10::kCPU);
   const auto find = [&](const at::TensorBase& tensor) {
     if (device.is_cpu()) {
@@ -39,19 +39,35 @@ inline c10::DeviceIndex common_device(const char* operator_name, const Arguments
     }
   };
   (each_tensor(arguments, find), ...);
-  if constexpr (kOperands != Operands::kAny) {
-    const auto compare = [&](const at::TensorBase& tensor) {
-      if (C10_LIKELY(tensor.device() == device)) {
-        return;
-      }
-      if (kOperands == Operands::kScalarsFromCpu && tensor.device().is_cpu() && tensor.dim() == 0) {
-        return;
-      }
-      throw_mixed_devices(operator_name, device, tensor);
-    };
-    (each_tensor(arguments, compare), ...);
-  }
+  const auto compare = [&](const at::TensorBase& tensor) {
+    if (tensor.device() == device || kOperands == Operands::kAny) {
+      return;
+    }
+    if (kOperands == Operands::kScalarsFromCpu && tensor.device().is_cpu() && tensor.dim() == 0) {
+      return;
+    }
+    throw_mixed_devices(operator_name, device, tensor);
+  };
+  (each_tensor(arguments, compare), ...);
   return device.is_cpu() ? current_device() : device.index();
+}
+
+// The same, in one look at each Tensor where all are on one device of this type.
+template <Operands kOperands, class... Arguments>
+inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
+  c10::Device device(c10::kCPU);
+  bool mixed = false;
+  const auto look = [&](const at::TensorBase& tensor) {
+    const c10::Device here = tensor.device();
+    mixed |= here != device && !device.is_cpu();
+    mixed |= here.is_cpu();
+    device = here;
+  };
+  (each_tensor(arguments, look), ...);
+  if (C10_UNLIKELY(mixed || device.is_cpu())) {
+    return mixed_device<kOperands>(operator_name, arguments...);
+  }
+  return device.index();
 }
 
 }  // namespace detail

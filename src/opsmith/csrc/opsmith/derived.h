@@ -43,21 +43,28 @@ inline bool is_like(const std::optional<at::Scalar>& scalar, const at::Tensor&) 
   return !scalar.has_value() || !scalar->isComplex();
 }
 
-inline bool is_clear_of(const at::Tensor& tensor, const at::Tensor& self, size_t bytes) {
+inline bool is_clear_of(const at::Tensor& tensor, const at::Tensor& self) {
+  // As PyTorch's own check does: what has another storage has other memory.
+  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  if (C10_LIKELY(tensor.is_same(self) ||
+                 storage != self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())) {
+    return true;
+  }
   const auto* a = static_cast<const char*>(tensor.const_data_ptr());
   const auto* b = static_cast<const char*>(self.const_data_ptr());
+  const size_t bytes = self.nbytes();
   return a == b || a + bytes <= b || b + bytes <= a;
 }
 
-inline bool is_clear_of(const std::optional<at::Tensor>& tensor, const at::Tensor& self, size_t bytes) {
-  return !tensor.has_value() || !tensor->defined() || is_clear_of(*tensor, self, bytes);
+inline bool is_clear_of(const std::optional<at::Tensor>& tensor, const at::Tensor& self) {
+  return !tensor.has_value() || !tensor->defined() || is_clear_of(*tensor, self);
 }
 
-inline bool is_clear_of(const at::Scalar&, const at::Tensor&, size_t) {
+inline bool is_clear_of(const at::Scalar&, const at::Tensor&) {
   return true;
 }
 
-inline bool is_clear_of(const std::optional<at::Scalar>&, const at::Tensor&, size_t) {
+inline bool is_clear_of(const std::optional<at::Scalar>&, const at::Tensor&) {
   return true;
 }
 
@@ -77,8 +84,7 @@ inline bool elementwise_into(const at::Tensor& self, const Operands&... others) 
   if (!elementwise_alike(self, others...)) {
     return false;
   }
-  [[maybe_unused]] const size_t bytes = self.nbytes();
-  return (detail::is_clear_of(others, self, bytes) && ...);
+  return (detail::is_clear_of(others, self) && ...);
 }
 
 // Tensors of the meta device with the same sizes, strides and dtype: what a meta kernel is asked with.
