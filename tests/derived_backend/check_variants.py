@@ -182,8 +182,8 @@ def lists(*tensors: Tensor) -> tuple[list[Tensor], list[Tensor]]:
 )
 @pytest.mark.parametrize(
     "tensors",
-    [(floats(3).abs(), floats(2, 4).abs()), (torch.arange(3), floats(2).abs()), ()],
-    ids=["floats", "int and float", "empty"],
+    [(floats(3).abs(), floats(2, 4).abs()), (torch.arange(3), floats(2).abs())],
+    ids=["floats", "int and float"],
 )
 def test_lists(name: str, arguments: tuple[float, ...], tensors: tuple[Tensor, ...]) -> None:
     base, out = getattr(torch.ops.aten, name), "Scalar_out" if arguments else "out"
@@ -200,7 +200,7 @@ def test_lists(name: str, arguments: tuple[float, ...], tensors: tuple[Tensor, .
         agree(tuple(ours), tuple(theirs))
 
 
-def test_lists_keep_the_contract_of_each_variant() -> None:
+def test_lists_keep_the_contract_of_each_variant(capfd: pytest.CaptureFixture[str]) -> None:
     _, ours = lists(floats(3), torch.arange(3))
     with pytest.raises(RuntimeError, match="result type Float can't be cast to"):
         torch.ops.aten._foreach_sqrt.out(
@@ -208,8 +208,8 @@ def test_lists_keep_the_contract_of_each_variant() -> None:
         )
     with pytest.raises(RuntimeError, match="2 results, but was given a list of 1 tensors"):
         torch.ops.aten._foreach_neg.out(ours, out=ours[:1])
-    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
-        torch.ops.aten._foreach_neg.out(ours[:1], out=[torch.zeros(2, device=DEVICE)])
+    torch.ops.aten._foreach_neg.out(ours[:1], out=[torch.zeros(2, device=DEVICE)])
+    assert "Warning: An output with one or more elements was resized" in capfd.readouterr().err
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         torch._foreach_mul_([ours[0][:1].expand(3)], 2)
     with pytest.raises(RuntimeError, match="at least two devices, chip:0 and chip:1!"):

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,7 +72,8 @@ def run(overload: Any, arguments: dict[str, Any]) -> Outcome:
     """Calls the operator; arguments that it changes count among its results."""
     torch.manual_seed(3)
     outcome = Outcome()
-    with warnings.catch_warnings(record=True) as caught:
+    said: set[str] = set()
+    with warnings.catch_warnings(record=True) as caught, _stderr(said):
         warnings.simplefilter("always")
         try:
             results = overload(**arguments)
@@ -77,8 +81,27 @@ def run(overload: Any, arguments: dict[str, Any]) -> Outcome:
             outcome.error = type(error).__name__
         else:
             outcome.tensors = [*tensors_in(results), *tensors_in(arguments)]
-    outcome.warned = sorted({str(w.message).partition(".")[0][:60] for w in caught})
+    outcome.warned = sorted(said | {str(w.message)[:60] for w in caught})
     return outcome
+
+
+@contextmanager
+def _stderr(said: set[str]) -> Iterator[None]:
+    """Collects the warnings that C++ prints, since torch.ops does not make them Python's."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            lines = file.read().decode(errors="replace").splitlines()
+            said.update(
+                line.partition("Warning: ")[2][:60] for line in lines if "Warning: " in line
+            )
 
 
 def difference(ours: Outcome, theirs: Outcome, *, values: bool) -> str:

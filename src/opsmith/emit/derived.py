@@ -81,7 +81,7 @@ class DerivedBody:
             check = self._structured_check("Out<{}, 1>", [out])
         return [
             *check,
-            f"const auto shape = {self._first_of(self._meta_call())};",
+            f"const auto shape = {self._first_shape()};",
             f"auto result = opsmith::result_in({out}, shape, {operands});",
             "opsmith::copy_into(result, self);",
             f"{self.run({'self': 'result'})};",
@@ -153,7 +153,7 @@ class DerivedBody:
 
     def _allocate(self, names: list[str], *, fast: bool) -> list[str]:
         """Declares the variables ``names`` with the shapes and dtypes of the first results."""
-        if self.entry.shape is Shape.META_KERNEL:
+        if self.entry.shape is not Shape.STRUCTURED_META:
             return self._allocate_as_meta(names)
         structured = self._structured_class()
         allocate = [
@@ -178,8 +178,8 @@ class DerivedBody:
         ]
 
     def _allocate_as_meta(self, names: list[str]) -> list[str]:
-        if self._returned_by_functional() == 1:
-            return [f"auto {names[0]} = opsmith::allocate_as({self._meta_call()});"]
+        if self.entry.shape is Shape.LIKE_SELF or self._returned_by_functional() == 1:
+            return [f"auto {names[0]} = opsmith::allocate_as({self._first_shape()});"]
         return [
             f"const auto shapes = {self._meta_call()};",
             *(
@@ -194,9 +194,9 @@ class DerivedBody:
             check = self._structured_check("Inplace<{}>", ["self"])
         else:
             others = [name for name in self._operands() if name != "self"]
-            meta = self._first_of(self._meta_call())
+            shape = self._first_shape()
             check = [
-                f"opsmith::check_inplace_result({self._quoted_name()}, {meta}, self);",
+                f"opsmith::check_inplace_result({self._quoted_name()}, {shape}, self);",
                 *(f"opsmith::check_overlap(self, {name});" for name in others),
             ]
         if self.entry.elementwise:
@@ -234,7 +234,11 @@ class DerivedBody:
         arguments = functional.dispatcher_arguments(_on_meta)
         return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
 
-    def _first_of(self, call: str) -> str:
+    def _first_shape(self) -> str:
+        """What has the shape and dtype of the first result."""
+        if self.entry.shape is Shape.LIKE_SELF:
+            return "self"
+        call = self._meta_call()
         return call if self._returned_by_functional() == 1 else f"std::get<0>({call})"
 
     # ---- names

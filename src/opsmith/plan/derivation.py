@@ -157,20 +157,25 @@ def _obstacle(
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
-    if derivation in _ALLOCATING and not group.structured:
-        if group.functional is None:
-            return Obstacle.NO_FUNCTIONAL
-        if not catalogue.operators[group.functional].meta:
-            return Obstacle.NO_META
+    if derivation in _ALLOCATING and _shape(group, catalogue) is None:
+        return Obstacle.NO_META if group.functional else Obstacle.NO_FUNCTIONAL
     return None
 
 
-def _derived(kernel: Kernel, derivation: Derivation, group: Group, catalogue: Catalogue) -> Derived:
-    shape: Shape | None = None
+def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
+    """What tells the results' shapes and dtypes before a kernel runs."""
     if group.structured:
-        shape = Shape.STRUCTURED_META
-    elif derivation in _ALLOCATING:
-        shape = Shape.META_KERNEL
+        return Shape.STRUCTURED_META
+    if group.functional is not None and catalogue.operators[group.functional].meta:
+        return Shape.META_KERNEL
+    # An operator that can work in place gives back what self is.
+    return Shape.LIKE_SELF if group.inplace else None
+
+
+def _derived(kernel: Kernel, derivation: Derivation, group: Group, catalogue: Catalogue) -> Derived:
+    # A result of a functional kernel has its shape; only PyTorch's own meta checks what it goes to.
+    needed = group.structured or derivation in _ALLOCATING
+    shape = _shape(group, catalogue) if needed else None
     known = derivation in (
         Derivation.FUNCTIONAL_FROM_OUT,
         Derivation.INPLACE_FROM_OUT,

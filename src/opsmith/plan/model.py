@@ -50,6 +50,7 @@ class Shape(Enum):
 
     STRUCTURED_META = "PyTorch's structured meta function"
     META_KERNEL = "the operator's kernel for the meta device"
+    LIKE_SELF = "self, as in place"
 
 
 class Elementwise(Enum):

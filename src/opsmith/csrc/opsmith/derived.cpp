@@ -60,8 +60,11 @@ at::Tensor allocate_as(const at::Tensor& meta) {
   TORCH_CHECK_NOT_IMPLEMENTED(meta.layout() == at::kStrided && !meta.is_quantized(), "the result would be a ",
                               meta.is_quantized() ? "quantized" : c10::str(meta.layout()), " tensor, and ",
                               device_type_name(), " has only strided (dense) ones");
-  return empty_strided_fast(meta.sizes(), meta.strides(), meta.scalar_type(),
-                            c10::Device(c10::kPrivateUse1, current_device()));
+  const c10::Device device(c10::kPrivateUse1, current_device());
+  if (!meta.is_non_overlapping_and_dense()) {
+    return empty_fast(meta.sizes(), meta.scalar_type(), device);
+  }
+  return empty_strided_fast(meta.sizes(), meta.strides(), meta.scalar_type(), device);
 }
 
 std::vector<at::Tensor> allocate_as(at::TensorList metas) {

@@ -95,9 +95,9 @@ c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tens
 inline constexpr c10::DispatchKeySet kMeta{c10::DispatchKey::Meta};
 inline const c10::Device kMetaDevice{c10::DeviceType::Meta};
 
-// A tensor on the current device with the sizes, strides and dtype of a meta kernel's result; undefined for
-// an undefined one, which is a result that the arguments did not ask for. Throws NotImplementedError for
-// another layout than strided.
+// A tensor on the current device with the sizes, dtype and, where it is dense, strides of a meta kernel's
+// result; undefined for an undefined one, which is a result that the arguments did not ask for. Throws
+// NotImplementedError for another layout than strided.
 at::Tensor allocate_as(const at::Tensor& meta);
 std::vector<at::Tensor> allocate_as(at::TensorList metas);
 
@@ -160,8 +160,7 @@ at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, const Operan
 }
 
 template <class... Operands>
-std::vector<at::Tensor> result_in(at::TensorList outs, const std::vector<at::Tensor>& metas,
-                                  const Operands&... operands) {
+std::vector<at::Tensor> result_in(at::TensorList outs, at::TensorList metas, const Operands&... operands) {
   detail::check_lengths("out", metas.size(), outs.size());
   std::vector<at::Tensor> results;
   results.reserve(outs.size());

@@ -17,8 +17,9 @@ class FactoryCall {
   template <class... Arguments>
   FactoryCall(const char* operator_name, std::optional<at::Layout> layout, std::optional<at::Device> device,
               std::optional<bool> pin_memory, const Arguments&... arguments)
-      : elsewhere_(device.has_value() && !device->is_privateuseone()),
-        device_(result_device(operator_name, device, arguments...)) {
+      : operands_(operands_device(operator_name, arguments...)),
+        elsewhere_(device.has_value() && !device->is_privateuseone()),
+        device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_) {
     if (C10_LIKELY(!elsewhere_)) {
       refuse_options(operator_name, layout, pin_memory);
     }
@@ -27,20 +28,20 @@ class FactoryCall {
     }
   }
 
-  // Whether the result is asked for on another kind of device: torch.zeros_like(x, device="cpu").
-  bool elsewhere() const { return elsewhere_; }
+  // Whether the result is asked for on another device than the operands': torch.zeros_like(x, device="cpu").
+  bool elsewhere() const { return elsewhere_ || operands_ != current_device(); }
 
  private:
   template <class... Arguments>
-  c10::DeviceIndex result_device(const char* operator_name, std::optional<at::Device> device,
-                                 const Arguments&... arguments) const {
-    c10::DeviceIndex operands = current_device();
+  static c10::DeviceIndex operands_device(const char* operator_name, const Arguments&... arguments) {
     if constexpr (sizeof...(Arguments) > 0) {
-      operands = detail::common_device<kOperands>(operator_name, arguments...);
+      return detail::common_device<kOperands>(operator_name, arguments...);
+    } else {
+      return current_device();
     }
-    return device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands;
   }
 
+  c10::DeviceIndex operands_;
   bool elsewhere_;
   DeviceScope device_;
 };
