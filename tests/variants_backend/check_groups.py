@@ -24,7 +24,7 @@ import pytest
 import torch
 import yaml
 from description import given, write
-from recorded import Call, copied, record, tensors_in
+from recorded import Call, copied, recorded, tensors_in
 from torch import Tensor
 
 import opsmith
@@ -44,14 +44,14 @@ NOT_CHECKED = re.compile(
 UNDEFINED_VALUES = re.compile(r"(new_)?empty")
 
 torch.set_num_threads(1)
-CALLS = record(CATALOGUE, EVERY, calls_per_group=2)
+FOLDER = Path(os.environ["OPSMITH_VARIANTS_FOLDER"])
+CALLS = recorded(FOLDER / "calls.pt", EVERY)
 GROUPS = [
     group
     for group in CATALOGUE.groups
     if group.functional in CALLS and not NOT_CHECKED.fullmatch(group.functional)
 ]
 GIVEN = given(GROUPS, CATALOGUE)
-FOLDER = Path(os.environ.get("OPSMITH_VARIANTS_FOLDER", "."))
 LOADED = opsmith.load(str(write(FOLDER, list(GIVEN.values()))))
 DEVICE = "chip"
 GAPS: dict[str, dict[str, str]] = yaml.safe_load(

@@ -2,15 +2,21 @@
 
 An OpInfo names a Python function; what reaches a backend are the ATen operators that it ends in.  So
 the samples run under a dispatch mode, which sees those with their arguments.
+
+``python recorded.py FILE EVERY`` records in a process of its own, where pytest does not slow it down.
 """
 
 from __future__ import annotations
 
+import copyreg
 import itertools
+import subprocess
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +24,7 @@ from torch import Tensor
 from torch.testing._internal import common_methods_invocations as opinfo
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opsmith.schema import Catalogue, Group
+from opsmith.schema import Catalogue, Group, read_catalogue
 
 # Samples of each OpInfo, by dtype.
 SAMPLES = {torch.float32: 3, torch.int64: 2, torch.bfloat16: 1, torch.complex64: 1, torch.bool: 1}
@@ -31,6 +37,15 @@ class Call:
     """The arguments, by name, of a call of one variant of a group, with everything on the CPU."""
 
     arguments: dict[str, Any]
+
+
+def recorded(file: Path, every: int) -> dict[str, list[Call]]:
+    """What :func:`record` gives, recorded in another process, by way of ``file``."""
+    subprocess.run([sys.executable, __file__, file, str(every)], check=True)
+    return {
+        group: [Call(arguments) for arguments in calls]
+        for group, calls in torch.load(file, weights_only=False).items()
+    }
 
 
 def record(catalogue: Catalogue, every: int, calls_per_group: int) -> dict[str, list[Call]]:
@@ -102,8 +117,18 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             return
         if any(t.layout is not torch.strided or t.is_quantized or t.is_nested for t in tensors):
             return
+        if not _is_data(given):
+            return
         self.seen[group, dtype] += 1
         self.calls[group].append(Call({name: copied(value) for name, value in given.items()}))
+
+
+def _is_data(value: object) -> bool:
+    """Whether arguments can be sent to another process; generators cannot."""
+    if isinstance(value, dict | list | tuple):
+        return all(map(_is_data, value.values() if isinstance(value, dict) else value))
+    kinds = (torch.dtype, torch.layout, torch.device, torch.memory_format)
+    return value is None or type(value) in (Tensor, bool, int, float, complex, str, *kinds)
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -133,3 +158,12 @@ def _copied_tensor(tensor: Tensor, device: str) -> Tensor:
     needed = sum((s - 1) * st for s, st in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     flat = torch.as_strided(tensor, (needed if tensor.numel() else 0,), (1,))
     return flat.clone().to(device).as_strided(tensor.shape, tensor.stride(), 0)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    copyreg.pickle(torch.memory_format, lambda kind: str(kind).removeprefix("torch."))
+    found = record(read_catalogue(), every=int(sys.argv[2]), calls_per_group=2)
+    torch.save(
+        {group: [call.arguments for call in calls] for group, calls in found.items()}, sys.argv[1]
+    )

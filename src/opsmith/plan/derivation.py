@@ -49,7 +49,7 @@ class Obstacle(Enum):
 # tests/test_plan.py compares this and the rule of `elementwise_result` with every meta function.
 _PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isposinf", "isneginf", "signbit"})
 
-# Words in the names of operators whose operands or results are no strided tensors.
+# Words in the names of ATen's operators whose operands or results are no strided tensors.
 _OTHER_LAYOUT = re.compile(
     r"(?<!fake_)(quantize|quantized)(_|$)|(^|_)(dequantize|sparse|nested|mkldnn|coalesce)(_|$)|^to_padded"
 )
@@ -151,7 +151,7 @@ def _obstacle(
         "inplace_view" in operator.tags for operator in (wanted, source)
     ):
         return Obstacle.RESHAPES_SELF
-    if _OTHER_LAYOUT.search(wanted.name.partition(".")[0]):
+    if wanted.namespace == "aten" and _OTHER_LAYOUT.search(wanted.name.partition(".")[0]):
         return Obstacle.OTHER_LAYOUT
     if wanted.results is None or source.results is None:
         return Obstacle.NOT_TENSORS
