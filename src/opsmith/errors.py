@@ -78,6 +78,10 @@ class SyntaxInvalid(DescriptionError):
     """A file that is not YAML, or a value of the wrong type or shape."""
 
 
+class FormatUnknown(DescriptionError):
+    """A YAML file in none of the formats that opsmith reads, or in one that does not belong here."""
+
+
 class KeyUnknown(DescriptionError):
     """A key that opsmith does not know."""
 

@@ -1,14 +1,19 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
 from opsmith.description.model import (
+    Abi,
+    ArgMeta,
     Backend,
+    Derive,
     Driver,
     Execution,
+    ExecutorchOperator,
     Fallback,
     FallbackDefault,
     Kernel,
     Library,
     NamedOperator,
+    Unserved,
 )
 from opsmith.description.reader import (
     find_backend,
@@ -18,14 +23,19 @@ from opsmith.description.reader import (
 )
 
 __all__ = [
+    "Abi",
+    "ArgMeta",
     "Backend",
+    "Derive",
     "Driver",
     "Execution",
+    "ExecutorchOperator",
     "Fallback",
     "FallbackDefault",
     "Kernel",
     "Library",
     "NamedOperator",
+    "Unserved",
     "find_backend",
     "read_backend",
     "read_library",

@@ -3,13 +3,14 @@
 ``read_document`` parses one file and keeps the line and column of each key and value;
 ``Document.convert`` checks the data against a ``msgspec.Struct`` and turns each complaint into an
 error at the right place.  PyYAML gives the marks (ruamel's round trip is ten times slower), msgspec
-the checks and their wording.
+the checks and their wording.  What YAML can say and no description means is refused here: keys that
+are not text, values that contain themselves, tags, more than one document.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,22 +24,37 @@ Step = str | int
 Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`")
-_MISSING_FIELD = re.compile(r"Object missing required field `(?P<field>.*)`")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
+_MISSING_FIELD = re.compile(r"Object missing required field `(?P<field>.*)`", re.DOTALL)
+_CHOICE = re.compile(r"Invalid enum value '(?P<value>.*)'", re.DOTALL)
 _PATH = re.compile(r"(?P<message>.*) - at `(?:key in )?\$(?P<path>.*)`$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 
 # msgspec speaks of JSON; YAML's authors know other words.
 _WORDS = {"object": "mapping", "array": "list", "str": "string"}
 
+# YAML's own limit is the stack of the C parser, which ends the process.
+_DEEPEST = 64
+# Aliases of aliases can stand for more nodes than there is memory.
+_MOST_NODES = 200_000
+
+_TAG = "tag:yaml.org,2002:"
+# The words for the types that YAML gives to text without quotes.
+_UNQUOTED = {"bool": "a boolean", "int": "a number", "float": "a number", "null": "nothing"}
+
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML file: its plain data and the place of each node, by path from the root."""
+    """One YAML file: its plain data and the place of each node, by path from the root.
+
+    ``plain`` holds the text of the scalars that YAML did not read as text.
+    """
 
     path: Path
     data: Any
     marks: Mapping[tuple[Step, ...], Location]
+    plain: Mapping[tuple[Step, ...], str]
+    text: str = ""
 
     def locate(self, *steps: Step) -> Location:
         """The place of the node at ``steps``, or of its nearest ancestor that has one."""
@@ -46,47 +62,57 @@ class Document:
             steps = steps[:-1]
         return self.marks.get(steps, Location(self.path))
 
-    def convert(self, kind: type[Struct]) -> Struct:
-        """The data as a ``kind``.
+    def convert(self, kind: type[Struct], *steps: Step) -> Struct:
+        """The data at ``steps`` as a ``kind``.
 
         Raises :class:`KeyUnknown` or :class:`SyntaxInvalid` at the offending place.
         """
+        data = self.data
+        for step in steps:
+            data = data[step]
         try:
-            return msgspec.convert(self.data, kind)
+            return msgspec.convert(data, kind)
         except msgspec.ValidationError as error:
-            raise self._located(str(error), kind) from None
+            raise self._located(str(error), kind, data, steps) from None
 
-    def _located(self, text: str, kind: type[msgspec.Struct]) -> KeyUnknown | SyntaxInvalid:
-        matched = _PATH.match(text)
+    def _located(
+        self, text: str, kind: type[msgspec.Struct], data: Any, base: tuple[Step, ...]
+    ) -> KeyUnknown | SyntaxInvalid:
+        matched = _PATH.fullmatch(text)
         message = matched["message"] if matched else text
-        steps: tuple[Step, ...] = ()
-        if matched:
-            steps = tuple(
-                step["key"] if step["key"] is not None else int(step["index"])
-                for step in _STEP.finditer(matched["path"])
-                if step["key"] is not None or step["index"] is not None
-            )
-        if unknown := _UNKNOWN_FIELD.match(message):
+        below = _steps(matched["path"], kind, data) if matched else ()
+        steps = (*base, *below)
+        if unknown := _UNKNOWN_FIELD.fullmatch(message):
             field = unknown["field"]
-            known = _fields_at(kind, steps)
+            known = _fields_at(kind, below)
             return KeyUnknown(
                 f"unknown key `{field}`{nearest(field, known)}",
                 location=self.locate(*steps, field),
                 remedy=f"the keys here are {', '.join(known)}",
             )
-        if missing := _MISSING_FIELD.match(message):
+        if missing := _MISSING_FIELD.fullmatch(message):
             return SyntaxInvalid(
                 f"the key `{missing['field']}` is missing",
                 location=self.locate(*steps),
                 remedy=f"add `{missing['field']}: …` here",
             )
+        shown = ".".join(str(step) for step in steps) or "the file"
+        if chosen := _CHOICE.fullmatch(message):
+            known = _choices_at(kind, below)
+            return SyntaxInvalid(
+                f"`{shown}` cannot be `{chosen['value']}`{nearest(chosen['value'], known)}",
+                location=self.locate(*steps),
+                remedy=f"it takes {' or '.join(known)}",
+            )
         for word, ours in _WORDS.items():
             message = re.sub(rf"`([^`]*)\b{word}\b([^`]*)`", rf"`\1{ours}\2`", message)
-        shown = ".".join(str(step) for step in steps) or "the file"
+        remedy = "see docs/description.md for what each key takes"
+        if "`string" in message and (unquoted := self.plain.get(steps)):
+            remedy = f"YAML reads {unquoted} as no text; put it in quotes: '{unquoted}'"
         return SyntaxInvalid(
             f"`{shown}` has the wrong type: {message[0].lower()}{message[1:]}",
             location=self.locate(*steps),
-            remedy="see docs/description.md for what each key takes",
+            remedy=remedy,
         )
 
 
@@ -96,7 +122,7 @@ def read_document(path: Path) -> Document:
     Raises :class:`FileMissing`, or :class:`SyntaxInvalid` for what is no YAML or repeats a key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise FileMissing(
             f"there is no file {path}",
@@ -107,70 +133,265 @@ def read_document(path: Path) -> Document:
             f"{path} cannot be read: {error}",
             remedy="check its type, permissions and encoding (UTF-8)",
         ) from None
-    loader = _Loader(text)
+    return parse_document(text, path)
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """The YAML document ``text``, which errors say stands in ``path``; raises SyntaxInvalid."""
+    if unprintable := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        before = text[: unprintable.start()]
+        column = len(before) - (before.rfind("\n") + 1) + 1
+        raise SyntaxInvalid(
+            f"the character U+{ord(unprintable[0]):04X} cannot stand in YAML",
+            location=Location(path, before.count("\n") + 1, column),
+            remedy='remove it; in a text in double quotes it is written as an escape such as "\\x07"',
+        )
     try:
-        node = loader.get_single_node()
-        data = {} if node is None else loader.construct_document(node)
+        _check_depth(text, path)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise SyntaxInvalid(
             f"this is not YAML: {error.problem}",
-            location=Location(path, mark.line + 1, mark.column + 1) if mark else Location(path),
+            location=_place(mark, path) if mark else Location(path),
             remedy="check the indentation and quotes around this place",
         ) from None
-    finally:
-        loader.dispose()
-    marks: dict[tuple[Step, ...], Location] = {}
-    if node is not None:
-        _collect_marks(node, (), marks, path)
-    return Document(path, data, marks)
+    builder = _Builder(path)
+    data = {} if node is None else builder.value(node, ())
+    return Document(path, data, builder.marks, builder.plain, text)
 
 
-def _place(node: yaml.Node, path: Path) -> Location:
-    return Location(path, node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(mark: Any, path: Path) -> Location:
+    return Location(path, mark.line + 1, mark.column + 1)
 
 
-def _collect_marks(
-    node: yaml.Node, steps: tuple[Step, ...], marks: dict[tuple[Step, ...], Location], path: Path
-) -> None:
-    marks.setdefault(steps, _place(node, path))
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, Location] = {}
-        for key, value in node.value:
-            here = _place(key, path)
-            if key.value in seen:
+def _check_depth(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
                 raise SyntaxInvalid(
-                    f"the key `{key.value}` stands twice; first at {seen[key.value]}",
+                    f"more than {_DEEPEST} lists and mappings stand in each other here",
+                    location=_place(event.start_mark, path),
+                    remedy="no description is that deep; check the brackets and the indentation",
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+class _Builder:
+    """Plain data from nodes, with the place of each; refuses what no description can mean."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.marks: dict[tuple[Step, ...], Location] = {}
+        self.plain: dict[tuple[Step, ...], str] = {}
+        self._open: set[int] = set()
+        self._nodes = 0
+        self._scalars = yaml.constructor.SafeConstructor()
+
+    def value(self, node: yaml.Node, steps: tuple[Step, ...]) -> Any:
+        """The data of ``node``, which stands at ``steps``."""
+        here = _place(node.start_mark, self.path)
+        self.marks.setdefault(steps, here)
+        self._nodes += 1
+        if self._nodes > _MOST_NODES:
+            raise SyntaxInvalid(
+                f"the aliases of this file stand for more than {_MOST_NODES:,} values",
+                location=here,
+                remedy="write the values out, or fewer of them",
+            )
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, steps, here)
+        if id(node) in self._open:
+            raise SyntaxInvalid(
+                "this value contains itself",
+                location=here,
+                remedy="remove the alias (`*…`) inside it that names it",
+            )
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                self._check_tag(node, "map", here)
+                pairs = dict(self._pairs(node))
+                data = {}
+                for key, (place, value) in pairs.items():
+                    child = (*steps, key)
+                    self.marks[child] = place
+                    data[key] = self.value(value, child)
+                return data
+            self._check_tag(node, "seq", here)
+            return [self.value(item, (*steps, index)) for index, item in enumerate(node.value)]
+        finally:
+            self._open.discard(id(node))
+
+    def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, tuple[Location, yaml.Node]]]:
+        """The keys of a mapping, those that `<<` merges into it first, so that its own win."""
+        own: dict[str, tuple[Location, yaml.Node]] = {}
+        for key, value in node.value:
+            here = _place(key.start_mark, self.path)
+            if key.tag == _TAG + "merge":
+                yield from self._merged(value)
+                continue
+            text = self._key(key, here)
+            if text in own:
+                raise SyntaxInvalid(
+                    f"the key `{text}` stands twice; first at {own[text][0]}",
                     location=here,
                     remedy="remove one of the two",
                 )
-            seen[key.value] = here
-            child = (*steps, key.value)
-            marks[child] = here
-            _collect_marks(value, child, marks, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _collect_marks(item, (*steps, index), marks, path)
+            own[text] = here, value
+        yield from own.items()
+
+    def _merged(self, value: yaml.Node) -> Iterator[tuple[str, tuple[Location, yaml.Node]]]:
+        sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        # Of several sources, the first wins.
+        for source in reversed(sources):
+            here = _place(source.start_mark, self.path)
+            if not isinstance(source, yaml.MappingNode) or id(source) in self._open:
+                raise SyntaxInvalid(
+                    "`<<` merges a mapping, or a list of them, and this is none",
+                    location=here,
+                    remedy="name the anchor of a mapping: `<<: *name`",
+                )
+            self._open.add(id(source))
+            try:
+                yield from self._pairs(source)
+            finally:
+                self._open.discard(id(source))
+
+    def _key(self, node: yaml.Node, here: Location) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise SyntaxInvalid(
+                "a list or a mapping cannot be a key here",
+                location=here,
+                remedy="write a word before the colon",
+            )
+        if node.tag != _TAG + "str":
+            what = _UNQUOTED.get(node.tag.removeprefix(_TAG), "a value of its own kind")
+            raise SyntaxInvalid(
+                f"YAML reads the key `{node.value}` as {what}, not as text",
+                location=here,
+                remedy=f"put it in quotes: '{node.value}'",
+            )
+        return str(node.value)
+
+    def _scalar(self, node: yaml.ScalarNode, steps: tuple[Step, ...], here: Location) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        # A date is text here, as is a lone `=`.
+        if kind in {"str", "timestamp", "value"}:
+            return node.value
+        construct = {
+            "bool": self._scalars.construct_yaml_bool,
+            "int": self._scalars.construct_yaml_int,
+            "float": self._scalars.construct_yaml_float,
+            "null": self._scalars.construct_yaml_null,
+        }.get(kind)
+        if construct is not None:
+            try:
+                value = construct(node)
+            except (ValueError, KeyError, OverflowError, yaml.YAMLError):
+                pass
+            else:
+                self.plain[steps] = node.value
+                return value
+        raise self._strange_tag(node, here)
+
+    def _check_tag(self, node: yaml.Node, kind: str, here: Location) -> None:
+        if node.tag != _TAG + kind:
+            raise self._strange_tag(node, here)
+
+    @staticmethod
+    def _strange_tag(node: yaml.Node, here: Location) -> SyntaxInvalid:
+        tag = node.tag.replace(_TAG, "!!")
+        return SyntaxInvalid(
+            f"the tag `{tag}` cannot stand before this value",
+            location=here,
+            remedy="remove the tag",
+        )
+
+
+def _steps(path: str, kind: type[msgspec.Struct], data: Any) -> tuple[Step, ...]:
+    """The steps of msgspec's ``path``, with the key for which it writes ``[...]`` in a mapping."""
+    steps: tuple[Step, ...] = ()
+    here = data
+    for matched in _STEP.finditer(path):
+        step: Step
+        if matched["key"] is not None:
+            step = matched["key"]
+        elif matched["index"] is not None:
+            step = int(matched["index"])
+        else:
+            # The key is the one that, alone in its mapping, still cannot be converted.
+            alone = ((key, _replaced(data, steps, {key: here[key]})) for key in here)
+            step = next(key for key, reduced in alone if not _converts(reduced, kind))
+        steps = (*steps, step)
+        here = here[step]
+    return steps
+
+
+def _replaced(data: Any, steps: tuple[Step, ...], value: Any) -> Any:
+    if not steps:
+        return value
+    copied = data.copy()
+    copied[steps[0]] = _replaced(data[steps[0]], steps[1:], value)
+    return copied
+
+
+def _converts(data: Any, kind: type[msgspec.Struct]) -> bool:
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _fields_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]:
     """The keys that the struct at ``steps`` below ``kind`` takes."""
-    current: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
-    for step in steps:
-        current = _structural(current)
-        if isinstance(current, msgspec.inspect.StructType) and isinstance(step, str):
-            current = next(f.type for f in current.fields if f.encode_name == step)
-        elif isinstance(current, msgspec.inspect.ListType | msgspec.inspect.VarTupleType):
-            current = current.item_type
-    current = _structural(current)
+    current = _structural(_type_at(kind, steps))
     if isinstance(current, msgspec.inspect.StructType):
         return [field.encode_name for field in current.fields]
     return []
 
 
+def _choices_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]:
+    """The words that the value at ``steps`` below ``kind`` may be."""
+    current = _type_at(kind, steps)
+    kinds = current.types if isinstance(current, msgspec.inspect.UnionType) else (current,)
+    return [
+        str(value)
+        for each in kinds
+        if isinstance(each, msgspec.inspect.LiteralType)
+        for value in each.values
+    ]
+
+
+def _type_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> msgspec.inspect.Type:
+    current: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
+    for step in steps:
+        current = _structural(current)
+        if isinstance(current, msgspec.inspect.StructType) and isinstance(step, str):
+            fields = (field.type for field in current.fields if field.encode_name == step)
+            current = next(fields, current)
+        elif isinstance(current, msgspec.inspect.ListType | msgspec.inspect.VarTupleType):
+            current = current.item_type
+        elif isinstance(current, msgspec.inspect.DictType):
+            current = current.value_type
+    return current
+
+
 def _structural(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
-    """Of a union, the struct or list that it may be."""
+    """Of a union, the struct, mapping or list that it may be."""
     if isinstance(kind, msgspec.inspect.UnionType):
-        wanted = (msgspec.inspect.StructType, msgspec.inspect.ListType)
+        wanted = (
+            msgspec.inspect.StructType,
+            msgspec.inspect.DictType,
+            msgspec.inspect.ListType,
+        )
         return next((other for other in kind.types if isinstance(other, wanted)), kind)
     return kind

@@ -18,6 +18,8 @@ class Abi(Enum):
 
     ATEN = "aten"
     """A C++ function on ``at::Tensor``."""
+    EXECUTORCH = "executorch"
+    """A C++ function on ExecuTorch's lean tensors, with its ``KernelRuntimeContext&`` first."""
     PYTHON = "python"
     """A Python callable."""
 
@@ -31,11 +33,37 @@ class Execution(Enum):
     """It computes on the calling thread, through the driver's host window."""
 
 
+class Derive(Enum):
+    """On which of a group's kernels its missing variants are built."""
+
+    CHEAPEST = "cheapest"
+    """The one that costs the least, by the plan's own order."""
+    FUNCTIONAL = "functional"
+    """The functional kernel, where there is one."""
+    OUT = "out"
+    """The out kernel, where there is one."""
+    NOTHING = "nothing"
+    """None: a variant without a kernel of its own is not built on this library's kernels."""
+
+
 class FallbackDefault(Enum):
     """What happens to operators that nothing else serves."""
 
     CPU = "cpu"
     NONE = "none"
+
+
+@dataclass(frozen=True)
+class ArgMeta:
+    """What an ExecuTorch kernel takes for one argument: one of ``dtypes``, in one dim order.
+
+    Arguments of one kernel with the same ``tied`` number have the same dtype.
+    """
+
+    argument: str
+    dtypes: tuple[str, ...]
+    dim_order: tuple[int, ...]
+    tied: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +73,7 @@ class Kernel:
     ``dtypes`` maps an argument to the c10 ``ScalarType`` names (``Float``, ``Long``, …) that the
     kernel takes there; the key ``""`` stands for the dtype in which the kernel computes.  Empty: all.
     ``device_guard``: the caller checks that all Tensors share a device and makes it current.
+    ``derive`` says whether, and with which preference, other variants are built on it.
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
@@ -54,6 +83,10 @@ class Kernel:
     ``autograd`` names a function for the autograd dispatch key (it calls a
     ``torch::autograd::Function``); ``backward`` one that computes the gradients of the inputs, around
     which such a function is generated.  ``symbol`` is empty where only ``autograd`` is given.
+
+    ``class_name``, where given, is the C++ class of which the functions are static members, as torchgen
+    has it; their symbols begin with it.  ``arg_meta`` holds the arguments' dtypes and dim orders of an
+    ExecuTorch kernel, and is empty for one that takes all that no other takes.
     """
 
     operator: str
@@ -70,11 +103,44 @@ class Kernel:
     symint: bool = False
     autograd: str = ""
     backward: str = ""
+    derive: Derive = Derive.CHEAPEST
+    class_name: str = ""
+    arg_meta: tuple[ArgMeta, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExecutorchOperator:
+    """What ExecuTorch's YAML says of one operator beside its kernels.
+
+    ``schema`` is empty for an operator of ATen, named by ``op``; ``func`` gives it.
+    """
+
+    name: str
+    location: Location
+    schema: str = ""
+    variants: tuple[str, ...] = ("function",)
+    tags: tuple[str, ...] = ()
+    cpp_no_default_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Something in a file of another format that opsmith reads and does not act on, and why.
+
+    ``name`` is an operator's, or the key's where the whole key is meant.
+    """
+
+    name: str
+    location: Location
+    reason: str
 
 
 @dataclass(frozen=True)
 class Library:
-    """A kernel library: a named set of kernels with the sources that define them."""
+    """A kernel library: a named set of kernels with the sources that define them.
+
+    ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
+    """
 
     name: str
     location: Location
@@ -83,6 +149,8 @@ class Library:
     sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    executorch: tuple[ExecutorchOperator, ...] = ()
+    unserved: tuple[Unserved, ...] = ()
 
 
 @dataclass(frozen=True)

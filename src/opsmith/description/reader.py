@@ -1,24 +1,28 @@
 """Reads ``backend.yaml`` and library manifests into the model, refusing what cannot be meant.
 
 Finds shipped backends and libraries by name and others by path; checks every operator's name against
-the catalogue.  What a kernel may serve is the plan's business, not checked here.
+the catalogue.  What a kernel may serve is the plan's business, not checked here; files of torchgen and
+ExecuTorch are told by their keys and read by the modules that are named for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from opsmith.description.document import Document, Step, read_document
 from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.executorch_yaml import read_executorch_entries
+from opsmith.description.formats import Format, format_of
 from opsmith.description.model import (
     Abi,
     Backend,
+    Derive,
     Driver,
     Execution,
     Fallback,
@@ -27,9 +31,12 @@ from opsmith.description.model import (
     Library,
     NamedOperator,
 )
+from opsmith.description.names import LIBRARY, SYMBOL
+from opsmith.description.torchgen_yaml import read_torchgen_yaml
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
+    FormatUnknown,
     KernelDuplicate,
     Location,
     OperatorUnknown,
@@ -43,7 +50,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
 _BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SYMBOL = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*")
+_SYMBOL = SYMBOL
 _OPERATOR = re.compile(r"[A-Za-z_]\w*(\.\w+)?")
 
 # Names that torch itself uses, as a device type or as a module `torch.<name>`.
@@ -54,11 +61,13 @@ _RESERVED = frozenset(
 
 class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     op: str
-    kernel_name: str
+    kernel_name: str = ""
     structured: bool = False
     structured_meta: Literal["pytorch", "override"] = "pytorch"
     casts: bool = False
     symint: bool | None = None
+    autograd: str = ""
+    device_guard: bool | None = None
     dtypes: list[str] | dict[str, list[str]] = []
 
 
@@ -69,9 +78,19 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     execution: Literal["device", "host"] = "device"
     device_guard: bool = True
     symint: bool = False
+    derive: Literal["cheapest", "functional", "out", "nothing"] | None = None
+    class_name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
     type_alias: dict[str, list[str]] = {}
+
+
+class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
+    library: str
+    kernels: list[Any]
+    abi: Literal["aten", "executorch"] = "executorch"
+    sources: list[str] = []
+    include_dirs: list[str] = []
 
 
 class _Driver(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,10 +107,20 @@ class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
     deny: list[str] = []
 
 
+class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """A library's file with what files of other formats cannot say."""
+
+    file: str
+    name: str = ""
+    sources: list[str] = []
+    include_dirs: list[str] = []
+    execution: Literal["device", "host"] | None = None
+
+
 class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     backend: str
     driver: _Driver | str
-    libraries: list[str] = []
+    libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
 
 
@@ -131,6 +160,12 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
     document = read_document(path)
+    if document.data and (kind := format_of(document)) is not Format.BACKEND:
+        raise FormatUnknown(
+            f"this is {kind.value}, and a backend's description is wanted",
+            location=document.locate(),
+            remedy=f"name it in a backend.yaml: `libraries: [{path.name}]`",
+        )
     raw = document.convert(_Backend)
     if not _BACKEND_NAME.fullmatch(raw.backend) or raw.backend in _RESERVED:
         raise SyntaxInvalid(
@@ -139,9 +174,13 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
             remedy="use lower-case letters, digits and _, and none of torch's own device names",
         )
     manifests = [
-        _find_library(name, document, index) for index, name in enumerate(raw.libraries)
+        _find_library(entry if isinstance(entry, str) else entry.file, document, index)
+        for index, entry in enumerate(raw.libraries)
     ] + [RUNTIME_MANIFEST]
-    libraries = tuple(read_library(manifest, catalogue) for manifest in manifests)
+    libraries = tuple(
+        _completed(read_library(manifest, catalogue), document, entry, index)
+        for index, (manifest, entry) in enumerate(zip(manifests, [*raw.libraries, ""], strict=True))
+    )
     for index, library in enumerate(libraries):
         for earlier in libraries[:index]:
             if earlier.name == library.name:
@@ -162,9 +201,107 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
 
 
 def read_library(path: Path, catalogue: Catalogue | None) -> Library:
-    """The kernel library described by the manifest ``path``; raises like :func:`read_backend`."""
+    """The kernel library described by the file ``path``; raises like :func:`read_backend`.
+
+    The file is a manifest, a backend YAML of torchgen, or ExecuTorch's functions.yaml or custom_ops.yaml.
+    """
     document = read_document(path)
+    return _READERS[format_of(document)](document, catalogue)
+
+
+def _completed(
+    library: Library, document: Document, entry: str | _LibraryEntry, index: int
+) -> Library:
+    """``library`` with what the backend adds to it at ``libraries[index]``."""
+    if isinstance(entry, str):
+        return library
+    if entry.name and not LIBRARY.fullmatch(entry.name):
+        raise _library_name_invalid(entry.name, document.locate("libraries", index, "name"))
+    name = entry.name or library.name
+    execution = library.execution if entry.execution is None else Execution(entry.execution)
+    return replace(
+        library,
+        name=name,
+        execution=execution,
+        sources=(
+            *library.sources,
+            *_files(document, entry.sources, "libraries", index, "sources"),
+        ),
+        include_dirs=(
+            *library.include_dirs,
+            *_directories(document, entry.include_dirs, "libraries", index, "include_dirs"),
+        ),
+        kernels=tuple(
+            replace(
+                kernel,
+                library=name,
+                execution=kernel.execution if entry.execution is None else execution,
+            )
+            for kernel in library.kernels
+        ),
+    )
+
+
+def _library_name_invalid(name: str, location: Location) -> SyntaxInvalid:
+    return SyntaxInvalid(
+        f"`{name}` cannot name a library",
+        location=location,
+        remedy="use letters, digits, _, - and dots, and begin with a letter",
+    )
+
+
+def _read_backend_as_library(document: Document, catalogue: Catalogue | None) -> Library:
+    raise FormatUnknown(
+        "this is a backend of opsmith, and a kernel library is wanted",
+        location=document.locate(),
+        remedy="name the manifests that it lists under `libraries`",
+    )
+
+
+def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library:
+    # The file has no name for what it holds, but its own.
+    name = re.sub(r"[^\w.-]", "_", document.path.stem, flags=re.ASCII)
+    name = name if LIBRARY.fullmatch(name) else f"_{name}"
+    kernels, operators = read_executorch_entries(document, name, catalogue)
+    return Library(
+        name=name,
+        location=document.locate(),
+        abi=Abi.EXECUTORCH,
+        execution=Execution.HOST,
+        kernels=kernels,
+        executorch=operators,
+    )
+
+
+def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
+    raw = document.convert(_ExecutorchManifest)
+    if not LIBRARY.fullmatch(raw.library):
+        raise _library_name_invalid(raw.library, document.locate("library"))
+    kernels, operators = read_executorch_entries(document, raw.library, catalogue, "kernels")
+    return Library(
+        name=raw.library,
+        location=document.locate("library"),
+        abi=Abi.EXECUTORCH,
+        execution=Execution.HOST,
+        sources=_files(document, raw.sources, "sources"),
+        include_dirs=_directories(document, raw.include_dirs, "include_dirs"),
+        kernels=kernels,
+        executorch=operators,
+    )
+
+
+def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
+    if document.data.get("abi") == Abi.EXECUTORCH.value:
+        return _read_executorch_manifest(document, catalogue)
     raw = document.convert(_Manifest)
+    if not LIBRARY.fullmatch(raw.library):
+        raise _library_name_invalid(raw.library, document.locate("library"))
+    if raw.class_name and not SYMBOL.fullmatch(raw.class_name):
+        raise SyntaxInvalid(
+            f"`{raw.class_name}` cannot be a name in C++",
+            location=document.locate("class_name"),
+            remedy="write the class with its namespace, like at_npu::native::NPUNativeFunctions",
+        )
     execution = Execution(raw.execution)
     kernels: list[Kernel] = []
     for index, entry in enumerate(raw.kernels):
@@ -173,7 +310,7 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
             if earlier.operator == kernel.operator:
                 raise KernelDuplicate(
                     f"two kernels for `{kernel.operator}` in library `{raw.library}`; the first is "
-                    f"`{earlier.symbol}` at {earlier.location}",
+                    f"`{earlier.symbol or earlier.autograd}` at {earlier.location}",
                     location=kernel.location,
                     remedy="keep one; another library can hold the other, in order of preference",
                 )
@@ -189,6 +326,14 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
     )
 
 
+_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
+    Format.BACKEND: _read_backend_as_library,
+    Format.MANIFEST: _read_manifest,
+    Format.TORCHGEN: read_torchgen_yaml,
+    Format.EXECUTORCH: _read_executorch,
+}
+
+
 def _kernel(
     document: Document,
     index: int,
@@ -199,12 +344,21 @@ def _kernel(
 ) -> Kernel:
     location = document.locate("kernels", index, "op")
     name = _operator_name(entry.op, location, catalogue)
-    if not _SYMBOL.fullmatch(entry.kernel_name):
+    if not (entry.kernel_name or entry.autograd):
         raise SyntaxInvalid(
-            f"`{entry.kernel_name}` is not a C++ function's qualified name",
-            location=document.locate("kernels", index, "kernel_name"),
-            remedy="write it like my_namespace::my_kernel",
+            "the key `kernel_name` is missing",
+            location=document.locate("kernels", index),
+            remedy="add `kernel_name: …` here",
         )
+    for key in ("kernel_name", "autograd", "structured_meta"):
+        symbol = getattr(entry, key)
+        if symbol and not _SYMBOL.fullmatch(symbol):
+            raise SyntaxInvalid(
+                f"`{symbol}` is not a C++ function's qualified name",
+                location=document.locate("kernels", index, key),
+                remedy="write it like my_namespace::my_kernel",
+            )
+    guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")
     dtypes = tuple(
@@ -222,9 +376,24 @@ def _kernel(
         casts=entry.casts,
         dtypes=dtypes,
         execution=execution,
-        device_guard=manifest.device_guard,
+        device_guard=guard,
         symint=manifest.symint if entry.symint is None else entry.symint,
+        autograd=entry.autograd,
+        derive=_derive(manifest.derive, guard),
+        class_name=_class_name(entry.kernel_name or entry.autograd, manifest.class_name),
     )
+
+
+def _derive(asked: str | None, device_guard: bool) -> Derive:
+    """How variants are built on a kernel: not at all, if nothing is said and it guards its device."""
+    if asked is None:
+        return Derive.CHEAPEST if device_guard else Derive.NOTHING
+    return Derive(asked)
+
+
+def _class_name(symbol: str, class_name: str) -> str:
+    """The class, if ``symbol`` is a member of it."""
+    return class_name if symbol.rpartition("::")[0] == class_name else ""
 
 
 def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:
@@ -255,9 +424,9 @@ def _find_library(name: str, document: Document, index: int) -> Path:
     if name in shipped:
         return shipped[name]
     path = document.path.parent / name
-    if path.is_dir():
+    if _is_directory(path):
         path = path / "kernels.yaml"
-    if path.is_file():
+    if _is_file(path):
         return path
     raise FileMissing(
         f"there is no kernel library `{name}`{nearest(name, shipped)}",
@@ -340,12 +509,8 @@ def _files(document: Document, patterns: Sequence[str], *steps: Step) -> tuple[P
     found: dict[Path, None] = {}
     for index, pattern in enumerate(patterns):
         root = document.path.parent
-        matches = (
-            sorted(root.glob(pattern))
-            if not Path(pattern).is_absolute() and any(c in pattern for c in "*?[")
-            else [root / pattern]
-        )
-        if not matches or not matches[0].is_file():
+        matches = _matches(root, pattern)
+        if not matches:
             raise FileMissing(
                 f"no file matches `{pattern}` in {root}",
                 location=document.locate(*steps, index),
@@ -355,15 +520,42 @@ def _files(document: Document, patterns: Sequence[str], *steps: Step) -> tuple[P
     return tuple(found)
 
 
+def _matches(root: Path, pattern: str) -> list[Path]:
+    """The files that ``pattern`` means, none if it cannot be a path's."""
+    try:
+        if not Path(pattern).is_absolute() and any(c in pattern for c in "*?["):
+            found = sorted(root.glob(pattern))
+        else:
+            found = [root / pattern]
+    # A NUL or `**name` in the pattern, or a name that is too long.
+    except (ValueError, OSError):
+        return []
+    return [path for path in found if _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (ValueError, OSError):
+        return False
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (ValueError, OSError):
+        return False
+
+
 def _directories(document: Document, names: Sequence[str], *steps: Step) -> tuple[Path, ...]:
     directories = []
     for index, name in enumerate(names):
-        directory = (document.path.parent / name).resolve()
-        if not directory.is_dir():
+        directory = document.path.parent / name
+        if not _is_directory(directory):
             raise FileMissing(
                 f"there is no directory {directory}",
                 location=document.locate(*steps, index),
                 remedy="paths are relative to the YAML file that names them",
             )
-        directories.append(directory)
+        directories.append(directory.resolve())
     return tuple(directories)

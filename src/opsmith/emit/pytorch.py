@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from opsmith.description import Kernel
 from opsmith.emit.format import formatted
 from opsmith.emit.signature import Signatures
-from opsmith.emit.wrapper import BOXED_KERNELS, Wrapper, declarations, wrapper
+from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
 
 _SHARDS = 4
@@ -77,9 +77,8 @@ def _banner(plan: Plan, what: str) -> str:
 
 
 def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
-    kernels = {entry.kernel.symbol: entry.kernel for entry in entries if entry.kernel}
-    declared = {symbol: declarations(kernel, signatures) for symbol, kernel in kernels.items()}
-    headers = sorted(frozenset().union(*(each.headers for each in declared.values())))
+    declared = _declared_once(entries, signatures)
+    headers = sorted(frozenset().union(*(each.headers for _, each in declared)))
     lines = [
         _banner(plan, "the kernels that its libraries define."),
         "#pragma once\n",
@@ -90,13 +89,44 @@ def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) 
         *(f"#include <{header}>" for header in headers),
         "",
     ]
-    for symbol, kernel in sorted(kernels.items()):
-        lines.append(f"// {kernel.operator} ({kernel.library}, {kernel.location})")
-        for name, text in declared[symbol].by_symbol.items():
+    members: dict[str, list[str]] = {}
+    for kernel, each in declared:
+        comment = f"// {kernel.operator} ({kernel.library}, {kernel.location})"
+        texts = each.by_symbol.items()
+        if kernel.class_name:
+            lines_of = [comment, *(f"static {text};" for _, text in texts), ""]
+            members.setdefault(kernel.class_name, []).append("\n".join(lines_of))
+            continue
+        lines.append(comment)
+        for name, text in texts:
             namespace = name.rpartition("::")[0]
             lines.append(f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};")
         lines.append("")
+    for class_, statics in members.items():
+        lines += [_struct(class_, statics), ""]
     return "\n".join(lines)
+
+
+def _declared_once(
+    entries: Iterable[Entry], signatures: Signatures
+) -> list[tuple[Kernel, Declarations]]:
+    """The kernels that ``entries`` call and their declarations, by symbol.
+
+    Overloads share a symbol, and two operators may share one function.
+    """
+    found: dict[tuple[tuple[str, str], ...], tuple[Kernel, Declarations]] = {}
+    for entry in entries:
+        if entry.kernel:
+            declared = declarations(entry.kernel, signatures)
+            found[tuple(declared.by_symbol.items())] = entry.kernel, declared
+    return [found[key] for key in sorted(found)]
+
+
+def _struct(class_: str, members: Sequence[str]) -> str:
+    """The class whose static members are kernels, as torchgen declares it."""
+    namespace, _, name = class_.rpartition("::")
+    text = "\n".join([f"struct {name} {{", *members, "};"])
+    return f"namespace {namespace} {{\n{text}\n}}" if namespace else text
 
 
 def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:

@@ -119,6 +119,11 @@ class Signature:
         with native_function_manager(self.function):
             return str(NativeSignature(self.function.func, symint=self.symint).defn(symbol))
 
+    def kernel_pointer(self) -> str:
+        """The type of a pointer to an ordinary kernel of the ``aten`` ABI."""
+        with native_function_manager(self.function):
+            return str(NativeSignature(self.function.func, symint=self.symint).ptr_type())
+
     def parameters(self) -> list[Parameter]:
         """The parameters of :meth:`definition`, in order."""
         with native_function_manager(self.function):

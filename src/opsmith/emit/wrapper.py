@@ -55,7 +55,7 @@ class _Writer:
 
     def write(self) -> Wrapper:
         if self.entry.route is Route.KERNEL and not self._needs_wrapper():
-            return Wrapper(f"::{self.kernel.symbol}", "", frozenset())
+            return Wrapper(self._address(), "", frozenset())
         body = [*self._prologue(), *self._body()]
         # An empty line keeps clang-format from running the schema and the reason into one paragraph.
         reason = f"{self.entry.route.value}: {self.entry.why}"
@@ -63,6 +63,12 @@ class _Writer:
         comment = "\n".join(f"// {line}".rstrip() for line in paragraphs)
         text = f"{comment}\n{self.signature.definition()} {{\n" + "\n".join(body) + "\n}\n"
         return Wrapper(self.signature.cpp_name, text, frozenset(self.headers))
+
+    def _address(self) -> str:
+        """The kernel as a constant expression; a static member of a class may be overloaded."""
+        if not self.kernel.class_name:
+            return f"::{self.kernel.symbol}"
+        return f"(static_cast<{self.source.kernel_pointer()}>(&::{self.kernel.symbol}))"
 
     def _needs_wrapper(self) -> bool:
         return bool(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from opsmith.description import Kernel
+from opsmith.description import Derive, Kernel
 from opsmith.plan.model import Derivation, Elementwise, Shape
 from opsmith.schema import Catalogue, Composite, Group, Operator, Variant
 
@@ -73,6 +73,13 @@ _ALLOCATING = frozenset(
 )
 
 
+# The variant that a library says others are to be built on.
+_PREFERRED: Mapping[Derive, Variant] = {
+    Derive.FUNCTIONAL: Variant.FUNCTIONAL,
+    Derive.OUT: Variant.OUT,
+}
+
+
 def is_pointwise(group: Group, catalogue: Catalogue) -> bool:
     """Whether each element of the result depends only on the operands' elements at its place.
 
@@ -101,7 +108,7 @@ def derive(
 ) -> Derived | str:
     """How ``wanted`` is built from the group's ``kernels``, or the reason why it cannot be."""
     reasons = []
-    for available in _PREFERENCE[wanted.variant]:
+    for available in _by_preference(wanted.variant, kernels):
         if kernel := kernels.get(available):
             source = catalogue.operators[kernel.operator]
             derivation = _derivation(wanted.variant, available, group, catalogue)
@@ -118,6 +125,16 @@ def derive(
                 )
             )
     return reasons[0]
+
+
+def _by_preference(wanted: Variant, kernels: Mapping[Variant, Kernel]) -> list[Variant]:
+    """The variants to build on, best first: those that the description prefers, then the cheapest."""
+
+    def is_preferred(variant: Variant) -> bool:
+        kernel = kernels.get(variant)
+        return kernel is not None and _PREFERRED.get(kernel.derive) is variant
+
+    return sorted(_PREFERENCE[wanted], key=lambda variant: not is_preferred(variant))
 
 
 def _derivation(

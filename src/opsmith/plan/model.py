@@ -88,11 +88,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class NotServed:
+    """Something that the description holds and this plan does not use, and why.
+
+    ``name`` is an operator's, or a key's; ``source`` its place in the description.
+    """
+
+    name: str
+    source: str
+    library: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
     ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
     ``custom`` are the operators that the description itself declares.
+    ``not_served`` is what the description holds and no route uses, by place.
     """
 
     backend: str
@@ -100,6 +114,7 @@ class Plan:
     unlisted: Route
     entries: tuple[Entry, ...]
     custom: tuple[Operator, ...] = ()
+    not_served: tuple[NotServed, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

@@ -6,10 +6,10 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 
 from __future__ import annotations
 
-from opsmith.description import Backend, Execution, FallbackDefault, Kernel
+from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.derivation import Derived, derive
-from opsmith.plan.model import Entry, Plan, Route
+from opsmith.plan.model import Entry, NotServed, Plan, Route
 from opsmith.schema import Catalogue, Composite, Group, Operator, Variant
 
 
@@ -28,15 +28,30 @@ class _Resolver:
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only
         self.only = None if only is None else {operator.name for operator in only}
-        self.unusable: dict[str, Kernel] = {}
+        # Why what the description says of an operator comes to nothing here.
+        self.unusable: dict[str, str] = {}
+        self.not_served: list[NotServed] = []
         self.kernels: dict[str, Kernel] = {}
         for library in backend.libraries:
             for kernel in library.kernels:
-                self._check(kernel)
-                if kernel.execution is Execution.HOST and not backend.driver.host_window:
-                    self.unusable.setdefault(kernel.operator, kernel)
+                if not kernel.symbol:
+                    continue  # it names a function for the autograd key only
+                if kernel.abi is not Abi.EXECUTORCH:
+                    self._check(kernel)
+                if reason := self._obstacle(kernel):
+                    self.unusable.setdefault(
+                        kernel.operator,
+                        f"the kernel `{kernel.symbol}` ({kernel.location}) {reason}",
+                    )
+                    if kernel.abi is Abi.EXECUTORCH:
+                        self._not_served(kernel, reason)
                 else:
                     self.kernels.setdefault(kernel.operator, kernel)
+            for unserved in library.unserved:
+                self.unusable.setdefault(unserved.name, f"{unserved.reason} ({unserved.location})")
+                self.not_served.append(
+                    NotServed(unserved.name, str(unserved.location), library.name, unserved.reason)
+                )
 
     def plan(self) -> Plan:
         entries = (self._entry(self.catalogue.operators[name]) for name in self.catalogue.operators)
@@ -45,6 +60,31 @@ class _Resolver:
             torch=self.catalogue.torch,
             unlisted=self._last_resort("")[0],
             entries=tuple(sorted(entries, key=lambda entry: entry.name)),
+            not_served=tuple(self.not_served),
+        )
+
+    def _obstacle(self, kernel: Kernel) -> str:
+        """Why ``kernel`` cannot run on this backend, however right it is; empty where it can."""
+        if kernel.abi is Abi.EXECUTORCH:
+            return (
+                "takes ExecuTorch's tensors, which opsmith does not bridge to PyTorch yet; a kernel of "
+                "the `aten` ABI can serve the operator"
+            )
+        if kernel.execution is Execution.HOST and not self.backend.driver.host_window:
+            return (
+                "runs on the host and needs the driver's host window, which is off "
+                f"({self.backend.driver.location})"
+            )
+        return ""
+
+    def _not_served(self, kernel: Kernel, reason: str) -> None:
+        self.not_served.append(
+            NotServed(
+                kernel.operator,
+                str(kernel.location),
+                kernel.library,
+                f"the kernel `{kernel.symbol}` {reason}",
+            )
         )
 
     def _check(self, kernel: Kernel) -> None:
@@ -125,12 +165,12 @@ class _Resolver:
         return self._unserved(operator, note)
 
     def _kernels_to_derive_from(self, group: Group) -> dict[Variant, Kernel]:
-        """The group's kernels whose devices the generated code looks after."""
+        """The group's kernels that the description lets other variants be built on."""
         named = {variant: self.kernels.get(name) for variant, name in group.members()}
         return {
             variant: kernel
             for variant, kernel in named.items()
-            if kernel is not None and kernel.device_guard
+            if kernel is not None and kernel.derive is not Derive.NOTHING
         }
 
     def _own(self, operator: Operator, kernel: Kernel) -> Entry:
@@ -247,11 +287,8 @@ class _Resolver:
             [operator.name] + [name for _, name in group.members()] if group else [operator.name]
         )
         for name in names:
-            if kernel := self.unusable.get(name):
-                return (
-                    f"; the kernel `{kernel.symbol}` ({kernel.location}) runs on the host and needs "
-                    f"the driver's host window, which is off ({self.backend.driver.location})"
-                )
+            if name in self.unusable:
+                return f"; {self.unusable[name]}"
         return ""
 
     def _library_names(self) -> str:
