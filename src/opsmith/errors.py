@@ -106,6 +106,10 @@ class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 
 
+class OutputRefused(OpsmithError):
+    """A file that a command was to write exists already, or cannot be written."""
+
+
 # ---- the build ---------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from opsmith.cli.console import err, fail
 from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
+from opsmith.cli.import_ import import_
 from opsmith.cli.plan import plan
 from opsmith.errors import OpsmithError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 for command in (demo, plan, explain, build, doctor):
     app.command()(command)
+app.command("import")(import_)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from opsmith.build.cache import cache_root
@@ -15,18 +16,29 @@ from opsmith.plan import Plan, Route, plan_backend
 def plan(
     backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")] = "sim",
     route: Annotated[Route | None, typer.Option(help="List the operators on this route.")] = None,
+    not_served: Annotated[
+        bool, typer.Option("--not-served", help="List what of the description no route uses.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show how every ATen operator is served on a backend."""
     planned = plan_backend(backend, cache_root())
     if json:
         print_json(_as_json(planned, route))
+    elif not_served:
+        out.print(_not_served(planned))
     elif route is None:
         out.print(
             f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators",
             highlight=False,
         )
         out.print(_counts(planned))
+        if planned.not_served:
+            out.print(
+                f"{len(planned.not_served):,} items of the description are not served; list them with "
+                "--not-served",
+                highlight=False,
+            )
         out.print("list one route with --route, one operator with `opsmith explain`", style="dim")
     else:
         out.print(_operators(planned, route))
@@ -48,6 +60,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
             if route is None or entry.route is route
         ],
         "counts": {counted.value: count for counted, count in planned.counts().items()},
+        "not_served": planned.not_served,
     }
 
 
@@ -57,6 +70,19 @@ def _counts(planned: Plan) -> Table:
     table.add_column("operators", justify="right")
     for route, count in planned.counts().items():
         table.add_row(route.value, f"{count:,}")
+    return table
+
+
+def _not_served(planned: Plan) -> Table:
+    table = Table(
+        title=f"{planned.backend}: {len(planned.not_served):,} items of the description not served",
+        header_style="bold",
+    )
+    table.add_column("item", overflow="fold")
+    table.add_column("at", overflow="fold")
+    table.add_column("why")
+    for item in planned.not_served:
+        table.add_row(escape(item.name), escape(item.source), escape(item.why))
     return table
 
 

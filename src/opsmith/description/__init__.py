@@ -1,5 +1,6 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
+from opsmith.description.imported import Imported, import_library
 from opsmith.description.model import (
     Abi,
     ArgMeta,
@@ -32,11 +33,13 @@ __all__ = [
     "ExecutorchOperator",
     "Fallback",
     "FallbackDefault",
+    "Imported",
     "Kernel",
     "Library",
     "NamedOperator",
     "Unserved",
     "find_backend",
+    "import_library",
     "read_backend",
     "read_library",
     "shipped_backends",

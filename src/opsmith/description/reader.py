@@ -205,7 +205,11 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
 
     The file is a manifest, a backend YAML of torchgen, or ExecuTorch's functions.yaml or custom_ops.yaml.
     """
-    document = read_document(path)
+    return read_document_as_library(read_document(path), catalogue)
+
+
+def read_document_as_library(document: Document, catalogue: Catalogue | None) -> Library:
+    """The kernel library that ``document`` describes."""
     return _READERS[format_of(document)](document, catalogue)
 
 

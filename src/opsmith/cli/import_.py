@@ -1,0 +1,46 @@
+"""``opsmith import``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from opsmith.cli.console import err
+from opsmith.description import import_library
+from opsmith.errors import OutputRefused
+from opsmith.schema import read_catalogue
+
+
+def import_(
+    file: Annotated[
+        Path, typer.Argument(help="torchgen's backend YAML, or ExecuTorch's functions.yaml.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write this file, not standard output.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.")] = False,
+) -> None:
+    """Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith."""
+    if output is not None and output.exists() and not force:
+        raise OutputRefused(
+            f"{output} exists already", remedy="write another file, or overwrite it with --force"
+        )
+    imported = import_library(file, read_catalogue())
+    for reason, items in imported.by_reason().items():
+        err.print(f"not carried over: {escape(reason)}", soft_wrap=True, highlight=False)
+        for item in items:
+            err.print(escape(f"  {item.location}: {item.name}"), soft_wrap=True, highlight=False)
+    if output is None:
+        sys.stdout.write(imported.text)
+        return
+    try:
+        output.write_text(imported.text, encoding="utf-8")
+    except OSError as error:
+        raise OutputRefused(
+            f"{output} cannot be written: {error.strerror}",
+            remedy="name a file in a folder that exists and may be written",
+        ) from None
