@@ -193,10 +193,9 @@ class _EntryReader:
         return name, "", operator.tensor_arguments
 
     def _declared(self) -> tuple[str, str, tuple[str, ...] | None]:
-        namespace, _, schema = self.raw.func.rpartition("::")
-        # A default such as `str mode="a::b"` is no namespace.
-        if "(" in namespace:
-            namespace, schema = "", self.raw.func
+        # Of the head only: a default such as `str mode="a::b"` holds no namespace.
+        namespace = self.raw.func.partition("(")[0].rpartition("::")[0]
+        schema = self.raw.func.removeprefix(f"{namespace}::")
         location = self._locate("func")
         if namespace and not IDENTIFIER.fullmatch(namespace):
             raise SchemaInvalid(

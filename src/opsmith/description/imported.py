@@ -60,8 +60,7 @@ def _manifest_of_executorch(document: Document, library: Library) -> str:
     top = _leading_comments(lines)
     header = "\n".join(
         [
-            *top,
-            f"# Imported by opsmith from {_one_line(document.path.name)}.",
+            *_top(top, document),
             f"library: {_quoted(library.name)}",
             "abi: executorch",
             _SOURCES_HINT,
@@ -69,7 +68,7 @@ def _manifest_of_executorch(document: Document, library: Library) -> str:
         ]
     )
     body = "\n".join(f"  {line}".rstrip() for line in _without_markers(lines[len(top) :]))
-    text = f"{header}{body.rstrip()}\n"
+    text = header + body.strip("\n") + "\n"
     if _entries(text, document) != document.data:
         # Rare YAML that does not survive being indented.
         dumped = yaml.safe_dump(
@@ -97,8 +96,7 @@ def _manifest_of_torchgen(document: Document, library: Library) -> str:
     derive = {kernel.derive for kernel in library.kernels}
     guards = all(kernel.device_guard for kernel in library.kernels)
     header = [
-        *_leading_comments(lines),
-        f"# Imported by opsmith from {_one_line(document.path.name)}.",
+        *_top(_leading_comments(lines), document),
         f"library: {_quoted(library.name)}",
         _SOURCES_HINT,
         *(f"class_name: {name}  # the kernels are its static members" for name in classes),
@@ -182,6 +180,15 @@ def _leading_comments(lines: list[str]) -> list[str]:
         elif line.strip():
             break
     return lines[:count]
+
+
+def _top(comments: list[str], document: Document) -> list[str]:
+    """How a manifest begins: the original's own first comments, and where it comes from."""
+    return [
+        *comments,
+        *[""] * bool(comments),
+        f"# Imported by opsmith from {_one_line(document.path.name)}.",
+    ]
 
 
 def _without_markers(lines: list[str]) -> Iterator[str]:
