@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from opsmith.description import Execution, FallbackDefault, find_backend, read_backend
+from opsmith.description import (
+    Execution,
+    FallbackDefault,
+    find_backend,
+    read_backend,
+    reader,
+)
 from opsmith.errors import (
     BackendUnknown,
     DescriptionError,
@@ -83,10 +90,11 @@ def test_an_overload_left_out(describe: Describe, catalogue: Catalogue) -> None:
 
 
 def test_unknown_key(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe("- {op: add.out, kernel_name: f, structred: true}")
+    path = describe("- {op: add.out, kernel_name: f, dtype: [Float]}")
+    keys = ", ".join(field.encode_name for field in msgspec.structs.fields(reader._Kernel))
     assert refused(KeyUnknown, path, catalogue) == (
-        "DIR/kernels.yaml:5:35: unknown key `structred` (did you mean structured, structured_meta?)\n"
-        "  remedy: the keys here are op, kernel_name, structured, structured_meta, casts, symint, dtypes"
+        "DIR/kernels.yaml:5:35: unknown key `dtype` (did you mean dtypes?)\n"
+        f"  remedy: the keys here are {keys}"
     )
 
 

@@ -8,11 +8,13 @@ raise them, only ``cli`` prints them.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class OpsmithError(Exception):
     """
 
     def __init__(self, message: str, *, location: Location | None = None, remedy: str = "") -> None:
+        # A name from a file may hold what a terminal would obey.
+        message = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", message)
         self.message = message
         self.location = location
         self.remedy = remedy

@@ -108,7 +108,7 @@ class Document:
             message = re.sub(rf"`([^`]*)\b{word}\b([^`]*)`", rf"`\1{ours}\2`", message)
         remedy = "see docs/description.md for what each key takes"
         if "`string" in message and (unquoted := self.plain.get(steps)):
-            remedy = f"YAML reads {unquoted} as no text; put it in quotes: '{unquoted}'"
+            remedy = f"YAML does not read `{unquoted}` as text; put it in quotes: '{unquoted}'"
         return SyntaxInvalid(
             f"`{shown}` has the wrong type: {message[0].lower()}{message[1:]}",
             location=self.locate(*steps),

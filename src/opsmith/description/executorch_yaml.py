@@ -179,10 +179,16 @@ class _EntryReader:
                 location=location,
                 remedy=f"write `op: {name.partition('(')[0]}`, or `func:` with the schema",
             )
+        if "::" in name:
+            raise OperatorUnknown(
+                f"`{name}` is no operator of ATen, which `op` names",
+                location=location,
+                remedy=f"declare it with its schema: `func: {name}(…) -> …`",
+            )
         if self.catalogue is None:
             return name, "", None
         operator = self.catalogue.operators.get(name)
-        if operator is None or "::" in name:
+        if operator is None:
             raise OperatorUnknown(
                 f"torch {self.catalogue.torch} has no operator `{name}`"
                 f"{nearest(name, self.catalogue.operators)}",

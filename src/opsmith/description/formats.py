@@ -27,7 +27,9 @@ def format_of(document: Document) -> Format:
     """
     data = document.data
     if isinstance(data, list):
-        if any(isinstance(entry, dict) and {"op", "func"} & entry.keys() for entry in data):
+        if not data or any(
+            isinstance(entry, dict) and {"op", "func"} & entry.keys() for entry in data
+        ):
             return Format.EXECUTORCH
     elif isinstance(data, dict):
         # A key misspelt must not turn one format into another: any of its own keys tells it.

@@ -38,6 +38,7 @@ from opsmith.errors import (
     FileMissing,
     FormatUnknown,
     KernelDuplicate,
+    KernelRefused,
     Location,
     OperatorUnknown,
     SchemaInvalid,
@@ -74,7 +75,7 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[_Kernel]
-    abi: Literal["aten"] = "aten"
+    abi: Literal["aten", "executorch"] = "aten"
     execution: Literal["device", "host"] = "device"
     device_guard: bool = True
     symint: bool = False
@@ -160,12 +161,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
     document = read_document(path)
-    if document.data and (kind := format_of(document)) is not Format.BACKEND:
-        raise FormatUnknown(
-            f"this is {kind.value}, and a backend's description is wanted",
-            location=document.locate(),
-            remedy=f"name it in a backend.yaml: `libraries: [{path.name}]`",
-        )
+    _refuse_library(document)
     raw = document.convert(_Backend)
     if not _BACKEND_NAME.fullmatch(raw.backend) or raw.backend in _RESERVED:
         raise SyntaxInvalid(
@@ -185,8 +181,8 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         for earlier in libraries[:index]:
             if earlier.name == library.name:
                 raise SyntaxInvalid(
-                    f"two libraries are called `{library.name}`: {earlier.location.path} and "
-                    f"{library.location.path}",
+                    f"two libraries are called `{library.name}`: {earlier.location.shown_path} and "
+                    f"{library.location.shown_path}",
                     location=document.locate("libraries", index),
                     remedy="rename one in its manifest, or list it once",
                 )
@@ -252,6 +248,20 @@ def _library_name_invalid(name: str, location: Location) -> SyntaxInvalid:
         location=location,
         remedy="use letters, digits, _, - and dots, and begin with a letter",
     )
+
+
+def _refuse_library(document: Document) -> None:
+    """Raises :class:`FormatUnknown` for a kernel library where a backend is wanted."""
+    try:
+        kind = format_of(document)
+    except FormatUnknown:
+        return  # what is missing or too much is told key by key
+    if kind is not Format.BACKEND:
+        raise FormatUnknown(
+            f"this is {kind.value}, and a backend's description is wanted",
+            location=document.locate(),
+            remedy=f"name it in a backend.yaml: `libraries: [{document.path.name}]`",
+        )
 
 
 def _read_backend_as_library(document: Document, catalogue: Catalogue | None) -> Library:
@@ -365,6 +375,12 @@ def _kernel(
     guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")
+    if "dtypes" in document.data["kernels"][index] and not all([declared, *declared.values()]):
+        raise KernelRefused(
+            f"this kernel for `{name}` takes nothing: a list of dtypes is empty",
+            location=place,
+            remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+        )
     dtypes = tuple(
         (argument, expand_dtypes(names, manifest.type_alias, place))
         for argument, names in declared.items()
