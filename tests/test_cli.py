@@ -56,7 +56,8 @@ def test_demo_where_the_picture_cannot_be_written(tmp_path: Path) -> None:
 
 def test_plan_as_json() -> None:
     plan = last_line(opsmith("plan", "sim", "--json"))
-    assert list(plan) == ["backend", "torch", "operators", "counts"]
+    assert list(plan) == ["backend", "torch", "operators", "counts", "not_served"]
+    assert plan["not_served"] == []
     assert plan["backend"] == "sim"
     assert sum(plan["counts"].values()) == len(plan["operators"])
     by_name = {operator["name"]: operator for operator in plan["operators"]}
@@ -136,6 +137,96 @@ def test_build_of_an_unknown_backend() -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["demo", "plan", "explain", "build", "doctor"])
+TORCHGEN = """\
+backend: Chip
+cpp_namespace: chip
+supported: [relu, reshape]
+full_codegen: [sin, cos]
+"""
+
+
+def test_plan_of_what_is_not_served(tmp_path: Path) -> None:
+    (tmp_path / "chip.yaml").write_text(TORCHGEN)
+    backend = tmp_path / "backend.yaml"
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [chip.yaml]\n")
+    assert "3 items of the description are not served; list them with --not-served\n" in opsmith(
+        "plan", str(backend)
+    )
+    lines = opsmith("plan", str(backend), "--not-served").splitlines()
+    assert lines[0].startswith(
+        "not served: it is CompositeImplicitAutograd: a kernel for the device"
+    )
+    assert lines[1] == f"  {tmp_path}/chip.yaml:3:19: reshape"
+    assert lines[2].startswith("not served: under `full_codegen`: torchgen's gen_lazy_tensor would")
+    assert lines[3:] == [f"  {tmp_path}/chip.yaml:4:{column}" for column in ("16: sin", "21: cos")]
+    (first, *others) = last_line(opsmith("plan", str(backend), "--json"))["not_served"]
+    assert first | {"why": ""} == {
+        "name": "reshape", "source": f"{tmp_path}/chip.yaml:3:19", "library": "chip", "why": "",
+    }  # fmt: skip
+    assert [item["name"] for item in others] == ["sin", "cos"]
+
+
+def test_import_to_a_file_and_to_standard_output(tmp_path: Path) -> None:
+    source, target = tmp_path / "chip.yaml", tmp_path / "kernels.yaml"
+    source.write_text(TORCHGEN)
+    text = opsmith("import", str(source))
+    assert text.startswith("# Imported by opsmith from chip.yaml.\nlibrary: chip\n")
+    assert opsmith("import", str(source), "-o", str(target)) == ""
+    assert target.read_text() == text
+    assert opsmith("import", str(source), "-o", str(target), status=1) == (
+        f"error: {target} exists already\n"
+        "  remedy: write another file, or overwrite it with --force\n"
+    )
+    target.write_text("")
+    opsmith("import", str(source), "-o", str(target), "--force")
+    assert target.read_text() == text
+
+
+def test_import_says_what_it_cannot_carry_over(tmp_path: Path) -> None:
+    source = tmp_path / "chip.yaml"
+    source.write_text(TORCHGEN)
+    run = subprocess.run(
+        [sys.executable, "-m", "opsmith", "import", str(source)], capture_output=True, text=True
+    )
+    lines = run.stderr.splitlines()
+    assert lines[0].startswith("not carried over: it is CompositeImplicitAutograd: ")
+    assert lines[1] == f"  {source}:3:19: reshape"
+    assert lines[2].startswith("not carried over: under `full_codegen`: ")
+    assert lines[3:] == [f"  {source}:4:16: sin", f"  {source}:4:21: cos"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            "library: chip\nkernels: []\n",
+            "{}:1:1: this is a manifest of opsmith already\n"
+            "  remedy: import turns the YAML of torchgen and ExecuTorch into manifests\n",
+        ),
+        (
+            "mechanism: 3\n",
+            "{}:1:1: this is no description of kernels in a format that opsmith reads\n"
+            "  remedy: write a manifest of opsmith (`library`, `kernels`), a backend YAML of torchgen "
+            "(`backend`, `cpp_namespace`, `supported`), or ExecuTorch's functions.yaml or "
+            "custom_ops.yaml (a list of entries with `op` or `func`, and `kernels`)\n",
+        ),
+    ],
+)
+def test_import_of_another_file(text: str, error: str, tmp_path: Path) -> None:
+    source = tmp_path / "x.yaml"
+    source.write_text(text)
+    assert opsmith("import", str(source), status=1) == f"error: {error.format(source)}"
+
+
+def test_import_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    source, target = tmp_path / "chip.yaml", tmp_path / "no" / "kernels.yaml"
+    source.write_text(TORCHGEN)
+    assert opsmith("import", str(source), "-o", str(target), status=1).endswith(
+        f"error: {target} cannot be written: No such file or directory\n"
+        "  remedy: name a file in a folder that exists and may be written\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["demo", "plan", "explain", "build", "import", "doctor"])
 def test_every_command_has_help(command: str) -> None:
     assert f"opsmith {command}" in opsmith(command, "--help")

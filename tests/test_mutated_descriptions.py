@@ -77,7 +77,7 @@ SNIPPETS = [
     *("&a ", "*a", "&relu ", "*relu", "*aliases", "<<: *relu\n", "<<: [*relu, *relu]\n", "<<: 3\n"),
     *("!!int ", "!!str ", "!!set ", "!!binary ", "!!python/object:os.system ", "!x ", "!!timestamp "),
     *("no", "on", "null", "~", "=", ".nan", "-.inf", "1e999", "0x1F", "0b2", "1:30", "9" * 5000),
-    *("2001-99-99", "---\n", "...\n", "%YAML 9.9\n", "\x00", "\x07", "\x85", "\u2028", "\ufeff", "é", "🙂", "\udcff"),
+    *("2001-99-99", "---\n", "...\n", "%YAML 9.9\n", "\x00", "\x07", "\x85", "\u2028", "\ufeff", "\udcff"),
     *("[" * 200, "- " * 200, "{a: " * 100, "(", ")", "::", "->", "..", "/", "\\", "*" * 50, "a" * 300),
 ]  # fmt: skip
 
@@ -159,7 +159,7 @@ def mutated_data(draw: st.DrawFn) -> tuple[str, str]:
             parent = parent[step]
         match draw(st.sampled_from(["retype", "delete", "rename", "copy", "wrap"])):
             case "retype":
-                parent[key] = draw(st.sampled_from(VALUES))
+                parent[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
             case "delete":
                 del parent[key]
             case "wrap":

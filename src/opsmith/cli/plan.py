@@ -10,7 +10,7 @@ from rich.table import Table
 
 from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json
-from opsmith.plan import Plan, Route, plan_backend
+from opsmith.plan import NotServed, Plan, Route, plan_backend
 
 
 def plan(
@@ -26,7 +26,7 @@ def plan(
     if json:
         print_json(_as_json(planned, route))
     elif not_served:
-        out.print(_not_served(planned))
+        _print_not_served(planned)
     elif route is None:
         out.print(
             f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators",
@@ -73,17 +73,15 @@ def _counts(planned: Plan) -> Table:
     return table
 
 
-def _not_served(planned: Plan) -> Table:
-    table = Table(
-        title=f"{planned.backend}: {len(planned.not_served):,} items of the description not served",
-        header_style="bold",
-    )
-    table.add_column("item", overflow="fold")
-    table.add_column("at", overflow="fold")
-    table.add_column("why")
+def _print_not_served(planned: Plan) -> None:
+    """Each reason with the places that it holds for."""
+    by_reason: dict[str, list[NotServed]] = {}
     for item in planned.not_served:
-        table.add_row(escape(item.name), escape(item.source), escape(item.why))
-    return table
+        by_reason.setdefault(item.why, []).append(item)
+    for reason, items in by_reason.items():
+        out.print(f"not served: {escape(reason)}", soft_wrap=True, highlight=False)
+        for item in items:
+            out.print(escape(f"  {item.source}: {item.name}"), soft_wrap=True, highlight=False)
 
 
 def _operators(planned: Plan, route: Route) -> Table:

@@ -126,7 +126,7 @@ def _kernel_lines(kernel: Kernel, guard: bool, beside: str) -> Iterator[str]:
     if kernel.structured:
         yield "    structured: true"
     if kernel.meta_symbol:
-        yield f"    structured_meta: {kernel.meta_symbol}"
+        yield f"    structured_meta: override  # by {kernel.meta_symbol}"
     if kernel.symint:
         yield "    symint: true"
     if kernel.device_guard is not guard:

@@ -364,7 +364,7 @@ def _kernel(
             location=document.locate("kernels", index),
             remedy="add `kernel_name: …` here",
         )
-    for key in ("kernel_name", "autograd", "structured_meta"):
+    for key in ("kernel_name", "autograd"):
         symbol = getattr(entry, key)
         if symbol and not _SYMBOL.fullmatch(symbol):
             raise SyntaxInvalid(

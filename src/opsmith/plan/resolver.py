@@ -83,7 +83,7 @@ class _Resolver:
                 kernel.operator,
                 str(kernel.location),
                 kernel.library,
-                f"the kernel `{kernel.symbol}` {reason}",
+                f"its kernel {reason}",
             )
         )
 
