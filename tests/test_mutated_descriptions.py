@@ -252,6 +252,13 @@ def test_mutated_text(plans_or_refuses: Callable[[str, str], None]) -> None:
 def test_mutated_data(plans_or_refuses: Callable[[str, str], None]) -> None:
     @fast
     @given(mutated_data())
+    # Two mistakes, of which the first is in a mapping with keys of the file's own.
+    @example(
+        (
+            "functions.yaml",
+            "- {op: add.out, dim_order_alias: {Rows: [0, 1], Any: [0, 2, null]}, kernels: null}",
+        )
+    )
     def check(mutated: tuple[str, str]) -> None:
         plans_or_refuses(*mutated)
 

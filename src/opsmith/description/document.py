@@ -80,7 +80,7 @@ class Document:
     ) -> KeyUnknown | SyntaxInvalid:
         matched = _PATH.fullmatch(text)
         message = matched["message"] if matched else text
-        below = _steps(matched["path"], kind, data) if matched else ()
+        below = _steps(text, matched["path"], kind, data) if matched else ()
         steps = (*base, *below)
         if unknown := _UNKNOWN_FIELD.fullmatch(message):
             field = unknown["field"]
@@ -316,7 +316,7 @@ class _Builder:
         )
 
 
-def _steps(path: str, kind: type[msgspec.Struct], data: Any) -> tuple[Step, ...]:
+def _steps(complaint: str, path: str, kind: type[msgspec.Struct], data: Any) -> tuple[Step, ...]:
     """The steps of msgspec's ``path``, with the key for which it writes ``[...]`` in a mapping."""
     steps: tuple[Step, ...] = ()
     here = data
@@ -327,9 +327,12 @@ def _steps(path: str, kind: type[msgspec.Struct], data: Any) -> tuple[Step, ...]
         elif matched["index"] is not None:
             step = int(matched["index"])
         else:
-            # The key is the one that, alone in its mapping, still cannot be converted.
+            # The key is the one that, alone in its mapping, gives the same complaint.
             alone = ((key, _replaced(data, steps, {key: here[key]})) for key in here)
-            step = next(key for key, reduced in alone if not _converts(reduced, kind))
+            keys = (key for key, reduced in alone if _complaint(reduced, kind) == complaint)
+            step = next(keys, "")
+            if not step:
+                return steps
         steps = (*steps, step)
         here = here[step]
     return steps
@@ -343,12 +346,12 @@ def _replaced(data: Any, steps: tuple[Step, ...], value: Any) -> Any:
     return copied
 
 
-def _converts(data: Any, kind: type[msgspec.Struct]) -> bool:
+def _complaint(data: Any, kind: type[msgspec.Struct]) -> str:
     try:
         msgspec.convert(data, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
+    except msgspec.ValidationError as error:
+        return str(error)
+    return ""
 
 
 def _fields_at(kind: type[msgspec.Struct], steps: tuple[Step, ...]) -> list[str]:
