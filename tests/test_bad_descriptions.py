@@ -973,6 +973,22 @@ CASES = [
         "SyntaxInvalid",
         ("DIR/chip.yaml:4:5: the key `func` is missing\n  remedy: add `func: …` here"),
     ),
+    Case(
+        "torch_npu custom that is no schema",
+        "chip.yaml",
+        'backend: Chip\ncpp_namespace: chip\nsupported: []\ncustom:\n  - func: "fuse\\0all"\n',
+        "SchemaInvalid",
+        "DIR/chip.yaml:5:5: `fuse\\x00all` is no schema\n"
+        "  remedy: write it as native_functions.yaml does: fuse(Tensor self, int dim) -> Tensor",
+    ),
+    Case(
+        "torchgen non_native that is no schema",
+        "chip.yaml",
+        "backend: Chip\ncpp_namespace: chip\nsupported: []\nnon_native: [{func: scalar}]\n",
+        "SchemaInvalid",
+        "DIR/chip.yaml:4:15: `scalar` is no schema\n"
+        "  remedy: write it as native_functions.yaml does: fuse(Tensor self, int dim) -> Tensor",
+    ),
     # ---- ExecuTorch's functions.yaml and custom_ops.yaml
     Case(
         "executorch entry without an operator",
@@ -1302,6 +1318,14 @@ CASES = [
             "DIR/kernels.yaml:3:1: unknown key `device_guard`\n"
             "  remedy: the keys here are library, kernels, abi, sources, include_dirs"
         ),
+    ),
+    Case(
+        "executorch with two mistakes in one entry",
+        "functions.yaml",
+        "- op: add.out\n  dim_order_alias: {Rows: [0, 1], Any: [0, 2, null]}\n  kernels: null\n",
+        "SyntaxInvalid",
+        "DIR/functions.yaml:2:47: `0.dim_order_alias.Any.2` has the wrong type: expected `int | string`, got `null`\n"
+        "  remedy: see docs/description.md for what each key takes",
     ),
 ]
 

@@ -489,6 +489,18 @@ def test_import_keeps_executorchs_own_text(catalogue: Catalogue) -> None:
     )
 
 
+def test_nothing_in_a_name_ends_a_comment(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "chip.yaml"
+    path.write_text(
+        "backend: Chip\ncpp_namespace: chip\nsupported: [relu]\n"
+        'tocpu: ["a\\0\\u2028\\x85\\nkernels: []"]\n'
+    )
+    assert_imported_is_the_same(path, catalogue)
+    comments = import_library(path, catalogue).text.partition("\n\n")[2].splitlines()
+    assert comments[0] == "# Not carried over: a    kernels: [] (line 4)"
+    assert all(line.startswith("# ") for line in comments)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -207,11 +207,13 @@ def _by_reason(unserved: Iterable[Unserved]) -> dict[str, list[Unserved]]:
 
 
 def _commented(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_long_words=False)]
+    wrapped = textwrap.wrap(_one_line(text), _WIDTH, break_long_words=False)
+    return [f"# {line}" for line in wrapped]
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    """``text`` as it may stand in a comment: nothing in it ends the line, or is no YAML."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,7 @@ Called by ``reader`` and ``imported``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,10 +18,20 @@ import msgspec
 from opsmith.description.document import Document, Step
 from opsmith.description.model import Derive, Kernel, Library, Unserved
 from opsmith.description.names import IDENTIFIER, SYMBOL
-from opsmith.errors import KernelDuplicate, Location, OperatorUnknown, SyntaxInvalid, nearest
+from opsmith.errors import (
+    KernelDuplicate,
+    Location,
+    OperatorUnknown,
+    SchemaInvalid,
+    SyntaxInvalid,
+    nearest,
+)
 from opsmith.schema import Catalogue, Composite, Variant
 
 _Names = list[str] | None
+
+# What a schema looks like; whether its types exist is not known here, as nothing is made of it.
+_SCHEMA = re.compile(r"(?P<name>[A-Za-z_]\w*(\.\w+)?)\(.*\) *-> *[^ ].*", re.ASCII)
 
 
 class _Options(msgspec.Struct, forbid_unknown_fields=True):
@@ -275,26 +286,38 @@ class _Reader:
         for key, reason in _LAZY.items():
             for item in lists[key]:
                 self._keep(item, f"under `{key}`: {reason}")
-        for index, entry in enumerate(self.raw.non_native or ()):
+        for item, _ in self._declared("non_native"):
             self._keep(
-                _Item(
-                    entry.func.partition("(")[0], self.document.locate("non_native", index, "func")
-                ),
+                item,
                 "under `non_native`: a lazy-tensor node without an operator of PyTorch, and opsmith has no "
                 "lazy tensors; nothing outside them can call it",
             )
 
     def _own_operators(self) -> set[str]:
-        declared = [*(self.raw.custom or ()), *(self.raw.custom_autograd or ())]
-        return {entry.func.partition("(")[0] for entry in declared}
+        return {
+            item.name for key in ("custom", "custom_autograd") for item, _ in self._declared(key)
+        }
+
+    def _declared(self, key: str) -> Iterator[tuple[_Item, str]]:
+        """The operators that the list ``key`` declares, each with its schema."""
+        for index, entry in enumerate(getattr(self.raw, key) or ()):
+            location = self.document.locate(key, index, "func")
+            schema = _SCHEMA.fullmatch(entry.func)
+            if schema is None:
+                raise SchemaInvalid(
+                    f"`{entry.func}` is no schema",
+                    location=location,
+                    remedy="write it as native_functions.yaml does: fuse(Tensor self, int dim) -> Tensor",
+                )
+            yield _Item(schema["name"], location), entry.func
 
     def _keep_own_operators(self) -> None:
         for key in ("custom", "custom_autograd"):
-            for index, entry in enumerate(getattr(self.raw, key) or ()):
+            for item, schema in self._declared(key):
                 self._keep(
-                    _Item(entry.func.partition("(")[0], self.document.locate(key, index, "func")),
+                    item,
                     f"under `{key}`: it declares an operator of its own, which a manifest of opsmith does "
-                    f"with `func: {self.raw.backend.lower()}::{entry.func}`",
+                    f"with `func: {self.raw.backend.lower()}::{schema}`",
                 )
 
     def _keep_to_cpu(self, items: list[_Item]) -> None:
