@@ -86,7 +86,8 @@ def test_unknown_key(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out, kernel_name: f, structred: true}")
     assert refused(KeyUnknown, path, catalogue) == (
         "DIR/kernels.yaml:5:35: unknown key `structred` (did you mean structured, structured_meta?)\n"
-        "  remedy: the keys here are op, kernel_name, structured, structured_meta, casts, symint, dtypes"
+        "  remedy: the keys here are op, stub, kernel_name, structured, structured_meta, casts, symint, "
+        "dtypes"
     )
 
 

@@ -9,6 +9,7 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    StubKernel,
 )
 from opsmith.description.reader import (
     find_backend,
@@ -26,6 +27,7 @@ __all__ = [
     "Kernel",
     "Library",
     "NamedOperator",
+    "StubKernel",
     "find_backend",
     "read_backend",
     "read_library",

@@ -39,6 +39,21 @@ class FallbackDefault(Enum):
 
 
 @dataclass(frozen=True)
+class StubKernel:
+    """A function that fills the ``DispatchStub`` ``stub`` of PyTorch for the device.
+
+    ``dtypes`` are those that it computes in, ``ScalarType`` names; empty: all.
+    """
+
+    stub: str
+    symbol: str
+    library: str
+    location: Location
+    dtypes: tuple[str, ...] = ()
+    execution: Execution = Execution.DEVICE
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One implementation of one operator.
 
@@ -54,6 +69,9 @@ class Kernel:
     ``autograd`` names a function for the autograd dispatch key (it calls a
     ``torch::autograd::Function``); ``backward`` one that computes the gradients of the inputs, around
     which such a function is generated.  ``symbol`` is empty where only ``autograd`` is given.
+
+    ``through`` is not empty where the kernel is PyTorch's own and these do its work; ``symbol`` is then
+    a function of libtorch or, where ``structured``, a class.
     """
 
     operator: str
@@ -70,6 +88,7 @@ class Kernel:
     symint: bool = False
     autograd: str = ""
     backward: str = ""
+    through: tuple[StubKernel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +102,7 @@ class Library:
     sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    stubs: tuple[StubKernel, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,14 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    StubKernel,
 )
+from opsmith.description.stubs import check_stub
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
     KernelDuplicate,
+    KernelRefused,
     Location,
     OperatorUnknown,
     SchemaInvalid,
@@ -52,8 +55,9 @@ _RESERVED = frozenset(
 )
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
-    op: str
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    op: str | None = None
+    stub: str | None = None
     kernel_name: str
     structured: bool = False
     structured_meta: Literal["pytorch", "override"] = "pytorch"
@@ -167,7 +171,11 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_Manifest)
     execution = Execution(raw.execution)
     kernels: list[Kernel] = []
+    stubs: list[StubKernel] = []
     for index, entry in enumerate(raw.kernels):
+        if entry.stub is not None:
+            stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
+            continue
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
         for earlier in kernels:
             if earlier.operator == kernel.operator:
@@ -186,7 +194,68 @@ def read_library(path: Path, catalogue: Catalogue | None) -> Library:
         sources=_files(document, raw.sources, "sources"),
         include_dirs=_directories(document, raw.include_dirs, "include_dirs"),
         kernels=tuple(kernels),
+        stubs=tuple(stubs),
     )
+
+
+def _stub_kernel(
+    document: Document,
+    index: int,
+    entry: _Kernel,
+    manifest: _Manifest,
+    catalogue: Catalogue | None,
+    earlier: Sequence[StubKernel],
+) -> StubKernel:
+    location = document.locate("kernels", index, "stub")
+    assert entry.stub is not None
+    name = entry.stub.removeprefix("at::native::")
+    if entry.op is not None:
+        raise SyntaxInvalid(
+            "a kernel implements an operator (`op`) or fills a stub (`stub`), not both",
+            location=location,
+            remedy="write two entries, each with its own `kernel_name`",
+        )
+    if catalogue is not None:
+        check_stub(name, location)
+    for other in earlier:
+        if other.stub == name:
+            raise KernelDuplicate(
+                f"two kernels for the stub `{name}` in library `{manifest.library}`; the first is "
+                f"`{other.symbol}` at {other.location}",
+                location=location,
+                remedy="keep one; another library can hold the other, in order of preference",
+            )
+    if entry.structured:
+        raise KernelRefused(
+            f"`structured` says nothing about the kernel of a stub: it has the type of `{name}`",
+            location=document.locate("kernels", index, "structured"),
+            remedy="remove `structured: true`; `opsmith stubs` shows the type",
+        )
+    place = document.locate("kernels", index, "dtypes")
+    if isinstance(entry.dtypes, dict):
+        raise KernelRefused(
+            "a stub's arguments have no names: its dtypes are those that the kernel computes in",
+            location=place,
+            remedy="write a list: `dtypes: [Float]`",
+        )
+    return StubKernel(
+        stub=name,
+        symbol=_symbol(document, index, entry),
+        library=manifest.library,
+        location=location,
+        dtypes=expand_dtypes(entry.dtypes, manifest.type_alias, place),
+        execution=Execution(manifest.execution),
+    )
+
+
+def _symbol(document: Document, index: int, entry: _Kernel) -> str:
+    if not _SYMBOL.fullmatch(entry.kernel_name):
+        raise SyntaxInvalid(
+            f"`{entry.kernel_name}` is not a C++ function's qualified name",
+            location=document.locate("kernels", index, "kernel_name"),
+            remedy="write it like my_namespace::my_kernel",
+        )
+    return entry.kernel_name
 
 
 def _kernel(
@@ -198,13 +267,14 @@ def _kernel(
     catalogue: Catalogue | None,
 ) -> Kernel:
     location = document.locate("kernels", index, "op")
-    name = _operator_name(entry.op, location, catalogue)
-    if not _SYMBOL.fullmatch(entry.kernel_name):
+    if entry.op is None:
         raise SyntaxInvalid(
-            f"`{entry.kernel_name}` is not a C++ function's qualified name",
-            location=document.locate("kernels", index, "kernel_name"),
-            remedy="write it like my_namespace::my_kernel",
+            "the key `op` is missing",
+            location=location,
+            remedy="add `op: …` here, the operator that the kernel implements, or `stub: …`, the stub that "
+            "it fills",
         )
+    name = _operator_name(entry.op, location, catalogue)
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")
     dtypes = tuple(
@@ -214,7 +284,7 @@ def _kernel(
     )
     return Kernel(
         operator=name,
-        symbol=entry.kernel_name,
+        symbol=_symbol(document, index, entry),
         library=manifest.library,
         location=location,
         structured=entry.structured,

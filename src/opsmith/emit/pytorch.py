@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opsmith.description import Kernel
+from opsmith.description import Kernel, StubKernel
 from opsmith.emit.format import formatted
 from opsmith.emit.signature import Signatures
+from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registrations
 from opsmith.emit.wrapper import BOXED_KERNELS, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
 
@@ -54,6 +55,8 @@ def emit(plan: Plan) -> tuple[EmittedFile, ...]:
             files.append(
                 EmittedFile(f"Register{name}_{index}.cpp", _shard(plan, entries, signatures))
             )
+    for suffix, headers, code in stub_registrations(plan):
+        files.append(EmittedFile(f"Register{name}Stubs{suffix}.cpp", _stubs(plan, headers, code)))
     files.append(EmittedFile(f"Register{name}Fallback.cpp", _fallback(plan)))
     return tuple(EmittedFile(file.name, formatted(file.text)) for file in files)
 
@@ -63,8 +66,10 @@ def class_name(backend: str) -> str:
     return "".join(part.capitalize() for part in backend.split("_"))
 
 
-def declaration(plan: Plan, kernel: Kernel) -> str:
+def declaration(plan: Plan, kernel: Kernel | StubKernel) -> str:
     """The C++ declarations behind ``kernel`` with their namespaces, for error messages."""
+    if isinstance(kernel, StubKernel):
+        return stub_declaration(kernel, kernel.symbol)
     declared = declarations(kernel, Signatures(plan.custom), qualified=True).by_symbol
     return ";\n    ".join(declared.values())
 
@@ -77,9 +82,13 @@ def _banner(plan: Plan, what: str) -> str:
 
 
 def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
-    kernels = {entry.kernel.symbol: entry.kernel for entry in entries if entry.kernel}
+    kernels = {
+        entry.kernel.symbol: entry.kernel
+        for entry in entries
+        if entry.kernel and not entry.kernel.through
+    }
     declared = {symbol: declarations(kernel, signatures) for symbol, kernel in kernels.items()}
-    headers = sorted(frozenset().union(*(each.headers for each in declared.values())))
+    headers = frozenset(stub_headers(plan)).union(*(each.headers for each in declared.values()))
     lines = [
         _banner(plan, "the kernels that its libraries define."),
         "#pragma once\n",
@@ -87,16 +96,37 @@ def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) 
         "#include <ATen/TensorIterator.h>",
         "#include <ATen/core/IListRef.h>",
         "#include <ATen/core/Tensor.h>",
-        *(f"#include <{header}>" for header in headers),
+        *(f"#include <{header}>" for header in sorted(headers)),
         "",
     ]
     for symbol, kernel in sorted(kernels.items()):
         lines.append(f"// {kernel.operator} ({kernel.library}, {kernel.location})")
-        for name, text in declared[symbol].by_symbol.items():
-            namespace = name.rpartition("::")[0]
-            lines.append(f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};")
+        lines += [_within(name, text) for name, text in declared[symbol].by_symbol.items()]
         lines.append("")
+    for stub in sorted(plan.stubs, key=lambda stub: stub.symbol):
+        name = stub.symbol.rpartition("::")[2]
+        lines.append(f"// {stub.stub} ({stub.library}, {stub.location})")
+        lines += [_within(stub.symbol, stub_declaration(stub, name)), ""]
     return "\n".join(lines)
+
+
+def _within(symbol: str, text: str) -> str:
+    """The declaration ``text`` in the namespace of ``symbol``."""
+    namespace = symbol.rpartition("::")[0]
+    return f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};"
+
+
+def _stubs(plan: Plan, headers: Sequence[str], code: str) -> str:
+    return "\n".join(
+        [
+            _banner(plan, "the DispatchStubs that its libraries fill."),
+            f'#include "{class_name(plan.backend)}NativeFunctions.h"\n',
+            "#include <opsmith/stub.h>\n",
+            *(f"#include <{header}>" for header in headers),
+            "",
+            code,
+        ]
+    )
 
 
 def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:

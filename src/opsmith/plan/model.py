@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from opsmith.description import Kernel
+from opsmith.description import Kernel, StubKernel
 from opsmith.errors import OperatorUnknown, nearest
 from opsmith.schema import Group, Operator
 
@@ -92,7 +92,8 @@ class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
     ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
-    ``custom`` are the operators that the description itself declares.
+    ``custom`` are the operators that the description itself declares; ``stubs`` the DispatchStubs that it
+    fills, by name.
     """
 
     backend: str
@@ -100,6 +101,7 @@ class Plan:
     unlisted: Route
     entries: tuple[Entry, ...]
     custom: tuple[Operator, ...] = ()
+    stubs: tuple[StubKernel, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:
