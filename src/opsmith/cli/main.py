@@ -12,6 +12,7 @@ from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
 from opsmith.cli.plan import plan
+from opsmith.cli.stubs import stubs
 from opsmith.errors import OpsmithError
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, build, doctor):
+for command in (demo, plan, explain, build, doctor, stubs):
     app.command()(command)
 
 
