@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Younger than both files of requirements: .venv holds what they ask for.
 INSTALLED := $(VENV)/.installed
 
-CXX_SOURCES := find src tests examples benchmarks -name '*.cpp' -o -name '*.h'
+CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '*.h'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench clean
@@ -39,7 +39,7 @@ bench: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements-dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \

@@ -94,6 +94,10 @@ class OperatorUnknown(DescriptionError):
     """An operator that the installed torch does not have."""
 
 
+class StubUnknown(DescriptionError):
+    """A ``DispatchStub`` that the installed torch does not declare."""
+
+
 class SchemaInvalid(DescriptionError):
     """An operator schema that does not parse."""
 

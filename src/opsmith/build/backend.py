@@ -14,7 +14,7 @@ from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation, SharedLibrary
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
-from opsmith.description import Backend, read_backend
+from opsmith.description import Backend, Kernel, StubKernel, read_backend
 from opsmith.emit import class_name, declaration, emit
 from opsmith.errors import Location, SymbolUndefined
 from opsmith.plan import Plan, plan_backend
@@ -154,18 +154,24 @@ def _write_generated(plan: Plan, cache: Path) -> Path:
 def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
     """The error at the line of the manifest that names the first missing kernel."""
     missing = {symbol.partition("(")[0] for symbol in error.symbols}
-    for entry in plan.entries:
-        kernel = entry.kernel
-        if kernel is None or not missing & {kernel.symbol, kernel.meta_symbol}:
+    kernels: list[Kernel | StubKernel] = [*plan.stubs]
+    kernels += [entry.kernel for entry in plan.entries if entry.kernel is not None]
+    for kernel in kernels:
+        symbols = [kernel.symbol]
+        if isinstance(kernel, StubKernel):
+            user = kernel.stub
+        else:
+            user = kernel.operator
+            symbols.append(kernel.meta_symbol)
+        symbol = next((symbol for symbol in symbols if symbol in missing), None)
+        if symbol is None:
             continue
-        symbol = kernel.symbol if kernel.symbol in missing else kernel.meta_symbol
         library = next(library for library in backend.libraries if library.name == kernel.library)
         sources = ", ".join(source.name for source in library.sources) or "none are listed"
         others = len(missing) - 1
         return SymbolUndefined(
             f"the sources of library `{library.name}` do not define `{symbol}` with the "
-            f"signature that `{kernel.operator}` needs"
-            + (f" (and {others} more)" if others else ""),
+            f"signature that `{user}` needs" + (f" (and {others} more)" if others else ""),
             symbols=error.symbols,
             location=kernel.location,
             remedy=f"define\n    {declaration(plan, kernel)};\n  in one of its sources ({sources})",

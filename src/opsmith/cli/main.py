@@ -13,6 +13,7 @@ from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
 from opsmith.cli.import_ import import_
 from opsmith.cli.plan import plan
+from opsmith.cli.stubs import stubs
 from opsmith.errors import OpsmithError
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, build, doctor):
+for command in (demo, plan, explain, build, doctor, stubs):
     app.command()(command)
 app.command("import")(import_)
 

@@ -14,6 +14,7 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    StubKernel,
     Unserved,
 )
 from opsmith.description.reader import (
@@ -37,6 +38,7 @@ __all__ = [
     "Kernel",
     "Library",
     "NamedOperator",
+    "StubKernel",
     "Unserved",
     "find_backend",
     "import_library",

@@ -67,6 +67,21 @@ class ArgMeta:
 
 
 @dataclass(frozen=True)
+class StubKernel:
+    """A function that fills the ``DispatchStub`` ``stub`` of PyTorch for the device.
+
+    ``dtypes`` are those that it computes in, ``ScalarType`` names; empty: all.
+    """
+
+    stub: str
+    symbol: str
+    library: str
+    location: Location
+    dtypes: tuple[str, ...] = ()
+    execution: Execution = Execution.DEVICE
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One implementation of one operator.
 
@@ -87,6 +102,9 @@ class Kernel:
     ``class_name``, where given, is the C++ class of which the functions are static members, as torchgen
     has it; their symbols begin with it.  ``arg_meta`` holds the arguments' dtypes and dim orders of an
     ExecuTorch kernel, and is empty for one that takes all that no other takes.
+
+    ``through`` is not empty where the kernel is PyTorch's own and these do its work; ``symbol`` is then
+    a function of libtorch or, where ``structured``, a class.
     """
 
     operator: str
@@ -106,6 +124,7 @@ class Kernel:
     derive: Derive = Derive.CHEAPEST
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()
+    through: tuple[StubKernel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,6 +170,7 @@ class Library:
     kernels: tuple[Kernel, ...] = ()
     executorch: tuple[ExecutorchOperator, ...] = ()
     unserved: tuple[Unserved, ...] = ()
+    stubs: tuple[StubKernel, ...] = ()
 
 
 @dataclass(frozen=True)

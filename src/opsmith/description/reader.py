@@ -30,8 +30,10 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    StubKernel,
 )
 from opsmith.description.names import LIBRARY, SYMBOL
+from opsmith.description.stubs import check_stub
 from opsmith.description.torchgen_yaml import read_torchgen_yaml
 from opsmith.errors import (
     BackendUnknown,
@@ -51,7 +53,6 @@ PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
 _BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SYMBOL = SYMBOL
 _OPERATOR = re.compile(r"[A-Za-z_]\w*(\.\w+)?")
 
 # Names that torch itself uses, as a device type or as a module `torch.<name>`.
@@ -60,8 +61,9 @@ _RESERVED = frozenset(
 )
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
-    op: str
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    op: str = ""
+    stub: str = ""
     kernel_name: str = ""
     structured: bool = False
     structured_meta: Literal["pytorch", "override"] = "pytorch"
@@ -318,7 +320,11 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         )
     execution = Execution(raw.execution)
     kernels: list[Kernel] = []
+    stubs: list[StubKernel] = []
     for index, entry in enumerate(raw.kernels):
+        if entry.stub:
+            stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
+            continue
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
         for earlier in kernels:
             if earlier.operator == kernel.operator:
@@ -337,6 +343,76 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         sources=_files(document, raw.sources, "sources"),
         include_dirs=_directories(document, raw.include_dirs, "include_dirs"),
         kernels=tuple(kernels),
+        stubs=tuple(stubs),
+    )
+
+
+def _stub_kernel(
+    document: Document,
+    index: int,
+    entry: _Kernel,
+    manifest: _Manifest,
+    catalogue: Catalogue | None,
+    earlier: Sequence[StubKernel],
+) -> StubKernel:
+    location = document.locate("kernels", index, "stub")
+    name = entry.stub.removeprefix("at::native::")
+    if entry.op:
+        raise SyntaxInvalid(
+            "a kernel implements an operator (`op`) or fills a stub (`stub`), not both",
+            location=location,
+            remedy="write two entries, each with its own `kernel_name`",
+        )
+    if catalogue is not None:
+        check_stub(name, location)
+    for other in earlier:
+        if other.stub == name:
+            raise KernelDuplicate(
+                f"two kernels for the stub `{name}` in library `{manifest.library}`; the first is "
+                f"`{other.symbol}` at {other.location}",
+                location=location,
+                remedy="keep one; another library can hold the other, in order of preference",
+            )
+    if entry.structured:
+        raise KernelRefused(
+            f"`structured` says nothing about the kernel of a stub: it has the type of `{name}`",
+            location=document.locate("kernels", index, "structured"),
+            remedy="remove `structured: true`; `opsmith stubs` shows the type",
+        )
+    if not entry.kernel_name:
+        raise _kernel_name_missing(document, index)
+    _check_symbol(entry.kernel_name, document.locate("kernels", index, "kernel_name"))
+    place = document.locate("kernels", index, "dtypes")
+    if isinstance(entry.dtypes, dict):
+        raise KernelRefused(
+            "a stub's arguments have no names: its dtypes are those that the kernel computes in",
+            location=place,
+            remedy="write a list: `dtypes: [Float]`",
+        )
+    return StubKernel(
+        stub=name,
+        symbol=entry.kernel_name,
+        library=manifest.library,
+        location=location,
+        dtypes=expand_dtypes(entry.dtypes, manifest.type_alias, place),
+        execution=Execution(manifest.execution),
+    )
+
+
+def _check_symbol(symbol: str, location: Location) -> None:
+    if not SYMBOL.fullmatch(symbol):
+        raise SyntaxInvalid(
+            f"`{symbol}` is not a C++ function's qualified name",
+            location=location,
+            remedy="write it like my_namespace::my_kernel",
+        )
+
+
+def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
+    return SyntaxInvalid(
+        "the key `kernel_name` is missing",
+        location=document.locate("kernels", index),
+        remedy="add `kernel_name: …` here",
     )
 
 
@@ -357,21 +433,19 @@ def _kernel(
     catalogue: Catalogue | None,
 ) -> Kernel:
     location = document.locate("kernels", index, "op")
+    if not entry.op:
+        raise SyntaxInvalid(
+            "the key `op` is missing",
+            location=location,
+            remedy="add `op: …` here, the operator that the kernel implements, or `stub: …`, the stub that "
+            "it fills",
+        )
     name = _operator_name(entry.op, location, catalogue)
     if not (entry.kernel_name or entry.autograd):
-        raise SyntaxInvalid(
-            "the key `kernel_name` is missing",
-            location=document.locate("kernels", index),
-            remedy="add `kernel_name: …` here",
-        )
+        raise _kernel_name_missing(document, index)
     for key in ("kernel_name", "autograd"):
-        symbol = getattr(entry, key)
-        if symbol and not _SYMBOL.fullmatch(symbol):
-            raise SyntaxInvalid(
-                f"`{symbol}` is not a C++ function's qualified name",
-                location=document.locate("kernels", index, key),
-                remedy="write it like my_namespace::my_kernel",
-            )
+        if symbol := getattr(entry, key):
+            _check_symbol(symbol, document.locate("kernels", index, key))
     guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opsmith.description import Kernel
+from opsmith.description import Kernel, StubKernel
 from opsmith.emit.format import formatted
 from opsmith.emit.signature import Signatures
+from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registrations
 from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
 
@@ -54,6 +55,8 @@ def emit(plan: Plan) -> tuple[EmittedFile, ...]:
             files.append(
                 EmittedFile(f"Register{name}_{index}.cpp", _shard(plan, entries, signatures))
             )
+    for suffix, headers, code in stub_registrations(plan):
+        files.append(EmittedFile(f"Register{name}Stubs{suffix}.cpp", _stubs(plan, headers, code)))
     files.append(EmittedFile(f"Register{name}Fallback.cpp", _fallback(plan)))
     return tuple(EmittedFile(file.name, formatted(file.text)) for file in files)
 
@@ -63,8 +66,10 @@ def class_name(backend: str) -> str:
     return "".join(part.capitalize() for part in backend.split("_"))
 
 
-def declaration(plan: Plan, kernel: Kernel) -> str:
+def declaration(plan: Plan, kernel: Kernel | StubKernel) -> str:
     """The C++ declarations behind ``kernel`` with their namespaces, for error messages."""
+    if isinstance(kernel, StubKernel):
+        return stub_declaration(kernel, kernel.symbol)
     declared = declarations(kernel, Signatures(plan.custom), qualified=True).by_symbol
     return ";\n    ".join(declared.values())
 
@@ -78,7 +83,7 @@ def _banner(plan: Plan, what: str) -> str:
 
 def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     declared = _declared_once(entries, signatures)
-    headers = sorted(frozenset().union(*(each.headers for _, each in declared)))
+    headers = frozenset(stub_headers(plan)).union(*(each.headers for _, each in declared))
     lines = [
         _banner(plan, "the kernels that its libraries define."),
         "#pragma once\n",
@@ -86,7 +91,7 @@ def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) 
         "#include <ATen/TensorIterator.h>",
         "#include <ATen/core/IListRef.h>",
         "#include <ATen/core/Tensor.h>",
-        *(f"#include <{header}>" for header in headers),
+        *(f"#include <{header}>" for header in sorted(headers)),
         "",
     ]
     members: dict[str, list[str]] = {}
@@ -98,12 +103,13 @@ def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) 
             members.setdefault(kernel.class_name, []).append("\n".join(lines_of))
             continue
         lines.append(comment)
-        for name, text in texts:
-            namespace = name.rpartition("::")[0]
-            lines.append(f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};")
-        lines.append("")
+        lines += [*(_within(name, text) for name, text in texts), ""]
     for class_, statics in members.items():
         lines += [_struct(class_, statics), ""]
+    for stub in sorted(plan.stubs, key=lambda stub: stub.symbol):
+        name = stub.symbol.rpartition("::")[2]
+        lines.append(f"// {stub.stub} ({stub.library}, {stub.location})")
+        lines += [_within(stub.symbol, stub_declaration(stub, name)), ""]
     return "\n".join(lines)
 
 
@@ -116,7 +122,7 @@ def _declared_once(
     """
     found: dict[tuple[tuple[str, str], ...], tuple[Kernel, Declarations]] = {}
     for entry in entries:
-        if entry.kernel:
+        if entry.kernel and not entry.kernel.through:
             declared = declarations(entry.kernel, signatures)
             found[tuple(declared.by_symbol.items())] = entry.kernel, declared
     return [found[key] for key in sorted(found)]
@@ -127,6 +133,25 @@ def _struct(class_: str, members: Sequence[str]) -> str:
     namespace, _, name = class_.rpartition("::")
     text = "\n".join([f"struct {name} {{", *members, "};"])
     return f"namespace {namespace} {{\n{text}\n}}" if namespace else text
+
+
+def _within(symbol: str, text: str) -> str:
+    """The declaration ``text`` in the namespace of ``symbol``."""
+    namespace = symbol.rpartition("::")[0]
+    return f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};"
+
+
+def _stubs(plan: Plan, headers: Sequence[str], code: str) -> str:
+    return "\n".join(
+        [
+            _banner(plan, "the DispatchStubs that its libraries fill."),
+            f'#include "{class_name(plan.backend)}NativeFunctions.h"\n',
+            "#include <opsmith/stub.h>\n",
+            *(f"#include <{header}>" for header in headers),
+            "",
+            code,
+        ]
+    )
 
 
 def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:

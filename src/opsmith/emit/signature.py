@@ -108,6 +108,11 @@ class Signature:
         """The header that declares :attr:`ops_struct`."""
         return f"ATen/ops/{self.function.root_name}_ops.h"
 
+    @property
+    def native_header(self) -> str:
+        """The header that declares PyTorch's own kernels of it."""
+        return f"ATen/ops/{self.function.root_name}_native.h"
+
     def definition(self) -> str:
         """The head of the function that is registered with the dispatcher."""
         with native_function_manager(self.function):
@@ -186,6 +191,18 @@ class Structured:
 
     def kernel_arguments(self, signature: Signature, results: Mapping[str, str]) -> str:
         """The arguments of the kernel; ``results`` maps each output to its expression."""
+        arguments = self._arguments(signature, results, self._kernel_bindings())
+        return ", ".join(["iter"] * self.iterator + [arguments]).rstrip(", ")
+
+    def impl_arguments(self, signature: Signature, results: Mapping[str, str]) -> str:
+        """The arguments of ``impl()`` of a class of PyTorch's own."""
+        with self._manager():
+            bindings = structured.impl_arguments(self.group)
+        return self._arguments(signature, results, bindings)
+
+    def _arguments(
+        self, signature: Signature, results: Mapping[str, str], goals: Sequence[Binding]
+    ) -> str:
         with self._manager():
             sources = list(self._sources(signature))
             sources += [Expr(text, NamedCType(name, _TENSOR_REF)) for name, text in results.items()]
@@ -194,9 +211,7 @@ class Structured:
                 for argument in (argument for values in added for argument in values):
                     kind = structured.argument_type(argument, binds=argument.name)
                     sources.append(Expr(f"precomputed.{argument.name}", kind))
-            return ", ".join(
-                ["iter"] * self.iterator + [_translate(sources, self._kernel_bindings())]
-            ).rstrip(", ")
+            return _translate(sources, goals)
 
     def kernel_declaration(self, symbol: str) -> str:
         """How a structured kernel is declared, without its namespace."""
@@ -214,7 +229,8 @@ class Structured:
             return f"{returned} {symbol}({', '.join(parameters)})"
 
     def _kernel_bindings(self) -> list[Binding]:
-        bindings = structured.impl_arguments(self.group)
+        with self._manager():
+            bindings = structured.impl_arguments(self.group)
         if self.iterator:
             # The iterator holds the operands, cast to the common dtype; the originals would mislead.
             return [binding for binding in bindings if not _parameter(binding).tensor]

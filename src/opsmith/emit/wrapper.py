@@ -52,11 +52,13 @@ class _Writer:
         self.signature = signatures[entry.name].taking(symint=symint)
         self.source = signatures[self.kernel.operator].taking(symint=symint)
         self.headers = {self.signature.header}
+        if self.kernel.through:
+            self.headers |= {self.source.native_header, "opsmith/stub.h"}
 
     def write(self) -> Wrapper:
         if self.entry.route is Route.KERNEL and not self._needs_wrapper():
             return Wrapper(self._address(), "", frozenset())
-        body = [*self._prologue(), *self._body()]
+        body = [*self._prologue(), *self._or_refused(self._body())]
         # An empty line keeps clang-format from running the schema and the reason into one paragraph.
         reason = f"{self.entry.route.value}: {self.entry.why}"
         paragraphs = [*textwrap.wrap(self.signature.schema, 104), "", *textwrap.wrap(reason, 104)]
@@ -95,7 +97,7 @@ class _Writer:
             self.headers.add("opsmith/factory.h")
             if tensors and self.entry.route is Route.DERIVED:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
-        if self.kernel.dtypes and not self._is_iterator():
+        if self.kernel.dtypes and not self._is_iterator() and not self.kernel.through:
             lines += self._refuse_unless(" && ".join(self._dtype_tests()))
         return lines
 
@@ -125,19 +127,28 @@ class _Writer:
         return self._hand_over_if(f"!({condition})", BOXED_KERNELS[self.entry.other_dtypes])
 
     def _hand_over_if(self, condition: str, boxed: str) -> list[str]:
+        return [f"if (C10_UNLIKELY({condition})) {{", self._hand_over(boxed), "}"]
+
+    def _hand_over(self, boxed: str) -> str:
         arguments = ", ".join(parameter.name for parameter in self.signature.parameters())
-        return [
-            f"if (C10_UNLIKELY({condition})) {{",
-            f"return opsmith::call_boxed<{self.signature.ops_struct}, &{boxed}>({arguments});",
-            "}",
-        ]
+        return f"return opsmith::call_boxed<{self.signature.ops_struct}, &{boxed}>({arguments});"
+
+    def _or_refused(self, body: list[str]) -> list[str]:
+        """``body``, and what happens where a stub within it is called in a dtype that it does not take."""
+        if not (self.kernel.through and self.kernel.dtypes):
+            return body
+        assert self.entry.other_dtypes is not None
+        refusal = self._hand_over(BOXED_KERNELS[self.entry.other_dtypes])
+        return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
 
     # ---- the kernel and what is around it
 
     def _body(self) -> list[str]:
         if self.entry.route is Route.KERNEL:
             return [f"return {self._run({})};"]
-        if self.entry.route is Route.STRUCTURED:
+        if self.entry.route is Route.STUB and not self.kernel.structured:
+            return [f"return {self._run({})};"]
+        if self.kernel.structured:
             return self._structured()
         body = DerivedBody(
             self.entry, self.signatures, self.signature, self.source, self._run, self.headers
@@ -147,28 +158,31 @@ class _Writer:
     def _structured(self) -> list[str]:
         structured = self._structured_class(self.kernel.operator)
         results = structured.results
+        # PyTorch's own kernel is a class on top of the meta function's.
+        base = f"::{self.kernel.symbol}" if self.kernel.through else structured.meta_class
         match self.signature.function.func.kind().name:
             case "functional":
-                head = f"opsmith::Functional<{structured.meta_class}, {len(results)}> op;"
+                head = f"opsmith::Functional<{base}, {len(results)}> op;"
                 moved = [f"std::move(op.result({i}))" for i in range(len(results))]
                 tail = [f"return {_packed(moved)};"]
             case "inplace":
-                head = f"opsmith::Inplace<{structured.meta_class}> op(self);"
+                head = f"opsmith::Inplace<{base}> op(self);"
                 tail = ["op.finish();", "return self;"]
             case _:
                 outs = self.signature.outputs()
-                head = (
-                    f"opsmith::Out<{structured.meta_class}, {len(results)}> op({', '.join(outs)});"
-                )
+                head = f"opsmith::Out<{base}, {len(results)}> op({', '.join(outs)});"
                 tail = ["op.finish();", f"return {self._forwarded(outs)};"]
         arguments = structured.meta_arguments(self.signature)
         meta = f"op.meta({arguments});"
         if self.kernel.meta_symbol:
             meta = f"::{self.kernel.meta_symbol}({', '.join(filter(None, ['op', arguments]))});"
         lines = [head, f"const auto precomputed = {meta}" if structured.precomputes else meta]
+        expressions = {name: f"op.result({index})" for index, name in enumerate(results)}
+        if self.kernel.through:
+            impl = structured.impl_arguments(self.signature, expressions)
+            return [*lines, f"op.impl({impl});", *tail]
         if structured.iterator and self.kernel.dtypes:
             lines += self._refuse_unless(f"{_dtypes(self.kernel.dtypes[0][1])}.has(op)")
-        expressions = {name: f"op.result({index})" for index, name in enumerate(results)}
         call = (
             f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from opsmith.description import Kernel
+from opsmith.description import Kernel, StubKernel
 from opsmith.errors import OperatorUnknown, nearest
 from opsmith.schema import Group, Operator
 
@@ -107,6 +107,8 @@ class Plan:
     ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
     ``custom`` are the operators that the description itself declares.
     ``not_served`` is what the description holds and no route uses, by place.
+    ``custom`` are the operators that the description itself declares; ``stubs`` the DispatchStubs that it
+    fills, by name.
     """
 
     backend: str
@@ -115,6 +117,7 @@ class Plan:
     entries: tuple[Entry, ...]
     custom: tuple[Operator, ...] = ()
     not_served: tuple[NotServed, ...] = ()
+    stubs: tuple[StubKernel, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

@@ -10,7 +10,8 @@ from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.derivation import Derived, derive
 from opsmith.plan.model import Entry, NotServed, Plan, Route
-from opsmith.schema import Catalogue, Composite, Group, Operator, Variant
+from opsmith.plan.stubs import StubService, serve_through_stubs
+from opsmith.schema import Catalogue, Composite, Group, Operator, Variant, read_stubs
 
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
@@ -52,6 +53,11 @@ class _Resolver:
                 self.not_served.append(
                     NotServed(unserved.name, str(unserved.location), library.name, unserved.reason)
                 )
+        self.stubs = StubService()
+        if any(library.stubs for library in backend.libraries):
+            self.stubs = serve_through_stubs(
+                backend.libraries, read_stubs(), host_window=backend.driver.host_window
+            )
 
     def plan(self) -> Plan:
         entries = (self._entry(self.catalogue.operators[name]) for name in self.catalogue.operators)
@@ -60,6 +66,7 @@ class _Resolver:
             torch=self.catalogue.torch,
             unlisted=self._last_resort("")[0],
             entries=tuple(sorted(entries, key=lambda entry: entry.name)),
+            stubs=tuple(self.stubs.filled[name] for name in sorted(self.stubs.filled)),
             not_served=tuple(self.not_served),
         )
 
@@ -152,21 +159,29 @@ class _Resolver:
         if group is not None:
             siblings = self._kernels_to_derive_from(group)
             structured = siblings.get(Variant.OUT)
-            if structured is not None and structured.structured:
+            if structured is not None and structured.structured and not structured.through:
                 return self._structured(operator, structured)
+        if kernel := self._stub_kernel(operator, group):
+            return self._through_stubs(operator, kernel)
+        note += self.stubs.notes.get(operator.name, "")
+        if group is not None:
+            siblings = self._kernels_to_derive_from(group)
             if siblings:
                 derived = derive(operator, group, siblings, self.catalogue)
                 if isinstance(derived, Derived):
                     return self._derived(operator, derived)
                 sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
-                note = f"; not derived from the kernel of {sources}: {derived}"
+                note += f"; not derived from the kernel of {sources}: {derived}"
         if operator.composite is not Composite.NONE:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
 
     def _kernels_to_derive_from(self, group: Group) -> dict[Variant, Kernel]:
         """The group's kernels that the description lets other variants be built on."""
-        named = {variant: self.kernels.get(name) for variant, name in group.members()}
+        named = {
+            variant: self.kernels.get(name) or self.stubs.kernels.get(name)
+            for variant, name in group.members()
+        }
         return {
             variant: kernel
             for variant, kernel in named.items()
@@ -183,6 +198,34 @@ class _Resolver:
             source=str(kernel.location),
             library=kernel.library,
             why=f"`{kernel.symbol}` ({kernel.location}){note}",
+            kernel=kernel,
+            group=self.catalogue.group_of.get(operator.name),
+            other_dtypes=other_dtypes,
+            refusal=refusal,
+        )
+
+    def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
+        """PyTorch's kernel that serves ``operator`` through filled stubs, itself or as a structured one."""
+        if kernel := self.stubs.kernels.get(operator.name):
+            return kernel
+        out = None if group is None or group.out is None else self.stubs.kernels.get(group.out)
+        # An out kernel of the author's own is preferred, and the other variants are derived from it.
+        named = group is not None and group.out in self.kernels
+        return out if out is not None and out.structured and not named else None
+
+    def _through_stubs(self, operator: Operator, kernel: Kernel) -> Entry:
+        fills = " and ".join(
+            f"`{stub.stub}`, filled with `{stub.symbol}` ({stub.location})"
+            for stub in kernel.through
+        )
+        meta = "; PyTorch's meta function checks and shapes it" if kernel.structured else ""
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
+        return Entry(
+            name=operator.name,
+            route=Route.STUB,
+            source=str(kernel.location),
+            library=kernel.library,
+            why=f"PyTorch's `{kernel.symbol}` calls {fills}{meta}{note}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
             other_dtypes=other_dtypes,

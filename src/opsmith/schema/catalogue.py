@@ -21,6 +21,7 @@ from opsmith.errors import LoadError
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
 
 if TYPE_CHECKING:
+    from torchgen.gen import ParsedYaml
     from torchgen.model import NativeFunction, NativeFunctionsGroup, Type
 
 
@@ -51,7 +52,7 @@ def torch_version() -> str:
 
 
 @functools.cache
-def _native_functions() -> tuple[NativeFunction, ...]:
+def _parsed_yaml() -> ParsedYaml:
     from torchgen.gen import parse_native_yaml
 
     spec = importlib.util.find_spec("torchgen")
@@ -61,8 +62,28 @@ def _native_functions() -> tuple[NativeFunction, ...]:
             remedy="pip install --force-reinstall torch==2.13.0",
         )
     native = Path(spec.origin).parent / "packaged" / "ATen" / "native"
-    parsed = parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
-    return tuple(parsed.native_functions)
+    return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+
+
+@functools.cache
+def _native_functions() -> tuple[NativeFunction, ...]:
+    return tuple(_parsed_yaml().native_functions)
+
+
+def cpu_kernels() -> Mapping[str, str]:
+    """PyTorch's own CPU kernel of each operator that has one: a function, or a structured class."""
+    from torchgen.model import DispatchKey
+
+    parsed = _parsed_yaml()
+    kernels = {}
+    for function in parsed.native_functions:
+        metadata = parsed.backend_indices[DispatchKey.CPU].get_kernel(function)
+        if metadata is not None:
+            prefix = "structured_" if metadata.structured else ""
+            kernels[str(function.func.name)] = (
+                f"{metadata.cpp_namespace}::{prefix}{metadata.kernel}"
+            )
+    return kernels
 
 
 @functools.cache
