@@ -154,11 +154,16 @@ def _write_generated(plan: Plan, cache: Path) -> Path:
 def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
     """The error at the line of the manifest that names the first missing kernel."""
     missing = {symbol.partition("(")[0] for symbol in error.symbols}
-    for entry in plan.entries:
-        kernel = entry.kernel
-        if kernel is None or not missing & {kernel.symbol, kernel.meta_symbol}:
+    named = (
+        (symbol, kernel)
+        for entry in plan.entries
+        for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
+        if kernel is not None
+        for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)
+    )
+    for symbol, kernel in named:
+        if symbol not in missing:
             continue
-        symbol = kernel.symbol if kernel.symbol in missing else kernel.meta_symbol
         library = next(library for library in backend.libraries if library.name == kernel.library)
         sources = ", ".join(source.name for source in library.sources) or "none are listed"
         others = len(missing) - 1
@@ -168,7 +173,7 @@ def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUnde
             + (f" (and {others} more)" if others else ""),
             symbols=error.symbols,
             location=kernel.location,
-            remedy=f"define\n    {declaration(plan, kernel)};\n  in one of its sources ({sources})",
+            remedy=f"define\n    {declaration(plan, kernel, symbol)};\n  in one of its sources ({sources})",
         )
     return error
 
