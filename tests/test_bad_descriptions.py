@@ -630,7 +630,7 @@ CASES = [
         "KernelRefused",
         (
             "DIR/kernels.yaml:2:12: `linear` is CompositeImplicitAutograd: a kernel for the device would take the place of the decomposition that makes it differentiable\n"
-            "  remedy: give kernels for the operators it decomposes into"
+            "  remedy: give kernels for the operators it decomposes into, or say how it is differentiated: add `backward: …` or `autograd: …` to this kernel"
         ),
     ),
     Case(

@@ -102,6 +102,7 @@ def test_explain() -> None:
     )
     assert explained["route"] == "structured"
     assert "opsmith/kernels/hosted/kernels.yaml:" in explained["source"]
+    assert explained["autograd"] == ""  # PyTorch's own formula
     table = {row["key"]: row for row in explained["dispatch_table"]}
     assert "RegisterSim_" in table["PrivateUse1"]["kernel"]
     assert table["PrivateUse1"]["kind"] == "kernel"

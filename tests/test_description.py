@@ -126,7 +126,7 @@ def test_missing_key(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out}")
     assert refused(SyntaxInvalid, path, catalogue) == (
         "DIR/kernels.yaml:5:5: the key `kernel_name` is missing\n"
-        "  remedy: add `kernel_name: …` here"
+        "  remedy: add `kernel_name: …` here, or `autograd: …` for a function that differentiates too"
     )
 
 

@@ -61,10 +61,8 @@ def emitted(
 
 NAMES = [
     "ChipNativeFunctions.h",
+    "ChipFunctions.h",
     "RegisterChip_0.cpp",
-    "RegisterChip_1.cpp",
-    "RegisterChip_2.cpp",
-    "RegisterChip_3.cpp",
     "RegisterChipFallback.cpp",
 ]
 
@@ -78,8 +76,58 @@ def test_golden(emitted: Callable[..., dict[str, str]]) -> None:
     assert files == {name: (GOLDEN / name).read_text() for name in NAMES}
 
 
+AUTOGRAD = """
+    - {op: mul.out, kernel_name: chip::mul, structured: true, backward: chip::mul_backward, saves: []}
+    - {op: linear, kernel_name: chip::linear, backward: chip::linear_backward, dtypes: [Float]}
+    - {op: matmul.out, kernel_name: chip::matmul_out}
+    - {op: matmul, autograd: chip::matmul_autograd}
+    - {op: sigmoid, autograd: chip::sigmoid_autograd}
+"""
+
+
+def test_golden_autograd(emitted: Callable[..., dict[str, str]]) -> None:
+    files = emitted(kernels=AUTOGRAD)
+    text = files["RegisterAutogradChip_0.cpp"]
+    declared = files["ChipNativeFunctions.h"]
+    golden = {
+        "RegisterAutogradChip_0.cpp": text,
+        # What stands above it is as in the other header.
+        "AutogradNativeFunctions.h": declared[declared.index("// linear, backward") :],
+    }
+    if os.environ.get("OPSMITH_UPDATE_GOLDEN"):
+        for name, content in golden.items():
+            (GOLDEN / name).write_text(content)
+    assert golden == {name: (GOLDEN / name).read_text() for name in golden}
+
+
 def test_emission_is_deterministic(emitted: Callable[..., dict[str, str]]) -> None:
     assert emitted(kernels=KERNELS) == emitted(kernels=KERNELS)
+
+
+def test_another_kernel_changes_one_shard_only(emitted: Callable[..., dict[str, str]]) -> None:
+    names = "abs ceil cos exp floor log neg round sin sqrt tan tanh trunc sigmoid rsqrt exp2 expm1 erf erfc "
+    names += "asin atan sinh cosh frac log2 log10 log1p reciprocal sgn"
+    lines = [f"- {{op: {name}.out, kernel_name: chip::{name}}}" for name in names.split()]
+    lines += [f"- {{op: {name}, kernel_name: chip::{name}}}" for name in ("relu", "isnan", "isinf")]
+    before = emitted(kernels="\n".join(lines))
+    after = emitted(kernels="\n".join([*lines, "- {op: acos.out, kernel_name: chip::acos}"]))
+    assert [name for name in before if name.startswith("RegisterChip_")] == [
+        "RegisterChip_0.cpp",
+        "RegisterChip_1.cpp",
+    ]
+    changed = [name for name in after if after[name] != before.get(name)]
+    assert changed == ["ChipNativeFunctions.h", "ChipFunctions.h", "RegisterChip_1.cpp"]
+
+
+def test_a_kernel_without_device_guard_is_called_directly(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    files = emitted(kernels="- {op: relu, kernel_name: chip::f}", header="device_guard: false")
+    assert files["RegisterChip_0.cpp"].endswith(
+        "namespace at::chip {\n\n"
+        "C10_EXPORT at::Tensor relu(const at::Tensor& self) {\n  return ::chip::f(self);\n}\n\n"
+        "}  // namespace at::chip\n"
+    )
 
 
 def test_only_allowed_operators_are_registered_for_the_fallback(

@@ -202,16 +202,6 @@ def refused(path: Path, catalogue: Catalogue) -> str:
     return str(caught.value).replace(str(path.parent), "DIR")
 
 
-def test_a_kernel_for_a_composite_implicit_operator(
-    describe: Describe, catalogue: Catalogue
-) -> None:
-    assert refused(describe("- {op: linear, kernel_name: f}"), catalogue) == (
-        "DIR/kernels.yaml:5:6: `linear` is CompositeImplicitAutograd: a kernel for the device would take "
-        "the place of the decomposition that makes it differentiable\n"
-        "  remedy: give kernels for the operators it decomposes into"
-    )
-
-
 def test_structured_where_pytorch_is_not(describe: Describe, catalogue: Catalogue) -> None:
     assert refused(describe("- {op: relu.out, kernel_name: f, structured: true}"), catalogue) == (
         "DIR/kernels.yaml:5:6: `relu.out` is not structured in PyTorch: there is no meta function to write "
@@ -298,7 +288,9 @@ def test_every_pair_of_variants_derives_or_says_why(catalogue: Catalogue) -> Non
                 counted["kernel refused"] += 1
                 continue
             kernels = {have: Kernel(kernel, "f", "lib", Location(Path("kernels.yaml")))}
-            derived = derive(catalogue.operators[wanted], group, kernels, catalogue)
+            operator = catalogue.operators[wanted]
+            decomposed = operator.composite is Composite.IMPLICIT
+            derived = derive(operator, group, kernels, catalogue, differentiable=not decomposed)
             if isinstance(derived, Derived):
                 assert derived.derivation.name.startswith(f"{want.name}_FROM_{have.name}")
                 counted[derived.derivation.name] += 1

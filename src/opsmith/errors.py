@@ -118,6 +118,17 @@ class OutputRefused(OpsmithError):
     """A file that a command was to write exists already, or cannot be written."""
 
 
+# ---- generated code ----------------------------------------------------------------------------
+
+
+class FolderUnusable(OpsmithError):
+    """A folder that cannot hold generated files."""
+
+
+class FolderOutOfDate(OpsmithError):
+    """A folder whose generated files are not those of the description."""
+
+
 # ---- the build ---------------------------------------------------------------------------------
 
 

@@ -169,6 +169,11 @@ def test_shapes_from_the_meta_kernel() -> None:
     same(lambda x: x.logit_(), torch.tensor([0, 1]))
 
 
+def test_a_kernel_calls_others_without_the_dispatcher() -> None:
+    same(lambda a, b, c: torch.addcmul(a, b, c, value=2), floats(3, 4), floats(4), floats(3, 1))
+    same(lambda a, b, c: a.addcmul_(b, c), floats(3, 4), floats(4), floats(3, 1))
+
+
 # ---- lists
 
 

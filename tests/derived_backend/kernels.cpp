@@ -1,5 +1,7 @@
 // Kernels for tests/test_derived.py. Each runs ATen's CPU operator on the host's view of the device's memory,
 // so that what is tested is the code around them.
+#include "ChipFunctions.h"
+
 #include <opsmith/host_access.h>
 
 #include <ATen/Functions.h>
@@ -95,6 +97,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tenso
   const auto [output, mean, rstd] =
       at::native_layer_norm(host(input), normalized_shape, on_host(weight), on_host(bias), eps);
   return std::make_tuple(to_device(output, input), to_device(mean, input), to_device(rstd, input));
+}
+
+at::Tensor addcmul(const at::Tensor& self, const at::Tensor& tensor1, const at::Tensor& tensor2,
+                   const at::Scalar& value) {
+  at::Tensor result = at::chip::mul(tensor1, tensor2);
+  at::chip::mul_(result, at::scalar_tensor(value, result.options().device(at::kCPU)));
+  at::Tensor sum = at::empty({0}, result.options());
+  at::chip::add_out(sum, self, result);
+  return at::chip::add(sum, at::chip::fill(sum, 0));
 }
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {

@@ -4,7 +4,9 @@
 
 #pragma once
 
+#include <array>
 #include <tuple>
+#include <vector>
 
 #include <ATen/TensorIterator.h>
 #include <ATen/core/IListRef.h>

@@ -2,8 +2,6 @@
 //
 // Do not edit: change the description and build again.
 
-#include "ChipNativeFunctions.h"
-
 #include <opsmith/call.h>
 #include <opsmith/derived.h>
 #include <opsmith/dtype_set.h>
@@ -17,7 +15,99 @@
 #include <ATen/ops/addmm_meta.h>
 #include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/bernoulli_ops.h>
+#include <ATen/ops/cat_meta.h>
+#include <ATen/ops/cat_ops.h>
+#include <ATen/ops/eye_ops.h>
+#include <ATen/ops/fill_ops.h>
+#include <ATen/ops/lt_meta.h>
+#include <ATen/ops/lt_ops.h>
+#include <ATen/ops/max_meta.h>
+#include <ATen/ops/max_ops.h>
+#include <ATen/ops/maximum_meta.h>
+#include <ATen/ops/maximum_ops.h>
+#include <ATen/ops/mm_meta.h>
+#include <ATen/ops/mm_ops.h>
+#include <ATen/ops/native_layer_norm_ops.h>
+#include <ATen/ops/new_full_ops.h>
+#include <ATen/ops/relu_ops.h>
+#include <ATen/ops/rrelu_with_noise_ops.h>
+#include <ATen/ops/topk_meta.h>
+#include <ATen/ops/topk_ops.h>
+#include <ATen/ops/where_ops.h>
+#include <opsmith/factory.h>
 #include <torch/library.h>
+
+namespace chip {
+void add(at::TensorIteratorBase& iter, const at::Scalar& alpha);
+}
+namespace chip {
+at::Tensor& addmm_out(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out);
+}
+namespace chip {
+at::Tensor& bernoulli_(at::Tensor& self, double p, ::std::optional<at::Generator> generator);
+}
+namespace chip {
+void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t valid, bool all_contiguous,
+         bool all_same_dtype, bool all_same_sizes_and_stride, at::MemoryFormat memory_format,
+         const at::Tensor& out);
+}
+namespace chip {
+at::Tensor& eye_out(int64_t n, int64_t m, at::Tensor& out);
+}
+namespace chip {
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value);
+}
+namespace chip {
+void foreach_add_out(at::TensorList self, const at::Scalar& scalar, at::TensorList out);
+}
+namespace chip {
+void foreach_neg_(at::TensorList self);
+}
+namespace chip {
+at::Tensor& lt_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
+}
+namespace chip {
+void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
+             const at::Tensor& max_values);
+}
+namespace chip {
+void maximum(at::TensorIteratorBase& iter);
+}
+namespace chip {
+void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out);
+}
+namespace chip {
+void mm_meta(at::meta::structured_mm& op, const at::Tensor& self, const at::Tensor& mat2);
+}
+namespace chip {
+::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
+                                                                   at::IntArrayRef normalized_shape,
+                                                                   const ::std::optional<at::Tensor>& weight,
+                                                                   const ::std::optional<at::Tensor>& bias,
+                                                                   double eps);
+}
+namespace chip {
+at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                    ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
+                    ::std::optional<at::Device> device, ::std::optional<bool> pin_memory);
+}
+namespace chip {
+at::Tensor relu(const at::Tensor& self);
+}
+namespace chip {
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 ::std::optional<at::Generator> generator, at::Tensor& out);
+}
+namespace chip {
+::std::tuple<at::Tensor&, at::Tensor&> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
+                                            bool sorted, at::Tensor& values, at::Tensor& indices);
+}
+namespace chip {
+at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
+                      at::Tensor& out);
+}
 
 namespace opsmith::generated {
 namespace {
@@ -230,6 +320,440 @@ at::Tensor& bernoulli__float(at::Tensor& self, double p, ::std::optional<at::Gen
   return ::chip::bernoulli_(self, p, generator);
 }
 
+// aten::cat(Tensor[] tensors, int dim=0) -> Tensor
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:9:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat", tensors);
+  opsmith::Functional<at::meta::structured_cat, 1> op;
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  return std::move(op.result(0));
+}
+
+// aten::cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::cat` (kernels.yaml:9:6); PyTorch's meta function
+// checks and shapes it
+at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::cat.out", tensors,
+                                                                                    out);
+  opsmith::Out<at::meta::structured_cat, 1> op(out);
+  const auto precomputed = op.meta(tensors, dim);
+  ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
+              precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
+              op.result(0));
+  op.finish();
+  return out;
+}
+
+// aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
+// bool? pin_memory=None) -> Tensor
+//
+// derived: from the kernel of `eye.m_out`: allocates the result and runs `chip::eye_out`
+// (kernels.yaml:11:6) into it; shape and dtype from the operator's kernel for the meta device
+at::Tensor eye_m(int64_t n, int64_t m, ::std::optional<at::ScalarType> dtype,
+                 ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                 ::std::optional<bool> pin_memory) {
+  const opsmith::FactoryCall<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
+      "aten::eye.m", layout, device, pin_memory);
+  auto out = opsmith::allocate_as(
+      at::_ops::eye_m::redispatch(opsmith::kMeta, n, m, dtype, layout, opsmith::kMetaDevice, ::std::nullopt));
+  ::chip::eye_out(n, m, out);
+  return out;
+}
+
+// aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)
+//
+// kernel: `chip::eye_out` (kernels.yaml:11:6)
+at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::eye.m_out", out);
+  return ::chip::eye_out(n, m, out);
+}
+
+// aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
+//
+// derived: from the kernel of `fill_.Scalar`: copies self into a new result and runs `chip::fill_`
+// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
+at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar",
+                                                                                    self);
+  auto result =
+      opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
+  opsmith::copy_into(result, self);
+  ::chip::fill_(result, value);
+  return result;
+}
+
+// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
+//
+// derived: from the kernel of `fill_.Scalar`: copies self into out and runs `chip::fill_`
+// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
+at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
+                                                                                    self, out);
+  const auto shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
+  auto result = opsmith::result_in(out, shape, self);
+  opsmith::copy_into(result, self);
+  ::chip::fill_(result, value);
+  opsmith::write_out("aten::fill.Scalar_out", result, out);
+  return out;
+}
+
+// aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
+//
+// kernel: `chip::fill_` (kernels.yaml:12:6)
+at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
+                                                                                    self);
+  return ::chip::fill_(self, value);
+}
+
+// aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
+//
+// derived: from the kernel of `lt.Tensor_out`: allocates the result and runs `chip::lt_out`
+// (kernels.yaml:13:6) into it; shape and dtype from PyTorch's structured meta function
+at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt.Tensor",
+                                                                                         self, other);
+  at::Tensor out;
+  if (C10_LIKELY(opsmith::elementwise_alike(self, other))) {
+    out = opsmith::empty_fast(self.sizes(), at::kBool, self.device());
+  } else {
+    opsmith::Functional<at::meta::structured_lt_Tensor, 1> op;
+    op.meta(self, other);
+    out = std::move(op.result(0));
+  }
+  ::chip::lt_out(self, other, out);
+  return out;
+}
+
+// aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+//
+// kernel: `chip::lt_out` (kernels.yaml:13:6)
+at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::lt.Tensor_out", self, other, out);
+  return ::chip::lt_out(self, other, out);
+}
+
+// aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+//
+// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:13:6) with out=self,
+// which is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
+at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
+                                                                                         self, other);
+  if (C10_UNLIKELY(!opsmith::elementwise_into(self, other))) {
+    opsmith::Inplace<at::meta::structured_lt_Tensor> op(self);
+    op.meta(self, other);
+  }
+  ::chip::lt_out(self, other, self);
+  return self;
+}
+
+// aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+//
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
+// function checks and shapes it
+::std::tuple<at::Tensor, at::Tensor> max_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::max.dim", self);
+  opsmith::Functional<at::meta::structured_max_dim, 2> op;
+  const auto precomputed = op.meta(self, dim, keepdim);
+  ::chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
+  return std::make_tuple(std::move(op.result(0)), std::move(op.result(1)));
+}
+
+// aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) ->
+// (Tensor(a!) values, Tensor(b!) indices)
+//
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
+// function checks and shapes it
+::std::tuple<at::Tensor&, at::Tensor&> max_dim_max(const at::Tensor& self, int64_t dim, bool keepdim,
+                                                   at::Tensor& max, at::Tensor& max_values) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::max.dim_max", self, max,
+                                                                              max_values);
+  opsmith::Out<at::meta::structured_max_dim, 2> op(max, max_values);
+  const auto precomputed = op.meta(self, dim, keepdim);
+  ::chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
+  op.finish();
+  return std::forward_as_tuple(max, max_values);
+}
+
+// aten::maximum(Tensor self, Tensor other) -> Tensor
+//
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// function checks and shapes it; it casts by itself
+at::Tensor maximum(const at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum",
+                                                                                         self, other);
+  opsmith::Functional<at::meta::structured_maximum, 1> op;
+  op.meta(self, other);
+  at::TensorIteratorBase& iter = op;
+  ::chip::maximum(iter);
+  return std::move(op.result(0));
+}
+
+// aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// function checks and shapes it; it casts by itself
+at::Tensor& maximum_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum.out",
+                                                                                         self, other, out);
+  opsmith::Out<at::meta::structured_maximum, 1> op(out);
+  op.meta(self, other);
+  at::TensorIteratorBase& iter = op;
+  ::chip::maximum(iter);
+  op.finish();
+  return out;
+}
+
+// aten::mm(Tensor self, Tensor mat2) -> Tensor
+//
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// and shapes it
+at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm", self, mat2);
+  opsmith::Functional<at::meta::structured_mm, 1> op;
+  ::chip::mm_meta(op, self, mat2);
+  ::chip::mm(self, mat2, op.result(0));
+  return std::move(op.result(0));
+}
+
+// aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)
+//
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// and shapes it
+at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm.out", self,
+                                                                                    mat2, out);
+  opsmith::Out<at::meta::structured_mm, 1> op(out);
+  ::chip::mm_meta(op, self, mat2);
+  ::chip::mm(self, mat2, op.result(0));
+  op.finish();
+  return out;
+}
+
+// aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
+// eps) -> (Tensor, Tensor, Tensor)
+//
+// kernel: `chip::native_layer_norm` (kernels.yaml:17:6); for weight Float, other dtypes: the fallback runs
+// it on the CPU (backend.yaml:4:1)
+::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
+                                                                   at::IntArrayRef normalized_shape,
+                                                                   const ::std::optional<at::Tensor>& weight,
+                                                                   const ::std::optional<at::Tensor>& bias,
+                                                                   double eps) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::native_layer_norm",
+                                                                                    input, weight, bias);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(weight)))) {
+    return opsmith::call_boxed<at::_ops::native_layer_norm, &opsmith::fallback>(input, normalized_shape,
+                                                                                weight, bias, eps);
+  }
+  return ::chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
+}
+
+// aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
+// eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))
+//
+// derived: from the kernel of `native_layer_norm`: runs `chip::native_layer_norm` (kernels.yaml:17:6),
+// resizes out and copies the result into it; for weight Float, other dtypes: the fallback runs it on the
+// CPU (backend.yaml:4:1)
+::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_out(
+    const at::Tensor& input, at::IntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps, at::Tensor& out0, at::Tensor& out1,
+    at::Tensor& out2) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
+      "aten::native_layer_norm.out", input, weight, bias, out0, out1, out2);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(weight)))) {
+    return opsmith::call_boxed<at::_ops::native_layer_norm_out, &opsmith::fallback>(
+        input, normalized_shape, weight, bias, eps, out0, out1, out2);
+  }
+  const auto results = ::chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
+  opsmith::write_out("aten::native_layer_norm.out", std::get<0>(results), out0);
+  opsmith::write_out("aten::native_layer_norm.out", std::get<1>(results), out1);
+  opsmith::write_out("aten::native_layer_norm.out", std::get<2>(results), out2);
+  return std::forward_as_tuple(out0, out1, out2);
+}
+
+// aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout?
+// layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
+//
+// kernel: `chip::new_full` (kernels.yaml:18:6)
+at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                    ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
+                    ::std::optional<at::Device> device, ::std::optional<bool> pin_memory) {
+  const opsmith::FactoryCall<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call(
+      "aten::new_full", layout, device, pin_memory, self);
+  return ::chip::new_full(self, size, fill_value, dtype, layout, device, pin_memory);
+}
+
+// aten::new_full.out(Tensor self, SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)
+//
+// derived: from the kernel of `new_full`: runs `chip::new_full` (kernels.yaml:18:6), resizes out and
+// copies the result into it
+at::Tensor& new_full_out(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
+                         at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::new_full.out",
+                                                                                    self, out);
+  opsmith::write_out(
+      "aten::new_full.out",
+      ::chip::new_full(self, size, fill_value, out.scalar_type(), out.layout(), out.device(), ::std::nullopt),
+      out);
+  return out;
+}
+
+// aten::relu(Tensor self) -> Tensor
+//
+// kernel: `chip::relu` (kernels.yaml:19:6); for Float, other dtypes: the fallback runs it on the CPU
+// (backend.yaml:4:1)
+at::Tensor relu(const at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu, &opsmith::fallback>(self);
+  }
+  return ::chip::relu(self);
+}
+
+// aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6), resizes out and copies the
+// result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
+                                                                                         self, out);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
+  }
+  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
+  return out;
+}
+
+// aten::relu_(Tensor(a!) self) -> Tensor(a!)
+//
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6) and copies the result back
+// into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
+at::Tensor& relu_(at::Tensor& self) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
+  if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
+    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
+  }
+  opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
+  return self;
+}
+
+// aten::rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) ->
+// Tensor(a!)
+//
+// kernel: `chip::rrelu_with_noise_out` (kernels.yaml:20:6)
+at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                 const at::Scalar& upper, bool training,
+                                 ::std::optional<at::Generator> generator, at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise.out",
+                                                                              self, noise, out);
+  return ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+}
+
+// aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
+//
+// derived: from the kernel of `rrelu_with_noise.out`: runs `chip::rrelu_with_noise_out`
+// (kernels.yaml:20:6) into a temporary and copies it back into self; shape and dtype from the operator's
+// kernel for the meta device
+at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                              const at::Scalar& upper, bool training,
+                              ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise_", self,
+                                                                              noise);
+  const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
+      opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
+  auto out = opsmith::allocate_as(std::get<0>(shapes));
+  ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+  opsmith::write_inplace("aten::rrelu_with_noise_", out, self);
+  return self;
+}
+
+// aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar
+// upper=0.3333333333333333, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
+//
+// derived: from the kernel of `rrelu_with_noise.out`: allocates the result and runs
+// `chip::rrelu_with_noise_out` (kernels.yaml:20:6) into it; shape and dtype from the operator's kernel for
+// the meta device
+::std::tuple<at::Tensor, at::Tensor> rrelu_with_noise_functional(const at::Tensor& self,
+                                                                 const at::Tensor& noise,
+                                                                 const at::Scalar& lower,
+                                                                 const at::Scalar& upper, bool training,
+                                                                 ::std::optional<at::Generator> generator) {
+  const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
+      "aten::rrelu_with_noise_functional", self, noise);
+  const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
+      opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
+  auto out = opsmith::allocate_as(std::get<0>(shapes));
+  auto new_noise = opsmith::copy_of(noise);
+  ::chip::rrelu_with_noise_out(self, new_noise, lower, upper, training, generator, out);
+  return std::make_tuple(std::move(out), std::move(new_noise));
+}
+
+// aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values,
+// Tensor indices)
+//
+// derived: from the kernel of `topk.values`: allocates the result and runs `chip::topk`
+// (kernels.yaml:21:6) into it; shape and dtype from PyTorch's structured meta function
+::std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
+                                          bool sorted) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk", self);
+  at::Tensor values;
+  at::Tensor indices;
+  {
+    opsmith::Functional<at::meta::structured_topk, 2> op;
+    op.meta(self, k, dim, largest, sorted);
+    values = std::move(op.result(0));
+    indices = std::move(op.result(1));
+  }
+  ::chip::topk(self, k, dim, largest, sorted, values, indices);
+  return std::make_tuple(std::move(values), std::move(indices));
+}
+
+// aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
+// values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)
+//
+// kernel: `chip::topk` (kernels.yaml:21:6)
+::std::tuple<at::Tensor&, at::Tensor&> topk_values(const at::Tensor& self, int64_t k, int64_t dim,
+                                                   bool largest, bool sorted, at::Tensor& values,
+                                                   at::Tensor& indices) {
+  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk.values", self,
+                                                                                    values, indices);
+  return ::chip::topk(self, k, dim, largest, sorted, values, indices);
+}
+
+// aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
+//
+// derived: from the kernel of `where.self_out`: allocates the result and runs `chip::where_out`
+// (kernels.yaml:22:6) into it; shape and dtype from the operator's kernel for the meta device
+at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::where.self", condition, self, other);
+  auto out = opsmith::allocate_as(at::_ops::where_self::redispatch(
+      opsmith::kMeta, opsmith::meta(condition), opsmith::meta(self), opsmith::meta(other)));
+  ::chip::where_out(condition, self, other, out);
+  return out;
+}
+
+// aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+//
+// kernel: `chip::where_out` (kernels.yaml:22:6)
+at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
+                           at::Tensor& out) {
+  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
+      "aten::where.self_out", condition, self, other, out);
+  return ::chip::where_out(condition, self, other, out);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_foreach_add.Scalar", TORCH_FN(_foreach_add_Scalar));
   m.impl("_foreach_add.Scalar_out", TORCH_FN(_foreach_add_Scalar_out));
@@ -246,7 +770,357 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("bernoulli.float_out", TORCH_FN(bernoulli_float_out));
   m.impl("bernoulli.p", TORCH_FN(bernoulli_p));
   m.impl("bernoulli_.float", TORCH_FN(bernoulli__float));
+  m.impl("cat", TORCH_FN(cat));
+  m.impl("cat.out", TORCH_FN(cat_out));
+  m.impl("eye.m", TORCH_FN(eye_m));
+  m.impl("eye.m_out", TORCH_FN(eye_m_out));
+  m.impl("fill.Scalar", TORCH_FN(fill_Scalar));
+  m.impl("fill.Scalar_out", TORCH_FN(fill_Scalar_out));
+  m.impl("fill_.Scalar", TORCH_FN(fill__Scalar));
+  m.impl("lt.Tensor", TORCH_FN(lt_Tensor));
+  m.impl("lt.Tensor_out", TORCH_FN(lt_Tensor_out));
+  m.impl("lt_.Tensor", TORCH_FN(lt__Tensor));
+  m.impl("max.dim", TORCH_FN(max_dim));
+  m.impl("max.dim_max", TORCH_FN(max_dim_max));
+  m.impl("maximum", TORCH_FN(maximum));
+  m.impl("maximum.out", TORCH_FN(maximum_out));
+  m.impl("mm", TORCH_FN(mm));
+  m.impl("mm.out", TORCH_FN(mm_out));
+  m.impl("native_layer_norm", TORCH_FN(native_layer_norm));
+  m.impl("native_layer_norm.out", TORCH_FN(native_layer_norm_out));
+  m.impl("new_full", TORCH_FN(new_full));
+  m.impl("new_full.out", TORCH_FN(new_full_out));
+  m.impl("relu", TORCH_FN(relu));
+  m.impl("relu.out", TORCH_FN(relu_out));
+  m.impl("relu_", TORCH_FN(relu_));
+  m.impl("rrelu_with_noise.out", TORCH_FN(rrelu_with_noise_out));
+  m.impl("rrelu_with_noise_", TORCH_FN(rrelu_with_noise_));
+  m.impl("rrelu_with_noise_functional", TORCH_FN(rrelu_with_noise_functional));
+  m.impl("topk", TORCH_FN(topk));
+  m.impl("topk.values", TORCH_FN(topk_values));
+  m.impl("where.self", TORCH_FN(where_self));
+  m.impl("where.self_out", TORCH_FN(where_self_out));
 }
 
 }  // namespace
 }  // namespace opsmith::generated
+
+// What ChipFunctions.h declares of these.
+namespace at::chip {
+
+C10_EXPORT ::std::vector<at::Tensor> _foreach_add(at::TensorList self, const at::Scalar& scalar) {
+  return opsmith::generated::_foreach_add_Scalar(self, scalar);
+}
+C10_EXPORT void _foreach_add_out(at::TensorList out, at::TensorList self, const at::Scalar& scalar) {
+  return opsmith::generated::_foreach_add_Scalar_out(self, scalar, out);
+}
+C10_EXPORT void _foreach_add_outf(at::TensorList self, const at::Scalar& scalar, at::TensorList out) {
+  return opsmith::generated::_foreach_add_Scalar_out(self, scalar, out);
+}
+C10_EXPORT void _foreach_add_(at::TensorList self, const at::Scalar& scalar) {
+  return opsmith::generated::_foreach_add__Scalar(self, scalar);
+}
+C10_EXPORT ::std::vector<at::Tensor> _foreach_neg(at::TensorList self) {
+  return opsmith::generated::_foreach_neg(self);
+}
+C10_EXPORT void _foreach_neg_out(at::TensorList out, at::TensorList self) {
+  return opsmith::generated::_foreach_neg_out(self, out);
+}
+C10_EXPORT void _foreach_neg_outf(at::TensorList self, at::TensorList out) {
+  return opsmith::generated::_foreach_neg_out(self, out);
+}
+C10_EXPORT void _foreach_neg_(at::TensorList self) {
+  return opsmith::generated::_foreach_neg_(self);
+}
+C10_EXPORT at::Tensor add(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return opsmith::generated::add_Tensor(self, other, alpha);
+}
+C10_EXPORT at::Tensor& add_out(at::Tensor& out, const at::Tensor& self, const at::Tensor& other,
+                               const at::Scalar& alpha) {
+  return opsmith::generated::add_out(self, other, alpha, out);
+}
+C10_EXPORT at::Tensor& add_outf(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
+                                at::Tensor& out) {
+  return opsmith::generated::add_out(self, other, alpha, out);
+}
+C10_EXPORT at::Tensor& add_(at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return opsmith::generated::add__Tensor(self, other, alpha);
+}
+C10_EXPORT at::Tensor addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                            const at::Scalar& beta, const at::Scalar& alpha) {
+  return opsmith::generated::addmm(self, mat1, mat2, beta, alpha);
+}
+C10_EXPORT at::Tensor& addmm_out(at::Tensor& out, const at::Tensor& self, const at::Tensor& mat1,
+                                 const at::Tensor& mat2, const at::Scalar& beta, const at::Scalar& alpha) {
+  return opsmith::generated::addmm_out(self, mat1, mat2, beta, alpha, out);
+}
+C10_EXPORT at::Tensor& addmm_outf(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                                  const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  return opsmith::generated::addmm_out(self, mat1, mat2, beta, alpha, out);
+}
+C10_EXPORT at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                              const at::Scalar& beta, const at::Scalar& alpha) {
+  return opsmith::generated::addmm_(self, mat1, mat2, beta, alpha);
+}
+C10_EXPORT at::Tensor& bernoulli_out(at::Tensor& out, const at::Tensor& self, double p,
+                                     ::std::optional<at::Generator> generator) {
+  return opsmith::generated::bernoulli_float_out(self, p, generator, out);
+}
+C10_EXPORT at::Tensor& bernoulli_outf(const at::Tensor& self, double p,
+                                      ::std::optional<at::Generator> generator, at::Tensor& out) {
+  return opsmith::generated::bernoulli_float_out(self, p, generator, out);
+}
+C10_EXPORT at::Tensor bernoulli(const at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
+  return opsmith::generated::bernoulli_p(self, p, generator);
+}
+C10_EXPORT at::Tensor& bernoulli_(at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
+  return opsmith::generated::bernoulli__float(self, p, generator);
+}
+C10_EXPORT at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim) {
+  return opsmith::generated::cat(tensors, dim);
+}
+C10_EXPORT at::Tensor& cat_out(at::Tensor& out, const at::ITensorListRef& tensors, int64_t dim) {
+  return opsmith::generated::cat_out(tensors, dim, out);
+}
+C10_EXPORT at::Tensor& cat_outf(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out) {
+  return opsmith::generated::cat_out(tensors, dim, out);
+}
+C10_EXPORT at::Tensor eye(int64_t n, int64_t m, at::TensorOptions options) {
+  return opsmith::generated::eye_m(n, m, c10::optTypeMetaToScalarType(options.dtype_opt()),
+                                   options.layout_opt(), options.device_opt(), options.pinned_memory_opt());
+}
+C10_EXPORT at::Tensor eye(int64_t n, int64_t m, ::std::optional<at::ScalarType> dtype,
+                          ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                          ::std::optional<bool> pin_memory) {
+  return opsmith::generated::eye_m(n, m, dtype, layout, device, pin_memory);
+}
+C10_EXPORT at::Tensor eye_symint(c10::SymInt n, c10::SymInt m, at::TensorOptions options) {
+  return opsmith::generated::eye_m(n.guard_int(__FILE__, __LINE__), m.guard_int(__FILE__, __LINE__),
+                                   c10::optTypeMetaToScalarType(options.dtype_opt()), options.layout_opt(),
+                                   options.device_opt(), options.pinned_memory_opt());
+}
+C10_EXPORT at::Tensor eye_symint(c10::SymInt n, c10::SymInt m, ::std::optional<at::ScalarType> dtype,
+                                 ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                                 ::std::optional<bool> pin_memory) {
+  return opsmith::generated::eye_m(n.guard_int(__FILE__, __LINE__), m.guard_int(__FILE__, __LINE__), dtype,
+                                   layout, device, pin_memory);
+}
+C10_EXPORT at::Tensor& eye_out(at::Tensor& out, int64_t n, int64_t m) {
+  return opsmith::generated::eye_m_out(n, m, out);
+}
+C10_EXPORT at::Tensor& eye_outf(int64_t n, int64_t m, at::Tensor& out) {
+  return opsmith::generated::eye_m_out(n, m, out);
+}
+C10_EXPORT at::Tensor& eye_symint_out(at::Tensor& out, c10::SymInt n, c10::SymInt m) {
+  return opsmith::generated::eye_m_out(n.guard_int(__FILE__, __LINE__), m.guard_int(__FILE__, __LINE__), out);
+}
+C10_EXPORT at::Tensor& eye_symint_outf(c10::SymInt n, c10::SymInt m, at::Tensor& out) {
+  return opsmith::generated::eye_m_out(n.guard_int(__FILE__, __LINE__), m.guard_int(__FILE__, __LINE__), out);
+}
+C10_EXPORT at::Tensor fill(const at::Tensor& self, const at::Scalar& value) {
+  return opsmith::generated::fill_Scalar(self, value);
+}
+C10_EXPORT at::Tensor& fill_out(at::Tensor& out, const at::Tensor& self, const at::Scalar& value) {
+  return opsmith::generated::fill_Scalar_out(self, value, out);
+}
+C10_EXPORT at::Tensor& fill_outf(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
+  return opsmith::generated::fill_Scalar_out(self, value, out);
+}
+C10_EXPORT at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  return opsmith::generated::fill__Scalar(self, value);
+}
+C10_EXPORT at::Tensor lt(const at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::lt_Tensor(self, other);
+}
+C10_EXPORT at::Tensor& lt_out(at::Tensor& out, const at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::lt_Tensor_out(self, other, out);
+}
+C10_EXPORT at::Tensor& lt_outf(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  return opsmith::generated::lt_Tensor_out(self, other, out);
+}
+C10_EXPORT at::Tensor& lt_(at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::lt__Tensor(self, other);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor> max(const at::Tensor& self, int64_t dim, bool keepdim) {
+  return opsmith::generated::max_dim(self, dim, keepdim);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> max_out(at::Tensor& max, at::Tensor& max_values,
+                                                          const at::Tensor& self, int64_t dim, bool keepdim) {
+  return opsmith::generated::max_dim_max(self, dim, keepdim, max, max_values);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> max_outf(const at::Tensor& self, int64_t dim, bool keepdim,
+                                                           at::Tensor& max, at::Tensor& max_values) {
+  return opsmith::generated::max_dim_max(self, dim, keepdim, max, max_values);
+}
+C10_EXPORT at::Tensor maximum(const at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::maximum(self, other);
+}
+C10_EXPORT at::Tensor& maximum_out(at::Tensor& out, const at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::maximum_out(self, other, out);
+}
+C10_EXPORT at::Tensor& maximum_outf(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  return opsmith::generated::maximum_out(self, other, out);
+}
+C10_EXPORT at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
+  return opsmith::generated::mm(self, mat2);
+}
+C10_EXPORT at::Tensor& mm_out(at::Tensor& out, const at::Tensor& self, const at::Tensor& mat2) {
+  return opsmith::generated::mm_out(self, mat2, out);
+}
+C10_EXPORT at::Tensor& mm_outf(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
+  return opsmith::generated::mm_out(self, mat2, out);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(
+    const at::Tensor& input, at::IntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps) {
+  return opsmith::generated::native_layer_norm(input, normalized_shape, weight, bias, eps);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_symint(
+    const at::Tensor& input, c10::SymIntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps) {
+  return opsmith::generated::native_layer_norm(input, C10_AS_INTARRAYREF_SLOW(normalized_shape), weight, bias,
+                                               eps);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_out(
+    at::Tensor& out0, at::Tensor& out1, at::Tensor& out2, const at::Tensor& input,
+    at::IntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps) {
+  return opsmith::generated::native_layer_norm_out(input, normalized_shape, weight, bias, eps, out0, out1,
+                                                   out2);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_outf(
+    const at::Tensor& input, at::IntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps, at::Tensor& out0, at::Tensor& out1,
+    at::Tensor& out2) {
+  return opsmith::generated::native_layer_norm_out(input, normalized_shape, weight, bias, eps, out0, out1,
+                                                   out2);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_symint_out(
+    at::Tensor& out0, at::Tensor& out1, at::Tensor& out2, const at::Tensor& input,
+    c10::SymIntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps) {
+  return opsmith::generated::native_layer_norm_out(input, C10_AS_INTARRAYREF_SLOW(normalized_shape), weight,
+                                                   bias, eps, out0, out1, out2);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_symint_outf(
+    const at::Tensor& input, c10::SymIntArrayRef normalized_shape, const ::std::optional<at::Tensor>& weight,
+    const ::std::optional<at::Tensor>& bias, double eps, at::Tensor& out0, at::Tensor& out1,
+    at::Tensor& out2) {
+  return opsmith::generated::native_layer_norm_out(input, C10_AS_INTARRAYREF_SLOW(normalized_shape), weight,
+                                                   bias, eps, out0, out1, out2);
+}
+C10_EXPORT at::Tensor new_full(const at::Tensor& self, at::IntArrayRef size, const at::Scalar& fill_value,
+                               at::TensorOptions options) {
+  return opsmith::generated::new_full(self, c10::fromIntArrayRefSlow(size), fill_value,
+                                      c10::optTypeMetaToScalarType(options.dtype_opt()), options.layout_opt(),
+                                      options.device_opt(), options.pinned_memory_opt());
+}
+C10_EXPORT at::Tensor new_full(const at::Tensor& self, at::IntArrayRef size, const at::Scalar& fill_value,
+                               ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
+                               ::std::optional<at::Device> device, ::std::optional<bool> pin_memory) {
+  return opsmith::generated::new_full(self, c10::fromIntArrayRefSlow(size), fill_value, dtype, layout, device,
+                                      pin_memory);
+}
+C10_EXPORT at::Tensor new_full_symint(const at::Tensor& self, c10::SymIntArrayRef size,
+                                      const at::Scalar& fill_value, at::TensorOptions options) {
+  return opsmith::generated::new_full(self, size, fill_value,
+                                      c10::optTypeMetaToScalarType(options.dtype_opt()), options.layout_opt(),
+                                      options.device_opt(), options.pinned_memory_opt());
+}
+C10_EXPORT at::Tensor new_full_symint(const at::Tensor& self, c10::SymIntArrayRef size,
+                                      const at::Scalar& fill_value, ::std::optional<at::ScalarType> dtype,
+                                      ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
+                                      ::std::optional<bool> pin_memory) {
+  return opsmith::generated::new_full(self, size, fill_value, dtype, layout, device, pin_memory);
+}
+C10_EXPORT at::Tensor& new_full_out(at::Tensor& out, const at::Tensor& self, at::IntArrayRef size,
+                                    const at::Scalar& fill_value) {
+  return opsmith::generated::new_full_out(self, c10::fromIntArrayRefSlow(size), fill_value, out);
+}
+C10_EXPORT at::Tensor& new_full_outf(const at::Tensor& self, at::IntArrayRef size,
+                                     const at::Scalar& fill_value, at::Tensor& out) {
+  return opsmith::generated::new_full_out(self, c10::fromIntArrayRefSlow(size), fill_value, out);
+}
+C10_EXPORT at::Tensor& new_full_symint_out(at::Tensor& out, const at::Tensor& self, c10::SymIntArrayRef size,
+                                           const at::Scalar& fill_value) {
+  return opsmith::generated::new_full_out(self, size, fill_value, out);
+}
+C10_EXPORT at::Tensor& new_full_symint_outf(const at::Tensor& self, c10::SymIntArrayRef size,
+                                            const at::Scalar& fill_value, at::Tensor& out) {
+  return opsmith::generated::new_full_out(self, size, fill_value, out);
+}
+C10_EXPORT at::Tensor relu(const at::Tensor& self) {
+  return opsmith::generated::relu(self);
+}
+C10_EXPORT at::Tensor& relu_out(at::Tensor& out, const at::Tensor& self) {
+  return opsmith::generated::relu_out(self, out);
+}
+C10_EXPORT at::Tensor& relu_outf(const at::Tensor& self, at::Tensor& out) {
+  return opsmith::generated::relu_out(self, out);
+}
+C10_EXPORT at::Tensor& relu_(at::Tensor& self) {
+  return opsmith::generated::relu_(self);
+}
+C10_EXPORT at::Tensor& rrelu_with_noise_out(at::Tensor& out, const at::Tensor& self, at::Tensor& noise,
+                                            const at::Scalar& lower, const at::Scalar& upper, bool training,
+                                            ::std::optional<at::Generator> generator) {
+  return opsmith::generated::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+}
+C10_EXPORT at::Tensor& rrelu_with_noise_outf(const at::Tensor& self, at::Tensor& noise,
+                                             const at::Scalar& lower, const at::Scalar& upper, bool training,
+                                             ::std::optional<at::Generator> generator, at::Tensor& out) {
+  return opsmith::generated::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
+}
+C10_EXPORT at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                                         const at::Scalar& upper, bool training,
+                                         ::std::optional<at::Generator> generator) {
+  return opsmith::generated::rrelu_with_noise_(self, noise, lower, upper, training, generator);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor> rrelu_with_noise_functional(
+    const at::Tensor& self, const at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+    bool training, ::std::optional<at::Generator> generator) {
+  return opsmith::generated::rrelu_with_noise_functional(self, noise, lower, upper, training, generator);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k, int64_t dim,
+                                                     bool largest, bool sorted) {
+  return opsmith::generated::topk(self, k, dim, largest, sorted);
+}
+C10_EXPORT ::std::tuple<at::Tensor, at::Tensor> topk_symint(const at::Tensor& self, c10::SymInt k,
+                                                            int64_t dim, bool largest, bool sorted) {
+  return opsmith::generated::topk(self, k.guard_int(__FILE__, __LINE__), dim, largest, sorted);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_out(at::Tensor& values, at::Tensor& indices,
+                                                           const at::Tensor& self, int64_t k, int64_t dim,
+                                                           bool largest, bool sorted) {
+  return opsmith::generated::topk_values(self, k, dim, largest, sorted, values, indices);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_outf(const at::Tensor& self, int64_t k, int64_t dim,
+                                                            bool largest, bool sorted, at::Tensor& values,
+                                                            at::Tensor& indices) {
+  return opsmith::generated::topk_values(self, k, dim, largest, sorted, values, indices);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_out(at::Tensor& values, at::Tensor& indices,
+                                                                  const at::Tensor& self, c10::SymInt k,
+                                                                  int64_t dim, bool largest, bool sorted) {
+  return opsmith::generated::topk_values(self, k.guard_int(__FILE__, __LINE__), dim, largest, sorted, values,
+                                         indices);
+}
+C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_outf(const at::Tensor& self, c10::SymInt k,
+                                                                   int64_t dim, bool largest, bool sorted,
+                                                                   at::Tensor& values, at::Tensor& indices) {
+  return opsmith::generated::topk_values(self, k.guard_int(__FILE__, __LINE__), dim, largest, sorted, values,
+                                         indices);
+}
+C10_EXPORT at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  return opsmith::generated::where_self(condition, self, other);
+}
+C10_EXPORT at::Tensor& where_out(at::Tensor& out, const at::Tensor& condition, const at::Tensor& self,
+                                 const at::Tensor& other) {
+  return opsmith::generated::where_self_out(condition, self, other, out);
+}
+C10_EXPORT at::Tensor& where_outf(const at::Tensor& condition, const at::Tensor& self,
+                                  const at::Tensor& other, at::Tensor& out) {
+  return opsmith::generated::where_self_out(condition, self, other, out);
+}
+
+}  // namespace at::chip

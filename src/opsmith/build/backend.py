@@ -154,17 +154,18 @@ def _write_generated(plan: Plan, cache: Path) -> Path:
 def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
     """The error at the line of the manifest that names the first missing kernel."""
     missing = {symbol.partition("(")[0] for symbol in error.symbols}
-    kernels: list[Kernel | StubKernel] = [*plan.stubs]
-    kernels += [entry.kernel for entry in plan.entries if entry.kernel is not None]
-    for kernel in kernels:
-        symbols = [kernel.symbol]
-        if isinstance(kernel, StubKernel):
-            user = kernel.stub
-        else:
-            user = kernel.operator
-            symbols.append(kernel.meta_symbol)
-        symbol = next((symbol for symbol in symbols if symbol in missing), None)
-        if symbol is None:
+    named: list[tuple[str, Kernel | StubKernel, str]] = [
+        (stub.symbol, stub, stub.stub) for stub in plan.stubs
+    ]
+    named += (
+        (symbol, kernel, kernel.operator)
+        for entry in plan.entries
+        for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
+        if kernel is not None
+        for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)
+    )
+    for symbol, kernel, user in named:
+        if symbol not in missing:
             continue
         library = next(library for library in backend.libraries if library.name == kernel.library)
         sources = ", ".join(source.name for source in library.sources) or "none are listed"
@@ -174,7 +175,7 @@ def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUnde
             f"signature that `{user}` needs" + (f" (and {others} more)" if others else ""),
             symbols=error.symbols,
             location=kernel.location,
-            remedy=f"define\n    {declaration(plan, kernel)};\n  in one of its sources ({sources})",
+            remedy=f"define\n    {declaration(plan, kernel, symbol)};\n  in one of its sources ({sources})",
         )
     return error
 

@@ -43,6 +43,7 @@ def explain(
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
+                "autograd": entry.autograd.why if entry.autograd else "",
                 "dispatch_table": [
                     {"key": row.key, "kernel": row.kernel, "kind": row.kind}
                     for row in explanation.table
@@ -60,6 +61,8 @@ def explain(
     if entry.library:
         facts.add_row("library", entry.library)
     facts.add_row("why", entry.why)
+    if entry.autograd:
+        facts.add_row("autograd", entry.autograd.why)
     out.print(facts)
     rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
     if rows:

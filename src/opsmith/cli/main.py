@@ -11,6 +11,7 @@ from opsmith.cli.console import err, fail
 from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
+from opsmith.cli.gen import gen
 from opsmith.cli.import_ import import_
 from opsmith.cli.plan import plan
 from opsmith.cli.stubs import stubs
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, build, doctor, stubs):
+for command in (demo, plan, explain, gen, build, doctor, stubs):
     app.command()(command)
 app.command("import")(import_)
 

@@ -97,7 +97,8 @@ class Kernel:
 
     ``autograd`` names a function for the autograd dispatch key (it calls a
     ``torch::autograd::Function``); ``backward`` one that computes the gradients of the inputs, around
-    which such a function is generated.  ``symbol`` is empty where only ``autograd`` is given.
+    which such a function is generated; ``saves`` names the results that it is given, None standing for
+    all of them.  ``symbol`` is empty where only ``autograd`` or ``backward`` is given.
 
     ``class_name``, where given, is the C++ class of which the functions are static members, as torchgen
     has it; their symbols begin with it.  ``arg_meta`` holds the arguments' dtypes and dim orders of an
@@ -121,6 +122,7 @@ class Kernel:
     symint: bool = False
     autograd: str = ""
     backward: str = ""
+    saves: tuple[str, ...] | None = None
     derive: Derive = Derive.CHEAPEST
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()

@@ -66,10 +66,12 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stub: str = ""
     kernel_name: str = ""
     structured: bool = False
+    autograd: str = ""
+    backward: str = ""
+    saves: list[str] | None = None
     structured_meta: Literal["pytorch", "override"] = "pytorch"
     casts: bool = False
     symint: bool | None = None
-    autograd: str = ""
     device_guard: bool | None = None
     dtypes: list[str] | dict[str, list[str]] = []
 
@@ -441,11 +443,10 @@ def _kernel(
             "it fills",
         )
     name = _operator_name(entry.op, location, catalogue)
-    if not (entry.kernel_name or entry.autograd):
-        raise _kernel_name_missing(document, index)
-    for key in ("kernel_name", "autograd"):
+    for key in ("kernel_name", "autograd", "backward"):
         if symbol := getattr(entry, key):
             _check_symbol(symbol, document.locate("kernels", index, key))
+    _check_functions(document, index, entry)
     guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")
@@ -471,6 +472,8 @@ def _kernel(
         dtypes=dtypes,
         execution=execution,
         device_guard=guard,
+        backward=entry.backward,
+        saves=None if entry.saves is None else tuple(entry.saves),
         symint=manifest.symint if entry.symint is None else entry.symint,
         autograd=entry.autograd,
         derive=_derive(manifest.derive, guard),
@@ -488,6 +491,35 @@ def _derive(asked: str | None, device_guard: bool) -> Derive:
 def _class_name(symbol: str, class_name: str) -> str:
     """The class, if ``symbol`` is a member of it."""
     return class_name if symbol.rpartition("::")[0] == class_name else ""
+
+
+def _check_functions(document: Document, index: int, entry: _Kernel) -> None:
+    """Refuses an entry that names no function, or functions that exclude one another."""
+    if not (entry.kernel_name or entry.autograd or entry.backward):
+        raise SyntaxInvalid(
+            "the key `kernel_name` is missing",
+            location=document.locate("kernels", index),
+            remedy="add `kernel_name: …` here, or `autograd: …` for a function that differentiates too",
+        )
+    if entry.autograd and entry.backward:
+        raise SyntaxInvalid(
+            "`autograd` and `backward` exclude one another: the first is a whole differentiable "
+            "function, the second the gradient of the kernel",
+            location=document.locate("kernels", index, "backward"),
+            remedy="keep one of the two",
+        )
+    if entry.saves is not None and not entry.backward:
+        raise SyntaxInvalid(
+            "`saves` lists the results that a backward kernel is given, and none is named",
+            location=document.locate("kernels", index, "saves"),
+            remedy="add `backward: …` here, or remove `saves`",
+        )
+    if entry.structured and not entry.kernel_name:
+        raise SyntaxInvalid(
+            "`structured: true` describes a kernel, and none is named",
+            location=document.locate("kernels", index, "structured"),
+            remedy="add `kernel_name: …` here, or remove `structured: true`",
+        )
 
 
 def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:

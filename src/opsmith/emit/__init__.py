@@ -1,5 +1,6 @@
 """plan → C++ text."""
 
-from opsmith.emit.pytorch import EmittedFile, class_name, declaration, emit
+from opsmith.emit.pytorch import EmittedFile, declaration, emit
+from opsmith.emit.text import class_name
 
 __all__ = ["EmittedFile", "class_name", "declaration", "emit"]

@@ -1,23 +1,30 @@
 """plan → the C++ that registers it with PyTorch.
 
-Writes ``<Name>NativeFunctions.h`` (what the kernels' authors must define), ``Register<Name>_<n>.cpp``
-(the generated functions and their registration, sharded so that two cores compile them at once) and
-``Register<Name>Fallback.cpp``.  Deterministic: the same plan gives the same bytes.
+Writes ``<Name>NativeFunctions.h`` (what the kernels' authors must define), ``<Name>Functions.h`` (what
+they may call), ``Register<Name>_<n>.cpp`` (the generated functions and their registration),
+``RegisterAutograd<Name>_<n>.cpp`` (what differentiates them) and
+``Register<Name>Fallback.cpp``.
+Deterministic: the same plan gives the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from opsmith.description import Kernel, StubKernel
+from opsmith.emit.autograd import autograd_declarations, autograd_shard, gradient_operators
 from opsmith.emit.format import formatted
+from opsmith.emit.namespaced import definitions, functions_header
+from opsmith.emit.shards import DIFFERENTIABLE_PER_SHARD, FUNCTIONS_PER_SHARD, sharded
 from opsmith.emit.signature import Signatures
 from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registrations
+from opsmith.emit.text import banner, class_name, in_namespace_of, quoted
 from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
 
-_SHARDS = 4
 _OTHER_LAYOUTS = (
     "SparsePrivateUse1",
     "SparseCsrPrivateUse1",
@@ -37,57 +44,62 @@ class EmittedFile:
 def emit(plan: Plan) -> tuple[EmittedFile, ...]:
     """The C++ files that register ``plan`` with PyTorch, clang-formatted."""
     name = class_name(plan.backend)
-    signatures = Signatures(plan.custom)
-
-    def base(entry: Entry) -> str:
-        return signatures[entry.name].base
+    signatures = _signatures(plan)
 
     served = [entry for entry in plan.entries if entry.kernel]
-    served.sort(key=lambda entry: (base(entry), entry.name))
-    files = [EmittedFile(f"{name}NativeFunctions.h", _declarations(plan, served, signatures))]
+    served.sort(key=lambda entry: (signatures[entry.name].base, entry.name))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # clang-format is a process: it works on one file while the next one is written.
+        files = [
+            (file, pool.submit(formatted, text))
+            for file, text in _texts(plan, name, served, signatures)
+        ]
+        return tuple(EmittedFile(file, text.result()) for file, text in files)
+
+
+def _texts(
+    plan: Plan, name: str, served: Sequence[Entry], signatures: Signatures
+) -> Iterator[tuple[str, str]]:
+    """Each file's name and text, not yet formatted."""
+    yield f"{name}NativeFunctions.h", _kernels_header(plan, served, signatures)
+    pairs = ((entry, signatures[entry.name]) for entry in served)
+    yield f"{name}Functions.h", functions_header(plan, pairs)
     # Whole groups to a shard, so that an operator's variants stand together.
-    shards: list[list[Entry]] = [[] for _ in range(_SHARDS)]
-    bases = sorted({base(entry) for entry in served})
-    for entry in served:
-        shards[bases.index(base(entry)) * _SHARDS // len(bases)].append(entry)
-    for index, entries in enumerate(shards):
-        if entries:
-            files.append(
-                EmittedFile(f"Register{name}_{index}.cpp", _shard(plan, entries, signatures))
-            )
+    named = ((signatures[entry.name].base, entry) for entry in served)
+    for index, entries in sharded(named, FUNCTIONS_PER_SHARD).items():
+        yield f"Register{name}_{index}.cpp", _shard(plan, entries, signatures)
+    named = ((signatures[entry.name].base, entry) for entry in plan.entries if entry.autograd)
+    for index, entries in sharded(named, DIFFERENTIABLE_PER_SHARD).items():
+        yield f"RegisterAutograd{name}_{index}.cpp", autograd_shard(plan, entries, signatures)
     for suffix, headers, code in stub_registrations(plan):
-        files.append(EmittedFile(f"Register{name}Stubs{suffix}.cpp", _stubs(plan, headers, code)))
-    files.append(EmittedFile(f"Register{name}Fallback.cpp", _fallback(plan)))
-    return tuple(EmittedFile(file.name, formatted(file.text)) for file in files)
+        yield f"Register{name}Stubs{suffix}.cpp", _stubs(plan, headers, code)
+    yield f"Register{name}Fallback.cpp", _fallback(plan)
 
 
-def class_name(backend: str) -> str:
-    """The backend's name as a C++ class has it: ``my_chip`` → ``MyChip``."""
-    return "".join(part.capitalize() for part in backend.split("_"))
+def _signatures(plan: Plan) -> Signatures:
+    return Signatures([*plan.custom, *gradient_operators(plan)])
 
 
-def declaration(plan: Plan, kernel: Kernel | StubKernel) -> str:
-    """The C++ declarations behind ``kernel`` with their namespaces, for error messages."""
+def declaration(plan: Plan, kernel: Kernel | StubKernel, symbol: str) -> str:
+    """The C++ declaration of ``symbol``, which ``kernel`` names, with its namespace; for error messages."""
     if isinstance(kernel, StubKernel):
-        return stub_declaration(kernel, kernel.symbol)
-    declared = declarations(kernel, Signatures(plan.custom), qualified=True).by_symbol
-    return ";\n    ".join(declared.values())
+        return stub_declaration(kernel, symbol)
+    signatures = _signatures(plan)
+    for declared in autograd_declarations(plan.entries, signatures):
+        if declared.kernel == kernel and declared.symbol == symbol:
+            return declared.qualified
+    return declarations(kernel, signatures, qualified=True).by_symbol[symbol]
 
 
-def _banner(plan: Plan, what: str) -> str:
-    return (
-        f"// Generated by opsmith for the backend `{plan.backend}` on torch {plan.torch}: {what}\n//\n"
-        "// Do not edit: change the description and build again.\n"
-    )
-
-
-def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
+def _kernels_header(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     declared = _declared_once(entries, signatures)
     headers = frozenset(stub_headers(plan)).union(*(each.headers for _, each in declared))
     lines = [
-        _banner(plan, "the kernels that its libraries define."),
+        banner(plan, "the kernels that its libraries define."),
         "#pragma once\n",
-        "#include <tuple>\n",
+        "#include <array>",
+        "#include <tuple>",
+        "#include <vector>\n",
         "#include <ATen/TensorIterator.h>",
         "#include <ATen/core/IListRef.h>",
         "#include <ATen/core/Tensor.h>",
@@ -95,21 +107,26 @@ def _declarations(plan: Plan, entries: Sequence[Entry], signatures: Signatures) 
         "",
     ]
     members: dict[str, list[str]] = {}
-    for kernel, each in declared:
-        comment = f"// {kernel.operator} ({kernel.library}, {kernel.location})"
-        texts = each.by_symbol.items()
+
+    def declare(kernel: Kernel, key: str, texts: Mapping[str, str]) -> None:
+        comment = f"// {kernel.operator}{key} ({kernel.library}, {kernel.location})"
         if kernel.class_name:
-            lines_of = [comment, *(f"static {text};" for _, text in texts), ""]
+            lines_of = [comment, *(f"static {text};" for text in texts.values()), ""]
             members.setdefault(kernel.class_name, []).append("\n".join(lines_of))
-            continue
-        lines.append(comment)
-        lines += [*(_within(name, text) for name, text in texts), ""]
+        else:
+            lines.extend([comment, *_in_namespaces(texts), ""])
+
+    for kernel, each in declared:
+        declare(kernel, "", each.by_symbol)
+    for function in autograd_declarations(plan.entries, signatures):
+        key = ", backward" if function.kernel.backward else ", autograd"
+        declare(function.kernel, key, {function.symbol: function.text})
     for class_, statics in members.items():
         lines += [_struct(class_, statics), ""]
     for stub in sorted(plan.stubs, key=lambda stub: stub.symbol):
         name = stub.symbol.rpartition("::")[2]
         lines.append(f"// {stub.stub} ({stub.library}, {stub.location})")
-        lines += [_within(stub.symbol, stub_declaration(stub, name)), ""]
+        lines += [in_namespace_of(stub.symbol, stub_declaration(stub, name)), ""]
     return "\n".join(lines)
 
 
@@ -135,16 +152,14 @@ def _struct(class_: str, members: Sequence[str]) -> str:
     return f"namespace {namespace} {{\n{text}\n}}" if namespace else text
 
 
-def _within(symbol: str, text: str) -> str:
-    """The declaration ``text`` in the namespace of ``symbol``."""
-    namespace = symbol.rpartition("::")[0]
-    return f"namespace {namespace} {{ {text}; }}" if namespace else f"{text};"
+def _in_namespaces(texts: Mapping[str, str]) -> list[str]:
+    return [in_namespace_of(symbol, text) for symbol, text in texts.items()]
 
 
 def _stubs(plan: Plan, headers: Sequence[str], code: str) -> str:
     return "\n".join(
         [
-            _banner(plan, "the DispatchStubs that its libraries fill."),
+            banner(plan, "the DispatchStubs that its libraries fill."),
             f'#include "{class_name(plan.backend)}NativeFunctions.h"\n',
             "#include <opsmith/stub.h>\n",
             *(f"#include <{header}>" for header in headers),
@@ -154,13 +169,24 @@ def _stubs(plan: Plan, headers: Sequence[str], code: str) -> str:
     )
 
 
-def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:
+def _kernels_of(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> list[str]:
+    """The declarations of the kernels that ``entries`` call.
+
+    Not the header with all of them, where another kernel would compile this file anew; but a class is
+    declared as a whole.
+    """
+    if any(entry.kernel and entry.kernel.class_name for entry in entries):
+        return [f'#include "{class_name(plan.backend)}NativeFunctions.h"\n']
+    declared = _declared_once(entries, signatures)
+    return [text for _, each in declared for text in _in_namespaces(each.by_symbol)]
+
+
+def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
     headers = sorted(frozenset().union(*(generated.headers for _, generated in wrappers)))
     return "\n".join(
         [
-            _banner(plan, "the operators' registrations."),
-            f'#include "{class_name(plan.backend)}NativeFunctions.h"\n',
+            banner(plan, "the operators' registrations."),
             "#include <opsmith/call.h>",
             "#include <opsmith/derived.h>",
             "#include <opsmith/dtype_set.h>",
@@ -168,6 +194,8 @@ def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:
             "#include <opsmith/structured.h>\n",
             *(f"#include <{header}>" for header in headers),
             "#include <torch/library.h>\n",
+            *_kernels_of(plan, entries, signatures),
+            "",
             # Not in the global namespace, where ::abs and others are overloaded.
             "namespace opsmith::generated {",
             "namespace {\n",
@@ -175,6 +203,9 @@ def _shard(plan: Plan, entries: Iterable[Entry], signatures: Signatures) -> str:
             _registrations(wrappers),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
+            f"// What {class_name(plan.backend)}Functions.h declares of these.",
+            *definitions(plan, [generated for _, generated in wrappers]),
+            "",
         ]
     )
 
@@ -195,7 +226,7 @@ def _fallback(plan: Plan) -> str:
     exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
-        _banner(plan, "what happens to operators that nothing else serves."),
+        banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback.h>\n",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
@@ -218,7 +249,7 @@ def _fallback(plan: Plan) -> str:
             "namespace {\n",
             "[[maybe_unused]] const bool reasons_set = [] {",
             *(
-                f'opsmith::set_policy_reason("{entry.name}", {_quoted(entry.refusal)});'
+                f'opsmith::set_policy_reason("{entry.name}", {quoted(entry.refusal)});'
                 for entry in refused
             ),
             "return true;",
@@ -226,8 +257,3 @@ def _fallback(plan: Plan) -> str:
             "}  // namespace\n",
         ]
     return "\n".join(lines)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

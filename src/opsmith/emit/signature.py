@@ -5,17 +5,20 @@ Wraps torchgen's signature classes so that the rest of ``emit`` deals in text an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchgen.api import dispatcher, structured
 from torchgen.api import meta as meta_api
+from torchgen.api.cpp import return_names
 from torchgen.api.translate import translate
 from torchgen.api.types import (
     BaseCType,
     Binding,
     ConstRefCType,
+    CppSignatureGroup,
     DispatcherSignature,
     Expr,
     NamedCType,
@@ -25,6 +28,7 @@ from torchgen.api.types import (
 from torchgen.context import native_function_manager
 from torchgen.model import NativeFunction, SchemaKind
 
+from opsmith.description import Kernel
 from opsmith.schema import Operator, Result, qualified
 from opsmith.schema.catalogue import (
     custom_function,
@@ -49,13 +53,31 @@ class Parameter:
     type: str
 
 
+@dataclass(frozen=True)
+class CppCall:
+    """One form of a call in the C++ API: how it is declared, with defaults, and defined.
+
+    ``arguments`` are those of the registered function, made from its parameters.
+    """
+
+    declaration: str
+    definition: str
+    arguments: str
+
+
 class Signatures:
     """The signatures of ATen's operators and of a plan's custom ones, by name."""
 
     def __init__(self, custom: Iterable[Operator] = ()) -> None:
         self._custom = {operator.name: operator for operator in custom}
+        self._known: dict[str, Signature] = {}
 
     def __getitem__(self, name: str) -> Signature:
+        if name not in self._known:
+            self._known[name] = self._signature(name)
+        return self._known[name]
+
+    def _signature(self, name: str) -> Signature:
         operator = self._custom.get(name)
         function = native_function(name) if operator is None else custom_function(operator)
         return Signature(name, function)
@@ -72,6 +94,8 @@ class Signature:
 
     def taking(self, *, symint: bool) -> Signature:
         """The same operator's signatures with ``c10::SymInt``, or without."""
+        if symint == self.symint:
+            return self
         return Signature(self.name, self.function, symint=symint)
 
     @property
@@ -101,11 +125,18 @@ class Signature:
     @property
     def ops_struct(self) -> str:
         """The struct through which C++ calls the dispatcher, e.g. ``at::_ops::add_Tensor``."""
-        return f"at::_ops::{self.cpp_name}"
+        if self.function.namespace == "aten":
+            return f"at::_ops::{self.cpp_name}"
+        name, _, overload = self.qualified_name.partition(".")
+        with native_function_manager(self.function):
+            kind = DispatcherSignature.from_schema(self.function.func).type()
+        return f'opsmith::Operator<"{name}", "{overload}", {kind}>'
 
     @property
     def header(self) -> str:
         """The header that declares :attr:`ops_struct`."""
+        if self.function.namespace != "aten":
+            return "opsmith/operator.h"
         return f"ATen/ops/{self.function.root_name}_ops.h"
 
     @property
@@ -119,6 +150,18 @@ class Signature:
             signature = DispatcherSignature.from_schema(self.function.func, symint=self.symint)
             return str(signature.defn(self.cpp_name))
 
+    def autograd_definition(self) -> str:
+        """The head of a function for an autograd key: ``dispatchKeySet``, and SymInt where it may come."""
+        with native_function_manager(self.function):
+            signature = DispatcherSignature.from_schema(self.function.func)
+            return str(signature.defn(self.cpp_name, is_redispatching_fn=True))
+
+    def meta_definition(self) -> str:
+        """The head of a function for the meta key."""
+        with native_function_manager(self.function):
+            signature = DispatcherSignature.from_schema(self.function.func)
+            return str(signature.defn(f"{self.cpp_name}_meta"))
+
     def kernel_declaration(self, symbol: str) -> str:
         """How an ordinary kernel of the ``aten`` ABI is declared, without its namespace."""
         with native_function_manager(self.function):
@@ -128,6 +171,32 @@ class Signature:
         """The type of a pointer to an ordinary kernel of the ``aten`` ABI."""
         with native_function_manager(self.function):
             return str(NativeSignature(self.function.func, symint=self.symint).ptr_type())
+
+    def address(self, symbol: str, kernel: Kernel) -> str:
+        """``symbol``, a function of ``kernel``, as a constant expression."""
+        if not kernel.class_name:
+            return f"::{symbol}"
+        # A static member of a class may be overloaded.
+        return f"(static_cast<{self.kernel_pointer()}>(&::{symbol}))"
+
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The names of the results, as the backward kernel's parameters have them."""
+        return tuple(return_names(self.function))
+
+    @functools.cached_property
+    def cpp_calls(self) -> tuple[CppCall, ...]:
+        """The C++ API's forms of a call, as ``at::add`` has them, each ending in :meth:`definition`."""
+        with native_function_manager(self.function):
+            group = CppSignatureGroup.from_native_function(self.function, method=False)
+            return tuple(
+                CppCall(
+                    signature.decl(),
+                    signature.defn(),
+                    _translate(signature.arguments(), self._bindings()),
+                )
+                for signature in group.signatures()
+            )
 
     def parameters(self) -> list[Parameter]:
         """The parameters of :meth:`definition`, in order."""

@@ -7,13 +7,13 @@ the plan.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opsmith.description import Execution, Kernel
 from opsmith.emit.derived import DerivedBody
-from opsmith.emit.signature import Signatures, Structured
+from opsmith.emit.signature import Signature, Signatures, Structured
+from opsmith.emit.text import comment, dtype_set
 from opsmith.plan import Entry, Route
 
 # The boxed kernel of the runtime that each last resort ends in.
@@ -28,10 +28,11 @@ BOXED_KERNELS: Mapping[Route, str] = {
 class Wrapper:
     """A generated function: its C++ name, text and the headers that it needs.
 
-    ``target`` is the C++ expression to register.
+    ``target`` is the C++ expression to register, ``signature`` what it looks like.
     """
 
     target: str
+    signature: Signature
     text: str
     headers: frozenset[str]
 
@@ -57,20 +58,16 @@ class _Writer:
 
     def write(self) -> Wrapper:
         if self.entry.route is Route.KERNEL and not self._needs_wrapper():
-            return Wrapper(self._address(), "", frozenset())
+            return Wrapper(
+                self.source.address(self.kernel.symbol, self.kernel),
+                self.signature,
+                "",
+                frozenset(),
+            )
         body = [*self._prologue(), *self._or_refused(self._body())]
-        # An empty line keeps clang-format from running the schema and the reason into one paragraph.
-        reason = f"{self.entry.route.value}: {self.entry.why}"
-        paragraphs = [*textwrap.wrap(self.signature.schema, 104), "", *textwrap.wrap(reason, 104)]
-        comment = "\n".join(f"// {line}".rstrip() for line in paragraphs)
-        text = f"{comment}\n{self.signature.definition()} {{\n" + "\n".join(body) + "\n}\n"
-        return Wrapper(self.signature.cpp_name, text, frozenset(self.headers))
-
-    def _address(self) -> str:
-        """The kernel as a constant expression; a static member of a class may be overloaded."""
-        if not self.kernel.class_name:
-            return f"::{self.kernel.symbol}"
-        return f"(static_cast<{self.source.kernel_pointer()}>(&::{self.kernel.symbol}))"
+        above = comment(self.signature.schema, f"{self.entry.route.value}: {self.entry.why}")
+        text = f"{above}\n{self.signature.definition()} {{\n" + "\n".join(body) + "\n}\n"
+        return Wrapper(self.signature.cpp_name, self.signature, text, frozenset(self.headers))
 
     def _needs_wrapper(self) -> bool:
         return bool(
@@ -119,7 +116,7 @@ class _Writer:
         tests = []
         for argument, names in self.kernel.dtypes:
             parameter = by_name[argument] if argument else next(iter(by_name.values()))
-            tests.append(f"{_dtypes(names)}.has({parameter.name})")
+            tests.append(f"{dtype_set(names)}.has({parameter.name})")
         return tests
 
     def _refuse_unless(self, condition: str) -> list[str]:
@@ -182,7 +179,7 @@ class _Writer:
             impl = structured.impl_arguments(self.signature, expressions)
             return [*lines, f"op.impl({impl});", *tail]
         if structured.iterator and self.kernel.dtypes:
-            lines += self._refuse_unless(f"{_dtypes(self.kernel.dtypes[0][1])}.has(op)")
+            lines += self._refuse_unless(f"{dtype_set(self.kernel.dtypes[0][1])}.has(op)")
         call = (
             f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
         )
@@ -242,10 +239,6 @@ def declarations(
         return Declarations(declared, frozenset())
     declared[kernel.meta_symbol] = structured.meta_declaration(named(kernel.meta_symbol))
     return Declarations(declared, frozenset({structured.header}))
-
-
-def _dtypes(names: tuple[str, ...]) -> str:
-    return f"opsmith::DtypeSet{{{', '.join(f'at::ScalarType::{name}' for name in names)}}}"
 
 
 def _packed(values: list[str]) -> str:

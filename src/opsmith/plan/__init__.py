@@ -1,10 +1,22 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
 from opsmith.plan.cache import plan_backend
-from opsmith.plan.model import Derivation, Elementwise, Entry, NotServed, Plan, Route, Shape
+from opsmith.plan.model import (
+    Autograd,
+    AutogradRoute,
+    Derivation,
+    Elementwise,
+    Entry,
+    NotServed,
+    Plan,
+    Route,
+    Shape,
+)
 from opsmith.plan.resolver import resolve
 
 __all__ = [
+    "Autograd",
+    "AutogradRoute",
     "Derivation",
     "Elementwise",
     "Entry",

@@ -13,7 +13,7 @@ from enum import Enum
 
 from opsmith.description import Derive, Kernel
 from opsmith.plan.model import Derivation, Elementwise, Shape
-from opsmith.schema import Catalogue, Composite, Group, Operator, Variant
+from opsmith.schema import Catalogue, Group, Operator, Variant
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,19 @@ def elementwise_result(group: Group, catalogue: Catalogue) -> Elementwise | None
 
 
 def derive(
-    wanted: Operator, group: Group, kernels: Mapping[Variant, Kernel], catalogue: Catalogue
+    wanted: Operator,
+    group: Group,
+    kernels: Mapping[Variant, Kernel],
+    catalogue: Catalogue,
+    *,
+    differentiable: bool,
 ) -> Derived | str:
-    """How ``wanted`` is built from the group's ``kernels``, or the reason why it cannot be."""
+    """How ``wanted`` is built from the group's ``kernels``, or the reason why it cannot be.
+
+    ``differentiable``: what is built takes no gradient away (:mod:`opsmith.plan.autograd`).
+    """
+    if not differentiable:
+        return Obstacle.DECOMPOSED.value
     reasons = []
     for available in _by_preference(wanted.variant, kernels):
         if kernel := kernels.get(available):
@@ -160,8 +170,6 @@ def _derivation(
 def _obstacle(
     wanted: Operator, source: Operator, derivation: Derivation, group: Group, catalogue: Catalogue
 ) -> Obstacle | None:
-    if wanted.composite is Composite.IMPLICIT:
-        return Obstacle.DECOMPOSED
     if wanted.view or source.view:
         return Obstacle.VIEW
     if Variant.INPLACE in (wanted.variant, source.variant) and any(

@@ -6,11 +6,13 @@ call and how to build each missing variant; ``inspect`` and ``cli`` print it.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 
 from opsmith.description import Kernel, StubKernel
 from opsmith.errors import OperatorUnknown, nearest
@@ -63,10 +65,50 @@ class Elementwise(Enum):
     BOOL = "bool"
 
 
+class AutogradRoute(Enum):
+    """What is registered for an operator's autograd key, in the place of PyTorch's own formula.
+
+    The value is the reason that people read.
+    """
+
+    FUNCTION = "`{function}` ({place}) runs and differentiates it"
+    BACKWARD = (
+        "what is served below autograd runs; `{function}` ({place}) computes the gradients from the "
+        "saved Tensors, scalars and results"
+    )
+    INPLACE_OR_COPY = (
+        "where no gradient is needed, what is served below autograd runs; else `{functional}` on a copy "
+        "of self, with its own gradient, and the result is copied into self"
+    )
+    INPLACE_BY_COPY = (
+        "`{functional}`, with its own gradient, on a copy of self where a gradient is needed; the result "
+        "is copied into self"
+    )
+    OUT = "refuses arguments that require a gradient, as PyTorch's own out= does"
+
+
+@dataclass(frozen=True)
+class Autograd:
+    """How an operator is differentiated on the device.
+
+    ``kernel`` is the description's entry that names the function; ``gradient`` the operator that its
+    backward kernel is registered as; ``functional`` the variant that an in-place one is made of.
+    """
+
+    route: AutogradRoute
+    why: str
+    kernel: Kernel
+    gradient: Operator | None = None
+    functional: str = ""
+
+
 @dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
 
+    ``route`` and all that explains it is what serves the operator below autograd: under
+    ``torch.inference_mode()``, and for the functions of autograd themselves.  ``autograd``, where the
+    description provides for it, is what stands above; else PyTorch's own formulas do.
     ``source`` is where the route comes from: the kernel's place in the YAML, the operator that a
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
     ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
@@ -85,6 +127,7 @@ class Entry:
     group: Group | None = None
     other_dtypes: Route | None = None
     refusal: str = ""
+    autograd: Autograd | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +180,34 @@ class Plan:
             )
         return self.by_name[name]
 
+    def relative_to(self, folder: Path) -> Plan:
+        """The same plan with all places below ``folder`` given relative to it."""
+        return replace(
+            self, entries=tuple(_with_relative_places(entry, folder) for entry in self.entries)
+        )
+
     def counts(self) -> dict[Route, int]:
         """How many operators take each route; every route is present, in order of preference."""
         counted = Counter(entry.route for entry in self.entries)
         return {route: counted[route] for route in Route}
+
+
+def _with_relative_places(entry: Entry, folder: Path) -> Entry:
+    prefix = f"{folder}{os.sep}"
+
+    def moved(kernel: Kernel) -> Kernel:
+        path = str(kernel.location.path)
+        return replace(
+            kernel, location=replace(kernel.location, path=Path(path.removeprefix(prefix)))
+        )
+
+    autograd = entry.autograd
+    return replace(
+        entry,
+        kernel=entry.kernel and moved(entry.kernel),
+        source=entry.source.replace(prefix, ""),
+        why=entry.why.replace(prefix, ""),
+        refusal=entry.refusal.replace(prefix, ""),
+        autograd=autograd
+        and replace(autograd, kernel=moved(autograd.kernel), why=autograd.why.replace(prefix, "")),
+    )

@@ -6,8 +6,11 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
 from opsmith.errors import KernelRefused, nearest
+from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive
 from opsmith.plan.model import Entry, NotServed, Plan, Route
 from opsmith.plan.stubs import StubService, serve_through_stubs
@@ -33,12 +36,15 @@ class _Resolver:
         self.unusable: dict[str, str] = {}
         self.not_served: list[NotServed] = []
         self.kernels: dict[str, Kernel] = {}
+        kernels = [kernel for library in backend.libraries for kernel in library.kernels]
+        usable = [kernel for kernel in kernels if not self._obstacle(kernel)]
+        self.differentiation = Differentiation(usable, catalogue, backend.name)
         for library in backend.libraries:
             for kernel in library.kernels:
-                if not kernel.symbol:
-                    continue  # it names a function for the autograd key only
                 if kernel.abi is not Abi.EXECUTORCH:
                     self._check(kernel)
+                if not kernel.symbol:
+                    continue  # it names a function for the autograd key only
                 if reason := self._obstacle(kernel):
                     self.unusable.setdefault(
                         kernel.operator,
@@ -60,7 +66,7 @@ class _Resolver:
             )
 
     def plan(self) -> Plan:
-        entries = (self._entry(self.catalogue.operators[name]) for name in self.catalogue.operators)
+        entries = (self._whole_entry(operator) for operator in self.catalogue.operators.values())
         return Plan(
             backend=self.backend.name,
             torch=self.catalogue.torch,
@@ -97,13 +103,8 @@ class _Resolver:
     def _check(self, kernel: Kernel) -> None:
         operator = self.catalogue.operators[kernel.operator]
         group = self.catalogue.group_of.get(kernel.operator)
-        if operator.composite is Composite.IMPLICIT:
-            raise KernelRefused(
-                f"`{operator.name}` is CompositeImplicitAutograd: a kernel for the device would "
-                "take the place of the decomposition that makes it differentiable",
-                location=kernel.location,
-                remedy="give kernels for the operators it decomposes into",
-            )
+        if kernel.symbol and not self._obstacle(kernel):
+            self.differentiation.check_forward(kernel, operator)
         if kernel.structured:
             self._check_structured(kernel, operator, group)
         self._check_structured_keys(kernel, operator, group)
@@ -151,6 +152,12 @@ class _Resolver:
                 remedy="remove `casts: true`",
             )
 
+    def _whole_entry(self, operator: Operator) -> Entry:
+        entry = self._entry(operator)
+        if autograd := self.differentiation.of(entry, operator):
+            return replace(entry, autograd=autograd)
+        return entry
+
     def _entry(self, operator: Operator) -> Entry:
         group = self.catalogue.group_of.get(operator.name)
         if kernel := self.kernels.get(operator.name):
@@ -167,7 +174,13 @@ class _Resolver:
         if group is not None:
             siblings = self._kernels_to_derive_from(group)
             if siblings:
-                derived = derive(operator, group, siblings, self.catalogue)
+                derived = derive(
+                    operator,
+                    group,
+                    siblings,
+                    self.catalogue,
+                    differentiable=self.differentiation.provides_for(operator),
+                )
                 if isinstance(derived, Derived):
                     return self._derived(operator, derived)
                 sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,14 +98,33 @@ def custom_function(operator: Operator) -> NativeFunction:
     from torchgen.model import Location, NativeFunction
 
     function, _ = NativeFunction.from_yaml(
-        {"func": f"{operator.namespace}::{operator.schema}"}, Location("", 0), set()
+        {"func": f"{operator.namespace}::{operator.schema}", "tags": list(operator.tags)},
+        Location("", 0),
+        set(operator.tags),
     )
     return function
+
+
+def torch_function(operator: Operator) -> NativeFunction:
+    """torchgen's model of any operator."""
+    return (
+        native_function(operator.name)
+        if operator.namespace == "aten"
+        else custom_function(operator)
+    )
 
 
 @functools.cache
 def _functions_by_name() -> Mapping[str, NativeFunction]:
     return {str(function.func.name): function for function in _native_functions()}
+
+
+@functools.cache
+def _functions_by_base() -> Mapping[str, Sequence[NativeFunction]]:
+    by_base: dict[str, list[NativeFunction]] = {}
+    for function in _native_functions():
+        by_base.setdefault(function.func.name.name.base, []).append(function)
+    return by_base
 
 
 @functools.cache
@@ -115,12 +134,8 @@ def structured_group(out_name: str) -> NativeFunctionsGroup:
     from torchgen.model import NativeFunctionsGroup
 
     function = native_function(out_name)
-    members = [
-        other
-        for other in _native_functions()
-        if other.func.name.name.base == function.func.name.name.base
-    ]
-    variants = pre_group_native_functions(members)[function.func.signature()]
+    members = _functions_by_base()[function.func.name.name.base]
+    variants = pre_group_native_functions(list(members))[function.func.signature()]
     group = NativeFunctionsGroup.from_dict(dict(variants))
     assert group is not None and group.structured
     return group

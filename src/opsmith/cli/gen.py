@@ -1,0 +1,59 @@
+"""``opsmith gen``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, out, print_json
+from opsmith.description import find_backend
+from opsmith.emit import emit
+from opsmith.emit.folder import compare, out_of_date, update
+from opsmith.plan import plan_backend
+
+
+def gen(
+    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder for the generated files.")
+    ] = Path("generated"),
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; fail where the folder is out of date."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Write a backend's generated C++ to a folder, without compiling it."""
+    description = find_backend(backend)
+    # Places are given relative to the description, so that every checkout gets the same bytes.
+    plan = plan_backend(backend, cache_root()).relative_to(description.parent)
+    files = emit(plan)
+    found = (compare if check else update)(files, output, plan.backend)
+    if json:
+        print_json(
+            {
+                "folder": str(output),
+                "files": [file.name for file in files],
+                "missing": found.missing,
+                "changed": found.changed,
+                "superfluous": found.superfluous,
+                "up_to_date": not (check and found),
+            }
+        )
+    elif check and found:
+        raise out_of_date(found, output, ["opsmith", "gen", backend, "-o", str(output)])
+    elif check:
+        out.print(f"{output} is up to date", highlight=False, soft_wrap=True)
+    else:
+        written = len(found.missing) + len(found.changed)
+        removed = f", {len(found.superfluous)} removed" if found.superfluous else ""
+        out.print(
+            f"{output}: {len(files)} files, {written} written{removed}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if check and found:
+        raise typer.Exit(1)
