@@ -168,7 +168,7 @@ def test_schema_instead_of_a_name(describe: Describe, catalogue: Catalogue) -> N
     assert refused(SchemaInvalid, path, catalogue) == (
         "DIR/kernels.yaml:5:6: `add.out(Tensor self) -> Tensor` is a schema where an operator's name "
         "belongs\n"
-        "  remedy: write `op: add.out`"
+        "  remedy: write `op: add.out`, or `func:` with the schema to declare an operator of your own"
     )
 
 

@@ -183,20 +183,13 @@ def test_an_unknown_stub(describe: Describe, catalogue: Catalogue) -> None:
     )
 
 
-def test_both_an_operator_and_a_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe, catalogue, "- {op: sin.out, stub: sin_stub, kernel_name: chip::sin}"
-    ) == (
-        "kernels.yaml:5:19: a kernel implements an operator (`op`) or fills a stub (`stub`), not both\n"
-        "  remedy: write two entries, each with its own `kernel_name`"
-    )
-
-
-def test_neither_an_operator_nor_a_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe, catalogue, "- {kernel_name: chip::sin}") == (
-        "kernels.yaml:5:5: the key `op` is missing\n"
-        "  remedy: add `op: …` here, the operator that the kernel implements, or `stub: …`, the stub "
-        "that it fills"
+@pytest.mark.parametrize("names", ["op: sin.out, stub: sin_stub, ", ""], ids=["both", "neither"])
+def test_an_operator_or_a_stub(names: str, describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(describe, catalogue, f"- {{{names}kernel_name: chip::sin}}") == (
+        "kernels.yaml:5:5: an entry names an operator of PyTorch (`op`), declares one (`func`) or fills a "
+        "stub (`stub`), and exactly one of them\n"
+        "  remedy: write `op: add.out`, `func: myop::scale(Tensor self, float factor) -> Tensor` or "
+        "`stub: abs_stub`"
     )
 
 

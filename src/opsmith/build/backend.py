@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,10 +15,10 @@ from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation, SharedLibrary
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
-from opsmith.description import Backend, Kernel, StubKernel, read_backend
-from opsmith.emit import class_name, declaration, emit
+from opsmith.description import Backend, Kernel, Library, StubKernel, read_backend
+from opsmith.emit import class_name, declaration, emit, meta_declaration
 from opsmith.errors import Location, SymbolUndefined
-from opsmith.plan import Plan, plan_backend
+from opsmith.plan import MetaRule, Plan, plan_backend
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CSRC = _PACKAGE / "csrc"
@@ -135,7 +136,7 @@ def _build(
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
-        raise _located(error, plan, backend) from None
+        raise located_symbol(error, plan, backend) from None
     outputs = compilation.outputs()
     driver = backend.driver.library or outputs[1]
     return _Record(str(outputs[0]), str(driver), str(generated))
@@ -151,9 +152,37 @@ def _write_generated(plan: Plan, cache: Path) -> Path:
     return folder
 
 
-def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
+def located_symbol(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
     """The error at the line of the manifest that names the first missing kernel."""
     missing = {symbol.partition("(")[0] for symbol in error.symbols}
+    for wanted in _wanted(plan, backend):
+        if wanted.symbol not in missing:
+            continue
+        sources = ", ".join(source.name for source in wanted.library.sources) or "none are listed"
+        others = len(missing) - 1
+        return SymbolUndefined(
+            f"the sources of library `{wanted.library.name}` do not define `{wanted.symbol}` with the "
+            f"signature that {wanted.purpose} needs" + (f" (and {others} more)" if others else ""),
+            symbols=error.symbols,
+            location=wanted.location,
+            remedy=f"define\n    {wanted.declaration()};\n  in one of its sources ({sources})",
+        )
+    return error
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A function that a library's sources must define, and what for."""
+
+    symbol: str
+    purpose: str
+    location: Location
+    library: Library
+    declaration: Callable[[], str]
+
+
+def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
+    libraries = {library.name: library for library in backend.libraries}
     named: list[tuple[str, Kernel | StubKernel, str]] = [
         (stub.symbol, stub, stub.stub) for stub in plan.stubs
     ]
@@ -161,23 +190,29 @@ def _located(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUnde
         (symbol, kernel, kernel.operator)
         for entry in plan.entries
         for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
-        if kernel is not None
+        if kernel is not None and not kernel.through
         for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)
+        if symbol
     )
     for symbol, kernel, user in named:
-        if symbol not in missing:
-            continue
-        library = next(library for library in backend.libraries if library.name == kernel.library)
-        sources = ", ".join(source.name for source in library.sources) or "none are listed"
-        others = len(missing) - 1
-        return SymbolUndefined(
-            f"the sources of library `{library.name}` do not define `{symbol}` with the "
-            f"signature that `{user}` needs" + (f" (and {others} more)" if others else ""),
-            symbols=error.symbols,
-            location=kernel.location,
-            remedy=f"define\n    {declaration(plan, kernel, symbol)};\n  in one of its sources ({sources})",
+        yield _Wanted(
+            symbol,
+            f"`{user}`",
+            kernel.location,
+            libraries[kernel.library],
+            partial(declaration, plan, kernel, symbol),
         )
-    return error
+    for library in backend.libraries:
+        for given in library.metas:
+            for meta in plan.metas:
+                if meta.rule is MetaRule.GIVEN and meta.location == given.location:
+                    yield _Wanted(
+                        given.symbol,
+                        f"the meta of `{meta.operator}`",
+                        given.location,
+                        library,
+                        partial(meta_declaration, plan, meta),
+                    )
 
 
 def _digest(backend: Backend, torch: TorchInstallation, compiler: Compiler) -> str:

@@ -13,6 +13,7 @@ from opsmith.inspect.explain import RELEVANT_KEYS
 from opsmith.inspect.explain import explain as explanation_of
 from opsmith.plan import plan_backend
 from opsmith.runtime import load
+from opsmith.schema import qualified
 
 
 def explain(
@@ -44,6 +45,7 @@ def explain(
                 "library": entry.library,
                 "why": entry.why,
                 "autograd": entry.autograd.why if entry.autograd else "",
+                "meta": explanation.meta.why if explanation.meta else None,
                 "dispatch_table": [
                     {"key": row.key, "kernel": row.kernel, "kind": row.kind}
                     for row in explanation.table
@@ -54,7 +56,7 @@ def explain(
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
-    facts.add_row("operator", f"aten::{entry.name} on {planned.backend}")
+    facts.add_row("operator", f"{qualified(entry.name)} on {planned.backend}")
     facts.add_row("schema", explanation.schema)
     facts.add_row("route", entry.route.value)
     facts.add_row("source", entry.source)
@@ -63,6 +65,8 @@ def explain(
     facts.add_row("why", entry.why)
     if entry.autograd:
         facts.add_row("autograd", entry.autograd.why)
+    if explanation.meta:
+        facts.add_row("meta", explanation.meta.why)
     out.print(facts)
     rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
     if rows:

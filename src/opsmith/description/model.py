@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from opsmith.errors import Location
+from opsmith.schema import Declaration
 
 
 class Abi(Enum):
@@ -157,10 +158,25 @@ class Unserved:
 
 
 @dataclass(frozen=True)
+class GivenMeta:
+    """What a description says of the shapes of a custom operator's results, for all its variants.
+
+    Either ``same_as``, the argument that each result is like, or ``symbol``, a C++ function that makes
+    them of meta tensors.
+    """
+
+    operator: str
+    location: Location
+    same_as: tuple[str, ...] = ()
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
+    ``operators`` are the custom operators that it declares, with or without a kernel.
     """
 
     name: str
@@ -173,6 +189,8 @@ class Library:
     executorch: tuple[ExecutorchOperator, ...] = ()
     unserved: tuple[Unserved, ...] = ()
     stubs: tuple[StubKernel, ...] = ()
+    operators: tuple[Declaration, ...] = ()
+    metas: tuple[GivenMeta, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,3 +236,8 @@ class Backend:
     fallback: Fallback
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""
+
+    @property
+    def operators(self) -> tuple[Declaration, ...]:
+        """The custom operators that its libraries declare."""
+        return tuple(declared for library in self.libraries for declared in library.operators)

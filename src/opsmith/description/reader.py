@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.custom import Meta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document, Step, read_document
 from opsmith.description.dtypes import expand_dtypes
 from opsmith.description.executorch_yaml import read_executorch_entries
@@ -27,6 +28,7 @@ from opsmith.description.model import (
     Execution,
     Fallback,
     FallbackDefault,
+    GivenMeta,
     Kernel,
     Library,
     NamedOperator,
@@ -47,13 +49,13 @@ from opsmith.errors import (
     SyntaxInvalid,
     nearest,
 )
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, Declaration, with_operators
 
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
 _BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_OPERATOR = re.compile(r"[A-Za-z_]\w*(\.\w+)?")
+_OPERATOR = re.compile(r"([A-Za-z_]\w*::)?[A-Za-z_]\w*(\.\w+)?")
 
 # Names that torch itself uses, as a device type or as a module `torch.<name>`.
 _RESERVED = frozenset(
@@ -61,10 +63,13 @@ _RESERVED = frozenset(
 )
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     op: str = ""
+    func: str = ""
     stub: str = ""
     kernel_name: str = ""
+    meta: str | Meta | None = None
+    tags: str | list[str] = []
     structured: bool = False
     autograd: str = ""
     backward: str = ""
@@ -181,6 +186,9 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         _completed(read_library(manifest, catalogue), document, entry, index)
         for index, (manifest, entry) in enumerate(zip(manifests, [*raw.libraries, ""], strict=True))
     )
+    if catalogue is not None:
+        declared = [operator for library in libraries for operator in library.operators]
+        catalogue = with_operators(catalogue, declared)
     for index, library in enumerate(libraries):
         for earlier in libraries[:index]:
             if earlier.name == library.name:
@@ -323,10 +331,21 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     execution = Execution(raw.execution)
     kernels: list[Kernel] = []
     stubs: list[StubKernel] = []
+    operators: list[Declaration] = []
+    metas: list[GivenMeta] = []
     for index, entry in enumerate(raw.kernels):
+        _check_keys(document, index, entry)
         if entry.stub:
             stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
             continue
+        if entry.func and catalogue is not None:
+            tags = [entry.tags] if isinstance(entry.tags, str) else entry.tags
+            operators.append(read_declaration(document, index, entry.func, tags))
+        if entry.meta is not None:
+            name = schema_name(entry.func)
+            metas.append(read_meta(document, index, name, entry.meta, SYMBOL))
+        if entry.func and not (entry.kernel_name or entry.autograd or entry.backward):
+            continue  # declares a variant that is derived
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
         for earlier in kernels:
             if earlier.operator == kernel.operator:
@@ -346,7 +365,31 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         include_dirs=_directories(document, raw.include_dirs, "include_dirs"),
         kernels=tuple(kernels),
         stubs=tuple(stubs),
+        operators=tuple(operators),
+        metas=tuple(metas),
     )
+
+
+def _check_keys(document: Document, index: int, entry: _Kernel) -> None:
+    """Which keys may and must stand together."""
+    if sum(map(bool, (entry.op, entry.func, entry.stub))) != 1:
+        raise SyntaxInvalid(
+            "an entry names an operator of PyTorch (`op`), declares one (`func`) or fills a stub "
+            "(`stub`), and exactly one of them",
+            location=document.locate("kernels", index),
+            remedy="write `op: add.out`, `func: myop::scale(Tensor self, float factor) -> Tensor` or "
+            "`stub: abs_stub`",
+        )
+    if entry.func:
+        return
+    for key, value in (("meta", entry.meta), ("tags", entry.tags)):
+        if value:
+            raise SyntaxInvalid(
+                f"`{key}` belongs to a custom operator; PyTorch has its own for "
+                f"`{entry.op or entry.stub}`",
+                location=document.locate("kernels", index, key),
+                remedy=f"remove `{key}`",
+            )
 
 
 def _stub_kernel(
@@ -359,12 +402,6 @@ def _stub_kernel(
 ) -> StubKernel:
     location = document.locate("kernels", index, "stub")
     name = entry.stub.removeprefix("at::native::")
-    if entry.op:
-        raise SyntaxInvalid(
-            "a kernel implements an operator (`op`) or fills a stub (`stub`), not both",
-            location=location,
-            remedy="write two entries, each with its own `kernel_name`",
-        )
     if catalogue is not None:
         check_stub(name, location)
     for other in earlier:
@@ -434,15 +471,8 @@ def _kernel(
     execution: Execution,
     catalogue: Catalogue | None,
 ) -> Kernel:
-    location = document.locate("kernels", index, "op")
-    if not entry.op:
-        raise SyntaxInvalid(
-            "the key `op` is missing",
-            location=location,
-            remedy="add `op: …` here, the operator that the kernel implements, or `stub: …`, the stub that "
-            "it fills",
-        )
-    name = _operator_name(entry.op, location, catalogue)
+    location = document.locate("kernels", index, "func" if entry.func else "op")
+    name = schema_name(entry.func) or _operator_name(entry.op, location, catalogue)
     for key in ("kernel_name", "autograd", "backward"):
         if symbol := getattr(entry, key):
             _check_symbol(symbol, document.locate("kernels", index, key))
@@ -528,7 +558,8 @@ def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -
         raise SchemaInvalid(
             f"`{text}` is a schema where an operator's name belongs",
             location=location,
-            remedy=f"write `op: {name.partition('(')[0]}`",
+            remedy=f"write `op: {name.partition('(')[0]}`, or `func:` with the schema to declare an "
+            "operator of your own",
         )
     if not _OPERATOR.fullmatch(name):
         raise SchemaInvalid(
@@ -537,6 +568,13 @@ def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -
             remedy="write name.overload as native_functions.yaml does, e.g. add.out",
         )
     if catalogue is not None and name not in catalogue.operators:
+        if "::" in name:
+            custom = [other for other in catalogue.operators if "::" in other]
+            raise OperatorUnknown(
+                f"no operator `{name}` is declared up to here{nearest(name, custom)}",
+                location=location,
+                remedy=f"give its schema where its kernel is: `func: {name}(…) -> …`",
+            )
         raise OperatorUnknown(
             f"torch {catalogue.torch} has no operator `{name}`{nearest(name, catalogue.operators)}",
             location=location,

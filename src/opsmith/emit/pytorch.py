@@ -2,9 +2,8 @@
 
 Writes ``<Name>NativeFunctions.h`` (what the kernels' authors must define), ``<Name>Functions.h`` (what
 they may call), ``Register<Name>_<n>.cpp`` (the generated functions and their registration),
-``RegisterAutograd<Name>_<n>.cpp`` (what differentiates them) and
-``Register<Name>Fallback.cpp``.
-Deterministic: the same plan gives the same bytes.
+``RegisterCustom<Name>.cpp`` (its own operators), ``RegisterAutograd<Name>_<n>.cpp`` (what differentiates
+them) and ``Register<Name>Fallback.cpp``.  Deterministic: the same plan gives the same bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from opsmith.description import Kernel, StubKernel
 from opsmith.emit.autograd import autograd_declarations, autograd_shard, gradient_operators
+from opsmith.emit.custom import custom_file, meta_declarations
 from opsmith.emit.format import formatted
 from opsmith.emit.namespaced import definitions, functions_header
 from opsmith.emit.shards import DIFFERENTIABLE_PER_SHARD, FUNCTIONS_PER_SHARD, sharded
@@ -24,6 +24,7 @@ from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registration
 from opsmith.emit.text import banner, class_name, in_namespace_of, quoted
 from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, Wrapper, declarations, wrapper
 from opsmith.plan import Entry, Plan, Route
+from opsmith.schema import qualified
 
 _OTHER_LAYOUTS = (
     "SparsePrivateUse1",
@@ -64,10 +65,14 @@ def _texts(
     yield f"{name}NativeFunctions.h", _kernels_header(plan, served, signatures)
     pairs = ((entry, signatures[entry.name]) for entry in served)
     yield f"{name}Functions.h", functions_header(plan, pairs)
+    own = [entry for entry in served if plan.operator(entry.name)]
+    atens = [entry for entry in served if not plan.operator(entry.name)]
     # Whole groups to a shard, so that an operator's variants stand together.
-    named = ((signatures[entry.name].base, entry) for entry in served)
+    named = ((signatures[entry.name].base, entry) for entry in atens)
     for index, entries in sharded(named, FUNCTIONS_PER_SHARD).items():
         yield f"Register{name}_{index}.cpp", _shard(plan, entries, signatures)
+    if plan.custom:
+        yield f"RegisterCustom{name}.cpp", _custom(plan, own, signatures)
     named = ((signatures[entry.name].base, entry) for entry in plan.entries if entry.autograd)
     for index, entries in sharded(named, DIFFERENTIABLE_PER_SHARD).items():
         yield f"RegisterAutograd{name}_{index}.cpp", autograd_shard(plan, entries, signatures)
@@ -77,7 +82,7 @@ def _texts(
 
 
 def _signatures(plan: Plan) -> Signatures:
-    return Signatures([*plan.custom, *gradient_operators(plan)])
+    return Signatures(plan.custom, gradient_operators(plan))
 
 
 def declaration(plan: Plan, kernel: Kernel | StubKernel, symbol: str) -> str:
@@ -121,6 +126,8 @@ def _kernels_header(plan: Plan, entries: Sequence[Entry], signatures: Signatures
     for function in autograd_declarations(plan.entries, signatures):
         key = ", backward" if function.kernel.backward else ", autograd"
         declare(function.kernel, key, {function.symbol: function.text})
+    for meta, text in meta_declarations(plan):
+        lines += [f"// {meta.operator}, meta ({meta.location})", text, ""]
     for class_, statics in members.items():
         lines += [_struct(class_, statics), ""]
     for stub in sorted(plan.stubs, key=lambda stub: stub.symbol):
@@ -210,6 +217,12 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     )
 
 
+def _custom(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
+    wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
+    calls = definitions(plan, [generated for _, generated in wrappers])
+    return custom_file(plan, wrappers, _kernels_of(plan, entries, signatures), calls)
+
+
 def _registrations(wrappers: Iterable[tuple[Entry, Wrapper]]) -> str:
     lines = (
         f'm.impl("{entry.name}", TORCH_FN({generated.target}));' for entry, generated in wrappers
@@ -240,9 +253,15 @@ def _fallback(plan: Plan) -> str:
         ),
         "",
     ]
-    if exceptions:
-        lines.append("TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {")
-        lines += [f'm.impl("{entry.name}", {_boxed(entry.route)});' for entry in exceptions]
+    by_namespace: dict[str, list[Entry]] = {}
+    for entry in exceptions:
+        by_namespace.setdefault(qualified(entry.name).partition("::")[0], []).append(entry)
+    for namespace, entries in by_namespace.items():
+        lines.append(f"TORCH_LIBRARY_IMPL({namespace}, PrivateUse1, m) {{")
+        lines += [
+            f'm.impl("{entry.name.removeprefix(f"{namespace}::")}", {_boxed(entry.route)});'
+            for entry in entries
+        ]
         lines.append("}\n")
     if refused:
         lines += [

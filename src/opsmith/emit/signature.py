@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchgen.api import dispatcher, structured
 from torchgen.api import meta as meta_api
@@ -26,7 +26,7 @@ from torchgen.api.types import (
     tensorT,
 )
 from torchgen.context import native_function_manager
-from torchgen.model import NativeFunction, SchemaKind
+from torchgen.model import Argument, NativeFunction, SchemaKind
 
 from opsmith.description import Kernel
 from opsmith.schema import Operator, Result, qualified
@@ -36,6 +36,18 @@ from opsmith.schema.catalogue import (
     results_of,
     structured_group,
 )
+
+# What an argument of ATen is never called, and one of a custom operator may be: words of C++, names at the
+# head of each generated function, and those of the variables in derived ones.
+_NOT_FREE = frozenset(
+    "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const "
+    "constexpr continue decltype default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new noexcept not nullptr operator or private "
+    "protected public register requires return short signed sizeof static struct switch template this "
+    "throw true try typedef typeid typename union unsigned using virtual void volatile while xor "
+    "at c10 std opsmith torch call".split()
+)
+_NOT_FREE_IN_DERIVED = _NOT_FREE.union("iter op precomputed result results shape shapes".split())
 
 _TENSOR_REF = ConstRefCType(BaseCType(tensorT))
 
@@ -66,10 +78,16 @@ class CppCall:
 
 
 class Signatures:
-    """The signatures of ATen's operators and of a plan's custom ones, by name."""
+    """The signatures of ATen's operators and of a plan's custom ones, by name.
 
-    def __init__(self, custom: Iterable[Operator] = ()) -> None:
-        self._custom = {operator.name: operator for operator in custom}
+    ``gradients`` are the operators that backward kernels are registered as; none is derived.
+    """
+
+    def __init__(self, custom: Iterable[Operator] = (), gradients: Iterable[Operator] = ()) -> None:
+        self._custom: dict[str, Signature] = {
+            **{operator.name: CustomSignature(operator) for operator in custom},
+            **{operator.name: GradientSignature(operator) for operator in gradients},
+        }
         self._known: dict[str, Signature] = {}
 
     def __getitem__(self, name: str) -> Signature:
@@ -78,9 +96,8 @@ class Signatures:
         return self._known[name]
 
     def _signature(self, name: str) -> Signature:
-        operator = self._custom.get(name)
-        function = native_function(name) if operator is None else custom_function(operator)
-        return Signature(name, function)
+        custom = self._custom.get(name)
+        return custom or Signature(name, native_function(name))
 
 
 class Signature:
@@ -221,9 +238,49 @@ class Signature:
             sources = [Expr(rename(_parameter(b)), b.nctype) for b in self._bindings()]
             return _translate(sources, dispatcher.arguments(self.function.func, symint=True))
 
+    def parameter_of(self, argument: str) -> str:
+        """The name of the parameter that stands for the schema's ``argument``."""
+        return argument
+
     def _bindings(self) -> list[Binding]:
         signature = DispatcherSignature.from_schema(self.function.func, symint=self.symint)
         return list(signature.arguments())
+
+
+class CustomSignature(Signature):
+    """A custom operator's C++ signatures, with names that are free in C++."""
+
+    _not_free = _NOT_FREE_IN_DERIVED
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator.name, _with_free_names(custom_function(operator), self._not_free))
+        self.operator = operator
+        # Two namespaces may have operators of one name.
+        self.cpp_name = f"{operator.namespace}_{self.cpp_name}"
+
+    @property
+    def schema(self) -> str:
+        """The schema with its namespace, as its author wrote it."""
+        return f"{self.operator.namespace}::{self.operator.schema}"
+
+    def parameter_of(self, argument: str) -> str:
+        """The name of the parameter that stands for the schema's ``argument``."""
+        return _free_name(argument, self._not_free)
+
+    def meta_declaration(self, symbol: str) -> str:
+        """How a meta kernel that an author writes is declared, without its namespace."""
+        with native_function_manager(self.function):
+            return str(NativeSignature(self.function.func, symint=True).defn(symbol))
+
+
+class GradientSignature(CustomSignature):
+    """Those of an operator that computes gradients, in generated code's namespace for these."""
+
+    _not_free = _NOT_FREE
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator)
+        self.cpp_name = self.function.func.name.unambiguous_name()
 
 
 class Structured:
@@ -320,6 +377,30 @@ class Structured:
     def _manager(self) -> Iterator[None]:
         with native_function_manager(self.group):
             yield
+
+
+def _free_name(argument: str, not_free: frozenset[str]) -> str:
+    return f"{argument}_" if argument in not_free else argument
+
+
+def _with_free_names(function: NativeFunction, not_free: frozenset[str]) -> NativeFunction:
+    """``function`` with other names for the arguments that generated code cannot have."""
+
+    def renamed(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        return tuple(
+            replace(argument, name=_free_name(argument.name, not_free)) for argument in arguments
+        )
+
+    arguments = function.func.arguments
+    free = replace(
+        arguments,
+        pre_self_positional=renamed(arguments.pre_self_positional),
+        post_self_positional=renamed(arguments.post_self_positional),
+        pre_tensor_options_kwarg_only=renamed(arguments.pre_tensor_options_kwarg_only),
+        post_tensor_options_kwarg_only=renamed(arguments.post_tensor_options_kwarg_only),
+        out=renamed(arguments.out),
+    )
+    return replace(function, func=replace(function.func, arguments=free))
 
 
 def _parameter(binding: Binding) -> Parameter:

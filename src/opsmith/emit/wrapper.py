@@ -115,7 +115,8 @@ class _Writer:
         by_name = {p.name: p for p in self.signature.parameters() if p.tensor}
         tests = []
         for argument, names in self.kernel.dtypes:
-            parameter = by_name[argument] if argument else next(iter(by_name.values()))
+            name = self.signature.parameter_of(argument)
+            parameter = by_name[name] if argument else next(iter(by_name.values()))
             tests.append(f"{dtype_set(names)}.has({parameter.name})")
         return tests
 

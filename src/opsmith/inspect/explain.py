@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from opsmith.plan import Entry, Plan
+from opsmith.plan import Entry, Meta, Plan
 from opsmith.schema import read_catalogue
 
 # The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority
@@ -46,10 +46,11 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that decides how one operator is served."""
+    """Everything that decides how one operator is served; ``meta`` where it is a custom one."""
 
     entry: Entry
     schema: str
+    meta: Meta | None
     table: tuple[TableRow, ...]
 
 
@@ -60,9 +61,10 @@ def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
     Raises :class:`~opsmith.errors.OperatorUnknown`.
     """
     entry = plan.entry(operator)
-    declared = read_catalogue().operators[entry.name]
+    declared = plan.operator(entry.name) or read_catalogue().operators[entry.name]
     table = dispatch_table(declared.qualified_name) if loaded else ()
-    return Explanation(entry, f"{declared.namespace}::{declared.schema}", table)
+    schema = f"{declared.namespace}::{declared.schema}"
+    return Explanation(entry, schema, plan.meta(entry.name), table)
 
 
 def dispatch_table(qualified_name: str) -> tuple[TableRow, ...]:

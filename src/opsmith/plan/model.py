@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opsmith.description import Kernel, StubKernel
-from opsmith.errors import OperatorUnknown, nearest
+from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.schema import Group, Operator
 
 
@@ -102,6 +102,39 @@ class Autograd:
     functional: str = ""
 
 
+class MetaRule(Enum):
+    """How a custom operator's kernel for the meta device finds shape and dtype of the results.
+
+    The value is the reason that people read.
+    """
+
+    GIVEN = "`{source}` shapes the result"
+    SAME_AS = "the result is like `{source}`"
+    BROADCAST = "pointwise: the operands' broadcast shape and common dtype"
+    FROM_FUNCTIONAL = "shaped as `{source}` shapes it"
+    NOTHING = "it returns nothing"
+
+
+@dataclass(frozen=True)
+class Meta:
+    """A custom operator's kernel for the meta device, by which PyTorch traces it.
+
+    ``sources`` are the function's name, the arguments that the results are like, or the functional
+    variant; ``location`` is where the description says so, if it does.
+    """
+
+    operator: str
+    rule: MetaRule
+    sources: tuple[str, ...] = ()
+    location: Location | None = None
+
+    @property
+    def why(self) -> str:
+        """The rule in words."""
+        reason = self.rule.value.format(source="`, `".join(self.sources))
+        return f"{reason} ({self.location})" if self.location else reason
+
+
 @dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
@@ -148,10 +181,9 @@ class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
     ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
-    ``custom`` are the operators that the description itself declares.
-    ``not_served`` is what the description holds and no route uses, by place.
-    ``custom`` are the operators that the description itself declares; ``stubs`` the DispatchStubs that it
-    fills, by name.
+    ``custom`` are the operators that the description itself declares, with the variants that were
+    generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
+    that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
     """
 
     backend: str
@@ -161,6 +193,7 @@ class Plan:
     custom: tuple[Operator, ...] = ()
     not_served: tuple[NotServed, ...] = ()
     stubs: tuple[StubKernel, ...] = ()
+    metas: tuple[Meta, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:
@@ -174,8 +207,9 @@ class Plan:
         """
         name = name.removeprefix("aten::")
         if name not in self.by_name:
+            who = "the description declares" if "::" in name else f"torch {self.torch} has"
             raise OperatorUnknown(
-                f"torch {self.torch} has no operator `{name}`{nearest(name, self.by_name)}",
+                f"{who} no operator `{name}`{nearest(name, self.by_name)}",
                 remedy=f"`opsmith plan {self.backend}` lists every operator",
             )
         return self.by_name[name]
@@ -183,8 +217,25 @@ class Plan:
     def relative_to(self, folder: Path) -> Plan:
         """The same plan with all places below ``folder`` given relative to it."""
         return replace(
-            self, entries=tuple(_with_relative_places(entry, folder) for entry in self.entries)
+            self,
+            entries=tuple(_with_relative_places(entry, folder) for entry in self.entries),
+            metas=tuple(
+                replace(meta, location=meta.location and _relative(meta.location, folder))
+                for meta in self.metas
+            ),
         )
+
+    def meta(self, name: str) -> Meta | None:
+        """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""
+        return next((meta for meta in self.metas if meta.operator == name), None)
+
+    def operator(self, name: str) -> Operator | None:
+        """The custom operator ``name``; None for one of PyTorch's."""
+        return self._custom_by_name.get(name)
+
+    @cached_property
+    def _custom_by_name(self) -> Mapping[str, Operator]:
+        return {operator.name: operator for operator in self.custom}
 
     def counts(self) -> dict[Route, int]:
         """How many operators take each route; every route is present, in order of preference."""
@@ -192,14 +243,16 @@ class Plan:
         return {route: counted[route] for route in Route}
 
 
+def _relative(location: Location, folder: Path) -> Location:
+    path = str(location.path).removeprefix(f"{folder}{os.sep}")
+    return replace(location, path=Path(path))
+
+
 def _with_relative_places(entry: Entry, folder: Path) -> Entry:
     prefix = f"{folder}{os.sep}"
 
     def moved(kernel: Kernel) -> Kernel:
-        path = str(kernel.location.path)
-        return replace(
-            kernel, location=replace(kernel.location, path=Path(path.removeprefix(prefix)))
-        )
+        return replace(kernel, location=_relative(kernel.location, folder))
 
     autograd = entry.autograd
     return replace(

@@ -12,9 +12,19 @@ from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive
+from opsmith.plan.meta import Metas
 from opsmith.plan.model import Entry, NotServed, Plan, Route
 from opsmith.plan.stubs import StubService, serve_through_stubs
-from opsmith.schema import Catalogue, Composite, Group, Operator, Variant, read_stubs
+from opsmith.schema import (
+    GENERATED,
+    Catalogue,
+    Composite,
+    Group,
+    Operator,
+    Variant,
+    read_stubs,
+    with_operators,
+)
 
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
@@ -22,7 +32,7 @@ def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
 
     Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
     """
-    return _Resolver(backend, catalogue).plan()
+    return _Resolver(backend, with_operators(catalogue, backend.operators)).plan()
 
 
 class _Resolver:
@@ -64,9 +74,24 @@ class _Resolver:
             self.stubs = serve_through_stubs(
                 backend.libraries, read_stubs(), host_window=backend.driver.host_window
             )
+        self.declared = {
+            declared.operator.name: declared.location for declared in backend.operators
+        }
+        self.metas = Metas(backend.libraries, self.kernels.keys() | self.unusable.keys(), catalogue)
 
     def plan(self) -> Plan:
-        entries = (self._whole_entry(operator) for operator in self.catalogue.operators.values())
+        entries = [
+            entry
+            for operator in self.catalogue.operators.values()
+            for entry in [self._whole_entry(operator)]
+            if self._exists(operator, entry)
+        ]
+        names = {entry.name for entry in entries}
+        custom = tuple(
+            operator
+            for name, operator in sorted(self.catalogue.operators.items())
+            if operator.namespace != "aten" and name in names
+        )
         return Plan(
             backend=self.backend.name,
             torch=self.catalogue.torch,
@@ -74,6 +99,8 @@ class _Resolver:
             entries=tuple(sorted(entries, key=lambda entry: entry.name)),
             stubs=tuple(self.stubs.filled[name] for name in sorted(self.stubs.filled)),
             not_served=tuple(self.not_served),
+            custom=custom,
+            metas=tuple(meta for operator in custom if (meta := self.metas.of(operator))),
         )
 
     def _obstacle(self, kernel: Kernel) -> str:
@@ -98,6 +125,35 @@ class _Resolver:
                 kernel.library,
                 f"its kernel {reason}",
             )
+        )
+
+    def _exists(self, operator: Operator, entry: Entry) -> bool:
+        """Whether the operator is there at all: nobody asked for a variant that cannot be derived.
+
+        Raises :class:`KernelRefused` where somebody did.
+        """
+        if operator.namespace == "aten" or entry.kernel is not None:
+            return True
+        if GENERATED in operator.tags:
+            return False
+        group = self.catalogue.group_of.get(operator.name)
+        names = [name for _, name in group.members()] if group else [operator.name]
+        if any(name in self.unusable for name in names):
+            return True
+        if group is not None and any(name in self.kernels for name in names):
+            siblings = self._kernels_to_derive_from(group)
+            reason: Derived | str = "`device_guard: false` is set for those of its variants"
+            if siblings:
+                reason = derive(operator, group, siblings, self.catalogue, differentiable=True)
+            raise KernelRefused(
+                f"`{operator.name}` has no kernel, and cannot be derived: {reason}",
+                location=self.declared[operator.name],
+                remedy="give it a kernel: `kernel_name: my_namespace::my_kernel`",
+            )
+        raise KernelRefused(
+            f"`{operator.name}` is declared, but neither it nor a variant of it has a kernel",
+            location=self.declared[operator.name],
+            remedy="add `kernel_name: my_namespace::my_kernel`",
         )
 
     def _check(self, kernel: Kernel) -> None:
@@ -210,7 +266,7 @@ class _Resolver:
             route=Route.KERNEL,
             source=str(kernel.location),
             library=kernel.library,
-            why=f"`{kernel.symbol}` ({kernel.location}){note}",
+            why=f"`{kernel.symbol}` ({kernel.location}){note}{self._untraced_note(operator)}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
             other_dtypes=other_dtypes,
@@ -263,6 +319,8 @@ class _Resolver:
 
     def _derived(self, operator: Operator, derived: Derived) -> Entry:
         kernel = derived.kernel
+        if derived.shape is not None and operator.namespace != "aten":
+            self._check_shaped(operator, kernel)
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
@@ -271,7 +329,8 @@ class _Resolver:
             route=Route.DERIVED,
             source=kernel.operator,
             library=kernel.library,
-            why=f"from the kernel of `{kernel.operator}`: {how}{shape}{note}",
+            why=f"from the kernel of `{kernel.operator}`: {how}{shape}{note}"
+            f"{self._untraced_note(operator)}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
             derivation=derived.derivation,
@@ -279,6 +338,18 @@ class _Resolver:
             elementwise=derived.elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+        )
+
+    def _check_shaped(self, operator: Operator, kernel: Kernel) -> None:
+        if self.metas.of(operator) is not None:
+            return
+        raise KernelRefused(
+            f"`{operator.name}` is derived from the kernel of `{kernel.operator}`, and nothing says which "
+            "shape and dtype its result has",
+            location=kernel.location,
+            remedy="add `meta: {same_as: self}`, naming the argument that the result is like; or `meta: "
+            "my_namespace::my_meta`, a C++ function that makes the result of meta tensors; or `tags: "
+            "pointwise`, if that is what it is",
         )
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
@@ -329,14 +400,15 @@ class _Resolver:
             for argument, names in kernel.dtypes
         )
         route, reason = self._last_resort(operator.name)
-        refusal = (
-            f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only, and {reason}"
-        )
-        return (
-            f"; for {claims}, other dtypes: {reason}",
-            route,
-            "" if route is Route.FALLBACK else refusal,
-        )
+        only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
+        if route is not Route.FALLBACK:
+            refusal = f"{only}, and {reason}"
+        elif operator.namespace != "aten":
+            # Told where no library has a CPU kernel either.
+            refusal = f"{only}, and there is no CPU kernel to fall back on"
+        else:
+            refusal = ""
+        return f"; for {claims}, other dtypes: {reason}", route, refusal
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
         names = (
@@ -346,6 +418,12 @@ class _Resolver:
             if name in self.unusable:
                 return f"; {self.unusable[name]}"
         return ""
+
+    def _untraced_note(self, operator: Operator) -> str:
+        """What a custom operator without a meta kernel cannot do."""
+        if operator.namespace == "aten" or self.metas.of(operator) is not None:
+            return ""
+        return "; without `meta:`, torch.compile and torch.export cannot trace it"
 
     def _library_names(self) -> str:
         return ", ".join(library.name for library in self.backend.libraries)

@@ -1,14 +1,26 @@
-"""Operators and groups as data: what ATen declares, read through torchgen."""
+"""Operators and groups as data: what ATen and a description declare, read through torchgen."""
 
 from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
+from opsmith.schema.counterparts import Declaration, with_operators
+from opsmith.schema.custom import parse_operator
 from opsmith.schema.gradient import gradient_operator, result_names
-from opsmith.schema.operator import Composite, Group, Operator, Result, Variant, qualified
+from opsmith.schema.operator import (
+    GENERATED,
+    Composite,
+    Group,
+    Operator,
+    Result,
+    Variant,
+    qualified,
+)
 from opsmith.schema.stubs import Caller, Stub, StubMap, Unfit, read_stubs
 
 __all__ = [
+    "GENERATED",
     "Caller",
     "Catalogue",
     "Composite",
+    "Declaration",
     "Group",
     "Operator",
     "Result",
@@ -17,9 +29,11 @@ __all__ = [
     "Unfit",
     "Variant",
     "gradient_operator",
+    "parse_operator",
     "qualified",
     "read_catalogue",
     "read_stubs",
     "result_names",
     "torch_version",
+    "with_operators",
 ]

@@ -55,14 +55,19 @@ def torch_version() -> str:
 def _parsed_yaml() -> ParsedYaml:
     from torchgen.gen import parse_native_yaml
 
+    native = _native_folder()
+    return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+
+
+def _native_folder() -> Path:
+    """Where torch's wheel keeps ``native_functions.yaml`` and ``tags.yaml``."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         raise LoadError(
             "the package torchgen, which ships with PyTorch, is missing",
             remedy="pip install --force-reinstall torch==2.13.0",
         )
-    native = Path(spec.origin).parent / "packaged" / "ATen" / "native"
-    return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+    return Path(spec.origin).parent / "packaged" / "ATen" / "native"
 
 
 @functools.cache
@@ -95,13 +100,17 @@ def native_function(name: str) -> NativeFunction:
 @functools.cache
 def custom_function(operator: Operator) -> NativeFunction:
     """torchgen's model of a custom operator."""
+    return native_function_of(operator.namespace, operator.schema, operator.tags)
+
+
+def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
+    """torchgen's model of ``schema``; raises what torchgen does where that is not one."""
     from torchgen.model import Location, NativeFunction
 
-    function, _ = NativeFunction.from_yaml(
-        {"func": f"{operator.namespace}::{operator.schema}", "tags": list(operator.tags)},
-        Location("", 0),
-        set(operator.tags),
-    )
+    declared: dict[str, object] = {"func": f"{namespace}::{schema}"}
+    if tags:
+        declared["tags"] = list(tags)
+    function, _ = NativeFunction.from_yaml(declared, Location("", 0), set(tags))
     return function
 
 
@@ -112,6 +121,13 @@ def torch_function(operator: Operator) -> NativeFunction:
         if operator.namespace == "aten"
         else custom_function(operator)
     )
+
+
+@functools.cache
+def tag_names() -> frozenset[str]:
+    """The tags that an operator of the installed torch may have, from its ``tags.yaml``."""
+    text = (_native_folder() / "tags.yaml").read_text(encoding="utf-8")
+    return frozenset(entry["tag"] for entry in yaml.safe_load(text))
 
 
 @functools.cache
@@ -142,6 +158,9 @@ def structured_group(out_name: str) -> NativeFunctionsGroup:
 
 
 def _composite_of(function: NativeFunction) -> Composite:
+    if function.namespace != "aten":
+        # torchgen takes what names no kernel for a composite, since that is what it means in ATen.
+        return Composite.NONE
     # In the dispatcher's order of precedence.  A structured delegate's composite kernel is written by
     # torchgen itself: meta, at::empty, then the out variant.
     if (
@@ -188,9 +207,11 @@ def _holds_tensors(kind: Type) -> bool | None:
     return True if isinstance(kind, ListType) and kind.elem == tensor else None
 
 
-def _operator(function: NativeFunction) -> Operator:
+def operator_of(function: NativeFunction) -> Operator:
+    """What opsmith keeps of torchgen's model of an operator."""
+    name = str(function.func.name)
     return Operator(
-        name=str(function.func.name),
+        name=name if function.namespace == "aten" else f"{function.namespace}::{name}",
         schema=str(function.func),
         variant=Variant[function.func.kind().name.upper()],
         composite=_composite_of(function),
@@ -203,6 +224,7 @@ def _operator(function: NativeFunction) -> Operator:
             for argument in function.func.arguments.flat_all
             if argument.type.is_tensor_like()
         ),
+        namespace=function.namespace,
         meta=str(function.func.name) not in _without_meta(),
     )
 
@@ -237,7 +259,7 @@ def read_catalogue() -> Catalogue:
     from torchgen.model import SchemaKind
 
     functions = _native_functions()
-    operators = {str(function.func.name): _operator(function) for function in functions}
+    operators = {str(function.func.name): operator_of(function) for function in functions}
     for operator in _unlisted_operators():
         operators[operator.name] = operator
 

@@ -29,6 +29,10 @@ class Composite(Enum):
     NON_FUNCTIONAL = "CompositeExplicitAutogradNonFunctional"
 
 
+# The tag of an operator that nobody wrote: a variant that was made from another.
+GENERATED = "generated"
+
+
 def qualified(name: str) -> str:
     """The operator's name with its namespace: ``add.Tensor`` → ``aten::add.Tensor``."""
     return name if "::" in name else f"aten::{name}"

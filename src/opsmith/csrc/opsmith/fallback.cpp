@@ -350,6 +350,9 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const size_t first = stack->size() - arguments.size();
   const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
+    // Of a custom operator the plan cannot know whether another library has a CPU kernel.
+    TORCH_CHECK_NOT_IMPLEMENTED(policy_reasons().get(plan_name(op.operator_name())).empty(),
+                                refusal(op, *stack, ""));
     TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
                                 device_type_name(),
                                 ": the description names no kernel for it, and it cannot fall back because "

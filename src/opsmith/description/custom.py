@@ -1,0 +1,83 @@
+"""The custom operators of a manifest: entries that give a schema (``func:``) in the place of a name.
+
+Reads ``func``, ``tags`` and ``meta`` of one entry, with the place of a mistake inside the schema.
+Called by ``reader``; which variants come of it and which meta serves them is the plan's.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from opsmith.description.document import Document
+from opsmith.description.model import GivenMeta
+from opsmith.errors import Location, SyntaxInvalid
+from opsmith.schema import Declaration, parse_operator
+
+
+class Meta(msgspec.Struct, forbid_unknown_fields=True):
+    """The manifest's ``meta:``: one of its keys."""
+
+    same_as: str | list[str] = []
+    kernel_name: str = ""
+
+
+def schema_name(text: str) -> str:
+    """The operator's name in a schema, taken on trust: ``myop::scale.out``."""
+    return text.partition("(")[0].strip()
+
+
+def read_declaration(document: Document, index: int, text: str, tags: list[str]) -> Declaration:
+    """The operator declared by entry ``index``, whose ``func`` is ``text``.
+
+    Raises :class:`~opsmith.errors.SchemaInvalid` where the mistake stands.
+    """
+    place = document.locate("kernels", index, "func")
+    tag_places = {tag: document.locate("kernels", index, "tags", i) for i, tag in enumerate(tags)}
+
+    def locate(offending: str) -> Location:
+        return tag_places.get(offending) or _inside(document, place, text, offending)
+
+    return Declaration(parse_operator(text, locate, tags), place)
+
+
+def read_meta(
+    document: Document, index: int, operator: str, meta: str | Meta, symbol: re.Pattern[str]
+) -> GivenMeta:
+    """What entry ``index`` says of the results' shapes; ``symbol`` matches a C++ function's name.
+
+    Raises :class:`SyntaxInvalid`.
+    """
+    place = document.locate("kernels", index, "meta")
+    given = Meta(kernel_name=meta) if isinstance(meta, str) else meta
+    same_as = (given.same_as,) if isinstance(given.same_as, str) else tuple(given.same_as)
+    if bool(given.kernel_name) == bool(same_as):
+        raise SyntaxInvalid(
+            "`meta` says how the results are shaped, in exactly one way",
+            location=place,
+            remedy="write `meta: {same_as: self}`, or `meta: my_namespace::my_meta`, a C++ function that "
+            "makes them",
+        )
+    if given.kernel_name and not symbol.fullmatch(given.kernel_name):
+        raise SyntaxInvalid(
+            f"`{given.kernel_name}` is not a C++ function's qualified name",
+            location=place,
+            remedy="write it like my_namespace::my_meta, or `{same_as: self}`",
+        )
+    return GivenMeta(operator, place, same_as, given.kernel_name)
+
+
+def _inside(document: Document, place: Location, text: str, offending: str) -> Location:
+    """The place of ``offending`` in the schema ``text`` as the file has it, else that of its key."""
+    lines = document.path.read_text(encoding="utf-8").splitlines()
+    # Spaces are normalised and a folded scalar spans lines: the longest part found on one line counts.
+    words = offending.split(" ")
+    span = range(place.line, min(place.line + 1 + text.count("\n") + 8, len(lines) + 1))
+    for length in range(len(words), 0, -1):
+        wanted = re.compile(r"\s*".join(re.escape(word) for word in words[:length]))
+        for number in span:
+            start = place.column + len("func") if number == place.line else 0
+            if found := wanted.search(lines[number - 1], start):
+                return Location(place.path, number, found.start() + 1)
+    return place

@@ -1,0 +1,210 @@
+"""plan → the C++ that defines and registers the description's own operators.
+
+Writes ``RegisterCustom<Name>.cpp``: the schemas with their tags, the kernels for the device and for the
+meta device, and what autograd does where the description does not say it.  Called by ``pytorch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from opsmith.emit.signature import CustomSignature
+from opsmith.emit.text import banner, comment, in_namespace_of, quoted
+from opsmith.emit.wrapper import Wrapper
+from opsmith.plan import Entry, Meta, MetaRule, Plan
+from opsmith.schema import Operator, Variant
+
+
+def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
+    """The meta kernels that authors must define, each with its declaration in its namespace."""
+    for meta in plan.metas:
+        if meta.rule is MetaRule.GIVEN:
+            signature = _signature(plan, meta.operator)
+            symbol = meta.sources[0]
+            name = symbol.rpartition("::")[2]
+            yield meta, in_namespace_of(symbol, signature.meta_declaration(name))
+
+
+def meta_declaration(plan: Plan, meta: Meta) -> str:
+    """The C++ declaration of a given meta kernel with its namespace, for error messages."""
+    return _signature(plan, meta.operator).meta_declaration(meta.sources[0])
+
+
+def custom_file(
+    plan: Plan,
+    wrappers: Sequence[tuple[Entry, Wrapper]],
+    declarations: Sequence[str],
+    definitions: Sequence[str],
+) -> str:
+    """The text of ``RegisterCustom<Name>.cpp``, not yet formatted.
+
+    ``wrappers`` are the functions for the device, ``declarations`` those of the kernels that they call,
+    ``definitions`` the calls that end in them.
+    """
+    headers = frozenset().union(*(generated.headers for _, generated in wrappers))
+    metas = [(meta, _signature(plan, meta.operator)) for meta in plan.metas]
+    headers |= {signature.header for _, signature in metas}
+    return "\n".join(
+        [
+            banner(plan, "its own operators."),
+            "#include <opsmith/call.h>",
+            "#include <opsmith/custom_autograd.h>",
+            "#include <opsmith/custom_meta.h>",
+            "#include <opsmith/derived.h>",
+            "#include <opsmith/dtype_set.h>",
+            "#include <opsmith/fallback.h>",
+            "#include <opsmith/structured.h>\n",
+            *(f"#include <{header}>" for header in sorted(headers)),
+            "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
+            "#include <torch/library.h>\n",
+            *declarations,
+            *(declaration for _, declaration in meta_declarations(plan)),
+            "",
+            "namespace opsmith::generated {",
+            "namespace {\n",
+            *(generated.text for _, generated in wrappers if generated.text),
+            *(_meta(meta, signature, plan) for meta, signature in metas if _is_written(meta)),
+            *_definitions(plan),
+            *_block(plan, "PrivateUse1", _targets(wrappers)),
+            *_block(plan, "Meta", {meta.operator: _meta_target(meta, s) for meta, s in metas}),
+            *_autograd(plan),
+            "}  // namespace",
+            "}  // namespace opsmith::generated\n",
+            *definitions,
+            "",
+        ]
+    )
+
+
+def _signature(plan: Plan, name: str) -> CustomSignature:
+    operator = plan.operator(name)
+    assert operator is not None
+    return CustomSignature(operator)
+
+
+def _targets(wrappers: Sequence[tuple[Entry, Wrapper]]) -> dict[str, str]:
+    return {entry.name: f"TORCH_FN({generated.target})" for entry, generated in wrappers}
+
+
+def _by_namespace(plan: Plan) -> dict[str, list[Operator]]:
+    found: dict[str, list[Operator]] = {}
+    for operator in plan.custom:
+        found.setdefault(operator.namespace, []).append(operator)
+    return found
+
+
+def _local(operator: Operator) -> str:
+    """The name within its namespace: ``myop::scale.out`` → ``scale.out``."""
+    return operator.name.removeprefix(f"{operator.namespace}::")
+
+
+def _block(plan: Plan, key: str, targets: Mapping[str, str]) -> Iterator[str]:
+    """``targets`` registered for the dispatch key ``key``, each namespace in a block of its own."""
+    for namespace, operators in _by_namespace(plan).items():
+        lines = [
+            f'm.impl("{_local(operator)}", {targets[operator.name]});'
+            for operator in operators
+            if operator.name in targets
+        ]
+        if lines:
+            yield "\n".join([f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{", *lines, "}", ""])
+
+
+def _definitions(plan: Plan) -> Iterator[str]:
+    for namespace, operators in _by_namespace(plan).items():
+        lines = []
+        for operator in operators:
+            tags = ", ".join(f"at::Tag::{tag}" for tag in operator.tags)
+            lines.append(f"m.def({quoted(operator.schema)}{f', {{{tags}}}' if tags else ''});")
+        yield "\n".join([f"TORCH_LIBRARY_FRAGMENT({namespace}, m) {{", *lines, "}", ""])
+
+
+# ---- the meta device
+
+
+def _is_written(meta: Meta) -> bool:
+    """Whether the kernel is generated, not the author's own."""
+    return meta.rule is not MetaRule.GIVEN
+
+
+def _meta_target(meta: Meta, signature: CustomSignature) -> str:
+    if _is_written(meta):
+        return f"TORCH_FN({signature.cpp_name}_meta)"
+    return f"TORCH_FN(::{meta.sources[0]})"
+
+
+def _meta(meta: Meta, signature: CustomSignature, plan: Plan) -> str:
+    above = comment(signature.schema, f"meta: {meta.why}")
+    body = _META_BODIES[meta.rule](meta, signature, plan)
+    return "\n".join([above, f"{signature.meta_definition()} {{", *body, "}\n"])
+
+
+def _same_as(meta: Meta, signature: CustomSignature, plan: Plan) -> list[str]:
+    results = [f"opsmith::meta_like({signature.parameter_of(name)})" for name in meta.sources]
+    return [f"return {results[0] if len(results) == 1 else _tuple(results)};"]
+
+
+def _broadcast(meta: Meta, signature: CustomSignature, plan: Plan) -> list[str]:
+    operands = [parameter.name for parameter in signature.inputs() if parameter.tensor]
+    return [f"return opsmith::meta_broadcast_of({', '.join(operands)});"]
+
+
+def _from_functional(meta: Meta, signature: CustomSignature, plan: Plan) -> list[str]:
+    functional = _signature(plan, meta.sources[0])
+    arguments = ", ".join(parameter.name for parameter in functional.parameters())
+    call = f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
+    name = f'"{signature.qualified_name}"'
+    if signature.operator.variant is Variant.INPLACE:
+        return [f"opsmith::meta_write_inplace({name}, {call}, self);", "return self;"]
+    outs = signature.outputs()
+    if len(outs) == 1:
+        return [f"opsmith::meta_write_out({name}, {call}, {outs[0]});", f"return {outs[0]};"]
+    return [
+        f"const auto results = {call};",
+        *(
+            f"opsmith::meta_write_out({name}, std::get<{index}>(results), {out});"
+            for index, out in enumerate(outs)
+        ),
+        f"return std::forward_as_tuple({', '.join(outs)});",
+    ]
+
+
+def _nothing(meta: Meta, signature: CustomSignature, plan: Plan) -> list[str]:
+    return []
+
+
+_META_BODIES: Mapping[MetaRule, Callable[[Meta, CustomSignature, Plan], list[str]]] = {
+    MetaRule.SAME_AS: _same_as,
+    MetaRule.BROADCAST: _broadcast,
+    MetaRule.FROM_FUNCTIONAL: _from_functional,
+    MetaRule.NOTHING: _nothing,
+}
+
+
+def _tuple(values: Sequence[str]) -> str:
+    return f"std::make_tuple({', '.join(values)})"
+
+
+# ---- autograd
+
+
+_NOT_IMPLEMENTED = "torch::autograd::autogradNotImplementedFallback()"
+_REFUSED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::refuse_gradients>()"
+_COUNTED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::count_writes>()"
+
+
+def _autograd(plan: Plan) -> Iterator[str]:
+    """Gradients that nobody wrote are refused; what is written to gets a new version."""
+    refusals = {
+        operator.name: _REFUSED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
+        for operator in plan.custom
+    }
+    yield from _block(plan, "Autograd", refusals)
+    written = (operator for operator in plan.custom if operator.variant is not Variant.FUNCTIONAL)
+    yield from _block(plan, "ADInplaceOrView", {operator.name: _COUNTED for operator in written})
+
+
+def _keeps_what_it_writes(operator: Operator) -> bool:
+    """Whether the operator writes to an argument that it does not return."""
+    arguments, _, returns = operator.schema.rpartition("->")
+    return "!" in arguments and "!" not in returns

@@ -1,0 +1,115 @@
+"""Which kernel for the meta device a custom operator gets, from the description or by rule.
+
+PyTorch traces with such kernels (torch.compile, torch.export), and derived code allocates by them.  A
+rule is used only where it cannot be wrong; everything else needs ``meta:`` in the description.  Called
+by the resolver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from opsmith.description import GivenMeta, Library
+from opsmith.errors import KernelDuplicate, KernelRefused, nearest
+from opsmith.plan.derivation import is_pointwise
+from opsmith.plan.model import Meta, MetaRule
+from opsmith.schema import Catalogue, Group, Operator, Variant
+from opsmith.schema.catalogue import custom_function
+
+
+class Metas:
+    """The meta kernels of the custom operators in ``catalogue``.
+
+    Raises :class:`KernelRefused` for a ``meta:`` that does not fit its operator, and
+    :class:`KernelDuplicate` for two of one library in one group.
+    """
+
+    def __init__(
+        self, libraries: Sequence[Library], served: Collection[str], catalogue: Catalogue
+    ) -> None:
+        self._served = served
+        self._catalogue = catalogue
+        self._given: dict[str, GivenMeta] = {}
+        for library in libraries:
+            here: dict[str, GivenMeta] = {}
+            for meta in library.metas:
+                name = self._shaped(meta.operator)
+                _refuse_second(here.setdefault(name, meta), meta)
+                self._check(meta, catalogue.operators[name])
+                self._given.setdefault(name, meta)
+
+    def of(self, operator: Operator) -> Meta | None:
+        """The meta kernel of ``operator``; None where nothing says how its results are shaped."""
+        functional = self._shaped(operator.name)
+        if functional != operator.name:
+            shaped = self._rule(self._catalogue.operators[functional])
+            return shaped and Meta(operator.name, MetaRule.FROM_FUNCTIONAL, (functional,))
+        return self._rule(operator)
+
+    def _shaped(self, name: str) -> str:
+        """The operator whose meta shapes all variants of the group: the functional one."""
+        group = self._catalogue.group_of.get(name)
+        return group.functional if group is not None and group.functional else name
+
+    def _rule(self, operator: Operator) -> Meta | None:
+        if given := self._given.get(operator.name):
+            rule = MetaRule.GIVEN if given.symbol else MetaRule.SAME_AS
+            sources = (given.symbol,) if given.symbol else given.same_as
+            return Meta(operator.name, rule, sources, given.location)
+        if operator.schema.endswith("-> ()"):
+            return Meta(operator.name, MetaRule.NOTHING)
+        group = self._catalogue.group_of.get(operator.name)
+        returns = [str(result.type) for result in custom_function(operator).func.returns]
+        if operator.variant is not Variant.FUNCTIONAL or returns != ["Tensor"]:
+            return None
+        if group is not None and self._only_inplace(group):
+            # The functional copies self and runs the in-place kernel on the copy.
+            return Meta(operator.name, MetaRule.SAME_AS, ("self",))
+        tagged = "pointwise" in operator.tags
+        if tagged or (group is not None and is_pointwise(group, self._catalogue)):
+            return Meta(operator.name, MetaRule.BROADCAST)
+        return None
+
+    def _only_inplace(self, group: Group) -> bool:
+        with_kernel = [variant for variant, name in group.members() if name in self._served]
+        return with_kernel == [Variant.INPLACE]
+
+    @staticmethod
+    def _check(meta: GivenMeta, operator: Operator) -> None:
+        if not meta.same_as:
+            return
+        func = custom_function(operator).func
+        kinds = {argument.name: str(argument.type) for argument in func.arguments.flat_all}
+        returns = [str(result.type) for result in func.returns]
+        if len(meta.same_as) != len(returns):
+            raise KernelRefused(
+                f"`same_as` names {len(meta.same_as)}, but `{operator.name}` returns {len(returns)}: "
+                f"`{operator.schema}`",
+                location=meta.location,
+                remedy="name one argument for each result, e.g. "
+                f"`same_as: [{', '.join(['self'] * max(len(returns), 1))}]`, or a C++ function",
+            )
+        for name, kind in zip(meta.same_as, returns, strict=True):
+            if name not in kinds:
+                raise KernelRefused(
+                    f"`{operator.name}` has no argument `{name}`{nearest(name, kinds)}",
+                    location=meta.location,
+                    remedy=f"its schema is {operator.schema}",
+                )
+            if kinds[name] != kind:
+                raise KernelRefused(
+                    f"the result of `{operator.name}` is a `{kind}`, which cannot be like `{name}`, a "
+                    f"`{kinds[name]}`",
+                    location=meta.location,
+                    remedy=f"name an argument that is a `{kind}`, or a C++ function that makes the result",
+                )
+
+
+def _refuse_second(earlier: GivenMeta, meta: GivenMeta) -> None:
+    if earlier is meta:
+        return
+    raise KernelDuplicate(
+        f"`meta` is given twice for the variants of `{meta.operator}`; first at {earlier.location}",
+        location=meta.location,
+        remedy="keep one: it shapes the results of all variants",
+    )

@@ -1,0 +1,197 @@
+"""Custom operators as part of a catalogue, with the variants that their authors left out.
+
+Groups form as torchgen's do: by the signature that in-place, out and functional variants share.  A
+group without a functional or an out variant is given one, named by ExecuTorch's rule (``scale.out``,
+``scale.Scalar_out``) and tagged ``generated``.  Called by ``description`` and by the plan, which drops
+a generated variant that it cannot derive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from opsmith.errors import Location, SchemaInvalid
+from opsmith.schema.catalogue import Catalogue, custom_function, operator_of
+from opsmith.schema.operator import GENERATED, Group, Operator, Variant
+
+if TYPE_CHECKING:
+    from torchgen.model import FunctionSchema, NativeFunction
+
+# What a generated variant has in common with those that its author wrote.
+_INHERITED_TAGS = frozenset(
+    "pointwise pt2_compliant_tag nondeterministic_seeded nondeterministic_bitwise dynamic_output_shape "
+    "data_dependent_output cudagraph_unsafe needs_exact_strides needs_contiguous_strides "
+    "needs_fixed_stride_order flexible_layout reduction".split()
+)
+# PyTorch's own word for what an in-place or out variant does with its arguments: torch.compile needs it.
+_TAG_OF: Mapping[Variant, str] = {Variant.INPLACE: "inplace", Variant.OUT: "out"}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A custom operator, and the place where it is declared."""
+
+    operator: Operator
+    location: Location
+
+
+def with_operators(catalogue: Catalogue, declarations: Sequence[Declaration]) -> Catalogue:
+    """``catalogue`` with custom operators, the variants that their groups lack, and the groups.
+
+    Raises :class:`SchemaInvalid` where two declarations contradict each other.
+    """
+    declared = _distinct(declarations)
+    operators = dict(catalogue.operators)
+    groups = list(catalogue.groups)
+    group_of = dict(catalogue.group_of)
+    by_signature: dict[tuple[str, str], dict[Variant, Declaration]] = {}
+    for declaration in declared.values():
+        operator = _tagged(declaration.operator)
+        operators[operator.name] = operator
+        function = custom_function(operator)
+        members = by_signature.setdefault(
+            (operator.namespace, str(function.func.signature(strip_default=False))), {}
+        )
+        _refuse_second(members.get(operator.variant), declaration)
+        members[operator.variant] = replace(declaration, operator=operator)
+    for members in by_signature.values():
+        named = {variant: member.operator.name for variant, member in members.items()}
+        for variant, operator in _counterparts(members, declared).items():
+            operators[operator.name] = operator
+            named[variant] = operator.name
+        group = Group(
+            functional=named.get(Variant.FUNCTIONAL),
+            inplace=named.get(Variant.INPLACE),
+            out=named.get(Variant.OUT),
+        )
+        if len(group.members()) > 1:
+            groups.append(group)
+            group_of |= {name: group for _, name in group.members()}
+    return replace(catalogue, operators=operators, groups=tuple(groups), group_of=group_of)
+
+
+def returns_tensors(operator: Operator) -> bool:
+    """Whether a custom operator returns one Tensor or several, and nothing else.
+
+    PyTorch takes the tags ``inplace`` and ``out`` for such operators only.
+    """
+    returns = custom_function(operator).func.returns
+    return bool(returns) and all(str(result.type) == "Tensor" for result in returns)
+
+
+def _distinct(declarations: Sequence[Declaration]) -> dict[str, Declaration]:
+    """The declarations by name; a library may repeat what another declares, word for word."""
+    first: dict[str, Declaration] = {}
+    for declaration in declarations:
+        operator = declaration.operator
+        earlier = first.setdefault(operator.name, declaration)
+        if (earlier.operator.schema, earlier.operator.tags) != (operator.schema, operator.tags):
+            raise SchemaInvalid(
+                f"`{operator.name}` is declared twice: here as `{_shown(operator)}`, at "
+                f"{earlier.location} as `{_shown(earlier.operator)}`",
+                location=declaration.location,
+                remedy="make both the same, or give one another overload name, e.g. "
+                f"`{operator.name.partition('.')[0]}.other`",
+            )
+    return first
+
+
+def _shown(operator: Operator) -> str:
+    tags = f" with the tags {', '.join(operator.tags)}" if operator.tags else ""
+    return operator.schema + tags
+
+
+def _tagged(operator: Operator) -> Operator:
+    """With PyTorch's tag for its variant."""
+    tag = _TAG_OF.get(operator.variant)
+    if tag is None or not returns_tensors(operator):
+        return operator
+    return replace(operator, tags=tuple(sorted({*operator.tags, tag})))
+
+
+def _refuse_second(earlier: Declaration | None, declaration: Declaration) -> None:
+    if earlier is None:
+        return
+    first, second = earlier.operator.name, declaration.operator.name
+    raise SchemaInvalid(
+        f"`{second}` takes the same arguments as `{first}` ({earlier.location}): PyTorch could not tell "
+        "which of the two a call means",
+        location=declaration.location,
+        remedy="give them different arguments, or different names",
+    )
+
+
+def _counterparts(
+    members: Mapping[Variant, Declaration], declared: Mapping[str, Declaration]
+) -> dict[Variant, Operator]:
+    """The functional and the out variant of a group that its ``members`` lack, by variant."""
+    from torchgen.native_function_generation import (
+        functional_to_out_signature,
+        self_to_out_signature,
+    )
+
+    made: dict[Variant, Operator] = {}
+    origin = next(
+        (members[v] for v in (Variant.FUNCTIONAL, Variant.INPLACE, Variant.OUT) if v in members),
+        None,
+    )
+    if origin is None or not returns_tensors(origin.operator):
+        return made
+    function = custom_function(origin.operator)
+    tags = {tag for member in members.values() for tag in member.operator.tags} & _INHERITED_TAGS
+    if Variant.FUNCTIONAL not in members:
+        schema = _functional_schema(function)
+        made[Variant.FUNCTIONAL] = _generated(schema, tags, origin.operator)
+        _refuse_misfit(made[Variant.FUNCTIONAL], origin, declared)
+    if Variant.OUT not in members:
+        to_out = {
+            Variant.FUNCTIONAL: functional_to_out_signature,
+            Variant.INPLACE: self_to_out_signature,
+        }[origin.operator.variant]
+        out = _generated(to_out(function.func), tags, origin.operator)
+        # One that is declared belongs to another group, which has a functional of its own.
+        if out.name not in declared:
+            made[Variant.OUT] = out
+    return made
+
+
+def _functional_schema(function: NativeFunction) -> FunctionSchema:
+    """The functional schema of an in-place or out variant; results keep the names of multiple outs."""
+    from torchgen.model import OperatorName, Return
+
+    func = function.func
+    signature = func.signature(keep_return_names=True)
+    if len(func.arguments.out) > 1:
+        named = tuple(
+            Return(name=argument.name, type=result.type, annotation=None)
+            for argument, result in zip(func.arguments.out, signature.returns, strict=True)
+        )
+        signature = replace(signature, returns=named)
+    overload = func.name.overload_name
+    if func.arguments.out:
+        # `out` and `Scalar_out` by the rule; what is named otherwise (`values`) has one functional.
+        overload = overload.removesuffix("_out") if overload.endswith("_out") else ""
+    base = replace(func.name.name, inplace=False)
+    return signature.with_name(OperatorName(base, overload))
+
+
+def _generated(schema: FunctionSchema, tags: set[str], origin: Operator) -> Operator:
+    written = replace(origin, schema=str(schema), tags=tuple(sorted({GENERATED, *tags})))
+    return _tagged(operator_of(custom_function(written)))
+
+
+def _refuse_misfit(
+    functional: Operator, origin: Declaration, declared: Mapping[str, Declaration]
+) -> None:
+    """A variant needs a functional by this name, and one is declared that does not fit."""
+    if functional.name not in declared:
+        return
+    other = declared[functional.name]
+    raise SchemaInvalid(
+        f"`{origin.operator.name}` is no variant of `{functional.name}` ({other.location}), which takes "
+        f"other arguments or returns something else: `{other.operator.schema}`",
+        location=origin.location,
+        remedy=f"declare `{functional.schema}`, with the same names, types and defaults, or rename one",
+    )
