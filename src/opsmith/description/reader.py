@@ -61,7 +61,7 @@ _RESERVED = frozenset(
 )
 
 
-class _Kernel(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     op: str = ""
     stub: str = ""
     kernel_name: str = ""
@@ -243,6 +243,14 @@ def _completed(
             )
             for kernel in library.kernels
         ),
+        stubs=tuple(
+            replace(
+                stub,
+                library=name,
+                execution=stub.execution if entry.execution is None else execution,
+            )
+            for stub in library.stubs
+        ),
     )
 
 
@@ -324,7 +332,7 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     kernels: list[Kernel] = []
     stubs: list[StubKernel] = []
     for index, entry in enumerate(raw.kernels):
-        if entry.stub:
+        if "stub" in document.data["kernels"][index]:
             stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
             continue
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
@@ -349,6 +357,14 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     )
 
 
+_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
+    Format.BACKEND: _read_backend_as_library,
+    Format.MANIFEST: _read_manifest,
+    Format.TORCHGEN: read_torchgen_yaml,
+    Format.EXECUTORCH: _read_executorch,
+}
+
+
 def _stub_kernel(
     document: Document,
     index: int,
@@ -359,12 +375,15 @@ def _stub_kernel(
 ) -> StubKernel:
     location = document.locate("kernels", index, "stub")
     name = entry.stub.removeprefix("at::native::")
-    if entry.op:
+    given = document.data["kernels"][index]
+    if "op" in given:
         raise SyntaxInvalid(
             "a kernel implements an operator (`op`) or fills a stub (`stub`), not both",
             location=location,
             remedy="write two entries, each with its own `kernel_name`",
         )
+    if not entry.kernel_name:
+        raise _kernel_name_missing(document, index)
     if catalogue is not None:
         check_stub(name, location)
     for other in earlier:
@@ -375,16 +394,21 @@ def _stub_kernel(
                 location=location,
                 remedy="keep one; another library can hold the other, in order of preference",
             )
-    if entry.structured:
-        raise KernelRefused(
-            f"`structured` says nothing about the kernel of a stub: it has the type of `{name}`",
-            location=document.locate("kernels", index, "structured"),
-            remedy="remove `structured: true`; `opsmith stubs` shows the type",
-        )
-    if not entry.kernel_name:
-        raise _kernel_name_missing(document, index)
+    for key in given:
+        if key not in {"stub", "kernel_name", "dtypes"}:
+            raise KernelRefused(
+                f"`{key}` says nothing about the kernel of a stub: it has the type of `{name}`",
+                location=document.locate("kernels", index, key),
+                remedy=f"remove `{key}`; `opsmith stubs {name}` shows the type",
+            )
     _check_symbol(entry.kernel_name, document.locate("kernels", index, "kernel_name"))
     place = document.locate("kernels", index, "dtypes")
+    if "dtypes" in given and not entry.dtypes:
+        raise KernelRefused(
+            f"this kernel for `{name}` takes nothing: its list of dtypes is empty",
+            location=place,
+            remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+        )
     if isinstance(entry.dtypes, dict):
         raise KernelRefused(
             "a stub's arguments have no names: its dtypes are those that the kernel computes in",
@@ -401,15 +425,6 @@ def _stub_kernel(
     )
 
 
-def _check_symbol(symbol: str, location: Location) -> None:
-    if not SYMBOL.fullmatch(symbol):
-        raise SyntaxInvalid(
-            f"`{symbol}` is not a C++ function's qualified name",
-            location=location,
-            remedy="write it like my_namespace::my_kernel",
-        )
-
-
 def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
     return SyntaxInvalid(
         "the key `kernel_name` is missing",
@@ -418,12 +433,13 @@ def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
     )
 
 
-_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
-    Format.BACKEND: _read_backend_as_library,
-    Format.MANIFEST: _read_manifest,
-    Format.TORCHGEN: read_torchgen_yaml,
-    Format.EXECUTORCH: _read_executorch,
-}
+def _check_symbol(symbol: str, location: Location) -> None:
+    if not SYMBOL.fullmatch(symbol):
+        raise SyntaxInvalid(
+            f"`{symbol}` is not a C++ function's qualified name",
+            location=location,
+            remedy="write it like my_namespace::my_kernel",
+        )
 
 
 def _kernel(
@@ -435,7 +451,7 @@ def _kernel(
     catalogue: Catalogue | None,
 ) -> Kernel:
     location = document.locate("kernels", index, "op")
-    if not entry.op:
+    if "op" not in document.data["kernels"][index]:
         raise SyntaxInvalid(
             "the key `op` is missing",
             location=location,

@@ -148,10 +148,9 @@ class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
     ``unlisted`` serves the operators that a plan does not list: other libraries' custom ones.
-    ``custom`` are the operators that the description itself declares.
-    ``not_served`` is what the description holds and no route uses, by place.
     ``custom`` are the operators that the description itself declares; ``stubs`` the DispatchStubs that it
     fills, by name.
+    ``not_served`` is what the description holds and no route uses, by place.
     """
 
     backend: str
