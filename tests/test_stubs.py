@@ -211,7 +211,7 @@ def test_a_structured_stub(describe: Describe, catalogue: Catalogue) -> None:
     ) == (
         "kernels.yaml:5:46: `structured` says nothing about the kernel of a stub: it has the type of "
         "`sin_stub`\n"
-        "  remedy: remove `structured: true`; `opsmith stubs` shows the type"
+        "  remedy: remove `structured`; `opsmith stubs sin_stub` shows the type"
     )
 
 

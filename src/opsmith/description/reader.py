@@ -251,6 +251,14 @@ def _completed(
             )
             for kernel in library.kernels
         ),
+        stubs=tuple(
+            replace(
+                stub,
+                library=name,
+                execution=stub.execution if entry.execution is None else execution,
+            )
+            for stub in library.stubs
+        ),
     )
 
 
@@ -335,7 +343,7 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     metas: list[GivenMeta] = []
     for index, entry in enumerate(raw.kernels):
         _check_keys(document, index, entry)
-        if entry.stub:
+        if "stub" in document.data["kernels"][index]:
             stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
             continue
         if entry.func and catalogue is not None:
@@ -370,9 +378,18 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     )
 
 
+_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
+    Format.BACKEND: _read_backend_as_library,
+    Format.MANIFEST: _read_manifest,
+    Format.TORCHGEN: read_torchgen_yaml,
+    Format.EXECUTORCH: _read_executorch,
+}
+
+
 def _check_keys(document: Document, index: int, entry: _Kernel) -> None:
     """Which keys may and must stand together."""
-    if sum(map(bool, (entry.op, entry.func, entry.stub))) != 1:
+    given = document.data["kernels"][index]
+    if sum(key in given for key in ("op", "func", "stub")) != 1:
         raise SyntaxInvalid(
             "an entry names an operator of PyTorch (`op`), declares one (`func`) or fills a stub "
             "(`stub`), and exactly one of them",
@@ -402,6 +419,8 @@ def _stub_kernel(
 ) -> StubKernel:
     location = document.locate("kernels", index, "stub")
     name = entry.stub.removeprefix("at::native::")
+    if not entry.kernel_name:
+        raise _kernel_name_missing(document, index)
     if catalogue is not None:
         check_stub(name, location)
     for other in earlier:
@@ -412,16 +431,21 @@ def _stub_kernel(
                 location=location,
                 remedy="keep one; another library can hold the other, in order of preference",
             )
-    if entry.structured:
-        raise KernelRefused(
-            f"`structured` says nothing about the kernel of a stub: it has the type of `{name}`",
-            location=document.locate("kernels", index, "structured"),
-            remedy="remove `structured: true`; `opsmith stubs` shows the type",
-        )
-    if not entry.kernel_name:
-        raise _kernel_name_missing(document, index)
+    for key in given:
+        if key not in {"stub", "kernel_name", "dtypes"}:
+            raise KernelRefused(
+                f"`{key}` says nothing about the kernel of a stub: it has the type of `{name}`",
+                location=document.locate("kernels", index, key),
+                remedy=f"remove `{key}`; `opsmith stubs {name}` shows the type",
+            )
     _check_symbol(entry.kernel_name, document.locate("kernels", index, "kernel_name"))
     place = document.locate("kernels", index, "dtypes")
+    if "dtypes" in given and not entry.dtypes:
+        raise KernelRefused(
+            f"this kernel for `{name}` takes nothing: its list of dtypes is empty",
+            location=place,
+            remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+        )
     if isinstance(entry.dtypes, dict):
         raise KernelRefused(
             "a stub's arguments have no names: its dtypes are those that the kernel computes in",
@@ -438,15 +462,6 @@ def _stub_kernel(
     )
 
 
-def _check_symbol(symbol: str, location: Location) -> None:
-    if not SYMBOL.fullmatch(symbol):
-        raise SyntaxInvalid(
-            f"`{symbol}` is not a C++ function's qualified name",
-            location=location,
-            remedy="write it like my_namespace::my_kernel",
-        )
-
-
 def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
     return SyntaxInvalid(
         "the key `kernel_name` is missing",
@@ -455,12 +470,13 @@ def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
     )
 
 
-_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
-    Format.BACKEND: _read_backend_as_library,
-    Format.MANIFEST: _read_manifest,
-    Format.TORCHGEN: read_torchgen_yaml,
-    Format.EXECUTORCH: _read_executorch,
-}
+def _check_symbol(symbol: str, location: Location) -> None:
+    if not SYMBOL.fullmatch(symbol):
+        raise SyntaxInvalid(
+            f"`{symbol}` is not a C++ function's qualified name",
+            location=location,
+            remedy="write it like my_namespace::my_kernel",
+        )
 
 
 def _kernel(
