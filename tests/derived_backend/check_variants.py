@@ -250,16 +250,16 @@ def test_a_functional_variant_returns_what_the_other_changes() -> None:
 
 def test_an_out_variant_changes_what_the_in_place_one_does() -> None:
     theirs, ours = lists(floats(3), floats(3) + 1, floats(3) + 2)
-    outs = [torch.empty(0)], [torch.empty(0, device=DEVICE)]
-    torch.ops.aten._fused_sgd.out(
-        *[[t] for t in theirs], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=False,
-        maximize=False, is_first_step=False, out=outs[0],
-    )  # fmt: skip
+    before = ours[0].clone()
+    out = torch.empty(0, device=DEVICE)
+    # As its schema says. PyTorch's own `_fused_sgd.out` leaves the momentum unchanged.
     torch.ops.aten._fused_sgd.out(
         *[[t] for t in ours], weight_decay=0.1, momentum=0.9, lr=0.5, dampening=0.0, nesterov=False,
-        maximize=False, is_first_step=False, out=outs[1],
+        maximize=False, is_first_step=False, out=[out],
     )  # fmt: skip
-    agree((*outs[1], *ours), (*outs[0], *theirs))
+    sgd("_fused_sgd_", [[t] for t in theirs])
+    agree((out, *ours[1:]), tuple(theirs))
+    assert torch.equal(ours[0], before)
 
 
 def test_noise_beside_the_result() -> None:

@@ -157,8 +157,9 @@ void _foreach_add__Scalar(at::TensorList self, const at::Scalar& scalar) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::_foreach_neg",
                                                                                          self);
   auto result = opsmith::allocate_as(at::_ops::_foreach_neg::redispatch(opsmith::kMeta, opsmith::meta(self)));
-  opsmith::copy_into(result, self);
-  ::chip::foreach_neg_(result);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::foreach_neg_(operand);
+  opsmith::finish(result, operand);
   return result;
 }
 
@@ -171,8 +172,9 @@ void _foreach_neg_out(at::TensorList self, at::TensorList out) {
       "aten::_foreach_neg.out", self, out);
   const auto shape = at::_ops::_foreach_neg::redispatch(opsmith::kMeta, opsmith::meta(self));
   auto result = opsmith::result_in(out, shape, self);
-  opsmith::copy_into(result, self);
-  ::chip::foreach_neg_(result);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::foreach_neg_(operand);
+  opsmith::finish(result, operand);
   opsmith::write_out("aten::_foreach_neg.out", result, out);
 }
 
@@ -292,8 +294,9 @@ at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optiona
   const auto shape =
       at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt);
   auto result = opsmith::result_in(out, shape, self);
-  opsmith::copy_into(result, self);
-  ::chip::bernoulli_(result, p, generator);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::bernoulli_(operand, p, generator);
+  opsmith::finish(result, operand);
   opsmith::write_out("aten::bernoulli.float_out", result, out);
   return out;
 }
@@ -307,8 +310,9 @@ at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Gen
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.p", self);
   auto result = opsmith::allocate_as(
       at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt));
-  opsmith::copy_into(result, self);
-  ::chip::bernoulli_(result, p, generator);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::bernoulli_(operand, p, generator);
+  opsmith::finish(result, operand);
   return result;
 }
 
@@ -383,8 +387,9 @@ at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
                                                                                     self);
   auto result =
       opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
-  opsmith::copy_into(result, self);
-  ::chip::fill_(result, value);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::fill_(operand, value);
+  opsmith::finish(result, operand);
   return result;
 }
 
@@ -397,8 +402,9 @@ at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at:
                                                                                     self, out);
   const auto shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
   auto result = opsmith::result_in(out, shape, self);
-  opsmith::copy_into(result, self);
-  ::chip::fill_(result, value);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::fill_(operand, value);
+  opsmith::finish(result, operand);
   opsmith::write_out("aten::fill.Scalar_out", result, out);
   return out;
 }

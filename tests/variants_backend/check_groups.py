@@ -29,6 +29,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.plan import Route
+from opsmith.plan.derivation import is_pointwise
 from opsmith.schema import Group, Variant, read_catalogue
 
 CATALOGUE = read_catalogue()
@@ -44,6 +45,7 @@ NOT_CHECKED = re.compile(
 UNDEFINED_VALUES = re.compile(r"(new_)?empty")
 
 torch.set_num_threads(1)
+torch.set_warn_always(True)  # else the first of two calls gets the warning
 FOLDER = Path(os.environ["OPSMITH_VARIANTS_FOLDER"])
 CALLS = recorded(FOLDER / "calls.pt", EVERY)
 GROUPS = [
@@ -54,9 +56,13 @@ GROUPS = [
 GIVEN = given(GROUPS, CATALOGUE)
 LOADED = opsmith.load(str(write(FOLDER, list(GIVEN.values()))))
 DEVICE = "chip"
-GAPS: dict[str, dict[str, str]] = yaml.safe_load(
-    Path(__file__).with_name("gaps.yaml").read_text(encoding="utf-8")
-)
+GAPS = {
+    (group, where): gap["reason"]
+    for gap in yaml.safe_load(Path(__file__).with_name("gaps.yaml").read_text(encoding="utf-8"))
+    for where, groups in gap["where"].items()
+    for group in groups
+}
+"""The reasons of the differences that are meant, by group and kind of call."""
 
 
 @dataclass
@@ -168,7 +174,7 @@ def outs_like(name: str, results: list[Any], arguments: dict[str, Any]) -> Any:
             return each(lambda t: torch.zeros(t.shape, dtype=torch.int32))
         case "transposed":
             return each(
-                lambda t: torch.zeros(t.shape[::-1], dtype=t.dtype).permute(*range(t.dim())[::-1])
+                lambda t: torch.zeros(t.shape[::-1], dtype=t.dtype).permute(reversed_dims(t))
             )
         case "expanded" if single and results[0].numel() > 1:
             return [torch.zeros((), dtype=results[0].dtype).expand(results[0].shape)]
@@ -188,6 +194,15 @@ def outs_like(name: str, results: list[Any], arguments: dict[str, Any]) -> Any:
     return None
 
 
+def reversed_dims(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(reversed(range(tensor.dim())))
+
+
+# Of one size and dtype: PyTorch's CPU kernels of these write to whatever they are given.
+SAFE_OUTS = ("fitting", "empty", "another size", "transposed")
+UNCHECKED_OUT = re.compile(
+    r"_fft_.*|linalg_.*|_linalg_.*|geqrf|ormqr|cholesky.*|triangular_solve|lu_.*"
+)
 OUTS = (
     "fitting", "empty", "another size", "wider", "int", "transposed", "expanded", "input", "overlapping",
 )  # fmt: skip
@@ -239,11 +254,16 @@ def cases(group: Group, call: Call) -> Iterator[tuple[Variant, str, dict[str, An
                 results = functional(**copied_all(call.arguments))
             except Exception:
                 results = None
-            results = [results] if isinstance(results, Tensor) or _is_list(functional) else results
             if results is None or not all(t.layout is torch.strided for t in tensors_in(results)):
                 continue
+            if isinstance(results, Tensor) or _is_list(functional):
+                results = [results]
             names = [a.name for a in overload._schema.arguments if a.is_out]
-            for kind in OUTS:
+            for kind in SAFE_OUTS if UNCHECKED_OUT.fullmatch(group.functional or "") else OUTS:
+                if kind in ("expanded", "input", "overlapping") and not is_pointwise(
+                    group, CATALOGUE
+                ):
+                    continue  # many CPU kernels of other operators do not look
                 changed = dict(arguments)
                 outs = outs_like(kind, list(results)[: len(names)], changed)
                 if outs is not None:
@@ -278,13 +298,13 @@ def disagreements(group: Group) -> dict[str, str]:
 @pytest.mark.parametrize("group", GROUPS, ids=[group.functional for group in GROUPS])
 def test_variants_agree_with_pytorch(group: Group) -> None:
     assert group.functional is not None
-    declared = GAPS.get(group.functional, {})
     found = disagreements(group)
-    assert set(found) == set(declared), (GIVEN.get(group.functional), found)
+    declared = {where for name, where in GAPS if name == group.functional}
+    assert set(found) == declared, (GIVEN.get(group.functional), found)
 
 
 def test_declared_gaps_name_groups_that_exist() -> None:
-    assert {name for name in GAPS if name not in CATALOGUE.operators} == set()
+    assert {name for name, _ in GAPS if name not in CATALOGUE.operators} == set()
 
 
 def test_how_much_is_covered() -> None:

@@ -52,9 +52,10 @@ class DerivedBody:
         copies, renamed = self._copies(self.source.results()[1:])
         return [
             *self._allocate(["result"], fast=False),
-            "opsmith::copy_into(result, self);",
+            "auto operand = opsmith::operand_in(result, self);",
             *copies,
-            f"{self.run({'self': 'result', **renamed})};",
+            f"{self.run({'self': 'operand', **renamed})};",
+            "opsmith::finish(result, operand);",
             self._return_new(["result", *renamed.values()]),
         ]
 
@@ -71,6 +72,8 @@ class DerivedBody:
         check = []
         if self.entry.shape is Shape.STRUCTURED_META:
             check = self._structured_check(f"Out<{{}}, {len(outs)}>", outs)
+        else:
+            check = self._check_out_overlap()
         return [*check, *self._write_results(values), *self._return_changed()]
 
     def out_from_inplace(self) -> list[str]:
@@ -79,12 +82,15 @@ class DerivedBody:
         check = []
         if self.entry.shape is Shape.STRUCTURED_META:
             check = self._structured_check("Out<{}, 1>", [out])
+        else:
+            check = self._check_out_overlap()
         return [
             *check,
             f"const auto shape = {self._first_shape()};",
             f"auto result = opsmith::result_in({out}, shape, {operands});",
-            "opsmith::copy_into(result, self);",
-            f"{self.run({'self': 'result'})};",
+            "auto operand = opsmith::operand_in(result, self);",
+            f"{self.run({'self': 'operand'})};",
+            "opsmith::finish(result, operand);",
             f"opsmith::write_out({self._quoted_name()}, result, {out});",
             *self._return_changed(),
         ]
@@ -187,6 +193,17 @@ class DerivedBody:
                 for index, name in enumerate(names)
             ),
         ]
+
+    def _check_out_overlap(self) -> list[str]:
+        """Pointwise operators refuse an out that overlaps an operand in part.
+
+        Those whose out variant torchgen wrote do not: it copies a finished result.
+        """
+        pointwise = "pointwise" in self._functional().function.tags
+        if not pointwise or "generated" in self.signature.function.tags:
+            return []
+        (out,) = self.signature.outputs()
+        return [f"opsmith::check_overlap({out}, {name});" for name in self._operands()]
 
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""

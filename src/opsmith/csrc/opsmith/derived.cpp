@@ -94,13 +94,31 @@ std::vector<at::Tensor> copy_of(at::TensorList tensors) {
   return copies;
 }
 
-void copy_into(const at::Tensor& result, const at::Tensor& self) {
-  result.copy_(self);
+at::Tensor operand_in(const at::Tensor& result, const at::Tensor& self) {
+  const bool holds = c10::promoteTypes(self.scalar_type(), result.scalar_type()) == result.scalar_type();
+  at::Tensor operand = holds ? result : empty_fast(result.sizes(), self.scalar_type(), result.device());
+  operand.copy_(self);
+  return operand;
 }
 
-void copy_into(at::TensorList results, at::TensorList selves) {
+std::vector<at::Tensor> operand_in(at::TensorList results, at::TensorList selves) {
+  std::vector<at::Tensor> operands;
+  operands.reserve(results.size());
   for (size_t index = 0; index < results.size(); ++index) {
-    results[index].copy_(selves[index]);
+    operands.push_back(operand_in(results[index], selves[index]));
+  }
+  return operands;
+}
+
+void finish(const at::Tensor& result, const at::Tensor& operand) {
+  if (!operand.is_same(result)) {
+    result.copy_(operand);
+  }
+}
+
+void finish(at::TensorList results, at::TensorList operands) {
+  for (size_t index = 0; index < results.size(); ++index) {
+    finish(results[index], operands[index]);
   }
 }
 

@@ -105,9 +105,14 @@ std::vector<at::Tensor> allocate_as(at::TensorList metas);
 at::Tensor copy_of(const at::Tensor& tensor);
 std::vector<at::Tensor> copy_of(at::TensorList tensors);
 
-// Gives `result`, shaped like the operator's result, the content of `self`, which may need broadcasting.
-void copy_into(const at::Tensor& result, const at::Tensor& self);
-void copy_into(at::TensorList results, at::TensorList selves);
+// What an in-place kernel works on to compute `result`: `result` itself with the content of `self`,
+// broadcast; or, where the result's dtype cannot hold self (x < y is Bool), a new tensor of self's dtype.
+at::Tensor operand_in(const at::Tensor& result, const at::Tensor& self);
+std::vector<at::Tensor> operand_in(at::TensorList results, at::TensorList selves);
+
+// Gives `result` what the kernel wrote to its operand.
+void finish(const at::Tensor& result, const at::Tensor& operand);
+void finish(at::TensorList results, at::TensorList operands);
 
 // Writes a functional kernel's result to `out`: the dtype must be castable; another size is resized with
 // PyTorch's warning; `out` may not overlap itself. Nothing to do where the result is undefined or is `out`.
