@@ -419,6 +419,7 @@ def _stub_kernel(
 ) -> StubKernel:
     location = document.locate("kernels", index, "stub")
     name = entry.stub.removeprefix("at::native::")
+    given = document.data["kernels"][index]
     if not entry.kernel_name:
         raise _kernel_name_missing(document, index)
     if catalogue is not None:
