@@ -8,11 +8,12 @@ from opsmith.plan.model import (
     Elementwise,
     Entry,
     NotServed,
+    Operands,
     Plan,
     Route,
     Shape,
 )
-from opsmith.plan.resolver import resolve
+from opsmith.plan.resolver import resolve, resolve_group
 
 __all__ = [
     "Autograd",
@@ -21,9 +22,11 @@ __all__ = [
     "Elementwise",
     "Entry",
     "NotServed",
+    "Operands",
     "Plan",
     "Route",
     "Shape",
     "plan_backend",
     "resolve",
+    "resolve_group",
 ]

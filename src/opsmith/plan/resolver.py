@@ -11,8 +11,8 @@ from dataclasses import replace
 from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
-from opsmith.plan.derivation import Derived, derive
-from opsmith.plan.model import Entry, NotServed, Plan, Route
+from opsmith.plan.derivation import Derived, derive, elementwise_result
+from opsmith.plan.model import Elementwise, Entry, NotServed, Operands, Plan, Route, Shape
 from opsmith.plan.stubs import StubService, serve_through_stubs
 from opsmith.schema import Catalogue, Composite, Group, Operator, Variant, read_stubs
 
@@ -23,6 +23,28 @@ def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
     Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
     """
     return _Resolver(backend, catalogue).plan()
+
+
+# How a kernel is declared that is not structured.
+_ORDINARY_INSTEAD = {
+    Abi.ATEN: "remove `structured: true` and give the kernel",
+    Abi.PYTHON: "register it with `backend.kernel` and give it",
+}
+
+
+def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[Entry, ...]:
+    """What :func:`resolve` says of the operator ``name`` and of the variants in its group.
+
+    Raises as it does.
+    """
+    group = catalogue.group_of.get(name)
+    names = [name] if group is None else [member for _, member in group.members()]
+    resolver = _Resolver(backend, catalogue)
+    return tuple(resolver.entry(catalogue.operators[member]) for member in names)
+
+
+# What the operators with these tags return depends on their operands' values: no meta kernel knows it.
+_UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 
 class _Resolver:
@@ -66,7 +88,7 @@ class _Resolver:
             )
 
     def plan(self) -> Plan:
-        entries = (self._whole_entry(operator) for operator in self.catalogue.operators.values())
+        entries = (self.entry(operator) for operator in self.catalogue.operators.values())
         return Plan(
             backend=self.backend.name,
             torch=self.catalogue.torch,
@@ -124,7 +146,7 @@ class _Resolver:
                 f"`{operator.name}` is not structured in PyTorch: there is no meta function to "
                 "write the variants around",
                 location=kernel.location,
-                remedy="remove `structured: true` and give the kernel the operator's own signature; "
+                remedy=f"{_ORDINARY_INSTEAD[kernel.abi]} the operator's own signature; "
                 "the other variants are derived from it",
             )
         if operator.variant is not Variant.OUT:
@@ -138,7 +160,8 @@ class _Resolver:
     def _check_structured_keys(kernel: Kernel, operator: Operator, group: Group | None) -> None:
         keys = {"structured_meta: override": bool(kernel.meta_symbol), "casts: true": kernel.casts}
         for key, given in keys.items():
-            if given and not kernel.structured:
+            # Around a Python kernel, operands are cast whether it is structured or not.
+            if given and not kernel.structured and kernel.abi is not Abi.PYTHON:
                 raise KernelRefused(
                     f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
                     location=kernel.location,
@@ -152,13 +175,14 @@ class _Resolver:
                 remedy="remove `casts: true`",
             )
 
-    def _whole_entry(self, operator: Operator) -> Entry:
-        entry = self._entry(operator)
+    def entry(self, operator: Operator) -> Entry:
+        """The plan for ``operator``."""
+        entry = self._below_autograd(operator)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
 
-    def _entry(self, operator: Operator) -> Entry:
+    def _below_autograd(self, operator: Operator) -> Entry:
         group = self.catalogue.group_of.get(operator.name)
         if kernel := self.kernels.get(operator.name):
             return self._own(operator, kernel)
@@ -181,6 +205,8 @@ class _Resolver:
                     self.catalogue,
                     differentiable=self.differentiation.provides_for(operator),
                 )
+                if isinstance(derived, Derived):
+                    derived = self._beyond_python(operator, derived.kernel) or derived
                 if isinstance(derived, Derived):
                     return self._derived(operator, derived)
                 sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
@@ -205,6 +231,7 @@ class _Resolver:
         if kernel.structured:
             return self._structured(operator, kernel)
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
+        shape, elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.KERNEL,
@@ -213,8 +240,11 @@ class _Resolver:
             why=f"`{kernel.symbol}` ({kernel.location}){note}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
+            shape=shape,
+            elementwise=elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
@@ -243,11 +273,13 @@ class _Resolver:
             group=self.catalogue.group_of.get(operator.name),
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         checker = f"`{kernel.meta_symbol}`" if kernel.meta_symbol else "PyTorch's meta function"
+        shape, elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.STRUCTURED,
@@ -257,8 +289,11 @@ class _Resolver:
             f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}{note}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
+            shape=shape,
+            elementwise=elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _derived(self, operator: Operator, derived: Derived) -> Entry:
@@ -266,6 +301,7 @@ class _Resolver:
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
+        checked_shape, checked_elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.DERIVED,
@@ -275,11 +311,61 @@ class _Resolver:
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
             derivation=derived.derivation,
-            shape=derived.shape,
-            elementwise=derived.elementwise,
+            shape=derived.shape or checked_shape,
+            elementwise=derived.elementwise or checked_elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
+
+    def _expected(
+        self, operator: Operator, kernel: Kernel
+    ) -> tuple[Shape | None, Elementwise | None]:
+        """How the caller of a Python kernel knows what it must return, or write to.
+
+        A compiled kernel is taken at its word, so that its caller costs nothing.
+        """
+        if kernel.abi is not Abi.PYTHON:
+            return None, None
+        group = self.catalogue.group_of.get(operator.name)
+        functional = operator.name if group is None else group.functional
+        if functional is None:
+            return None, None
+        shaped = self.catalogue.operators[functional]
+        if (
+            shaped.variant is not Variant.FUNCTIONAL
+            or not shaped.results
+            or not shaped.meta
+            or _UNKNOWN_SHAPES.intersection(shaped.tags)
+        ):
+            return None, None
+        if group is None:
+            return Shape.META_KERNEL, None
+        shape = Shape.STRUCTURED_META if group.structured else Shape.META_KERNEL
+        return shape, elementwise_result(group, self.catalogue)
+
+    def _beyond_python(self, operator: Operator, kernel: Kernel) -> str:
+        """Why ``operator`` is not derived from ``kernel``, if that is a Python kernel."""
+        if kernel.abi is not Abi.PYTHON:
+            return ""
+        for one in (operator, self.catalogue.operators[kernel.operator]):
+            written = {result.name for result in one.results or ()}
+            if one.variant is Variant.INPLACE and len(written) > 1:
+                return f"`{one.name}` writes to more than self: not derived for Python kernels"
+            if one.variant is Variant.OUT and written != set(one.tensor_arguments[-len(written) :]):
+                return f"`{one.name}` writes to more than `out`: not derived for Python kernels"
+        return ""
+
+    def _operands(self, operator: Operator, kernel: Kernel) -> Operands:
+        group = self.catalogue.group_of.get(operator.name)
+        name = group.functional if group is not None and group.functional else operator.name
+        functional = self.catalogue.operators[name]
+        iterator = kernel.structured and group is not None and group.iterator
+        # A derived operator on lists takes what its kernel takes: _foreach_add's scalars.
+        listed = kernel.operator != operator.name and any(
+            result.many for result in operator.results or ()
+        )
+        return Operands.SCALARS_FROM_CPU if iterator or listed else Operands.of(functional)
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:

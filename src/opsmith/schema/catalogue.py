@@ -188,7 +188,8 @@ def _holds_tensors(kind: Type) -> bool | None:
     return True if isinstance(kind, ListType) and kind.elem == tensor else None
 
 
-def _operator(function: NativeFunction) -> Operator:
+def operator_of(function: NativeFunction) -> Operator:
+    """``function`` as opsmith knows it, in the namespace ``aten``."""
     return Operator(
         name=str(function.func.name),
         schema=str(function.func),
@@ -204,6 +205,7 @@ def _operator(function: NativeFunction) -> Operator:
             if argument.type.is_tensor_like()
         ),
         meta=str(function.func.name) not in _without_meta(),
+        one_device=function.device_check.name == "ExactSame",
     )
 
 
@@ -237,7 +239,7 @@ def read_catalogue() -> Catalogue:
     from torchgen.model import SchemaKind
 
     functions = _native_functions()
-    operators = {str(function.func.name): _operator(function) for function in functions}
+    operators = {str(function.func.name): operator_of(function) for function in functions}
     for operator in _unlisted_operators():
         operators[operator.name] = operator
 
