@@ -140,6 +140,10 @@ class CompilerMissing(BuildError):
     """No usable C++20 compiler was found."""
 
 
+class PythonHeadersMissing(BuildError):
+    """Python kernels are asked for, and the running Python has no ``Python.h``."""
+
+
 class CompilationFailed(BuildError):
     """The compiler rejected a source file."""
 

@@ -23,7 +23,12 @@ from pathlib import Path
 
 from opsmith.build.cache import is_whole, mark_used, prune, unusable, write_whole
 from opsmith.build.progress import Progress
-from opsmith.build.toolchain import Compiler, TorchInstallation, ninja_binary
+from opsmith.build.toolchain import (
+    Compiler,
+    PythonInstallation,
+    TorchInstallation,
+    ninja_binary,
+)
 from opsmith.errors import BuildError, CompilationFailed, Location, SymbolUndefined
 
 Report = Callable[[Progress], None]
@@ -68,6 +73,7 @@ class SharedLibrary:
     """A library to build: its name without ``lib``, sources, and where their headers lie.
 
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
+    ``python`` makes it an extension module of that Python; ``libraries`` are built ones that it calls.
     """
 
     name: str
@@ -75,6 +81,8 @@ class SharedLibrary:
     include_dirs: tuple[Path, ...] = ()
     torch: TorchInstallation | None = None
     flags: tuple[str, ...] = ()
+    python: PythonInstallation | None = None
+    libraries: tuple[Path, ...] = ()
 
 
 class Compilation:
@@ -132,6 +140,8 @@ class Compilation:
     def _object_path(self, source: Path, library: SharedLibrary) -> Path:
         digest = hashlib.sha256()
         version = library.torch.version if library.torch else ""
+        if library.python:
+            version += f" {library.python}"
         flags = " ".join((_standard(source), *library.flags))
         digest.update(f"{self._common} {version} {flags}\n".encode())
         # Names count as well as contents: __FILE__ is part of error messages.
@@ -210,7 +220,7 @@ class Compilation:
                     [_path(output) for _, output in objects],
                     variables={
                         "compiler": _escaped(*self._compiler.command),
-                        "flags": _escaped("-Wl,--no-undefined", "-Wl,--gc-sections"),
+                        "flags": _escaped(*_symbol_flags(library), "-Wl,--gc-sections"),
                         "libraries": _escaped(*_link_flags(library)),
                         "shown": target_path.name,
                     },
@@ -342,7 +352,14 @@ def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
     if library.torch:
         for folder in library.torch.include_dirs:
             flags += ["-isystem", str(folder)]
+    if library.python:
+        flags += ["-isystem", str(library.python.include_dir)]
     return flags
+
+
+def _symbol_flags(library: SharedLibrary) -> list[str]:
+    # An extension module finds Python's own symbols in the process that loads it.
+    return [] if library.python else ["-Wl,--no-undefined"]
 
 
 def _link_flags(library: SharedLibrary) -> list[str]:
@@ -350,7 +367,8 @@ def _link_flags(library: SharedLibrary) -> list[str]:
     if library.torch:
         folder = library.torch.library_dir
         flags += [f"-L{folder}", "-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{folder}"]
-    return flags
+        flags += ["-ltorch_python"] if library.python else []
+    return [*flags, *map(str, library.libraries)]
 
 
 def _resolved(name: str, includer: Path, include_dirs: Sequence[Path]) -> Path | None:

@@ -14,6 +14,8 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +24,13 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.cache import write_whole
-from opsmith.errors import BuildError, CacheUnusable, CompilerMissing, LoadError
+from opsmith.errors import (
+    BuildError,
+    CacheUnusable,
+    CompilerMissing,
+    LoadError,
+    PythonHeadersMissing,
+)
 from opsmith.schema import torch_version
 
 _CANDIDATES = ("c++", "g++", "clang++")
@@ -74,6 +82,27 @@ class TorchInstallation:
     def library_dir(self) -> Path:
         """The directory of ``libtorch_cpu.so``."""
         return self.root / "lib"
+
+
+@dataclass(frozen=True)
+class PythonInstallation:
+    """The running Python: its version and where ``Python.h`` lies."""
+
+    version: str
+    include_dir: Path
+
+
+def find_python() -> PythonInstallation:
+    """The running Python; raises :class:`PythonHeadersMissing` when it has no headers."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    include = Path(sysconfig.get_path("include"))
+    if not (include / "Python.h").is_file():
+        raise PythonHeadersMissing(
+            f"Python kernels need Python's C headers, and {include / 'Python.h'} does not exist",
+            remedy=f"apt-get install python{version}-dev (Debian, Ubuntu) or dnf install "
+            f"python{version}-devel (Fedora)",
+        )
+    return PythonInstallation(sysconfig.get_config_var("EXT_SUFFIX") or version, include)
 
 
 def find_torch() -> TorchInstallation:

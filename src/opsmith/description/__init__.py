@@ -18,6 +18,15 @@ from opsmith.description.model import (
     StubKernel,
     Unserved,
 )
+from opsmith.description.python_kernel import (
+    Dtypes,
+    Parameters,
+    check_callable,
+    location_of,
+    parameters_of,
+    python_kernel,
+    with_python_kernels,
+)
 from opsmith.description.reader import (
     find_backend,
     read_backend,
@@ -31,6 +40,7 @@ __all__ = [
     "Backend",
     "Derive",
     "Driver",
+    "Dtypes",
     "Execution",
     "ExecutorchOperator",
     "Fallback",
@@ -40,11 +50,17 @@ __all__ = [
     "Kernel",
     "Library",
     "NamedOperator",
+    "Parameters",
     "StubKernel",
     "Unserved",
+    "check_callable",
     "find_backend",
     "import_library",
+    "location_of",
+    "parameters_of",
+    "python_kernel",
     "read_backend",
     "read_library",
     "shipped_backends",
+    "with_python_kernels",
 ]

@@ -14,7 +14,7 @@ from opsmith.description import Kernel
 from opsmith.emit.signature import Signature, Signatures
 from opsmith.emit.text import banner, class_name, comment, dtype_set, in_namespace_of, quoted
 from opsmith.emit.wrapper import wrapper
-from opsmith.plan import Autograd, AutogradRoute, Entry, Plan, Route
+from opsmith.plan import Autograd, AutogradRoute, Entry, Operands, Plan, Route
 from opsmith.schema import Operator
 
 
@@ -237,6 +237,7 @@ class _Gradient:
             library=kernel.library,
             why=f"`{kernel.symbol}` ({kernel.location})",
             kernel=kernel,
+            operands=Operands.of(operator),
         )
         self.wrapper = wrapper(entry, signatures)
         target = self.wrapper.target

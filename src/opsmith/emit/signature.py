@@ -18,6 +18,7 @@ from torchgen.api.types import (
     BaseCType,
     Binding,
     ConstRefCType,
+    CppSignature,
     CppSignatureGroup,
     DispatcherSignature,
     Expr,
@@ -214,6 +215,24 @@ class Signature:
                 )
                 for signature in group.signatures()
             )
+
+    @property
+    def namespaced_name(self) -> str:
+        """The name by which C++ calls it in a namespace such as ``at::meta``, e.g. ``add``."""
+        with native_function_manager(self.function):
+            return str(self._namespaced().name())
+
+    def function_type(self) -> str:
+        """The C++ type of a pointer to the function of that name."""
+        with native_function_manager(self.function):
+            return str(self._namespaced().ptr_type())
+
+    def _namespaced(self) -> CppSignature:
+        group = CppSignatureGroup.from_native_function(
+            self.function, method=False, fallback_binding=False
+        )
+        # For out variants the one with the schema's order of arguments: add_outf.
+        return group.faithful_signature or group.signature
 
     def parameters(self) -> list[Parameter]:
         """The parameters of :meth:`definition`, in order."""

@@ -14,13 +14,20 @@ from opsmith.description import Execution, Kernel
 from opsmith.emit.derived import DerivedBody
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import comment, dtype_set
-from opsmith.plan import Entry, Route
+from opsmith.plan import Entry, Operands, Route
 
 # The boxed kernel of the runtime that each last resort ends in.
 BOXED_KERNELS: Mapping[Route, str] = {
     Route.FALLBACK: "opsmith::fallback",
     Route.DENIED: "opsmith::denied",
     Route.MISSING: "opsmith::missing",
+}
+
+# The C++ names, in opsmith/call.h.
+_OPERANDS: Mapping[Operands, str] = {
+    Operands.ONE_DEVICE: "kOneDevice",
+    Operands.SCALARS_FROM_CPU: "kScalarsFromCpu",
+    Operands.ANY: "kAny",
 }
 
 
@@ -86,8 +93,9 @@ class _Writer:
             runs = "kOnHost" if self.kernel.execution is Execution.HOST else "kOnDevice"
             kind = "FactoryCall" if factory else "Call"
             options = ["layout", "device", "pin_memory"] if factory else []
+            operands = _OPERANDS[self.entry.operands]
             lines.append(
-                f"const opsmith::{kind}<opsmith::Operands::{self._operands()}, opsmith::Runs::{runs}> "
+                f"const opsmith::{kind}<opsmith::Operands::{operands}, opsmith::Runs::{runs}> "
                 f"call({', '.join([self._quoted_name(), *options, *tensors])});"
             )
         if factory:
@@ -97,16 +105,6 @@ class _Writer:
         if self.kernel.dtypes and not self._is_iterator() and not self.kernel.through:
             lines += self._refuse_unless(" && ".join(self._dtype_tests()))
         return lines
-
-    def _operands(self) -> str:
-        # Variants that torchgen generates lack the tags and checks; the functional has them.
-        group = self.entry.group
-        name = group.functional if group is not None and group.functional else self.entry.name
-        function = self.signatures[name].function
-        listed = self.entry.route is Route.DERIVED and any(r.many for r in self.signature.results())
-        if "pointwise" in function.tags or self._is_iterator() or listed:
-            return "kScalarsFromCpu"
-        return "kOneDevice" if function.device_check.name == "ExactSame" else "kAny"
 
     def _is_iterator(self) -> bool:
         return self.kernel.structured and Structured(self.kernel.operator).iterator

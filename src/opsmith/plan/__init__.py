@@ -10,11 +10,12 @@ from opsmith.plan.model import (
     Meta,
     MetaRule,
     NotServed,
+    Operands,
     Plan,
     Route,
     Shape,
 )
-from opsmith.plan.resolver import resolve
+from opsmith.plan.resolver import resolve, resolve_group
 
 __all__ = [
     "Autograd",
@@ -25,9 +26,11 @@ __all__ = [
     "Meta",
     "MetaRule",
     "NotServed",
+    "Operands",
     "Plan",
     "Route",
     "Shape",
     "plan_backend",
     "resolve",
+    "resolve_group",
 ]

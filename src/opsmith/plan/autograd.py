@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opsmith.description import Kernel
+from opsmith.description import Abi, Kernel
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.model import Autograd, AutogradRoute, Entry
 from opsmith.schema import Catalogue, Composite, Operator, Variant, gradient_operator, result_names
@@ -55,12 +55,13 @@ class Differentiation:
         where = (
             "this kernel" if functional in ("", operator.name) else f"the kernel of `{functional}`"
         )
+        gradient = "or say how it is differentiated: add `backward: …` or `autograd: …`"
         raise KernelRefused(
             f"`{operator.name}` is CompositeImplicitAutograd: a kernel for the device would "
             "take the place of the decomposition that makes it differentiable",
             location=kernel.location,
-            remedy=f"give kernels for the operators it decomposes into, or say how it is "
-            f"differentiated: add `backward: …` or `autograd: …` to {where}",
+            remedy="give kernels for the operators it decomposes into"
+            + ("" if kernel.abi is Abi.PYTHON else f", {gradient} to {where}"),
         )
 
     def of(self, entry: Entry, operator: Operator) -> Autograd | None:

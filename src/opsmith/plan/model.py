@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.description import Kernel, StubKernel
+from opsmith.description import Abi, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.schema import Group, Operator
 
@@ -135,6 +135,21 @@ class Meta:
         return f"{reason} ({self.location})" if self.location else reason
 
 
+class Operands(Enum):
+    """Which Tensors an operator takes beside those of the device."""
+
+    ONE_DEVICE = "none"
+    SCALARS_FROM_CPU = "0-dim CPU tensors, as TensorIterator does: x + torch.tensor(2)"
+    ANY = "any: the kernel itself looks at the devices"
+
+    @classmethod
+    def of(cls, operator: Operator) -> Operands:
+        """What PyTorch lets pass for ``operator``, a functional one: variants lack its tags and checks."""
+        if "pointwise" in operator.tags:
+            return cls.SCALARS_FROM_CPU
+        return cls.ONE_DEVICE if operator.one_device else cls.ANY
+
+
 @dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
@@ -146,6 +161,7 @@ class Entry:
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
     ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
     or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
+    ``operands`` says which Tensors the caller of ``kernel`` lets pass.
     """
 
     name: str
@@ -161,6 +177,31 @@ class Entry:
     other_dtypes: Route | None = None
     refusal: str = ""
     autograd: Autograd | None = None
+    operands: Operands = Operands.ONE_DEVICE
+
+    @property
+    def promotes(self) -> bool:
+        """Whether operands and outputs reach the kernel in the common dtype.
+
+        PyTorch's own kernels of such operators rely on TensorIterator, which casts on the CPU only.
+        """
+        if self.kernel is None or self.group is None or self.kernel.casts:
+            return False
+        return self.group.iterator and (self.kernel.structured or self.kernel.abi is Abi.PYTHON)
+
+    @property
+    def shaped_by(self) -> str | None:
+        """The operator whose meta function tells what the kernel must return or write to, if any.
+
+        The functional one: ``out`` takes any dtype that the result can be cast to.  Not so where PyTorch
+        writes a structured operator's variants without TensorIterator: there the meta function sees
+        ``out`` or ``self``, and may go by its dtype, as ``cumsum`` does.
+        """
+        if self.shape is None or self.shape is Shape.LIKE_SELF:
+            return None
+        if self.route is Route.STRUCTURED and not self.promotes:
+            return self.name
+        return self.group.functional if self.group else self.name
 
 
 @dataclass(frozen=True)
@@ -224,6 +265,11 @@ class Plan:
                 for meta in self.metas
             ),
         )
+
+    def replacing(self, entries: Iterable[Entry]) -> Plan:
+        """This plan with ``entries`` in the place of those for the same operators."""
+        replaced = {**self.by_name, **{entry.name: entry for entry in entries}}
+        return replace(self, entries=tuple(replaced[name] for name in sorted(replaced)))
 
     def meta(self, name: str) -> Meta | None:
         """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
-from opsmith.plan.derivation import Derived, derive
+from opsmith.plan.derivation import Derived, derive, elementwise_result
 from opsmith.plan.meta import Metas
-from opsmith.plan.model import Entry, NotServed, Plan, Route
+from opsmith.plan.model import Elementwise, Entry, NotServed, Operands, Plan, Route, Shape
 from opsmith.plan.stubs import StubService, serve_through_stubs
 from opsmith.schema import (
     GENERATED,
@@ -33,6 +33,29 @@ def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
     Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
     """
     return _Resolver(backend, with_operators(catalogue, backend.operators)).plan()
+
+
+# How a kernel is declared that is not structured.
+_ORDINARY_INSTEAD = {
+    Abi.ATEN: "remove `structured: true` and give the kernel",
+    Abi.PYTHON: "register it with `backend.kernel` and give it",
+}
+
+
+def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[Entry, ...]:
+    """What :func:`resolve` says of the operator ``name`` and of the variants in its group.
+
+    Raises as it does.
+    """
+    catalogue = with_operators(catalogue, backend.operators)
+    group = catalogue.group_of.get(name)
+    names = [name] if group is None else [member for _, member in group.members()]
+    resolver = _Resolver(backend, catalogue)
+    return tuple(resolver.entry(catalogue.operators[member]) for member in names)
+
+
+# What the operators with these tags return depends on their operands' values: no meta kernel knows it.
+_UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 
 class _Resolver:
@@ -83,7 +106,7 @@ class _Resolver:
         entries = [
             entry
             for operator in self.catalogue.operators.values()
-            for entry in [self._whole_entry(operator)]
+            for entry in [self.entry(operator)]
             if self._exists(operator, entry)
         ]
         names = {entry.name for entry in entries}
@@ -180,7 +203,7 @@ class _Resolver:
                 f"`{operator.name}` is not structured in PyTorch: there is no meta function to "
                 "write the variants around",
                 location=kernel.location,
-                remedy="remove `structured: true` and give the kernel the operator's own signature; "
+                remedy=f"{_ORDINARY_INSTEAD[kernel.abi]} the operator's own signature; "
                 "the other variants are derived from it",
             )
         if operator.variant is not Variant.OUT:
@@ -194,7 +217,8 @@ class _Resolver:
     def _check_structured_keys(kernel: Kernel, operator: Operator, group: Group | None) -> None:
         keys = {"structured_meta: override": bool(kernel.meta_symbol), "casts: true": kernel.casts}
         for key, given in keys.items():
-            if given and not kernel.structured:
+            # Around a Python kernel, operands are cast whether it is structured or not.
+            if given and not kernel.structured and kernel.abi is not Abi.PYTHON:
                 raise KernelRefused(
                     f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
                     location=kernel.location,
@@ -208,13 +232,14 @@ class _Resolver:
                 remedy="remove `casts: true`",
             )
 
-    def _whole_entry(self, operator: Operator) -> Entry:
-        entry = self._entry(operator)
+    def entry(self, operator: Operator) -> Entry:
+        """The plan for ``operator``."""
+        entry = self._below_autograd(operator)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
 
-    def _entry(self, operator: Operator) -> Entry:
+    def _below_autograd(self, operator: Operator) -> Entry:
         group = self.catalogue.group_of.get(operator.name)
         if kernel := self.kernels.get(operator.name):
             return self._own(operator, kernel)
@@ -237,6 +262,8 @@ class _Resolver:
                     self.catalogue,
                     differentiable=self.differentiation.provides_for(operator),
                 )
+                if isinstance(derived, Derived):
+                    derived = self._beyond_python(operator, derived.kernel) or derived
                 if isinstance(derived, Derived):
                     return self._derived(operator, derived)
                 sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
@@ -261,16 +288,20 @@ class _Resolver:
         if kernel.structured:
             return self._structured(operator, kernel)
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
+        shape, elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.KERNEL,
             source=str(kernel.location),
             library=kernel.library,
-            why=f"`{kernel.symbol}` ({kernel.location}){note}{self._untraced_note(operator)}",
+            why=f"`{kernel.symbol}` ({kernel.location}){note}{self._untraced_note(operator, kernel)}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
+            shape=shape,
+            elementwise=elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
@@ -299,11 +330,13 @@ class _Resolver:
             group=self.catalogue.group_of.get(operator.name),
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         checker = f"`{kernel.meta_symbol}`" if kernel.meta_symbol else "PyTorch's meta function"
+        shape, elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.STRUCTURED,
@@ -313,35 +346,46 @@ class _Resolver:
             f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}{note}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
+            shape=shape,
+            elementwise=elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
     def _derived(self, operator: Operator, derived: Derived) -> Entry:
         kernel = derived.kernel
-        if derived.shape is not None and operator.namespace != "aten":
+        if derived.shape is not None:
             self._check_shaped(operator, kernel)
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
+        checked_shape, checked_elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
             route=Route.DERIVED,
             source=kernel.operator,
             library=kernel.library,
             why=f"from the kernel of `{kernel.operator}`: {how}{shape}{note}"
-            f"{self._untraced_note(operator)}",
+            f"{self._untraced_note(operator, kernel)}",
             kernel=kernel,
             group=self.catalogue.group_of[operator.name],
             derivation=derived.derivation,
-            shape=derived.shape,
-            elementwise=derived.elementwise,
+            shape=derived.shape or checked_shape,
+            elementwise=derived.elementwise or checked_elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
+            operands=self._operands(operator, kernel),
         )
 
+    def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:
+        """Whether there is a kernel for the meta device; one in Python brings its own."""
+        if operator.namespace == "aten" or kernel.abi is Abi.PYTHON:
+            return True
+        return self.metas.of(operator) is not None
+
     def _check_shaped(self, operator: Operator, kernel: Kernel) -> None:
-        if self.metas.of(operator) is not None:
+        if self._is_shaped(operator, kernel):
             return
         raise KernelRefused(
             f"`{operator.name}` is derived from the kernel of `{kernel.operator}`, and nothing says which "
@@ -351,6 +395,55 @@ class _Resolver:
             "my_namespace::my_meta`, a C++ function that makes the result of meta tensors; or `tags: "
             "pointwise`, if that is what it is",
         )
+
+    def _expected(
+        self, operator: Operator, kernel: Kernel
+    ) -> tuple[Shape | None, Elementwise | None]:
+        """How the caller of a Python kernel knows what it must return, or write to.
+
+        A compiled kernel is taken at its word, so that its caller costs nothing.
+        """
+        if kernel.abi is not Abi.PYTHON:
+            return None, None
+        group = self.catalogue.group_of.get(operator.name)
+        functional = operator.name if group is None else group.functional
+        if functional is None:
+            return None, None
+        shaped = self.catalogue.operators[functional]
+        if (
+            shaped.variant is not Variant.FUNCTIONAL
+            or not shaped.results
+            or not shaped.meta
+            or _UNKNOWN_SHAPES.intersection(shaped.tags)
+        ):
+            return None, None
+        if group is None:
+            return Shape.META_KERNEL, None
+        shape = Shape.STRUCTURED_META if group.structured else Shape.META_KERNEL
+        return shape, elementwise_result(group, self.catalogue)
+
+    def _beyond_python(self, operator: Operator, kernel: Kernel) -> str:
+        """Why ``operator`` is not derived from ``kernel``, if that is a Python kernel."""
+        if kernel.abi is not Abi.PYTHON:
+            return ""
+        for one in (operator, self.catalogue.operators[kernel.operator]):
+            written = {result.name for result in one.results or ()}
+            if one.variant is Variant.INPLACE and len(written) > 1:
+                return f"`{one.name}` writes to more than self: not derived for Python kernels"
+            if one.variant is Variant.OUT and written != set(one.tensor_arguments[-len(written) :]):
+                return f"`{one.name}` writes to more than `out`: not derived for Python kernels"
+        return ""
+
+    def _operands(self, operator: Operator, kernel: Kernel) -> Operands:
+        group = self.catalogue.group_of.get(operator.name)
+        name = group.functional if group is not None and group.functional else operator.name
+        functional = self.catalogue.operators[name]
+        iterator = kernel.structured and group is not None and group.iterator
+        # A derived operator on lists takes what its kernel takes: _foreach_add's scalars.
+        listed = kernel.operator != operator.name and any(
+            result.many for result in operator.results or ()
+        )
+        return Operands.SCALARS_FROM_CPU if iterator or listed else Operands.of(functional)
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
@@ -419,9 +512,9 @@ class _Resolver:
                 return f"; {self.unusable[name]}"
         return ""
 
-    def _untraced_note(self, operator: Operator) -> str:
+    def _untraced_note(self, operator: Operator, kernel: Kernel) -> str:
         """What a custom operator without a meta kernel cannot do."""
-        if operator.namespace == "aten" or self.metas.of(operator) is not None:
+        if self._is_shaped(operator, kernel):
             return ""
         return "; without `meta:`, torch.compile and torch.export cannot trace it"
 

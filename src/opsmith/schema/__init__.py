@@ -3,6 +3,7 @@
 from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
 from opsmith.schema.counterparts import Declaration, with_operators
 from opsmith.schema.custom import parse_operator
+from opsmith.schema.declared import declared_operators, with_declared
 from opsmith.schema.gradient import gradient_operator, result_names
 from opsmith.schema.operator import (
     GENERATED,
@@ -28,6 +29,7 @@ __all__ = [
     "StubMap",
     "Unfit",
     "Variant",
+    "declared_operators",
     "gradient_operator",
     "parse_operator",
     "qualified",
@@ -35,5 +37,6 @@ __all__ = [
     "read_stubs",
     "result_names",
     "torch_version",
+    "with_declared",
     "with_operators",
 ]

@@ -226,6 +226,7 @@ def operator_of(function: NativeFunction) -> Operator:
         ),
         namespace=function.namespace,
         meta=str(function.func.name) not in _without_meta(),
+        one_device=function.device_check.name == "ExactSame",
     )
 
 

@@ -64,6 +64,7 @@ class Operator:
     returns new versions (``_fused_adam``, ``rrelu_with_noise``).
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
     ``meta``: PyTorch has a kernel for the meta device, which tells the shapes and dtypes of the results.
+    ``one_device``: PyTorch checks that all of these are on the same device.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Operator:
     tensor_arguments: tuple[str, ...] = ()
     namespace: str = "aten"
     meta: bool = True
+    one_device: bool = True
 
     @property
     def qualified_name(self) -> str:

@@ -21,14 +21,11 @@ void throw_mixed_devices(const char* operator_name, c10::Device device, const at
 }  // namespace detail
 
 at::Tensor meta(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
+  // A number takes part in every device's operators, and a meta kernel written in Python must read its value.
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return tensor;
   }
-  at::Tensor result = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    result.unsafeGetTensorImpl()->set_wrapped_number(true);
-  }
-  return result;
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
 std::optional<at::Tensor> meta(const std::optional<at::Tensor>& tensor) {

@@ -1,0 +1,160 @@
+"""Kernels that are Python functions: the Python side of a manifest.
+
+Turns a callable into the same :class:`Kernel` that a manifest gives for a C++ function, with the same
+errors, at the file and line where the function is defined.  Called by ``runtime`` for
+``@backend.kernel``; imports no torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from opsmith.description.dtypes import SCALAR_TYPES, expand_dtypes
+from opsmith.description.model import Abi, Backend, Kernel, Library
+from opsmith.errors import KernelRefused, Location, OperatorUnknown, nearest
+from opsmith.schema import Catalogue
+
+LIBRARY = "python"
+"""The name of the library of all Python kernels of a process; it stands first."""
+
+Dtypes: TypeAlias = "Iterable[Any] | Mapping[str, Iterable[Any]]"
+"""``torch.dtype``s or c10 names: of what the kernel computes in, or by argument."""
+
+# torch.dtype's names where lower case does not make them c10's.
+_TORCH_NAMES = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "complex32": "ComplexHalf",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+} | {name.lower(): name for name in SCALAR_TYPES}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The arguments with which a kernel is called: by position, and by name."""
+
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+    def __str__(self) -> str:
+        star = ("*",) if self.keywords else ()
+        return ", ".join((*self.positional, *star, *self.keywords))
+
+
+def parameters_of(schema: str) -> Parameters:
+    """How a kernel of the operator with ``schema`` is called; ``out`` is a keyword."""
+    from torchgen.model import FunctionSchema
+
+    arguments = FunctionSchema.parse(schema).arguments
+    keywords = (*arguments.flat_kwarg_only, *arguments.out)
+    return Parameters(
+        tuple(argument.name for argument in arguments.flat_positional),
+        tuple(argument.name for argument in keywords),
+    )
+
+
+def python_kernel(
+    name: str,
+    function: Callable[..., object],
+    catalogue: Catalogue,
+    *,
+    structured: bool = False,
+    casts: bool = False,
+    dtypes: Dtypes = (),
+) -> Kernel:
+    """The kernel that ``function`` is of the operator ``name``.
+
+    A structured kernel may be named by any operator of its group.  Raises :class:`OperatorUnknown`,
+    or :class:`KernelRefused` where the function cannot be called with the operator's arguments.
+    """
+    location = location_of(function)
+    name = name.removeprefix("aten::")
+    if name not in catalogue.operators:
+        raise OperatorUnknown(
+            f"torch {catalogue.torch} has no operator `{name}`{nearest(name, catalogue.operators)}",
+            location=location,
+            remedy="name the overload too; `opsmith plan` lists every operator",
+        )
+    group = catalogue.group_of.get(name)
+    if structured and group is not None and group.out is not None:
+        name = group.out
+    kernel = Kernel(
+        operator=name,
+        symbol=symbol_of(function),
+        library=LIBRARY,
+        location=location,
+        abi=Abi.PYTHON,
+        structured=structured,
+        casts=casts,
+        dtypes=_dtypes(dtypes, location),
+    )
+    check_callable(function, catalogue.operators[name].schema, name, location)
+    return kernel
+
+
+def with_python_kernels(backend: Backend, kernels: Iterable[Kernel]) -> Backend:
+    """``backend`` with a library of ``kernels`` in front of its own."""
+    library = Library(LIBRARY, Location(Path("<python>")), Abi.PYTHON, kernels=tuple(kernels))
+    return replace(backend, libraries=(library, *backend.libraries))
+
+
+def symbol_of(function: Callable[..., object]) -> str:
+    """The function's module and qualified name, e.g. ``kernels.add_out``."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def location_of(function: Callable[..., object]) -> Location:
+    """Where ``function`` is defined, its decorators included; a place without a line if unknown."""
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
+    if code is None:
+        return Location(Path("<python>"))
+    return Location(Path(code.co_filename), code.co_firstlineno)
+
+
+def check_callable(
+    function: Callable[..., object], schema: str, name: str, location: Location
+) -> None:
+    """Raises :class:`KernelRefused` where ``function`` cannot take the arguments of ``schema``."""
+    parameters = parameters_of(schema)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin without a signature: the first call will tell
+        return
+    try:
+        signature.bind(*parameters.positional, **dict.fromkeys(parameters.keywords))
+    except TypeError as error:
+        raise KernelRefused(
+            f"`{symbol_of(function)}{signature}` cannot be called with the arguments of `{name}`: {error}",
+            location=location,
+            remedy=f"its schema is {schema}; write "
+            f"`def {getattr(function, '__name__', 'kernel')}({parameters}):`",
+        ) from None
+
+
+def _dtypes(given: Dtypes, location: Location) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    by_argument = given if isinstance(given, Mapping) else {"": given}
+    return tuple(
+        (argument, names)
+        for argument, values in by_argument.items()
+        if (names := expand_dtypes([_dtype_name(value) for value in values], {}, location))
+    )
+
+
+def _dtype_name(dtype: object) -> str:
+    text = str(dtype)
+    return (
+        _TORCH_NAMES.get(text.removeprefix("torch."), text) if text.startswith("torch.") else text
+    )

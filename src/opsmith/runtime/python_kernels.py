@@ -1,0 +1,252 @@
+"""Python functions as kernels of the loaded device.
+
+Keeps which functions are registered, has the plan resolve their groups anew, and gives each variant
+that the plan serves from one of them to the C++ trampoline.  Routes and derivations are read from the
+plan's entries, never chosen here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from opsmith.build.backend import BuiltBackend
+from opsmith.build.progress import Progress
+from opsmith.build.trampoline import MODULE, build_trampoline
+from opsmith.description import (
+    Abi,
+    Dtypes,
+    Kernel,
+    python_kernel,
+    read_backend,
+    with_python_kernels,
+)
+from opsmith.errors import KernelDuplicate, LoadError
+from opsmith.plan import Entry, Plan, Shape, plan_backend, resolve_group
+from opsmith.schema import Catalogue, Operator, qualified, read_catalogue, with_declared
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PythonKernel(Generic[P, R]):
+    """A function that is the kernel of an operator; calling it calls the function itself.
+
+    ``with`` ends the registration at the end of the block, as :meth:`remove` does.
+    """
+
+    def __init__(self, function: Callable[P, R], kernel: Kernel, registry: PythonKernels) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.description = kernel
+        self._registry = registry
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    @property
+    def operator(self) -> str:
+        """The operator whose kernel it is, e.g. ``add.out``."""
+        return self.description.operator
+
+    def remove(self) -> None:
+        """Ends the registration: what served the group before serves it again.  Twice does nothing."""
+        self._registry.remove(self)
+
+    def __enter__(self) -> PythonKernel[P, R]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        kernel = self.description
+        return f"<Python kernel of {kernel.operator}: {kernel.symbol} ({kernel.location})>"
+
+
+@dataclass(frozen=True)
+class _Served:
+    """An operator that a Python kernel serves now; ``registration`` keeps the dispatcher's entry."""
+
+    entry: Entry
+    kernel: PythonKernel[..., Any]
+    registration: object
+
+
+class PythonKernels:
+    """The Python kernels of the loaded device."""
+
+    def __init__(
+        self,
+        description: Path,
+        built: BuiltBackend,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._description = description
+        self._built = built
+        self._progress = progress
+        self._lock = threading.RLock()
+        self._kernels: dict[str, PythonKernel[..., Any]] = {}
+        self._served: dict[str, _Served] = {}
+        self._plan: Plan | None = None
+
+    @functools.cached_property
+    def compiled_plan(self) -> Plan:
+        """The plan that the loaded code was generated from."""
+        return plan_backend(str(self._description), self._built.cache)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the Python kernels that are registered now."""
+        return self._plan or self.compiled_plan
+
+    def decorator(
+        self, name: str, *, structured: bool, casts: bool, dtypes: Dtypes, replace: bool
+    ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
+        def register(function: Callable[P, R]) -> PythonKernel[P, R]:
+            description = python_kernel(
+                name,
+                function,
+                self.catalogue,
+                structured=structured,
+                casts=casts,
+                dtypes=dtypes,
+            )
+            return self._add(PythonKernel(function, description, self), replace)
+
+        return register
+
+    def remove(self, kernel: PythonKernel[..., Any]) -> None:
+        with self._lock:
+            if self._kernels.get(kernel.operator) is not kernel:
+                return
+            with self._undone_on_error():
+                del self._kernels[kernel.operator]
+                self._resolve(kernel.operator)
+
+    def _add(self, kernel: PythonKernel[P, R], replace: bool) -> PythonKernel[P, R]:
+        with self._lock:
+            other = self._kernels.get(kernel.operator)
+            if other is not None and not replace:
+                raise KernelDuplicate(
+                    f"`{kernel.operator}` already has a Python kernel, "
+                    f"`{other.description.symbol}` ({other.description.location})",
+                    location=kernel.description.location,
+                    remedy="remove that one first, with `.remove()`, or pass `replace=True`",
+                )
+            with self._undone_on_error():
+                self._kernels[kernel.operator] = kernel
+                self._resolve(kernel.operator)
+        return kernel
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        before = dict(self._kernels)
+        try:
+            yield
+        except BaseException:
+            self._kernels = before
+            raise
+
+    def _resolve(self, name: str) -> None:
+        """Plans the group of ``name`` anew and makes the dispatcher agree with it."""
+        kernels = [kernel.description for kernel in self._kernels.values()]
+        backend = with_python_kernels(self._backend, kernels)
+        entries = resolve_group(backend, self.catalogue, name)
+        trampoline = self._trampoline
+        served = {entry.name: self._serve(entry, trampoline) for entry in entries}
+        for entry in entries:
+            # The new registration stands before the old one ends: no call finds neither.
+            now = served[entry.name]
+            if now is None:
+                self._served.pop(entry.name, None)
+            else:
+                self._served[entry.name] = now
+            trampoline.set_reason(entry.name, entry.refusal)
+        self._plan = self.plan.replacing(entries)
+
+    def _serve(self, entry: Entry, trampoline: ModuleType) -> _Served | None:
+        if entry.kernel is None or entry.kernel.abi is not Abi.PYTHON:
+            return None
+        kernel = self._kernels[entry.kernel.operator]
+        current = self._served.get(entry.name)
+        if current is not None and current.entry == entry and current.kernel is kernel:
+            return current
+        return _Served(entry, kernel, _registration(entry, kernel, trampoline))
+
+    @functools.cached_property
+    def catalogue(self) -> Catalogue:
+        """The operators that can have a kernel: ATen's, and those that :meth:`declare` has added."""
+        return read_catalogue()
+
+    def declare(self, operators: Sequence[Operator], kernel: Callable[..., Any]) -> None:
+        """Adds a group of operators, which the dispatcher knows; ``kernel`` is the first one's."""
+        with self._lock:
+            before = self.catalogue
+            self.catalogue = with_declared(before, operators)
+            try:
+                name = operators[0].name
+                self.decorator(name, structured=False, casts=False, dtypes=(), replace=False)(
+                    kernel
+                )
+            except BaseException:
+                self.catalogue = before
+                raise
+
+    @functools.cached_property
+    def _backend(self) -> Any:
+        return read_backend(self._description, self.catalogue)
+
+    @functools.cached_property
+    def _trampoline(self) -> ModuleType:
+        return load_trampoline(self._built, self._progress)
+
+
+def _registration(entry: Entry, kernel: PythonKernel[..., Any], trampoline: ModuleType) -> object:
+    """The dispatcher's entry for what the plan says of one operator."""
+    described = kernel.description
+    name = f"the Python kernel `{described.symbol}` ({described.location})"
+    how = entry.derivation.name if entry.derivation else entry.route.name
+    return trampoline.VariantRegistration(
+        name=qualified(entry.name),
+        kernel_operator=qualified(described.operator),
+        shaped_by=qualified(entry.shaped_by) if entry.shaped_by else None,
+        like_self=entry.shape is Shape.LIKE_SELF,
+        service=how,
+        alike_result=entry.elementwise.name if entry.elementwise else "",
+        promotes=entry.promotes,
+        operands=entry.operands.name,
+        dtypes=[(argument, list(names)) for argument, names in described.dtypes],
+        other_dtypes=entry.other_dtypes.value if entry.other_dtypes else "",
+        kernel=trampoline.PythonKernel(kernel.function, qualified(described.operator), name),
+    )
+
+
+def load_trampoline(built: BuiltBackend, progress: Callable[[Progress], None] | None) -> ModuleType:
+    """The extension module that calls Python kernels, built where that is needed."""
+    path = build_trampoline(built, progress=progress)
+    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
+    spec = importlib.util.spec_from_loader(MODULE, loader)
+    assert spec is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except ImportError as error:
+        raise LoadError(
+            f"the library that calls Python kernels cannot be loaded: {error}",
+            remedy=f"remove {path} and try again",
+        ) from None
+    return module
