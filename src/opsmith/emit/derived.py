@@ -202,8 +202,10 @@ class DerivedBody:
         pointwise = "pointwise" in self._functional().function.tags
         if not pointwise or "generated" in self.signature.function.tags:
             return []
-        (out,) = self.signature.outputs()
-        return [f"opsmith::check_overlap({out}, {name});" for name in self._operands()]
+        outs = self.signature.outputs()
+        return [
+            f"opsmith::check_overlap({out}, {name});" for out in outs for name in self._operands()
+        ]
 
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
