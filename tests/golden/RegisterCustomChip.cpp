@@ -46,8 +46,9 @@ at::Tensor myop_add_other(const at::Tensor& self, const at::Tensor& shape_) {
   auto result = opsmith::allocate_as(
       opsmith::Operator<"myop::add", "other", at::Tensor(const at::Tensor&, const at::Tensor&)>::redispatch(
           opsmith::kMeta, opsmith::meta(self), opsmith::meta(shape_)));
-  opsmith::copy_into(result, self);
-  ::chip::add_(result, shape_);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::add_(operand, shape_);
+  opsmith::finish(result, operand);
   return result;
 }
 
@@ -62,8 +63,9 @@ at::Tensor& myop_add_other_out(const at::Tensor& self, const at::Tensor& shape_,
       opsmith::Operator<"myop::add", "other", at::Tensor(const at::Tensor&, const at::Tensor&)>::redispatch(
           opsmith::kMeta, opsmith::meta(self), opsmith::meta(shape_));
   auto result = opsmith::result_in(out, shape, self, shape_);
-  opsmith::copy_into(result, self);
-  ::chip::add_(result, shape_);
+  auto operand = opsmith::operand_in(result, self);
+  ::chip::add_(operand, shape_);
+  opsmith::finish(result, operand);
   opsmith::write_out("myop::add.other_out", result, out);
   return out;
 }
