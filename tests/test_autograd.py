@@ -5,13 +5,12 @@ The gradients themselves: see ``autograd_backend/check_autograd.py``, which runs
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from apart import run_apart
 from opsmith.description import read_backend
 from opsmith.emit import declaration
 from opsmith.errors import KernelRefused, SyntaxInvalid
@@ -22,15 +21,7 @@ Describe = Callable[..., Path]
 
 
 def test_gradients_agree_with_the_cpu() -> None:
-    checks = Path(__file__).parent / "autograd_backend" / "check_autograd.py"
-    # -p no:cacheprovider: this run must not disturb the outer one's --last-failed.
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", checks],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    run_apart("autograd_backend/check_autograd.py")
 
 
 def planned(path: Path, catalogue: Catalogue) -> Plan:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from apart import run_apart
 from opsmith.build.backend import located_symbol
 from opsmith.description import read_backend
 from opsmith.emit import emit
@@ -36,15 +35,7 @@ TYPES = (
 
 
 def test_custom_operators_on_a_device() -> None:
-    checks = Path(__file__).parent / "custom_backend" / "check_operators.py"
-    # -p no:cacheprovider: this run must not disturb the outer one's --last-failed.
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", checks],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    run_apart("custom_backend/check_operators.py")
 
 
 def planned(path: Path, catalogue: Catalogue) -> Plan:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from apart import run_apart
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.description import read_backend
 from opsmith.emit import emit
@@ -87,15 +88,7 @@ def test_known_callers() -> None:
 
 
 def test_operators_served_through_stubs_agree_with_the_cpu() -> None:
-    checks = Path(__file__).parent / "stub_backend" / "check_stubs.py"
-    # -p no:cacheprovider: this run must not disturb the outer one's --last-failed.
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", checks],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    run_apart("stub_backend/check_stubs.py")
 
 
 # ---- the plan

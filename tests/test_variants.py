@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from apart import PYTEST
 
 FOLDER = Path(__file__).parent / "variants_backend"
 
 
 def test_every_variant_agrees_with_pytorch(tmp_path: Path) -> None:
-    # The checks import their neighbours. -p no:cacheprovider: the outer run's --last-failed is not theirs.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest"]
     run = subprocess.run(
-        [*command, "-s", FOLDER / "check_groups.py"],
+        [*PYTEST, "-s", FOLDER / "check_groups.py"],
         env={**os.environ, "OPSMITH_VARIANTS_FOLDER": str(tmp_path), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
