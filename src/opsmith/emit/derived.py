@@ -241,7 +241,8 @@ class DerivedBody:
 
     def _functional(self) -> Signature:
         assert self.entry.group is not None and self.entry.group.functional is not None
-        return self.signatures[self.entry.group.functional]
+        functional = self.signatures[self.entry.group.functional]
+        return functional.taking(symint=self.signature.symint)
 
     def _returned_by_functional(self) -> int:
         return len(self._functional().results())
