@@ -63,4 +63,8 @@ at::Tensor& sub_(at::Tensor& self, const at::Tensor& other, const at::Scalar& al
   return self;
 }
 
+at::Tensor& nothing_(at::Tensor& self, const at::Tensor&) {
+  return self;
+}
+
 }  // namespace by_hand
