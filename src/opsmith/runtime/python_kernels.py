@@ -31,7 +31,13 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelDuplicate, LoadError
 from opsmith.plan import Entry, Plan, Shape, plan_backend, resolve_group
-from opsmith.schema import Catalogue, Operator, qualified, read_catalogue, with_declared
+from opsmith.schema import (
+    Catalogue,
+    Declaration,
+    group_declared,
+    qualified,
+    read_catalogue,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -192,13 +198,13 @@ class PythonKernels:
         """The operators that can have a kernel: ATen's, and those that :meth:`declare` has added."""
         return read_catalogue()
 
-    def declare(self, operators: Sequence[Operator], kernel: Callable[..., Any]) -> None:
+    def declare(self, declarations: Sequence[Declaration], kernel: Callable[..., Any]) -> None:
         """Adds a group of operators, which the dispatcher knows; ``kernel`` is the first one's."""
         with self._lock:
             before = self.catalogue
-            self.catalogue = with_declared(before, operators)
+            self.catalogue, _ = group_declared(before, declarations)
             try:
-                name = operators[0].name
+                name = declarations[0].operator.name
                 self.decorator(name, structured=False, casts=False, dtypes=(), replace=False)(
                     kernel
                 )

@@ -8,7 +8,7 @@ come from :mod:`opsmith.runtime.python_kernels`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from opsmith.description import check_callable, location_of, parameters_of
 from opsmith.errors import KernelDuplicate, KernelRefused, Location, nearest
 from opsmith.runtime.python_kernels import PythonKernels
-from opsmith.schema import Operator, Variant, declared_operators
+from opsmith.schema import Operator, Variant, declarations_of, group_declared
 
 
 class PythonOperator:
@@ -78,7 +78,8 @@ def declare(
 ) -> PythonOperator:
     """Defines the operator with its variants; see :meth:`LoadedBackend.operator`."""
     location = location_of(function)
-    operators = declared_operators(schema, inplace, location)
+    declarations = declarations_of(schema, inplace, location)
+    _, operators = group_declared(kernels.catalogue, declarations)
     functional = operators[0]
     check_callable(function, functional.schema, functional.name, location)
     shaped = _fake(functional, same_as, fake, location)
@@ -95,28 +96,20 @@ def declare(
     declared = PythonOperator(function, functional)
     try:
         for operator in operators:
-            library.define(  # type: ignore[no-untyped-call]
-                operator.schema, tags=(torch.Tag.pt2_compliant_tag, *_TAGS[operator.variant])
-            )
+            tags = tuple(getattr(torch.Tag, tag) for tag in operator.tags)
+            library.define(operator.schema, tags=tags)  # type: ignore[no-untyped-call]
             _register_fake(operator, shaped, library)
             if operator is functional:
                 _register_autograd(declared, autograd, library)
             else:
                 _register_writing(operator, library)
-        kernels.declare(operators, function)
+        kernels.declare(declarations, function)
     except BaseException:
         _libraries.remove(library)
         library._destroy()  # type: ignore[no-untyped-call]
         raise
     return declared
 
-
-# PyTorch's own word for what a variant does with its arguments: torch.compile needs it.
-_TAGS: Mapping[Variant, tuple[torch.Tag, ...]] = {
-    Variant.FUNCTIONAL: (),
-    Variant.INPLACE: (torch.Tag.inplace,),
-    Variant.OUT: (torch.Tag.out,),
-}
 
 # A Library that is collected takes its operators with it.
 _libraries: list[torch.library.Library] = []

@@ -3,7 +3,7 @@
 from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
 from opsmith.schema.counterparts import Declaration, with_operators
 from opsmith.schema.custom import parse_operator
-from opsmith.schema.declared import declared_operators, with_declared
+from opsmith.schema.declared import declarations_of, group_declared
 from opsmith.schema.gradient import gradient_operator, result_names
 from opsmith.schema.operator import (
     GENERATED,
@@ -29,14 +29,14 @@ __all__ = [
     "StubMap",
     "Unfit",
     "Variant",
-    "declared_operators",
+    "declarations_of",
     "gradient_operator",
+    "group_declared",
     "parse_operator",
     "qualified",
     "read_catalogue",
     "read_stubs",
     "result_names",
     "torch_version",
-    "with_declared",
     "with_operators",
 ]
