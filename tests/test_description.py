@@ -245,3 +245,13 @@ def test_unknown_driver(describe: Describe, catalogue: Catalogue) -> None:
         "DIR/backend.yaml:2:1: no driver called `simm` comes with opsmith (did you mean sim?)\n"
         "  remedy: name a shipped one (sim), or write `driver: {sources: [mychip.cpp]}`"
     )
+
+
+def test_a_device_name_that_is_an_operator(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe()
+    path.write_text(path.read_text().replace("backend: chip", "backend: neg"))
+    assert refused(SyntaxInvalid, path, catalogue) == (
+        "DIR/backend.yaml:1:1: `neg` cannot name a device: it is an operator, and the C++ function "
+        "`at::neg` leaves no room for a namespace of that name\n"
+        "  remedy: choose another name, e.g. `negchip`"
+    )

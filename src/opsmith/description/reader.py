@@ -57,9 +57,12 @@ RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 _BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OPERATOR = re.compile(r"([A-Za-z_]\w*::)?[A-Za-z_]\w*(\.\w+)?")
 
-# Names that torch itself uses, as a device type or as a module `torch.<name>`.
+# Names that torch itself uses: of device types and of what stands in the C++ namespace `at`, where the
+# generated calls of a backend have a namespace with its name.
 _RESERVED = frozenset(
-    "cpu cuda mps xpu hip meta mtia hpu vulkan xla ipu ve maia lazy fpga privateuseone".split()
+    "cpu cuda mps xpu hip meta mtia hpu vulkan xla ipu ve maia lazy fpga privateuseone "
+    "accelerator autocast caching detail functionalization functorch impl indexing internal jit metal "
+    "native sparse sparse_csr tracer vec vml".split()
 )
 
 
@@ -177,6 +180,15 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
             f"`{raw.backend}` cannot name a device",
             location=document.locate("backend"),
             remedy="use lower-case letters, digits and _, and none of torch's own device names",
+        )
+    if catalogue is not None and any(
+        operator.partition(".")[0] == raw.backend for operator in catalogue.operators
+    ):
+        raise SyntaxInvalid(
+            f"`{raw.backend}` cannot name a device: it is an operator, and the C++ function "
+            f"`at::{raw.backend}` leaves no room for a namespace of that name",
+            location=document.locate("backend"),
+            remedy=f"choose another name, e.g. `{raw.backend}chip`",
         )
     manifests = [
         _find_library(entry if isinstance(entry, str) else entry.file, document, index)
