@@ -6,6 +6,7 @@ it.  The routes of the operators are checked as well, so that no case passes by 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -476,6 +477,19 @@ def test_the_device_of_the_operands_is_current_for_the_kernel() -> None:
     x = floats(3).to("chip:1")
     assert (x * x).device == torch.device("chip", 1)
     assert torch.accelerator.current_device_index() == 0
+
+
+def test_a_host_kernel_waits_for_the_copy_that_it_works_on() -> None:
+    driver = ctypes.CDLL(str(LOADED.built.driver))
+    tensor = floats(3, 4)
+    x, out = on_device(tensor, torch.zeros(3, 4))
+    driver.opsmith_sim_inject(b"slow", 20_000)  # every copy on the device takes 20 ms
+    try:
+        ours = torch.sigmoid(x)
+        torch.sigmoid(x, out=out)
+        agree((ours, out), (torch.sigmoid(tensor),) * 2)
+    finally:
+        driver.opsmith_sim_clear_faults()
 
 
 # ---- dtypes that a kernel does not take

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from opsmith.description import Execution
 from opsmith.emit.signature import Parameter, Signature, Signatures, Structured
 from opsmith.plan import Derivation, Elementwise, Entry, Shape
 from opsmith.schema import Result
@@ -44,6 +45,7 @@ class DerivedBody:
         return [
             *self._allocate(outs, fast=True),
             *copies,
+            *(self._settled() if copies else []),
             f"{self.run(renamed)};",
             self._return_new([*outs, *renamed.values()]),
         ]
@@ -54,6 +56,7 @@ class DerivedBody:
             *self._allocate(["result"], fast=False),
             "auto operand = opsmith::operand_in(result, self);",
             *copies,
+            *self._settled(),
             f"{self.run({'self': 'operand', **renamed})};",
             "opsmith::finish(result, operand);",
             self._return_new(["result", *renamed.values()]),
@@ -89,6 +92,7 @@ class DerivedBody:
             f"const auto shape = {self._first_shape()};",
             f"auto result = opsmith::result_in({out}, shape, {operands});",
             "auto operand = opsmith::operand_in(result, self);",
+            *self._settled(),
             f"{self.run({'self': 'operand'})};",
             "opsmith::finish(result, operand);",
             f"opsmith::write_out({self._quoted_name()}, result, {out});",
@@ -126,6 +130,13 @@ class DerivedBody:
             [f"auto {new} = opsmith::copy_of({old});" for old, new in renamed.items()],
             renamed,
         )
+
+    def _settled(self) -> list[str]:
+        """Waits for copies that the device is still making, where the kernel reads them on the host."""
+        assert self.entry.kernel is not None
+        if self.entry.kernel.execution is not Execution.HOST:
+            return []
+        return ["opsmith::wait_for_device(opsmith::current_device());"]
 
     def _write_results(self, values: Mapping[str, str]) -> list[str]:
         """Runs a functional kernel, then writes its results where this variant has them."""
