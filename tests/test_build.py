@@ -310,11 +310,14 @@ def ctrl_c_at(tmp_path: Path) -> Iterator[Path]:
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
+    # Who is started in the background of a script ignores the signal, and so do those it starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=watch)
     thread.start()
     yield marker
     stop.set()
     thread.join()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
