@@ -3,7 +3,7 @@
 An OpInfo names a Python function; what reaches a backend are the ATen operators that it ends in.  So
 the samples run under a dispatch mode, which sees those with their arguments.
 
-``python recorded.py FILE EVERY`` records in a process of its own, where pytest does not slow it down.
+``python recorded.py FILE`` records in a process of its own, where pytest does not slow it down.
 """
 
 from __future__ import annotations
@@ -39,22 +39,19 @@ class Call:
     arguments: dict[str, Any]
 
 
-def recorded(file: Path, every: int) -> dict[str, list[Call]]:
+def recorded(file: Path) -> dict[str, list[Call]]:
     """What :func:`record` gives, recorded in another process, by way of ``file``."""
-    subprocess.run([sys.executable, __file__, file, str(every)], check=True)
+    subprocess.run([sys.executable, __file__, file], check=True)
     return {
         group: [Call(arguments) for arguments in calls]
         for group, calls in torch.load(file, weights_only=False).items()
     }
 
 
-def record(catalogue: Catalogue, every: int, calls_per_group: int) -> dict[str, list[Call]]:
-    """The calls of each group by its functional operator, at most so many for each and dtype.
-
-    Of PyTorch's OpInfos, one of ``every`` so many is run.
-    """
+def record(catalogue: Catalogue, calls_per_group: int) -> dict[str, list[Call]]:
+    """The calls of each group by its functional operator, at most so many for each and dtype."""
     recorder = _Recorder(catalogue, calls_per_group)
-    for info in _infos()[::every]:
+    for info in _infos():
         for sample in _samples(info):
             torch.manual_seed(0)
             try:
@@ -163,7 +160,7 @@ def _copied_tensor(tensor: Tensor, device: str) -> Tensor:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     copyreg.pickle(torch.memory_format, lambda kind: str(kind).removeprefix("torch."))
-    found = record(read_catalogue(), every=int(sys.argv[2]), calls_per_group=2)
+    found = record(read_catalogue(), calls_per_group=2)
     torch.save(
         {group: [call.arguments for call in calls] for group, calls in found.items()}, sys.argv[1]
     )

@@ -35,6 +35,7 @@ class Obstacle(Enum):
     OTHER_LAYOUT = (
         "it is for sparse, quantized, nested or mkldnn tensors; the device has strided ones only"
     )
+    DYNAMIC_SHAPE = "the shape of `{functional}`'s result depends on its operands' elements"
     NO_META = (
         "`{functional}` has no kernel for the meta device, so nothing tells the result's shape"
     )
@@ -182,9 +183,19 @@ def _obstacle(
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
-    if derivation in _ALLOCATING and _shape(group, catalogue) is None:
-        return Obstacle.NO_META if group.functional else Obstacle.NO_FUNCTIONAL
+    if derivation in _ALLOCATING:
+        return _obstacle_to_allocating(group, catalogue)
     return None
+
+
+def _obstacle_to_allocating(group: Group, catalogue: Catalogue) -> Obstacle | None:
+    functional = catalogue.operators[group.functional] if group.functional else None
+    # Source: PyTorch's tag. Where such an operator has a meta kernel, that raises.
+    if functional is not None and "dynamic_output_shape" in functional.tags:
+        return Obstacle.DYNAMIC_SHAPE
+    if _shape(group, catalogue) is not None:
+        return None
+    return Obstacle.NO_META if functional is not None else Obstacle.NO_FUNCTIONAL
 
 
 def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
