@@ -26,6 +26,11 @@ class Measurement:
         return self.goal is None or self.ratio <= self.goal
 
 
+def compared(name: str, ours: float, peer: float, goal: float | None) -> Measurement:
+    """A count on both sides, and their ratio."""
+    return Measurement(name, f"{ours:,.0f}", f"{peer:,.0f}", ours / peer, goal)
+
+
 def report(title: str, measurements: list[Measurement], *, unit: str = "ratio") -> None:
     """Prints ``measurements``; ``unit`` heads the column that the goals are stated in."""
     parser = argparse.ArgumentParser(description=title)

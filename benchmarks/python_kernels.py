@@ -10,7 +10,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from _callgrind import instructions
-from _report import Measurement, report
+from _report import compared, report
 
 import opsmith
 
@@ -72,13 +72,7 @@ def main() -> None:
     report(
         "instructions of a Python call: a Python kernel by opsmith and by torch.library",
         [
-            Measurement(
-                f"{name}: {statement}",
-                f"{ours[statement]:,.0f}",
-                f"{peers[statement]:,.0f}",
-                ours[statement] / peers[statement],
-                goal,
-            )
+            compared(f"{name}: {statement}", ours[statement], peers[statement], goal)
             for name, (statement, goal) in MEASURED.items()
         ],
     )

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from _callgrind import instructions
-from _report import Measurement, report
+from _report import compared, report
 
 from opsmith.build.backend import build_backend
 
@@ -39,10 +39,6 @@ def counts(backend: str) -> dict[str, float]:
     return instructions(setup, [*statements, COPYING, NOTHING])
 
 
-def measurement(name: str, ours: float, peer: float, goal: float) -> Measurement:
-    return Measurement(name, f"{ours:,.0f}", f"{peer:,.0f}", ours / peer, goal)
-
-
 def main() -> None:
     for backend in ("by_hand", "generated"):
         build_backend(BACKENDS / backend / "backend.yaml", progress=print)
@@ -52,10 +48,10 @@ def main() -> None:
         "instructions of a Python call: generated against by hand",
         [
             *(
-                measurement(f"{name}: {statement}", ours[statement], peer[statement], goal)
+                compared(f"{name}: {statement}", ours[statement], peer[statement], goal)
                 for name, (statement, goal) in GOALS.items()
             ),
-            measurement(
+            compared(
                 f"derived in-place / functional and copy: {COPYING}, the wrapper alone",
                 ours[COPYING] - ours[NOTHING],
                 peer[COPYING] - peer[NOTHING],

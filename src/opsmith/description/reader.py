@@ -239,14 +239,16 @@ def _completed(
     """``library`` with what the backend adds to it at ``libraries[index]``."""
     if isinstance(entry, str):
         return library
-    if entry.name and not LIBRARY.fullmatch(entry.name):
-        raise _library_name_invalid(entry.name, document.locate("libraries", index, "name"))
-    name = entry.name or library.name
-    execution = library.execution if entry.execution is None else Execution(entry.execution)
+    changed: dict[str, Any] = {}
+    if entry.name:
+        _check_library_name(entry.name, document.locate("libraries", index, "name"))
+        changed["library"] = entry.name
+    if entry.execution is not None:
+        changed["execution"] = Execution(entry.execution)
     return replace(
         library,
-        name=name,
-        execution=execution,
+        name=entry.name or library.name,
+        execution=changed.get("execution", library.execution),
         sources=(
             *library.sources,
             *_files(document, entry.sources, "libraries", index, "sources"),
@@ -255,31 +257,18 @@ def _completed(
             *library.include_dirs,
             *_directories(document, entry.include_dirs, "libraries", index, "include_dirs"),
         ),
-        kernels=tuple(
-            replace(
-                kernel,
-                library=name,
-                execution=kernel.execution if entry.execution is None else execution,
-            )
-            for kernel in library.kernels
-        ),
-        stubs=tuple(
-            replace(
-                stub,
-                library=name,
-                execution=stub.execution if entry.execution is None else execution,
-            )
-            for stub in library.stubs
-        ),
+        kernels=tuple(replace(kernel, **changed) for kernel in library.kernels),
+        stubs=tuple(replace(stub, **changed) for stub in library.stubs),
     )
 
 
-def _library_name_invalid(name: str, location: Location) -> SyntaxInvalid:
-    return SyntaxInvalid(
-        f"`{name}` cannot name a library",
-        location=location,
-        remedy="use letters, digits, _, - and dots, and begin with a letter",
-    )
+def _check_library_name(name: str, location: Location) -> None:
+    if not LIBRARY.fullmatch(name):
+        raise SyntaxInvalid(
+            f"`{name}` cannot name a library",
+            location=location,
+            remedy="use letters, digits, _, - and dots, and begin with a letter",
+        )
 
 
 def _refuse_library(document: Document) -> None:
@@ -321,8 +310,7 @@ def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library
 
 def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_ExecutorchManifest)
-    if not LIBRARY.fullmatch(raw.library):
-        raise _library_name_invalid(raw.library, document.locate("library"))
+    _check_library_name(raw.library, document.locate("library"))
     kernels, operators = read_executorch_entries(document, raw.library, catalogue, "kernels")
     return Library(
         name=raw.library,
@@ -340,8 +328,7 @@ def _read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     if document.data.get("abi") == Abi.EXECUTORCH.value:
         return _read_executorch_manifest(document, catalogue)
     raw = document.convert(_Manifest)
-    if not LIBRARY.fullmatch(raw.library):
-        raise _library_name_invalid(raw.library, document.locate("library"))
+    _check_library_name(raw.library, document.locate("library"))
     if raw.class_name and not SYMBOL.fullmatch(raw.class_name):
         raise SyntaxInvalid(
             f"`{raw.class_name}` cannot be a name in C++",

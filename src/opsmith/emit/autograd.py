@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 
 from opsmith.description import Kernel
 from opsmith.emit.signature import Signature, Signatures
-from opsmith.emit.text import banner, class_name, comment, dtype_set, in_namespace_of, quoted
+from opsmith.emit.text import (
+    banner,
+    class_name,
+    comment,
+    dtype_set,
+    in_namespace_of,
+    quoted,
+    registrations,
+)
 from opsmith.emit.wrapper import wrapper
 from opsmith.plan import Autograd, AutogradRoute, Entry, Operands, Plan, Route
 from opsmith.schema import Operator
@@ -93,7 +101,10 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
             "}  // namespace gradients\n",
             *(function.text for function in functions if function.text),
             *_gradient_registrations(gradients),
-            *_registrations(functions),
+            *registrations(
+                "AutogradPrivateUse1",
+                {each.signature.name: f"TORCH_FN({each.target})" for each in functions},
+            ),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
         ]
@@ -264,32 +275,12 @@ def _gradient_registrations(gradients: Sequence[_Gradient]) -> list[str]:
     if not gradients:
         return []
     namespace = gradients[0].operator.namespace
+    device = {g.operator.name: f"TORCH_FN({g.target})" for g in gradients}
+    meta = {g.operator.name: f"TORCH_FN(gradients::{g.signature.cpp_name}_meta)" for g in gradients}
     return [
         f"TORCH_LIBRARY_FRAGMENT({namespace}, m) {{",
         *(f"m.def({quoted(gradient.operator.schema)});" for gradient in gradients),
         "}",
-        f"TORCH_LIBRARY_IMPL({namespace}, PrivateUse1, m) {{",
-        *(f'm.impl("{_own_name(g.operator)}", TORCH_FN({g.target}));' for g in gradients),
-        "}",
-        f"TORCH_LIBRARY_IMPL({namespace}, Meta, m) {{",
-        *(
-            f'm.impl("{_own_name(g.operator)}", TORCH_FN(gradients::{g.signature.cpp_name}_meta));'
-            for g in gradients
-        ),
-        "}",
+        *(block.rstrip() for block in registrations("PrivateUse1", device)),
+        *(block.rstrip() for block in registrations("Meta", meta)),
     ]
-
-
-def _own_name(operator: Operator) -> str:
-    return operator.name.partition("::")[2]
-
-
-def _registrations(functions: Sequence[_Function]) -> Iterator[str]:
-    namespaces = sorted({function.signature.function.namespace for function in functions})
-    for namespace in namespaces:
-        yield f"TORCH_LIBRARY_IMPL({namespace}, AutogradPrivateUse1, m) {{"
-        for function in functions:
-            if function.signature.function.namespace == namespace:
-                name = function.signature.name.rpartition("::")[2]
-                yield f'm.impl("{name}", TORCH_FN({function.target}));'
-        yield "}\n"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from opsmith.emit.signature import CustomSignature
-from opsmith.emit.text import banner, comment, in_namespace_of, quoted
-from opsmith.emit.wrapper import Wrapper
+from opsmith.emit.text import banner, comment, in_namespace_of, quoted, registrations
+from opsmith.emit.wrapper import Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
@@ -65,8 +65,8 @@ def custom_file(
             *(generated.text for _, generated in wrappers if generated.text),
             *(_meta(meta, signature, plan) for meta, signature in metas if _is_written(meta)),
             *_definitions(plan),
-            *_block(plan, "PrivateUse1", _targets(wrappers)),
-            *_block(plan, "Meta", {meta.operator: _meta_target(meta, s) for meta, s in metas}),
+            *registrations("PrivateUse1", registered(wrappers)),
+            *registrations("Meta", {meta.operator: _meta_target(meta, s) for meta, s in metas}),
             *_autograd(plan),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
@@ -82,32 +82,11 @@ def _signature(plan: Plan, name: str) -> CustomSignature:
     return CustomSignature(operator)
 
 
-def _targets(wrappers: Sequence[tuple[Entry, Wrapper]]) -> dict[str, str]:
-    return {entry.name: f"TORCH_FN({generated.target})" for entry, generated in wrappers}
-
-
 def _by_namespace(plan: Plan) -> dict[str, list[Operator]]:
     found: dict[str, list[Operator]] = {}
     for operator in plan.custom:
         found.setdefault(operator.namespace, []).append(operator)
     return found
-
-
-def _local(operator: Operator) -> str:
-    """The name within its namespace: ``myop::scale.out`` → ``scale.out``."""
-    return operator.name.removeprefix(f"{operator.namespace}::")
-
-
-def _block(plan: Plan, key: str, targets: Mapping[str, str]) -> Iterator[str]:
-    """``targets`` registered for the dispatch key ``key``, each namespace in a block of its own."""
-    for namespace, operators in _by_namespace(plan).items():
-        lines = [
-            f'm.impl("{_local(operator)}", {targets[operator.name]});'
-            for operator in operators
-            if operator.name in targets
-        ]
-        if lines:
-            yield "\n".join([f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{", *lines, "}", ""])
 
 
 def _definitions(plan: Plan) -> Iterator[str]:
@@ -199,9 +178,9 @@ def _autograd(plan: Plan) -> Iterator[str]:
         operator.name: _REFUSED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
         for operator in plan.custom
     }
-    yield from _block(plan, "Autograd", refusals)
+    yield from registrations("Autograd", refusals)
     written = (operator for operator in plan.custom if operator.variant is not Variant.FUNCTIONAL)
-    yield from _block(plan, "ADInplaceOrView", {operator.name: _COUNTED for operator in written})
+    yield from registrations("ADInplaceOrView", {operator.name: _COUNTED for operator in written})
 
 
 def _keeps_what_it_writes(operator: Operator) -> bool:

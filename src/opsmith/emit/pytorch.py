@@ -21,10 +21,9 @@ from opsmith.emit.namespaced import definitions, functions_header
 from opsmith.emit.shards import DIFFERENTIABLE_PER_SHARD, FUNCTIONS_PER_SHARD, sharded
 from opsmith.emit.signature import Signatures
 from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registrations
-from opsmith.emit.text import banner, class_name, in_namespace_of, quoted
-from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, Wrapper, declarations, wrapper
+from opsmith.emit.text import banner, class_name, in_namespace_of, quoted, registrations
+from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, declarations, registered, wrapper
 from opsmith.plan import Entry, Plan, Route
-from opsmith.schema import qualified
 
 _OTHER_LAYOUTS = (
     "SparsePrivateUse1",
@@ -207,7 +206,7 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
             "namespace opsmith::generated {",
             "namespace {\n",
             *(generated.text for _, generated in wrappers if generated.text),
-            _registrations(wrappers),
+            *registrations("PrivateUse1", registered(wrappers)),
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
             f"// What {class_name(plan.backend)}Functions.h declares of these.",
@@ -221,13 +220,6 @@ def _custom(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str
     wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
     calls = definitions(plan, [generated for _, generated in wrappers])
     return custom_file(plan, wrappers, _kernels_of(plan, entries, signatures), calls)
-
-
-def _registrations(wrappers: Iterable[tuple[Entry, Wrapper]]) -> str:
-    lines = (
-        f'm.impl("{entry.name}", TORCH_FN({generated.target}));' for entry, generated in wrappers
-    )
-    return "\n".join(["TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {", *lines, "}", ""])
 
 
 def _boxed(route: Route) -> str:
@@ -253,16 +245,7 @@ def _fallback(plan: Plan) -> str:
         ),
         "",
     ]
-    by_namespace: dict[str, list[Entry]] = {}
-    for entry in exceptions:
-        by_namespace.setdefault(qualified(entry.name).partition("::")[0], []).append(entry)
-    for namespace, entries in by_namespace.items():
-        lines.append(f"TORCH_LIBRARY_IMPL({namespace}, PrivateUse1, m) {{")
-        lines += [
-            f'm.impl("{entry.name.removeprefix(f"{namespace}::")}", {_boxed(entry.route)});'
-            for entry in entries
-        ]
-        lines.append("}\n")
+    lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if refused:
         lines += [
             "namespace {\n",

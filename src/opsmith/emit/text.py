@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from opsmith.plan import Plan
+from opsmith.schema import qualified
 
 _COMMENT_WIDTH = 104
 
@@ -45,6 +46,20 @@ def in_namespace_of(symbol: str, declaration: str) -> str:
     """``declaration``, which has the last part of the name ``symbol``, in that one's namespace."""
     namespace = symbol.rpartition("::")[0]
     return f"namespace {namespace} {{ {declaration}; }}" if namespace else f"{declaration};"
+
+
+def registrations(key: str, kernels: Mapping[str, str]) -> Iterator[str]:
+    """The C++ that registers ``kernels`` for the dispatch key ``key``, a block for each namespace.
+
+    ``kernels`` maps an operator's name to the expression that is registered; namespaces come in the order
+    in which they first occur.
+    """
+    namespaces: dict[str, list[str]] = {}
+    for name, kernel in kernels.items():
+        namespace, _, local = qualified(name).partition("::")
+        namespaces.setdefault(namespace, []).append(f'm.impl("{local}", {kernel});')
+    for namespace, lines in namespaces.items():
+        yield "\n".join([f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{", *lines, "}\n"])
 
 
 def class_name(backend: str) -> str:

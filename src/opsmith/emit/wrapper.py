@@ -7,7 +7,7 @@ the plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from opsmith.description import Execution, Kernel
@@ -47,6 +47,11 @@ class Wrapper:
 def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
     """The function registered for ``entry``, whose route must be one that opsmith generates."""
     return _Writer(entry, signatures).write()
+
+
+def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
+    """What is registered for each operator: the function generated for it, or its kernel itself."""
+    return {entry.name: f"TORCH_FN({generated.target})" for entry, generated in wrappers}
 
 
 class _Writer:

@@ -244,30 +244,27 @@ class _Resolver:
         if kernel := self.kernels.get(operator.name):
             return self._own(operator, kernel)
         note = self._unusable_note(operator, group)
-        if group is not None:
-            siblings = self._kernels_to_derive_from(group)
-            structured = siblings.get(Variant.OUT)
-            if structured is not None and structured.structured and not structured.through:
-                return self._structured(operator, structured)
+        siblings = self._kernels_to_derive_from(group) if group is not None else {}
+        structured = siblings.get(Variant.OUT)
+        if structured is not None and structured.structured and not structured.through:
+            return self._structured(operator, structured)
         if kernel := self._stub_kernel(operator, group):
             return self._through_stubs(operator, kernel)
         note += self.stubs.notes.get(operator.name, "")
-        if group is not None:
-            siblings = self._kernels_to_derive_from(group)
-            if siblings:
-                derived = derive(
-                    operator,
-                    group,
-                    siblings,
-                    self.catalogue,
-                    differentiable=self.differentiation.provides_for(operator),
-                )
-                if isinstance(derived, Derived):
-                    derived = self._beyond_python(operator, derived.kernel) or derived
-                if isinstance(derived, Derived):
-                    return self._derived(operator, derived)
-                sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
-                note += f"; not derived from the kernel of {sources}: {derived}"
+        if group is not None and siblings:
+            derived = derive(
+                operator,
+                group,
+                siblings,
+                self.catalogue,
+                differentiable=self.differentiation.provides_for(operator),
+            )
+            if isinstance(derived, Derived):
+                derived = self._beyond_python(operator, derived.kernel) or derived
+            if isinstance(derived, Derived):
+                return self._derived(operator, derived)
+            sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
+            note += f"; not derived from the kernel of {sources}: {derived}"
         if operator.composite is not Composite.NONE:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
@@ -287,18 +284,32 @@ class _Resolver:
     def _own(self, operator: Operator, kernel: Kernel) -> Entry:
         if kernel.structured:
             return self._structured(operator, kernel)
+        return self._served(
+            operator, kernel, Route.KERNEL, f"`{kernel.symbol}` ({kernel.location})"
+        )
+
+    def _served(
+        self,
+        operator: Operator,
+        kernel: Kernel,
+        route: Route,
+        why: str,
+        derived: Derived | None = None,
+    ) -> Entry:
+        """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape, elementwise = self._expected(operator, kernel)
         return Entry(
             name=operator.name,
-            route=Route.KERNEL,
-            source=str(kernel.location),
+            route=route,
+            source=kernel.operator if derived else str(kernel.location),
             library=kernel.library,
-            why=f"`{kernel.symbol}` ({kernel.location}){note}{self._untraced_note(operator, kernel)}",
+            why=f"{why}{note}{self._untraced_note(operator, kernel)}",
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
-            shape=shape,
-            elementwise=elementwise,
+            derivation=derived.derivation if derived else None,
+            shape=(derived.shape if derived else None) or shape,
+            elementwise=(derived.elementwise if derived else None) or elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
             operands=self._operands(operator, kernel),
@@ -319,64 +330,25 @@ class _Resolver:
             for stub in kernel.through
         )
         meta = "; PyTorch's meta function checks and shapes it" if kernel.structured else ""
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
-        return Entry(
-            name=operator.name,
-            route=Route.STUB,
-            source=str(kernel.location),
-            library=kernel.library,
-            why=f"PyTorch's `{kernel.symbol}` calls {fills}{meta}{note}",
-            kernel=kernel,
-            group=self.catalogue.group_of.get(operator.name),
-            other_dtypes=other_dtypes,
-            refusal=refusal,
-            operands=self._operands(operator, kernel),
-        )
+        why = f"PyTorch's `{kernel.symbol}` calls {fills}{meta}"
+        return self._served(operator, kernel, Route.STUB, why)
 
     def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         checker = f"`{kernel.meta_symbol}`" if kernel.meta_symbol else "PyTorch's meta function"
-        shape, elementwise = self._expected(operator, kernel)
-        return Entry(
-            name=operator.name,
-            route=Route.STRUCTURED,
-            source=str(kernel.location),
-            library=kernel.library,
-            why=f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
-            f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}{note}",
-            kernel=kernel,
-            group=self.catalogue.group_of[operator.name],
-            shape=shape,
-            elementwise=elementwise,
-            other_dtypes=other_dtypes,
-            refusal=refusal,
-            operands=self._operands(operator, kernel),
+        why = (
+            f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
+            f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}"
         )
+        return self._served(operator, kernel, Route.STRUCTURED, why)
 
     def _derived(self, operator: Operator, derived: Derived) -> Entry:
         kernel = derived.kernel
         if derived.shape is not None:
             self._check_shaped(operator, kernel)
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
-        checked_shape, checked_elementwise = self._expected(operator, kernel)
-        return Entry(
-            name=operator.name,
-            route=Route.DERIVED,
-            source=kernel.operator,
-            library=kernel.library,
-            why=f"from the kernel of `{kernel.operator}`: {how}{shape}{note}"
-            f"{self._untraced_note(operator, kernel)}",
-            kernel=kernel,
-            group=self.catalogue.group_of[operator.name],
-            derivation=derived.derivation,
-            shape=derived.shape or checked_shape,
-            elementwise=derived.elementwise or checked_elementwise,
-            other_dtypes=other_dtypes,
-            refusal=refusal,
-            operands=self._operands(operator, kernel),
-        )
+        why = f"from the kernel of `{kernel.operator}`: {how}{shape}"
+        return self._served(operator, kernel, Route.DERIVED, why, derived)
 
     def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:
         """Whether there is a kernel for the meta device; one in Python brings its own."""
