@@ -1,27 +1,21 @@
-// Running operators on the CPU and refusing operators. See fallback.h.
+// Running operators on the CPU. See fallback.h.
 #include <opsmith/fallback.h>
 
 #include <opsmith/device.h>
 #include <opsmith/driver.h>
 #include <opsmith/generator.h>
+#include <opsmith/host_call.h>
+#include <opsmith/refusal.h>
 
 #include <ATen/core/jit_type.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <array>
-#include <shared_mutex>
-#include <string>
-#include <unordered_map>
+#include <string_view>
 
 namespace opsmith {
 namespace {
-
-// ---- what a CPU kernel must not see of the thread's state ----
-
-constexpr c10::DispatchKeySet kLeftBehind =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
 
 // ---- what the schemas do not say ----
 
@@ -42,80 +36,6 @@ bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
              kWritesRunningStatistics.end();
 }
 
-// ---- words for error messages ----
-
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
-// As the plan and the manifests call operators: without "aten::".
-std::string plan_name(const c10::OperatorName& name) {
-  std::string full = full_name(name);
-  return full.starts_with("aten::") ? full.substr(6) : full;
-}
-
-std::string lines_for_a_kernel(const c10::OperatorName& name) {
-  std::string kernel = name.name.substr(name.name.rfind(':') + 1);
-  if (!name.overload_name.empty()) {
-    kernel += "_" + name.overload_name;
-  }
-  return c10::str("\n  - op: ", plan_name(name), "\n    kernel_name: ", device_type_name(), "::", kernel);
-}
-
-std::string description(const at::Tensor& tensor) {
-  return c10::str(c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes(), " on ", tensor.device());
-}
-
-// Calls visit(argument, tensor) for each defined tensor among the arguments of a boxed call.
-template <class Visit>
-void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values,
-                     const Visit& visit) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const c10::IValue& value = values[i];
-    if (value.isTensor()) {
-      if (value.toTensor().defined()) {
-        visit(schema.arguments()[i], value.toTensor());
-      }
-    } else if (value.isTensorList() || value.isOptionalTensorList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        if (element.isTensor() && element.toTensor().defined()) {
-          visit(schema.arguments()[i], element.toTensor());
-        }
-      }
-    }
-  }
-}
-
-// "self float32[2, 3] on sim:0, out float64[2] on sim:0"
-std::string describe_tensors(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values) {
-  std::string text;
-  for_each_tensor(schema, values, [&](const c10::Argument& argument, const at::Tensor& tensor) {
-    text += c10::str(text.empty() ? "" : ", ", argument.name(), " ", description(tensor));
-  });
-  return text;
-}
-
-const char* unsupported_kind(const at::Tensor& tensor) {
-  if (tensor.is_quantized()) {
-    return "quantized";
-  }
-  if (tensor.is_nested()) {
-    return "nested";
-  }
-  if (tensor.is_mkldnn()) {
-    return "mkldnn";
-  }
-  return tensor.layout() == at::kStrided ? nullptr : "sparse";
-}
-
-[[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, full_name(name), " is not available on ", device_type_name(), ": its ", what, " is a ", kind,
-      " tensor, and ", device_type_name(),
-      " has only strided (dense) ones. Call it on the CPU: move its arguments there with "
-      ".cpu().");
-}
-
 // ---- the devices of a call ----
 
 // Where a boxed call takes place.
@@ -123,23 +43,6 @@ struct Place {
   c10::DeviceIndex device;   // of the tensors
   c10::DeviceIndex results;  // -1: on the CPU, since the call asks for it
 };
-
-[[noreturn]] void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
-                                      c10::Device device, c10::Device other) {
-  c10::Device first = device;
-  bool seen = false;
-  for_each_tensor(op.schema(), values, [&](const c10::Argument&, const at::Tensor& tensor) {
-    if (!seen && (tensor.device() == device || tensor.device() == other)) {
-      first = tensor.device();
-      seen = true;
-    }
-  });
-  const c10::Device second = first == device ? other : device;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
-              " and ", second, "! (", full_name(op.operator_name()), " was called with ",
-              describe_tensors(op.schema(), values), "; move them to one device, say with .to(\"", device,
-              "\"))");
-}
 
 Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
   const c10::FunctionSchema& schema = op.schema();
@@ -269,80 +172,7 @@ void move_to_device(HostCall& call, c10::IValue& value) {
   }
 }
 
-// ---- reasons of the plan ----
-
-class PolicyReasons {
- public:
-  void set(std::string name, std::string reason) {
-    const std::unique_lock lock(mutex_);
-    reasons_[std::move(name)] = std::move(reason);
-  }
-  std::string get(const std::string& name) const {
-    const std::shared_lock lock(mutex_);
-    const auto found = reasons_.find(name);
-    return found != reasons_.end() ? found->second : std::string();
-  }
-
- private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<std::string, std::string> reasons_;
-};
-
-PolicyReasons& policy_reasons() {
-  static auto* const reasons = new PolicyReasons();
-  return *reasons;
-}
-
-// "aten::foo.out has no kernel on sim: <reason>. It was called with ..."
-std::string refusal(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                    const char* default_reason) {
-  const c10::FunctionSchema& schema = op.schema();
-  std::string reason = policy_reasons().get(plan_name(op.operator_name()));
-  if (reason.empty()) {
-    reason = default_reason;
-  }
-  const std::string tensors = describe_tensors(schema, torch::jit::last(stack, schema.arguments().size()));
-  return c10::str(full_name(op.operator_name()), " is not available on ", device_type_name(), ": ", reason,
-                  tensors.empty() ? std::string(".") : ". It was called with " + tensors + ".");
-}
-
 }  // namespace
-
-HostCall::HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name)
-    : device_(device),
-      operator_name_(operator_name),
-      memory_(has_host_window() ? device : static_cast<c10::DeviceIndex>(-1)),
-      excluded_(kLeftBehind) {
-  if (device >= 0) {
-    // Also without arguments on the device: the results' memory may be in use by what is still queued.
-    views_.wait_for(device);
-  }
-}
-
-at::Tensor HostCall::view(const at::Tensor& tensor, Access access) {
-  if (C10_UNLIKELY(tensor.defined() && tensor.layout() != at::kStrided) || tensor.is_quantized()) {
-    throw_unsupported(operator_name_, "argument", unsupported_kind(tensor));
-  }
-  if (C10_UNLIKELY(tensor.defined() && tensor._is_zerotensor())) {
-    return at::zeros({}, tensor.options().device(c10::kCPU))
-        .expand(tensor.sizes());  // it has no memory to look at
-  }
-  return views_.view(tensor, access);
-}
-
-std::optional<at::Tensor> HostCall::view(const std::optional<at::Tensor>& tensor) {
-  return tensor.has_value() ? std::optional<at::Tensor>(view(*tensor)) : std::nullopt;
-}
-
-at::Tensor HostCall::result(const at::Tensor& host) {
-  if (!host.defined() || device_ < 0) {
-    return host;
-  }
-  if (const char* kind = unsupported_kind(host)) {
-    throw_unsupported(operator_name_, "result", kind);
-  }
-  return views_.on_device(host, device_);
-}
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
@@ -350,15 +180,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const size_t first = stack->size() - arguments.size();
   const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
-    // Of a custom operator the plan cannot know whether another library has a CPU kernel.
-    TORCH_CHECK_NOT_IMPLEMENTED(policy_reasons().get(plan_name(op.operator_name())).empty(),
-                                refusal(op, *stack, ""));
-    TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
-                                device_type_name(),
-                                ": the description names no kernel for it, and it cannot fall back because "
-                                "there is no CPU kernel either. "
-                                "Add a kernel for it to one of the backend's libraries:",
-                                lines_for_a_kernel(op.operator_name()));
+    throw_no_cpu_kernel(op, torch::jit::last(*stack, arguments.size()));
   }
 
   HostCall call(place.results, op.operator_name());
@@ -376,33 +198,6 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     move_to_device(call, (*stack)[i]);
   }
-}
-
-void denied(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, refusal(op, *stack, "no library has a kernel for it, and the description forbids the fallback"),
-      " Add a kernel for it to one of the backend's libraries:", lines_for_a_kernel(op.operator_name()),
-      "\nor allow the fallback: take ", plan_name(op.operator_name()), " out of `fallback: {deny: [...]}`.");
-}
-
-void missing(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, refusal(op, *stack, "no library has a kernel for it, and the description has no fallback"),
-      " Add a kernel for it to one of the backend's libraries:", lines_for_a_kernel(op.operator_name()),
-      "\nor allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`.");
-}
-
-void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                        torch::jit::Stack* /*stack*/) {
-  const char* kind = keys.has(c10::DispatchKey::NestedTensor) ? "nested"
-                     : keys.has(c10::DispatchKey::Quantized)  ? "quantized"
-                                                              : "sparse";
-  throw_unsupported(op.operator_name(), "argument or result", kind);
-}
-
-void set_policy_reason(const char* operator_name, const char* reason) {
-  std::string name = operator_name;
-  policy_reasons().set(name.starts_with("aten::") ? name.substr(6) : name, reason);
 }
 
 }  // namespace opsmith

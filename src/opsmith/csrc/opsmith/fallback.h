@@ -1,17 +1,12 @@
 // Running an operator of the device on the CPU, and refusing one with the reason.
 //
-// fallback(), denied() and missing() are boxed kernels for any operator. HostCall is what the fallback is
-// made of, for kernels that run another operator on the CPU than the one that was called.
+// fallback(), denied() and missing() are boxed kernels for any operator; call_boxed() is for typed code that
+// hands a call over to one of them.
 #pragma once
-
-#include <opsmith/calls.h>
-#include <opsmith/host_view.h>
-#include <opsmith/result_memory.h>
 
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace opsmith {
 
@@ -32,32 +27,6 @@ void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 // Why the plan denies `operator_name` ("add.out", or with its namespace) or has nothing for it; for denied()
 // and missing(). Called by generated code when the library is loaded.
 void set_policy_reason(const char* operator_name, const char* reason);
-
-// CPU tensors for one operator call, with the state of the thread that a CPU kernel needs: autograd and
-// autocast are left (the device's own ran already), and results are allocated in the device's memory.
-class HostCall {
- public:
-  // Results belong on `device`; -1 leaves them on the CPU. `operator_name` is for error messages.
-  HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name);
-
-  // The CPU tensor for an argument; undefined and CPU tensors come back unchanged.
-  at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
-  std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor);
-
-  // After the CPU kernel has run, before result(): writes back.
-  void commit() { views_.commit(); }
-
-  // The device tensor for something that the CPU kernel returned.
-  at::Tensor result(const at::Tensor& host);
-
- private:
-  c10::DeviceIndex device_;
-  const c10::OperatorName& operator_name_;
-  HostViews views_;
-  ResultMemory memory_;
-  Uncounted uncounted_;
-  c10::impl::ExcludeDispatchKeyGuard excluded_;
-};
 
 namespace detail {
 

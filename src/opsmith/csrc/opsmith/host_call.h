@@ -1,0 +1,39 @@
+// One operator call on the CPU: what the fallback is made of.
+#pragma once
+
+#include <opsmith/calls.h>
+#include <opsmith/host_view.h>
+#include <opsmith/result_memory.h>
+
+#include <ATen/core/operator_name.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace opsmith {
+
+// CPU tensors for one operator call, with the state of the thread that a CPU kernel needs: autograd and
+// autocast are left (the device's own ran already), and results are allocated in the device's memory.
+class HostCall {
+ public:
+  // Results belong on `device`; -1 leaves them on the CPU. `operator_name` is for error messages.
+  HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name);
+
+  // The CPU tensor for an argument; undefined and CPU tensors come back unchanged.
+  at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
+  std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor);
+
+  // After the CPU kernel has run, before result(): writes back.
+  void commit() { views_.commit(); }
+
+  // The device tensor for something that the CPU kernel returned.
+  at::Tensor result(const at::Tensor& host);
+
+ private:
+  c10::DeviceIndex device_;
+  const c10::OperatorName& operator_name_;
+  HostViews views_;
+  ResultMemory memory_;
+  Uncounted uncounted_;
+  c10::impl::ExcludeDispatchKeyGuard excluded_;
+};
+
+}  // namespace opsmith

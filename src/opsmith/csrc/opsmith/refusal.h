@@ -1,0 +1,34 @@
+// Refusing an operator call: the exceptions, in the words that people read.
+//
+// Each names the operator, the device, the tensors of the call, the reason and what to do about it.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/operator_name.h>
+
+namespace opsmith {
+
+// "aten::add.out"
+std::string full_name(const c10::OperatorName& name);
+
+// As the plan and the manifests call operators: "add.out", without "aten::".
+std::string plan_name(const c10::OperatorName& name);
+
+// The kind of a tensor that the device cannot have, "sparse"; null for a strided (dense) one.
+const char* unsupported_kind(const at::Tensor& tensor);
+
+// `what` of the operator, "argument" or "result", is of such a kind. Throws NotImplementedError.
+[[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind);
+
+// The arguments `values` of the call are on `device` and on `other`. Throws RuntimeError.
+[[noreturn]] void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                                      c10::Device device, c10::Device other);
+
+// There is no CPU kernel to fall back on. Throws NotImplementedError.
+[[noreturn]] void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+
+}  // namespace opsmith
