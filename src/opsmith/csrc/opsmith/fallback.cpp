@@ -3,6 +3,9 @@
 
 #include <opsmith/device.h>
 #include <opsmith/driver.h>
+#include <opsmith/fallback_cause.h>
+#include <opsmith/fallback_counts.h>
+#include <opsmith/fallback_policy.h>
 #include <opsmith/generator.h>
 #include <opsmith/host_call.h>
 #include <opsmith/refusal.h>
@@ -172,17 +175,36 @@ void move_to_device(HostCall& call, c10::IValue& value) {
   }
 }
 
+// What the process says in the place of the description.
+void heed_override(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  switch (fallback_permission(op.operator_name())) {
+    case Permission::kAsDescribed:
+    case Permission::kAllowed:
+      return;
+    case Permission::kAllowedWithWarning:
+      warn_of_fallback(op);
+      return;
+    case Permission::kDenied:
+      count_denied(op);
+      throw_fallback_denied(op, torch::jit::last(stack, op.schema().arguments().size()));
+  }
+}
+
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::vector<c10::Argument>& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
+  const FallbackCause* const cause = FallbackCause::take();
+  const c10::OperatorHandle& served = cause != nullptr && cause->served() != nullptr ? *cause->served() : op;
+  heed_override(served, *stack);
   const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
     throw_no_cpu_kernel(op, torch::jit::last(*stack, arguments.size()));
   }
 
+  const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);
   HostCall call(place.results, op.operator_name());
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, schema, arguments[i], place.device, (*stack)[first + i]);

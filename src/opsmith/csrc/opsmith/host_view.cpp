@@ -4,6 +4,7 @@
 #include <opsmith/copy.h>
 #include <opsmith/device.h>
 #include <opsmith/empty.h>
+#include <opsmith/fallback_counts.h>
 #include <opsmith/result_memory.h>
 
 #include <ATen/EmptyTensor.h>
@@ -190,6 +191,7 @@ void HostViews::download(StorageEntry& entry, const at::Tensor& tensor) {
   }
   const c10::DeviceIndex index = entry.device->device().index();
   const auto fetch = [&](size_t from, size_t to) {
+    count_moved(to - from);
     copy_bytes(static_cast<char*>(entry.host_pointer) + from, OPSMITH_HOST,
                static_cast<const char*>(entry.device->data()) + from, index, to - from);
   };
@@ -236,6 +238,7 @@ void HostViews::upload(const TensorEntry& tensor) {
   const auto [begin, end] = byte_span(tensor.host);
   const StorageEntry& entry = storages_[tensor.storage];
   if (begin < end) {
+    count_moved(end - begin);
     copy_bytes(static_cast<char*>(entry.device->mutable_data()) + begin, entry.device->device().index(),
                static_cast<const char*>(entry.host_pointer) + begin, OPSMITH_HOST, end - begin);
   }
@@ -252,6 +255,7 @@ void HostViews::adopt_resized(StorageEntry& entry) {
   if (memory.get() == nullptr) {
     memory = allocate_on(index, bytes);
     if (has_host_window()) {
+      count_moved(bytes);
       copy_bytes(memory.get(), index, entry.host->data(), OPSMITH_HOST, bytes);
     } else {
       // What was not downloaded is only on the device; what was written follows through upload().
@@ -288,6 +292,7 @@ c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storag
   }
   if (!taken) {
     memory = allocate_on(device, bytes);
+    count_moved(bytes);
     copy_bytes(memory.get(), device, impl->data(), OPSMITH_HOST, bytes);
   }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,

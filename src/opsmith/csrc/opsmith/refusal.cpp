@@ -3,6 +3,8 @@
 
 #include <opsmith/driver.h>
 #include <opsmith/fallback.h>
+#include <opsmith/fallback_counts.h>
+#include <opsmith/fallback_policy.h>
 
 #include <c10/util/StringUtil.h>
 
@@ -75,20 +77,37 @@ PolicyReasons& policy_reasons() {
   return *reasons;
 }
 
-// "aten::foo.out has no kernel on sim: <reason>. It was called with ..."
 std::string refusal(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
-                    const char* default_reason) {
-  std::string reason = policy_reasons().get(plan_name(op.operator_name()));
-  if (reason.empty()) {
-    reason = default_reason;
-  }
+                    const std::string& reason) {
   const std::string tensors = describe_tensors(op.schema(), values);
   return c10::str(full_name(op.operator_name()), " is not available on ", device_type_name(), ": ", reason,
                   tensors.empty() ? std::string(".") : ". It was called with " + tensors + ".");
 }
 
+// The reason that the plan gave, or else `otherwise`.
+std::string planned_reason(const c10::OperatorHandle& op, const char* otherwise) {
+  std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  return reason.empty() ? otherwise : reason;
+}
+
 c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   return torch::jit::last(stack, op.schema().arguments().size());
+}
+
+// What the description refuses, the process may allow.
+void refuse_unless_overridden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                              torch::jit::Stack* stack, const char* default_reason,
+                              const std::string& to_allow) {
+  switch (fallback_permission(op.operator_name())) {
+    case Permission::kAllowed:
+    case Permission::kAllowedWithWarning:
+      fallback(op, keys, stack);
+      return;
+    case Permission::kAsDescribed:
+    case Permission::kDenied:
+      count_denied(op);
+      throw_refused(op, arguments_of(op, *stack), planned_reason(op, default_reason), to_allow);
+  }
 }
 
 }  // namespace
@@ -140,10 +159,17 @@ void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValu
               "\"))");
 }
 
+void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                   const std::string& reason, const std::string& otherwise) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, refusal(op, values, reason),
+                              " Add a kernel for it to one of the backend's libraries:",
+                              lines_for_a_kernel(op.operator_name()), "\nor ", otherwise);
+}
+
 void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
   // Of a custom operator the plan cannot know whether another library has a CPU kernel.
-  TORCH_CHECK_NOT_IMPLEMENTED(policy_reasons().get(plan_name(op.operator_name())).empty(),
-                              refusal(op, values, ""));
+  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  TORCH_CHECK_NOT_IMPLEMENTED(reason.empty(), refusal(op, values, reason));
   TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
                               device_type_name(),
                               ": the description names no kernel for it, and it cannot fall back because "
@@ -152,22 +178,17 @@ void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValu
                               lines_for_a_kernel(op.operator_name()));
 }
 
-void denied(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false,
-      refusal(op, arguments_of(op, *stack),
-              "no library has a kernel for it, and the description forbids the fallback"),
-      " Add a kernel for it to one of the backend's libraries:", lines_for_a_kernel(op.operator_name()),
-      "\nor allow the fallback: take ", plan_name(op.operator_name()), " out of `fallback: {deny: [...]}`.");
+void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  refuse_unless_overridden(op, keys, stack,
+                           "no library has a kernel for it, and the description forbids the fallback",
+                           c10::str("allow the fallback: take ", plan_name(op.operator_name()),
+                                    " out of `fallback: {deny: [...]}`."));
 }
 
-void missing(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false,
-      refusal(op, arguments_of(op, *stack),
-              "no library has a kernel for it, and the description has no fallback"),
-      " Add a kernel for it to one of the backend's libraries:", lines_for_a_kernel(op.operator_name()),
-      "\nor allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`.");
+void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  refuse_unless_overridden(
+      op, keys, stack, "no library has a kernel for it, and the description has no fallback",
+      c10::str("allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`."));
 }
 
 void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -28,6 +28,11 @@ const char* unsupported_kind(const at::Tensor& tensor);
 [[noreturn]] void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                       c10::Device device, c10::Device other);
 
+// "<operator> is not available on <device>: <reason>. It was called with <tensors>.", how to write a kernel,
+// and what else to do. Throws NotImplementedError.
+[[noreturn]] void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                                const std::string& reason, const std::string& otherwise);
+
 // There is no CPU kernel to fall back on. Throws NotImplementedError.
 [[noreturn]] void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
 

@@ -1,0 +1,42 @@
+// What this process says of the fallback in the place of the description: OPSMITH_FALLBACK and
+// opsmith.fallback().
+//
+// The description's policy is the plan's, and compiled in: operators that it denies are registered as
+// denied(). An override changes what fallback(), denied() and missing() do with a call, for all threads,
+// until it ends.
+#pragma once
+
+#include <atomic>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+namespace opsmith {
+
+enum class Permission {
+  kAsDescribed,
+  kAllowed,
+  kAllowedWithWarning,
+  kDenied,
+};
+
+namespace detail {
+inline std::atomic<bool> fallback_overridden = false;
+Permission overriding_permission(const c10::OperatorName& name);
+}  // namespace detail
+
+// What the override, if there is one, says of the operator.
+inline Permission fallback_permission(const c10::OperatorName& name) {
+  if (C10_LIKELY(!detail::fallback_overridden.load(std::memory_order_relaxed))) {
+    return Permission::kAsDescribed;
+  }
+  return detail::overriding_permission(name);
+}
+
+// The override allows the operator to run on the CPU, and wants that said: a Python UserWarning.
+void warn_of_fallback(const c10::OperatorHandle& op);
+
+// The override denies it. Throws NotImplementedError.
+[[noreturn]] void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+
+}  // namespace opsmith
