@@ -6,20 +6,28 @@ commands.  Importing this package imports neither torch nor a compiler.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import OpsmithError
 
 if TYPE_CHECKING:
     from opsmith.runtime import load
+    from opsmith.runtime.fallback_policy import fallback
+    from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
 
-__all__ = ["OpsmithError", "load"]
+__all__ = ["OpsmithError", "count_fallbacks", "fallback", "fallbacks", "load"]
+
+_MODULES = {
+    "count_fallbacks": "opsmith.runtime.fallbacks",
+    "fallback": "opsmith.runtime.fallback_policy",
+    "fallbacks": "opsmith.runtime.fallbacks",
+    "load": "opsmith.runtime",
+}
 
 
 def __getattr__(name: str) -> Any:
     # The lower rooms are imported without the runtime, which stands on all of them.
-    if name == "load":
-        from opsmith.runtime import load
-
-        return load
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

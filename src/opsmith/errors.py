@@ -183,3 +183,11 @@ class DriverInvalid(LoadError):
 
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
+
+
+class PolicyInvalid(OpsmithError):
+    """What is said of the fallback, by the environment or by a program, is no policy."""
+
+
+class BudgetInvalid(OpsmithError):
+    """What a command is told that may fall back cannot be meant."""

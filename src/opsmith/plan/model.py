@@ -255,6 +255,18 @@ class Plan:
             )
         return self.by_name[name]
 
+    def group_of(self, name: str) -> tuple[str, ...]:
+        """The operators that ``name`` stands for in a policy: all variants of its group.
+
+        An operator of another library, which no plan lists, stands for itself.  Raises
+        :class:`OperatorUnknown`.
+        """
+        name = name.removeprefix("aten::")
+        if "::" in name and name not in self.by_name:
+            return (name,)
+        entry = self.entry(name)
+        return (name,) if entry.group is None else tuple(each for _, each in entry.group.members())
+
     def relative_to(self, folder: Path) -> Plan:
         """The same plan with all places below ``folder`` given relative to it."""
         return replace(

@@ -428,6 +428,7 @@ class _Resolver:
             source=operator.composite.value,
             library="",
             why=how + note,
+            group=group,
         )
 
     def _unserved(self, operator: Operator, note: str) -> Entry:
@@ -439,6 +440,7 @@ class _Resolver:
             source=str(self.backend.fallback.location),
             library="",
             why=why,
+            group=self.catalogue.group_of.get(operator.name),
             refusal="" if route is Route.FALLBACK else why,
         )
 

@@ -17,6 +17,7 @@ from opsmith.build.progress import Progress
 from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
+from opsmith.runtime import fallback_policy, fallbacks
 from opsmith.runtime.python_kernels import PythonKernel, PythonKernels
 
 if TYPE_CHECKING:
@@ -136,9 +137,22 @@ def load(name: str = "sim", *, progress: Callable[[Progress], None] | None = Non
             f"the backend `{_loaded.name}` is loaded, and PyTorch has one slot for such a device",
             remedy=f"load `{name}` in a process of its own",
         )
+    override = fallback_policy.environment_override()
     built = build_backend(description, progress=progress)
     _register(built)
-    _loaded = LoadedBackend(built.name, description, built, progress)
+    loaded = _loaded = LoadedBackend(built.name, description, built, progress)
+    fallback_policy.start(lambda: loaded.plan, override)
+    fallbacks.start()
+    return loaded
+
+
+def loaded_backend() -> LoadedBackend:
+    """The backend that this process has loaded.  Raises :class:`LoadError` where there is none."""
+    if _loaded is None:
+        raise LoadError(
+            "no backend is loaded, so nothing can have fallen back",
+            remedy='call opsmith.load("sim"), or another backend, first',
+        )
     return _loaded
 
 
