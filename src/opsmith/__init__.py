@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from opsmith.errors import OpsmithError
+from opsmith.errors import OpsmithError, Unsupported
 
 if TYPE_CHECKING:
     from opsmith.runtime import load
     from opsmith.runtime.fallback_policy import fallback
     from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
 
-__all__ = ["OpsmithError", "count_fallbacks", "fallback", "fallbacks", "load"]
+__all__ = ["OpsmithError", "Unsupported", "count_fallbacks", "fallback", "fallbacks", "load"]
 
 _MODULES = {
     "count_fallbacks": "opsmith.runtime.fallbacks",

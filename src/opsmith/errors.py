@@ -170,6 +170,16 @@ class CacheUnusable(BuildError):
     """The cache directory cannot be written: no space, or no permission."""
 
 
+# ---- kernels that run --------------------------------------------------------------------------
+
+
+class Unsupported(OpsmithError, NotImplementedError):
+    """A Python kernel raises it to refuse a call: ``raise opsmith.Unsupported("k is above 1024")``.
+
+    With ``on_error="fallback"`` the operator then runs on the CPU, and is counted with the reason.
+    """
+
+
 # ---- the device --------------------------------------------------------------------------------
 
 

@@ -32,6 +32,8 @@ class Execution(Enum):
     """It enqueues work on the device's current stream."""
     HOST = "host"
     """It computes on the calling thread, through the driver's host window."""
+    FALLBACK = "fallback"
+    """It has the CPU compute, as the fallback does, and is the fallback policy's to allow."""
 
 
 class Derive(Enum):
@@ -91,6 +93,7 @@ class Kernel:
     ``device_guard``: the caller checks that all Tensors share a device and makes it current.
     ``derive`` says whether, and with which preference, other variants are built on it.
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
+    ``fails_over``: calls that it refuses at run time (``opsmith::unsupported``) run on the CPU.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
     PyTorch's own; a kernel that ``casts`` takes a TensorIterator whose operands do not have the common
@@ -125,6 +128,7 @@ class Kernel:
     backward: str = ""
     saves: tuple[str, ...] | None = None
     derive: Derive = Derive.CHEAPEST
+    fails_over: bool = False
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()
     through: tuple[StubKernel, ...] = ()

@@ -72,6 +72,7 @@ def python_kernel(
     structured: bool = False,
     casts: bool = False,
     dtypes: Dtypes = (),
+    on_error: str = "raise",
 ) -> Kernel:
     """The kernel that ``function`` is of the operator ``name``.
 
@@ -98,6 +99,7 @@ def python_kernel(
         structured=structured,
         casts=casts,
         dtypes=_dtypes(dtypes, location),
+        fails_over=_fails_over(on_error, location),
     )
     check_callable(function, catalogue.operators[name].schema, name, location)
     return kernel
@@ -151,6 +153,17 @@ def _dtypes(given: Dtypes, location: Location) -> tuple[tuple[str, tuple[str, ..
         for argument, values in by_argument.items()
         if (names := expand_dtypes([_dtype_name(value) for value in values], {}, location))
     )
+
+
+def _fails_over(on_error: str, location: Location) -> bool:
+    if on_error not in ("raise", "fallback"):
+        raise KernelRefused(
+            f"`on_error={on_error!r}` says nothing about a kernel",
+            location=location,
+            remedy='write `on_error="fallback"`, to run on the CPU the calls for which it raises '
+            'opsmith.Unsupported, or `on_error="raise"`',
+        )
+    return on_error == "fallback"
 
 
 def _dtype_name(dtype: object) -> str:

@@ -81,6 +81,8 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     casts: bool = False
     symint: bool | None = None
     device_guard: bool | None = None
+    execution: Literal["device", "host", "fallback"] | None = None
+    on_error: Literal["raise", "fallback"] = "raise"
     dtypes: list[str] | dict[str, list[str]] = []
 
 
@@ -516,13 +518,14 @@ def _kernel(
         meta_symbol=f"{entry.kernel_name}_meta" if entry.structured_meta == "override" else "",
         casts=entry.casts,
         dtypes=dtypes,
-        execution=execution,
+        execution=Execution(entry.execution) if entry.execution else execution,
         device_guard=guard,
         backward=entry.backward,
         saves=None if entry.saves is None else tuple(entry.saves),
         symint=manifest.symint if entry.symint is None else entry.symint,
         autograd=entry.autograd,
         derive=_derive(manifest.derive, guard),
+        fails_over=entry.on_error == "fallback",
         class_name=_class_name(entry.kernel_name or entry.autograd, manifest.class_name),
     )
 
@@ -560,12 +563,17 @@ def _check_functions(document: Document, index: int, entry: _Kernel) -> None:
             location=document.locate("kernels", index, "saves"),
             remedy="add `backward: …` here, or remove `saves`",
         )
-    if entry.structured and not entry.kernel_name:
-        raise SyntaxInvalid(
-            "`structured: true` describes a kernel, and none is named",
-            location=document.locate("kernels", index, "structured"),
-            remedy="add `kernel_name: …` here, or remove `structured: true`",
-        )
+    of_a_kernel = {
+        "structured": ("structured: true", entry.structured),
+        "on_error": ("on_error: fallback", entry.on_error == "fallback"),
+    }
+    for key, (shown, given) in of_a_kernel.items():
+        if given and not entry.kernel_name:
+            raise SyntaxInvalid(
+                f"`{shown}` describes a kernel, and none is named",
+                location=document.locate("kernels", index, key),
+                remedy=f"add `kernel_name: …` here, or remove `{shown}`",
+            )
 
 
 def _operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:

@@ -227,7 +227,8 @@ def _boxed(route: Route) -> str:
 
 
 def _fallback(plan: Plan) -> str:
-    last_resorts = [entry for entry in plan.entries if entry.route in BOXED_KERNELS]
+    unserved = [entry for entry in plan.entries if entry.kernel is None]
+    last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
     exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [

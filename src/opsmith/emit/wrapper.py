@@ -69,21 +69,28 @@ class _Writer:
             self.headers |= {self.source.native_header, "opsmith/stub.h"}
 
     def write(self) -> Wrapper:
-        if self.entry.route is Route.KERNEL and not self._needs_wrapper():
+        if self._is_direct() and not self._needs_wrapper():
             return Wrapper(
                 self.source.address(self.kernel.symbol, self.kernel),
                 self.signature,
                 "",
                 frozenset(),
             )
-        body = [*self._prologue(), *self._or_refused(self._body())]
+        body = [*self._prologue(), *self._or_fallen_back(self._or_refused(self._body()))]
         above = comment(self.signature.schema, f"{self.entry.route.value}: {self.entry.why}")
         text = f"{above}\n{self.signature.definition()} {{\n" + "\n".join(body) + "\n}\n"
         return Wrapper(self.signature.cpp_name, self.signature, text, frozenset(self.headers))
 
+    def _is_direct(self) -> bool:
+        """Whether the kernel is the operator's own, called with its very arguments."""
+        if self.entry.route is Route.STUB:
+            return not self.kernel.structured
+        return self.entry.route in (Route.KERNEL, Route.FALLBACK)
+
     def _needs_wrapper(self) -> bool:
         return bool(
-            self.kernel.device_guard
+            self.entry.fails_over
+            or self.kernel.device_guard
             or self.kernel.dtypes
             or self.kernel.execution is Execution.HOST
         )
@@ -142,12 +149,25 @@ class _Writer:
         refusal = self._hand_over(BOXED_KERNELS[self.entry.other_dtypes])
         return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
 
+    def _or_fallen_back(self, body: list[str]) -> list[str]:
+        """``body``, and the fallback where its kernel refuses the call."""
+        if not self.entry.fails_over:
+            return body
+        self.headers.add("opsmith/fallback_cause.h")
+        arguments = ["refusal", *(parameter.name for parameter in self.signature.parameters())]
+        call = f"opsmith::fail_over<{self.signature.ops_struct}>({', '.join(arguments)})"
+        return [
+            "try {",
+            *body,
+            "} catch (const opsmith::Unsupported& refusal) {",
+            f"return {call};",
+            "}",
+        ]
+
     # ---- the kernel and what is around it
 
     def _body(self) -> list[str]:
-        if self.entry.route is Route.KERNEL:
-            return [f"return {self._run({})};"]
-        if self.entry.route is Route.STUB and not self.kernel.structured:
+        if self._is_direct():
             return [f"return {self._run({})};"]
         if self.kernel.structured:
             return self._structured()

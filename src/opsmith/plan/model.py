@@ -161,7 +161,8 @@ class Entry:
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
     ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
     or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
-    ``operands`` says which Tensors the caller of ``kernel`` lets pass.
+    ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
+    calls on the CPU which the kernel refuses.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Entry:
     refusal: str = ""
     autograd: Autograd | None = None
     operands: Operands = Operands.ONE_DEVICE
+    fails_over: bool = False
 
     @property
     def promotes(self) -> bool:

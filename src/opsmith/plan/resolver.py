@@ -67,6 +67,9 @@ class _Resolver:
         self.only = None if only is None else {operator.name for operator in only}
         # Why what the description says of an operator comes to nothing here.
         self.unusable: dict[str, str] = {}
+        # Operators that PyTorch only seems to decompose: it raises for want of the kernel which the policy
+        # does not let run.
+        self.forbidden: set[str] = set()
         self.not_served: list[NotServed] = []
         self.kernels: dict[str, Kernel] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
@@ -83,6 +86,8 @@ class _Resolver:
                         kernel.operator,
                         f"the kernel `{kernel.symbol}` ({kernel.location}) {reason}",
                     )
+                    if kernel.execution is Execution.FALLBACK:
+                        self.forbidden.add(kernel.operator)
                     if kernel.abi is Abi.EXECUTORCH:
                         self._not_served(kernel, reason)
                 else:
@@ -138,6 +143,10 @@ class _Resolver:
                 "runs on the host and needs the driver's host window, which is off "
                 f"({self.backend.driver.location})"
             )
+        if kernel.execution is Execution.FALLBACK:
+            route, reason = self._last_resort(kernel.operator)
+            if route is not Route.FALLBACK:
+                return f"has the CPU compute, and {reason}"
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
@@ -265,7 +274,7 @@ class _Resolver:
                 return self._derived(operator, derived)
             sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
             note += f"; not derived from the kernel of {sources}: {derived}"
-        if operator.composite is not Composite.NONE:
+        if operator.composite is not Composite.NONE and operator.name not in self.forbidden:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
 
@@ -284,6 +293,9 @@ class _Resolver:
     def _own(self, operator: Operator, kernel: Kernel) -> Entry:
         if kernel.structured:
             return self._structured(operator, kernel)
+        if kernel.execution is Execution.FALLBACK:
+            why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it"
+            return self._served(operator, kernel, Route.FALLBACK, why)
         return self._served(
             operator, kernel, Route.KERNEL, f"`{kernel.symbol}` ({kernel.location})"
         )
@@ -299,6 +311,8 @@ class _Resolver:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape, elementwise = self._expected(operator, kernel)
+        if kernel.fails_over:
+            note += self._fails_over(operator, kernel)
         return Entry(
             name=operator.name,
             route=route,
@@ -313,7 +327,19 @@ class _Resolver:
             other_dtypes=other_dtypes,
             refusal=refusal,
             operands=self._operands(operator, kernel),
+            fails_over=kernel.fails_over,
         )
+
+    def _fails_over(self, operator: Operator, kernel: Kernel) -> str:
+        """The plan's words for calls that the kernel refuses at run time."""
+        route, reason = self._last_resort(operator.name)
+        if route is not Route.FALLBACK:
+            raise KernelRefused(
+                f"`on_error: fallback` sends calls of `{operator.name}` to the CPU, but {reason}",
+                location=kernel.location,
+                remedy="remove `on_error: fallback`, or allow the fallback for the operator",
+            )
+        return "; calls that it refuses at run time: the fallback runs them on the CPU"
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
         """PyTorch's kernel that serves ``operator`` through filled stubs, itself or as a structured one."""

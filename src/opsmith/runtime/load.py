@@ -18,7 +18,7 @@ from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
 from opsmith.runtime import fallback_policy, fallbacks
-from opsmith.runtime.python_kernels import PythonKernel, PythonKernels
+from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,13 @@ class LoadedBackend:
         return self._python_kernels.plan
 
     def kernel(
-        self, operator: str, *, dtypes: Dtypes = (), casts: bool = False, replace: bool = False
+        self,
+        operator: str,
+        *,
+        dtypes: Dtypes = (),
+        casts: bool = False,
+        replace: bool = False,
+        on_error: OnError = "raise",
     ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
         """Decorates a function: it becomes the kernel of ``operator``, e.g. ``add.out`` or ``relu``.
 
@@ -62,17 +68,30 @@ class LoadedBackend:
         operands arrive in the common dtype and ``out`` in the shape of the result, unless the kernel
         ``casts`` itself.  The first registration of a process takes a second, and half a minute
         where its C++ has to be built.
+        With ``on_error="fallback"`` calls for which the function raises :class:`opsmith.Unsupported` run on
+        the CPU.
 
         Raises :class:`~opsmith.errors.KernelDuplicate` for a second kernel of an operator, unless that
         is to ``replace`` the first; :class:`~opsmith.errors.OperatorUnknown`,
         :class:`~opsmith.errors.KernelRefused` or a :class:`~opsmith.errors.BuildError`.
         """
         return self._python_kernels.decorator(
-            operator, structured=False, casts=casts, dtypes=dtypes, replace=replace
+            operator,
+            structured=False,
+            casts=casts,
+            dtypes=dtypes,
+            replace=replace,
+            on_error=on_error,
         )
 
     def structured(
-        self, operator: str, *, dtypes: Dtypes = (), casts: bool = False, replace: bool = False
+        self,
+        operator: str,
+        *,
+        dtypes: Dtypes = (),
+        casts: bool = False,
+        replace: bool = False,
+        on_error: OnError = "raise",
     ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
         """Decorates a function that computes a structured group, named by any of its operators.
 
@@ -81,7 +100,12 @@ class LoadedBackend:
         all written around it; in place, ``out`` is ``self``.  Otherwise as :meth:`kernel`.
         """
         return self._python_kernels.decorator(
-            operator, structured=True, casts=casts, dtypes=dtypes, replace=replace
+            operator,
+            structured=True,
+            casts=casts,
+            dtypes=dtypes,
+            replace=replace,
+            on_error=on_error,
         )
 
     def operator(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from opsmith.build.backend import BuiltBackend
 from opsmith.build.progress import Progress
@@ -29,7 +29,7 @@ from opsmith.description import (
     read_backend,
     with_python_kernels,
 )
-from opsmith.errors import KernelDuplicate, LoadError
+from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, Plan, Shape, plan_backend, resolve_group
 from opsmith.schema import (
     Catalogue,
@@ -38,6 +38,9 @@ from opsmith.schema import (
     qualified,
     read_catalogue,
 )
+
+OnError: TypeAlias = Literal["raise", "fallback"]
+"""What becomes of a call for which a kernel raises :class:`opsmith.Unsupported`."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,7 +123,14 @@ class PythonKernels:
         return self._plan or self.compiled_plan
 
     def decorator(
-        self, name: str, *, structured: bool, casts: bool, dtypes: Dtypes, replace: bool
+        self,
+        name: str,
+        *,
+        structured: bool,
+        casts: bool,
+        dtypes: Dtypes,
+        replace: bool,
+        on_error: OnError = "raise",
     ) -> Callable[[Callable[P, R]], PythonKernel[P, R]]:
         def register(function: Callable[P, R]) -> PythonKernel[P, R]:
             description = python_kernel(
@@ -130,6 +140,7 @@ class PythonKernels:
                 structured=structured,
                 casts=casts,
                 dtypes=dtypes,
+                on_error=on_error,
             )
             return self._add(PythonKernel(function, description, self), replace)
 
@@ -237,7 +248,13 @@ def _registration(entry: Entry, kernel: PythonKernel[..., Any], trampoline: Modu
         operands=entry.operands.name,
         dtypes=[(argument, list(names)) for argument, names in described.dtypes],
         other_dtypes=entry.other_dtypes.value if entry.other_dtypes else "",
-        kernel=trampoline.PythonKernel(kernel.function, qualified(described.operator), name),
+        fails_over=entry.fails_over,
+        kernel=trampoline.PythonKernel(
+            kernel.function,
+            qualified(described.operator),
+            name,
+            refusal=Unsupported if entry.fails_over else None,
+        ),
     )
 
 

@@ -3,7 +3,8 @@
 
 #include <opsmith/derived.h>
 #include <opsmith/empty.h>
-#include <opsmith/fallback.h>
+#include <opsmith/fallback_cause.h>
+#include <opsmith/refusal.h>
 #include <opsmith/structured.h>
 
 #include <ATen/MemoryOverlap.h>
@@ -21,10 +22,6 @@ namespace {
 
 using Values = c10::ArrayRef<c10::IValue>;
 using torch::jit::Stack;
-
-std::string full_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
 
 bool writes(const c10::Argument& argument) {
   const c10::AliasInfo* alias = argument.alias_info();
@@ -283,8 +280,17 @@ class BoxedVariant final : public UnboxedServer {
     const Values given = torch::jit::last(*stack, schema_.arguments().size());
     const DeviceScope scope(device_of(given));
     Stack results;
-    if (C10_UNLIKELY(!serve(given, results))) {
-      variant_.other_dtypes(op, keys, stack);
+    try {
+      if (C10_UNLIKELY(!serve(given, results))) {
+        variant_.other_dtypes(op, keys, stack);
+        return;
+      }
+    } catch (const Unsupported& refusal) {
+      if (!variant_.fails_over) {
+        throw;
+      }
+      const FallbackCause cause(refusal.reason());
+      fallback(op, keys, stack);
       return;
     }
     if (!std::all_of(returned_.begin(), returned_.end(),
@@ -850,9 +856,12 @@ class BoxedCall final : public c10::OperatorKernel {
 };
 
 c10::KernelFunction function_of(Variant variant, std::shared_ptr<const RuntimeKernel> kernel) {
+  const bool fails_over = variant.fails_over;
   auto served = c10::make_intrusive<BoxedVariant>(std::move(variant), std::move(kernel));
-  return with_unboxed_path(served->op(), served,
-                           c10::BoxedKernel::makeFromFunctor(std::make_unique<BoxedCall>(served)));
+  auto boxed = c10::BoxedKernel::makeFromFunctor(std::make_unique<BoxedCall>(served));
+  // Failing over takes the boxed arguments that the kernel was called with.
+  return fails_over ? c10::KernelFunction::makeFromBoxedKernel(std::move(boxed))
+                    : with_unboxed_path(served->op(), served, std::move(boxed));
 }
 
 // The dispatcher warns of every kernel that stands over another one. Here that is what was asked for.

@@ -77,6 +77,7 @@ struct Variant {
   // By argument, "" standing for the dtype that is computed in; other dtypes go to `other_dtypes`.
   std::vector<std::pair<std::string, std::vector<c10::ScalarType>>> dtypes;
   c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
+  bool fails_over = false;  // calls that the kernel refuses, with Unsupported, go to fallback()
 };
 
 // A registration with the dispatcher, which ends with the object; what it covered then serves again.

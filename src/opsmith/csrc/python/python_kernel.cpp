@@ -1,6 +1,8 @@
 // Calling a Python function with boxed values. See python_kernel.h.
 #include "python_kernel.h"
 
+#include <opsmith/unsupported.h>
+
 #include <ATen/core/jit_type.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/Dtype.h>
@@ -127,7 +129,7 @@ std::string type_name(PyObject* object) {
 }  // namespace
 
 PythonKernel::PythonKernel(PyObject* function, const c10::OperatorName& operator_name,
-                           std::string description)
+                           std::string description, PyObject* refusal)
     : function_(safe(new_reference(function))),
       op_(c10::Dispatcher::singleton().findSchemaOrThrow(operator_name.name.c_str(),
                                                          operator_name.overload_name.c_str())),
@@ -147,6 +149,9 @@ PythonKernel::PythonKernel(PyObject* function, const c10::OperatorName& operator
       PyTuple_SET_ITEM(names, i, PyUnicode_InternFromString(keywords[i].c_str()));
     }
     keywords_.emplace(safe(names));
+  }
+  if (refusal != nullptr) {
+    refusal_.emplace(safe(new_reference(refusal)));
   }
   for (const c10::Argument& returned : schema.returns()) {
     if (!is_written_argument(returned)) {
@@ -201,9 +206,18 @@ PyObject* PythonKernel::called(PyObject* const* arguments) const {
       function_.ptr(getPyInterpreter()), arguments, positional_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
       keywords_.has_value() ? keywords_->ptr(getPyInterpreter()) : nullptr);
   if (C10_UNLIKELY(returned == nullptr)) {
-    throw_python_error();
+    throw_raised();
   }
   return returned;
+}
+
+// What the function raised.
+void PythonKernel::throw_raised() const {
+  if (refusal_.has_value() && PyErr_ExceptionMatches(refusal_->ptr(getPyInterpreter())) != 0) {
+    const py::error_already_set raised;
+    throw Unsupported(py::str(raised.value()));
+  }
+  throw_python_error();
 }
 
 PythonKernel::Form PythonKernel::form_of(const c10::Argument& argument) {

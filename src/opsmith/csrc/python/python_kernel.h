@@ -21,8 +21,10 @@ namespace opsmith {
 
 class PythonKernel final : public RuntimeKernel {
  public:
-  // The GIL is held. `description` is for error messages.
-  PythonKernel(PyObject* function, const c10::OperatorName& operator_name, std::string description);
+  // The GIL is held. `description` is for error messages; `refusal`, if not null, is the type of the
+  // exception that refuses a call, which then leaves as opsmith::Unsupported.
+  PythonKernel(PyObject* function, const c10::OperatorName& operator_name, std::string description,
+               PyObject* refusal);
   ~PythonKernel() override;
 
   // Acquires the GIL. Throws python_error, with the exception that the function raised; TypeError when it
@@ -43,6 +45,7 @@ class PythonKernel final : public RuntimeKernel {
   // Throws RecursionError when the kernel runs within itself `depth` times, which is too deep.
   void check_depth(int depth) const;
   PyObject* called(PyObject* const* arguments) const;
+  [[noreturn]] void throw_raised() const;
   c10::IValue boxed_value(PyObject* object, const c10::Argument& returned) const;
   void push_results(PyObject* returned, torch::jit::Stack& results) const;
 
@@ -52,6 +55,7 @@ class PythonKernel final : public RuntimeKernel {
   std::vector<Form> forms_;                    // by argument
   size_t positional_;                          // arguments
   std::optional<c10::SafePyObject> keywords_;  // the tuple of the others' names
+  std::optional<c10::SafePyObject> refusal_;
   std::vector<const c10::Argument*> returns_;  // less those that are arguments
 };
 

@@ -73,7 +73,7 @@ using Dtypes = std::vector<std::pair<std::string, std::vector<std::string>>>;
 std::unique_ptr<VariantRegistration> register_variant(
     const std::string& name, const std::string& kernel_operator, const std::optional<std::string>& shaped_by,
     bool like_self, const std::string& service, const std::string& alike_result, bool promotes,
-    const std::string& operands, const Dtypes& dtypes, const std::string& other_dtypes,
+    const std::string& operands, const Dtypes& dtypes, const std::string& other_dtypes, bool fails_over,
     std::shared_ptr<PythonKernel> kernel) {
   Variant variant{.name = operator_name(name), .kernel = operator_name(kernel_operator), .shaped_by = {}};
   if (shaped_by.has_value()) {
@@ -97,6 +97,7 @@ std::unique_ptr<VariantRegistration> register_variant(
   if (!other_dtypes.empty()) {
     variant.other_dtypes = last_resort(other_dtypes);
   }
+  variant.fails_over = fails_over;
   return std::make_unique<VariantRegistration>(std::move(variant), std::move(kernel));
 }
 
@@ -104,16 +105,18 @@ std::unique_ptr<VariantRegistration> register_variant(
 
 PYBIND11_MODULE(opsmith_trampoline, m) {
   py::class_<PythonKernel, std::shared_ptr<PythonKernel>>(m, "PythonKernel")
-      .def(py::init([](const py::object& function, const std::string& name, std::string description) {
+      .def(py::init([](const py::object& function, const std::string& name, std::string description,
+                       const py::object& refusal) {
              return std::make_shared<PythonKernel>(function.ptr(), operator_name(name),
-                                                   std::move(description));
+                                                   std::move(description),
+                                                   refusal.is_none() ? nullptr : refusal.ptr());
            }),
-           py::arg("function"), py::arg("operator"), py::arg("description"));
+           py::arg("function"), py::arg("operator"), py::arg("description"), py::arg("refusal"));
   py::class_<VariantRegistration>(m, "VariantRegistration")
       .def(py::init(&register_variant), py::kw_only(), py::arg("name"), py::arg("kernel_operator"),
            py::arg("shaped_by"), py::arg("like_self"), py::arg("service"), py::arg("alike_result"),
            py::arg("promotes"), py::arg("operands"), py::arg("dtypes"), py::arg("other_dtypes"),
-           py::arg("kernel"));
+           py::arg("fails_over"), py::arg("kernel"));
   m.def("set_reason", &set_reason, py::arg("operator"), py::arg("reason"));
 }
 
