@@ -18,7 +18,7 @@ FLOORS = [
     {"emit"},
     {"build"},
     {"runtime"},
-    {"inspect", "demo"},
+    {"inspect", "demo", "pytest_plugin"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -11,6 +11,7 @@ from opsmith.cli.console import err, fail
 from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
+from opsmith.cli.fallbacks import fallbacks
 from opsmith.cli.gen import gen
 from opsmith.cli.import_ import import_
 from opsmith.cli.plan import plan
@@ -27,6 +28,8 @@ app = typer.Typer(
 for command in (demo, plan, explain, gen, build, doctor, stubs):
     app.command()(command)
 app.command("import")(import_)
+# What follows the program's name is the program's.
+app.command(context_settings={"allow_interspersed_args": False})(fallbacks)
 
 
 def main() -> None:

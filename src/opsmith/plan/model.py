@@ -182,6 +182,11 @@ class Entry:
     fails_over: bool = False
 
     @property
+    def is_on_cpu(self) -> bool:
+        """Whether the CPU computes it, by the runtime's last resort or by a kernel that asks for that."""
+        return self.route is Route.FALLBACK
+
+    @property
     def promotes(self) -> bool:
         """Whether operands and outputs reach the kernel in the common dtype.
 

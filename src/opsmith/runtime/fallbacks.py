@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.plan import Entry, Plan, Route
+from opsmith.plan import Plan, Route
 
 REPORT_VARIABLE = "OPSMITH_FALLBACK_REPORT"
 """A folder: at exit, each process that loaded a backend writes its counts there as ``<pid>.json``."""
@@ -220,10 +220,6 @@ def _reason(plan: Plan, operator: str, refusals: Mapping[str, int]) -> str:
     entry = plan.by_name.get(operator)
     if entry is None:
         reasons.append("the plan does not list it: another library's operator")
-    elif not reasons or _may_lack_a_kernel(entry):
+    elif not reasons or entry.is_on_cpu or entry.other_dtypes is Route.FALLBACK:
         reasons.append(entry.why)
     return "; ".join(reasons)
-
-
-def _may_lack_a_kernel(entry: Entry) -> bool:
-    return entry.route is Route.FALLBACK or entry.other_dtypes is Route.FALLBACK

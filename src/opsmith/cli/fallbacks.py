@@ -1,0 +1,147 @@
+"""``opsmith fallbacks``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, err, out, print_json
+from opsmith.inspect.fallbacks import (
+    Advice,
+    Program,
+    first_kernel,
+    no_backend_loaded,
+    read_gate,
+    run_program,
+)
+from opsmith.plan import plan_backend
+from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
+from opsmith.schema import read_catalogue
+
+_SHOWN_CALLERS = 3
+
+
+def fallbacks(
+    program: Annotated[str, typer.Argument(help="A Python file, or a module with -m.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    module: Annotated[bool, typer.Option("--module", "-m", help="PROGRAM is a module.")] = False,
+    backend: Annotated[
+        str | None, typer.Option(help="Load this backend for a program that loads none itself.")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(min=0, help="Fail if more calls than this fall back.")
+    ] = None,
+    allow: Annotated[
+        Path | None,
+        typer.Option(help="A file of operators that may fall back, one in a line; others fail."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None, typer.Option(help="Fail if this operator falls back; repeatable.")
+    ] = None,
+    callers: Annotated[bool, typer.Option(help="Show the lines that called.")] = True,
+    json: Json = False,
+) -> None:
+    """Run a program and show what of it ran on the CPU, and which kernel to write first.
+
+    Exits with the program's own status if that is not 0, and with 1 if more fell back than is allowed.
+    """
+    catalogue = read_catalogue()
+    gate = read_gate(catalogue, budget, allow, fail_on or [])
+    described = Program(program, tuple(arguments or ()), module)
+    run = run_program(described, backend=backend, callers=callers)
+    if run.description is None:
+        if run.status == 0:
+            raise no_backend_loaded(described)
+        err.print(f"{escape(program)} ended with status {run.status} before it loaded a backend")
+        raise typer.Exit(run.status)
+    planned = plan_backend(run.description, cache_root())
+    advice = first_kernel(run.fallbacks, planned, catalogue)
+    violations = gate.violations(run.fallbacks)
+    _print(run.fallbacks, advice, callers)
+    for violation in violations:
+        err.print(f"[bold red]failed[/]: {escape(violation)}", soft_wrap=True, highlight=False)
+    if json:
+        print_json(
+            {
+                "status": run.status,
+                "calls": run.fallbacks.calls,
+                "seconds": run.fallbacks.seconds,
+                "bytes_moved": run.fallbacks.bytes_moved,
+                "denied": run.fallbacks.denied,
+                "operators": run.fallbacks.counts,
+                "first_kernel": advice,
+                "violations": violations,
+            }
+        )
+    raise typer.Exit(run.status or (1 if violations else 0))
+
+
+def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
+    if found.denied:
+        out.print(f"{found.denied:,} calls were denied the fallback and raised", highlight=False)
+    if advice is None:
+        out.print("no operator fell back")
+        return
+    counts = [count for count in found.counts if count.calls]
+    title = f"{found.calls:,} calls of {len(counts):,} operators ran on the CPU"
+    table = Table(title=title, header_style="bold")
+    table.add_column("operator", no_wrap=True)
+    for column in ("calls", "ms", "share", "MB moved"):
+        table.add_column(column, justify="right", no_wrap=True)
+    if callers:
+        table.add_column("called from", overflow="fold")
+    for count in counts:
+        row = [
+            count.operator,
+            f"{count.calls:,}",
+            f"{count.seconds * 1e3:,.2f}",
+            f"{_share(count.seconds, found):.0%}",
+            f"{count.bytes_moved / 1e6:,.1f}",
+        ]
+        table.add_row(*row, *([_callers(count)] if callers else []))
+    out.print(table)
+    for reason, operators in _by_reason(counts).items():
+        out.print(escape(f"why: {reason}"), soft_wrap=True, highlight=False)
+        out.print(escape(f"  {', '.join(operators)}"), soft_wrap=True, highlight=False, style="dim")
+    out.print(
+        f"write this kernel first: it would take {_share(advice.seconds, found):.0%} of the time "
+        "off the CPU",
+        soft_wrap=True,
+        highlight=False,
+    )
+    out.print(escape(advice.remedy), soft_wrap=True, highlight=False)
+
+
+def _share(seconds: float, found: Fallbacks) -> float:
+    return seconds / found.seconds if found.seconds else 0.0
+
+
+def _callers(count: FallbackCount) -> str:
+    places = sorted(count.callers.items(), key=lambda place: -place[1])
+    lines = [
+        f"{_shown(place)} ×{calls:,}" if calls > 1 else _shown(place)
+        for place, calls in places[:_SHOWN_CALLERS]
+    ]
+    if len(places) > _SHOWN_CALLERS:
+        lines.append(f"and {len(places) - _SHOWN_CALLERS} more")
+    return escape("\n".join(lines))
+
+
+def _shown(place: str) -> str:
+    """The place relative to the working directory, where it is below it."""
+    try:
+        return str(Path(place).relative_to(Path.cwd()))
+    except ValueError:
+        return place or "a thread without Python"
+
+
+def _by_reason(counts: list[FallbackCount]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for count in counts:
+        reasons.setdefault(count.reason, []).append(count.operator)
+    return reasons

@@ -1,0 +1,281 @@
+"""What of a program ran on the CPU, which kernel to write first, and whether that is more than allowed.
+
+Runs the program as a process of its own, which writes its counts when it ends; those of all processes
+that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from opsmith.errors import BudgetInvalid, FileMissing, LoadError, Location, OperatorUnknown, nearest
+from opsmith.plan import Plan
+from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
+from opsmith.runtime.fallbacks import (
+    CALLERS_VARIABLE,
+    REPORT_VARIABLE,
+    FallbackCount,
+    Fallbacks,
+    Report,
+    ranked,
+)
+from opsmith.schema import GENERATED, Catalogue
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script, or a module as ``python -m`` runs it, with its arguments."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+
+    @property
+    def command(self) -> list[str]:
+        how = ["-m"] if self.is_module else []
+        return [sys.executable, *how, self.name, *self.arguments]
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """How a program ended and what fell back in its processes.
+
+    ``status`` is its exit status, 128 and the signal's number where a signal ended it.  ``description``
+    is the loaded backend's ``backend.yaml``; None, where the program loaded no backend.
+    """
+
+    status: int
+    description: str | None
+    fallbacks: Fallbacks
+
+
+def run_program(program: Program, *, backend: str | None, callers: bool) -> ProgramRun:
+    """Runs ``program`` to its end and gathers what fell back; ``backend`` is loaded for it, if given.
+
+    Raises :class:`~opsmith.errors.FileMissing`.
+    """
+    if not program.is_module and not Path(program.name).is_file():
+        raise FileMissing(
+            f"there is no program `{program.name}`",
+            remedy="name a Python file, or a module after -m; options of opsmith stand before it",
+        )
+    with tempfile.TemporaryDirectory(prefix="opsmith-fallbacks-") as folder:
+        environment = {**os.environ, REPORT_VARIABLE: folder}
+        if callers:
+            environment[CALLERS_VARIABLE] = "1"
+        if backend is not None:
+            environment[AUTOLOAD_VARIABLE] = backend
+        status = _run(program.command, environment)
+        reports = [
+            msgspec.json.decode(path.read_bytes(), type=Report)
+            for path in sorted(Path(folder).glob("*.json"))
+        ]
+    return ProgramRun(
+        status if status >= 0 else 128 - status,
+        reports[0].description if reports else None,
+        added(report.fallbacks for report in reports),
+    )
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    with subprocess.Popen(command, env=environment) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                pass  # the terminal has sent it to the program too, which decides
+
+
+def added(reports: Iterable[Fallbacks]) -> Fallbacks:
+    """The counts of several processes as one."""
+    sums: dict[str, FallbackCount] = {}
+    for report in reports:
+        for count in report.counts:
+            known = sums.get(count.operator)
+            sums[count.operator] = count if known is None else _sum(known, count)
+    return ranked(iter(sums.values()))
+
+
+def _sum(one: FallbackCount, other: FallbackCount) -> FallbackCount:
+    reason = one.reason if one.reason == other.reason else f"{one.reason}; {other.reason}"
+    return replace(
+        one,
+        calls=one.calls + other.calls,
+        seconds=one.seconds + other.seconds,
+        bytes_moved=one.bytes_moved + other.bytes_moved,
+        reason=reason,
+        callers=dict(Counter(one.callers) + Counter(other.callers)),
+        denied=one.denied + other.denied,
+    )
+
+
+# ---- what to write first
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The kernel that would save the most time, what it would save, and what to do.
+
+    ``seconds`` and ``calls`` are those of all the ``operators`` that it would serve: variants of its
+    group are derived from it.
+    """
+
+    operators: tuple[str, ...]
+    seconds: float
+    calls: int
+    remedy: str
+
+
+def first_kernel(fallbacks: Fallbacks, plan: Plan, catalogue: Catalogue) -> Advice | None:
+    """The kernel worth writing first; None where nothing fell back."""
+    groups: dict[tuple[str, ...], list[FallbackCount]] = {}
+    for count in fallbacks.counts:
+        if count.calls:
+            known = count.operator in plan.by_name
+            members = plan.group_of(count.operator) if known else (count.operator,)
+            groups.setdefault(members, []).append(count)
+    if not groups:
+        return None
+    counts = max(groups.values(), key=lambda counts: sum(count.seconds for count in counts))
+    return Advice(
+        tuple(sorted(count.operator for count in counts)),
+        sum(count.seconds for count in counts),
+        sum(count.calls for count in counts),
+        _remedy(counts[0].operator, plan, catalogue),
+    )
+
+
+def _remedy(operator: str, plan: Plan, catalogue: Catalogue) -> str:
+    entry = plan.by_name.get(operator)
+    if entry is not None and entry.kernel is not None and not entry.is_on_cpu:
+        kernel = entry.kernel
+        return f"let the kernel `{kernel.symbol}` ({kernel.location}) take these calls too"
+    group = entry.group if entry is not None else None
+    named = operator
+    # The out variant, from which the others are derived; not one that PyTorch itself has generated.
+    if group is not None and group.out and GENERATED not in catalogue.operators[group.out].tags:
+        named = group.out
+    symbol = named.rpartition("::")[2].replace(".", "_")
+    lines = f"  - op: {named}\n    kernel_name: {plan.backend}::{symbol}"
+    structured = group is not None and group.structured
+    return lines + ("\n    structured: true" if structured else "")
+
+
+# ---- what is allowed
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What may fall back: ``budget`` calls in all (None: any number), those of ``allowed`` beside.
+
+    No operator of ``forbidden`` may.  Where something is allowed by name and no budget is given, the
+    budget is 0.
+    """
+
+    budget: int | None = None
+    allowed: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def violations(self, fallbacks: Fallbacks) -> list[str]:
+        """What is wrong with ``fallbacks``, a sentence each."""
+        found = [
+            f"`{count.operator}` fell back in {_calls(count.calls)}, and --fail-on forbids it"
+            for count in fallbacks.counts
+            if count.calls and count.operator in self.forbidden
+        ]
+        charged = [
+            count
+            for count in fallbacks.counts
+            if count.calls and count.operator not in self.allowed
+        ]
+        budget = 0 if self.budget is None and self.allowed else self.budget
+        calls = sum(count.calls for count in charged)
+        if budget is not None and calls > budget:
+            worst = ", ".join(f"`{count.operator}` {count.calls:,}" for count in charged[:5])
+            more = f" and {len(charged) - 5} more operators" if len(charged) > 5 else ""
+            beside = " beside those of --allow" if self.allowed else ""
+            found.append(f"{_calls(calls)} fell back, and {budget:,} may{beside}: {worst}{more}")
+        return found
+
+
+def read_gate(
+    catalogue: Catalogue, budget: int | None, allow: Path | None, fail_on: Sequence[str]
+) -> Gate:
+    """The gate of a command line; ``allow`` is a file with one operator in each line.
+
+    ``#`` begins a comment; a name stands for all variants of its group.  Raises
+    :class:`~opsmith.errors.FileMissing`, :class:`~opsmith.errors.BudgetInvalid` or
+    :class:`~opsmith.errors.OperatorUnknown`.
+    """
+    forbidden = {
+        member for name in fail_on for member in _members(catalogue, name, "--fail-on", None)
+    }
+    allowed: set[str] = set()
+    if allow is not None:
+        for place, name in _lines(allow):
+            allowed.update(_members(catalogue, name, f"`{allow}`", place))
+    if both := sorted(allowed & forbidden):
+        raise BudgetInvalid(
+            f"`{both[0]}` is allowed by {allow} and forbidden by --fail-on",
+            remedy="take it out of one of the two",
+        )
+    return Gate(budget, frozenset(allowed), frozenset(forbidden))
+
+
+def _lines(path: Path) -> list[tuple[Location, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileMissing(
+            f"the operators that may fall back cannot be read from `{path}`: {error.strerror}",
+            remedy="name a file with one operator in each line, such as topk.values",
+        ) from None
+    except UnicodeDecodeError:
+        raise BudgetInvalid(
+            f"`{path}` is no text", remedy="write one operator in each line, such as topk.values"
+        ) from None
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        name = line.partition("#")[0].strip()
+        if name:
+            found.append((Location(path, number, line.index(name) + 1), name))
+    return found
+
+
+def _members(
+    catalogue: Catalogue, name: str, where: str, place: Location | None
+) -> tuple[str, ...]:
+    name = name.removeprefix("aten::")
+    group = catalogue.group_of.get(name)
+    if group is not None:
+        return tuple(member for _, member in group.members())
+    if name not in catalogue.operators and "::" not in name:
+        raise OperatorUnknown(
+            f"{where} names `{name}`, and torch {catalogue.torch} has no such operator"
+            f"{nearest(name, catalogue.operators)}",
+            location=place,
+            remedy="name the overload too, as the table of `opsmith fallbacks` does",
+        )
+    return (name,)
+
+
+def _calls(calls: int) -> str:
+    return "1 call" if calls == 1 else f"{calls:,} calls"
+
+
+def no_backend_loaded(program: Program) -> LoadError:
+    """The error for a program that loaded no backend."""
+    return LoadError(
+        f"`{program.name}` loaded no backend, so nothing was counted",
+        remedy='call opsmith.load("sim") in it, or have one loaded for it: '
+        f"opsmith fallbacks --backend sim {program.name}",
+    )
