@@ -196,6 +196,13 @@ class _Resolver:
         if kernel.structured:
             self._check_structured(kernel, operator, group)
         self._check_structured_keys(kernel, operator, group)
+        route, reason = self._last_resort(kernel.operator)
+        if kernel.fails_over and route is not Route.FALLBACK:
+            raise KernelRefused(
+                f"`on_error: fallback` sends calls of `{kernel.operator}` to the CPU, but {reason}",
+                location=kernel.location,
+                remedy="remove `on_error: fallback`, or allow the fallback for the operator",
+            )
         for argument, _ in kernel.dtypes:
             if argument and argument not in operator.tensor_arguments:
                 raise KernelRefused(
@@ -312,7 +319,7 @@ class _Resolver:
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape, elementwise = self._expected(operator, kernel)
         if kernel.fails_over:
-            note += self._fails_over(operator, kernel)
+            note += "; calls that it refuses at run time: the fallback runs them on the CPU"
         return Entry(
             name=operator.name,
             route=route,
@@ -329,17 +336,6 @@ class _Resolver:
             operands=self._operands(operator, kernel),
             fails_over=kernel.fails_over,
         )
-
-    def _fails_over(self, operator: Operator, kernel: Kernel) -> str:
-        """The plan's words for calls that the kernel refuses at run time."""
-        route, reason = self._last_resort(operator.name)
-        if route is not Route.FALLBACK:
-            raise KernelRefused(
-                f"`on_error: fallback` sends calls of `{operator.name}` to the CPU, but {reason}",
-                location=kernel.location,
-                remedy="remove `on_error: fallback`, or allow the fallback for the operator",
-            )
-        return "; calls that it refuses at run time: the fallback runs them on the CPU"
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
         """PyTorch's kernel that serves ``operator`` through filled stubs, itself or as a structured one."""

@@ -66,12 +66,14 @@ void warn_of_fallback(const c10::OperatorHandle& op) {
              " has no kernel for this call; `opsmith explain ", name, "` says why");
 }
 
-void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                           const std::string* refusal) {
   const Override denied = get_override();
-  throw_refused(op, values,
-                c10::str("it would fall back to the CPU, which ", denied.origin, " denies; `opsmith explain ",
-                         plan_name(op.operator_name()), "` says why"),
-                denied.remedy);
+  const std::string because =
+      refusal != nullptr ? "because the kernel refused: " + *refusal + "; " + denied.origin + " denies that"
+                         : c10::str("which ", denied.origin, " denies; `opsmith explain ",
+                                    plan_name(op.operator_name()), "` says why");
+  throw_refused(op, values, "it would fall back to the CPU, " + because, denied.remedy);
 }
 
 }  // namespace opsmith

@@ -36,7 +36,9 @@ inline Permission fallback_permission(const c10::OperatorName& name) {
 // The override allows the operator to run on the CPU, and wants that said: a Python UserWarning.
 void warn_of_fallback(const c10::OperatorHandle& op);
 
-// The override denies it. Throws NotImplementedError.
-[[noreturn]] void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+// The override denies it. `refusal` is what a kernel said that refused; null where there is no kernel. Throws
+// NotImplementedError.
+[[noreturn]] void throw_fallback_denied(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                                        const std::string* refusal);
 
 }  // namespace opsmith
