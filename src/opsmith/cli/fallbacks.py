@@ -57,7 +57,14 @@ def fallbacks(
     if run.description is None:
         if run.status == 0:
             raise no_backend_loaded(described)
-        err.print(f"{escape(program)} ended with status {run.status} before it loaded a backend")
+        err.print(
+            escape(
+                f"{program} ended with status {run.status} and left no counts: it loaded no backend, or "
+                "could not write them"
+            ),
+            soft_wrap=True,
+            highlight=False,
+        )
         raise typer.Exit(run.status)
     planned = plan_backend(run.description, cache_root())
     advice = first_kernel(run.fallbacks, planned, catalogue)
@@ -83,12 +90,14 @@ def fallbacks(
 
 def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
     if found.denied:
-        out.print(f"{found.denied:,} calls were denied the fallback and raised", highlight=False)
+        out.print(
+            f"denied the fallback, and raised: {_many(found.denied, 'call')}", highlight=False
+        )
     if advice is None:
         out.print("no operator fell back")
         return
     counts = [count for count in found.counts if count.calls]
-    title = f"{found.calls:,} calls of {len(counts):,} operators ran on the CPU"
+    title = f"{_many(found.calls, 'call')} of {_many(len(counts), 'operator')} ran on the CPU"
     table = Table(title=title, header_style="bold")
     table.add_column("operator", no_wrap=True)
     for column in ("calls", "ms", "share", "MB moved"):
@@ -115,6 +124,10 @@ def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
         highlight=False,
     )
     out.print(escape(advice.remedy), soft_wrap=True, highlight=False)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _share(seconds: float, found: Fallbacks) -> float:

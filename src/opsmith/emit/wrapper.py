@@ -85,7 +85,7 @@ class _Writer:
         """Whether the kernel is the operator's own, called with its very arguments."""
         if self.entry.route is Route.STUB:
             return not self.kernel.structured
-        return self.entry.route in (Route.KERNEL, Route.FALLBACK)
+        return self.entry.route is Route.KERNEL or self.entry.route in BOXED_KERNELS
 
     def _needs_wrapper(self) -> bool:
         return bool(

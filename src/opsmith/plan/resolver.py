@@ -67,9 +67,6 @@ class _Resolver:
         self.only = None if only is None else {operator.name for operator in only}
         # Why what the description says of an operator comes to nothing here.
         self.unusable: dict[str, str] = {}
-        # Operators that PyTorch only seems to decompose: it raises for want of the kernel which the policy
-        # does not let run.
-        self.forbidden: set[str] = set()
         self.not_served: list[NotServed] = []
         self.kernels: dict[str, Kernel] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
@@ -86,8 +83,6 @@ class _Resolver:
                         kernel.operator,
                         f"the kernel `{kernel.symbol}` ({kernel.location}) {reason}",
                     )
-                    if kernel.execution is Execution.FALLBACK:
-                        self.forbidden.add(kernel.operator)
                     if kernel.abi is Abi.EXECUTORCH:
                         self._not_served(kernel, reason)
                 else:
@@ -143,10 +138,6 @@ class _Resolver:
                 "runs on the host and needs the driver's host window, which is off "
                 f"({self.backend.driver.location})"
             )
-        if kernel.execution is Execution.FALLBACK:
-            route, reason = self._last_resort(kernel.operator)
-            if route is not Route.FALLBACK:
-                return f"has the CPU compute, and {reason}"
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
@@ -281,7 +272,7 @@ class _Resolver:
                 return self._derived(operator, derived)
             sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
             note += f"; not derived from the kernel of {sources}: {derived}"
-        if operator.composite is not Composite.NONE and operator.name not in self.forbidden:
+        if operator.composite is not Composite.NONE:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
 
@@ -301,8 +292,11 @@ class _Resolver:
         if kernel.structured:
             return self._structured(operator, kernel)
         if kernel.execution is Execution.FALLBACK:
-            why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it"
-            return self._served(operator, kernel, Route.FALLBACK, why)
+            route, reason = self._last_resort(operator.name)
+            why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it; {reason}"
+            entry = self._served(operator, kernel, route, why)
+            # Registered all the same: it refuses with the reason, unless the process overrides the policy.
+            return entry if route is Route.FALLBACK else replace(entry, refusal=entry.why)
         return self._served(
             operator, kernel, Route.KERNEL, f"`{kernel.symbol}` ({kernel.location})"
         )

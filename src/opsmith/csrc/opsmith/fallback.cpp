@@ -175,11 +175,15 @@ void move_to_device(HostCall& call, c10::IValue& value) {
   }
 }
 
-// What the process says in the place of the description.
-void heed_override(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
-                   const std::string* refusal) {
+// What the policy says of a call for `cause`: the process's, or else the description's.
+void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause,
+                 c10::ArrayRef<c10::IValue> values) {
   switch (fallback_permission(op.operator_name())) {
     case Permission::kAsDescribed:
+      if (C10_UNLIKELY(cause != nullptr && cause->served() != nullptr)) {
+        refuse_as_described(op, values);
+      }
+      return;
     case Permission::kAllowed:
       return;
     case Permission::kAllowedWithWarning:
@@ -187,7 +191,7 @@ void heed_override(const c10::OperatorHandle& op, const torch::jit::Stack& stack
       return;
     case Permission::kDenied:
       count_denied(op);
-      throw_fallback_denied(op, torch::jit::last(stack, op.schema().arguments().size()), refusal);
+      throw_fallback_denied(op, values, cause != nullptr ? cause->refusal() : nullptr);
   }
 }
 
@@ -199,14 +203,13 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const size_t first = stack->size() - arguments.size();
   const FallbackCause* const cause = FallbackCause::take();
   const c10::OperatorHandle& served = cause != nullptr && cause->served() != nullptr ? *cause->served() : op;
-  const std::string* const refusal = cause != nullptr ? cause->refusal() : nullptr;
-  heed_override(served, *stack, refusal);
+  heed_policy(served, cause, torch::jit::last(*stack, arguments.size()));
   const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
     throw_no_cpu_kernel(op, torch::jit::last(*stack, arguments.size()));
   }
 
-  const CountedFallback counted(served, refusal);
+  const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);
   HostCall call(place.results, op.operator_name());
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, schema, arguments[i], place.device, (*stack)[first + i]);

@@ -166,6 +166,14 @@ void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> val
                               lines_for_a_kernel(op.operator_name()), "\nor ", otherwise);
 }
 
+void refuse_as_described(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  if (!reason.empty()) {
+    count_denied(op);
+    throw_refused(op, values, reason, "allow the fallback for it, under the backend's `fallback:`.");
+  }
+}
+
 void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
   // Of a custom operator the plan cannot know whether another library has a CPU kernel.
   const std::string reason = policy_reasons().get(plan_name(op.operator_name()));

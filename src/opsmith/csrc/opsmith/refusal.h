@@ -33,6 +33,10 @@ const char* unsupported_kind(const at::Tensor& tensor);
 [[noreturn]] void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                 const std::string& reason, const std::string& otherwise);
 
+// Does nothing unless the plan denies the fallback to the operator, whose kernel has the CPU compute. Throws
+// NotImplementedError.
+void refuse_as_described(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
+
 // There is no CPU kernel to fall back on. Throws NotImplementedError.
 [[noreturn]] void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values);
 
