@@ -80,7 +80,9 @@ def test_callers_are_lines_of_ones_own(x: torch.Tensor) -> None:
         for _ in range(2):
             torch.nn.functional.fold(x, (1, 3), (1, 1))  # not PyTorch's own line
         leaf.cumprod(0).sum().backward()
-    assert block.fallbacks["cumsum.out"].callers == {lines[0]: 1, "backward of CumprodBackward0": 1}
+    callers = dict(block.fallbacks["cumsum.out"].callers)
+    assert callers.pop("backward of CumprodBackward0") > 0
+    assert callers == {lines[0]: 1}
     (folded,) = block.fallbacks["col2im"].callers
     assert folded.startswith(f"{__file__}:")
     assert block.fallbacks["col2im"].callers[folded] == 2
