@@ -221,10 +221,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
                                " has no kernel for it"));
     throw;
   }
-  call.commit();
+  // First what may raise without harm: see Note [What can fail comes first].
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     move_to_device(call, (*stack)[i]);
   }
+  call.commit();
 }
 
 }  // namespace opsmith
