@@ -73,7 +73,8 @@ def test_index_put_with_lists_of_optional_indices() -> None:
     for tensor, device in ((data, "cpu"), (device_data, DEVICE)):
         rows = torch.tensor([0, 2, 2], device=device)
         values = torch.ones(4, 3, device=device)
-        tensor.transpose(0, 1).index_put_((None, rows, torch.tensor([1, 1, 1])), values, True)
+        columns = torch.tensor([1, 1, 1])  # on the CPU, as PyTorch allows
+        torch.ops.aten.index_put_(tensor.transpose(0, 1), [None, rows, columns], values, True)
         tensor[rows, :, torch.tensor([4, 3, 4], device=device)] = 7
     assert torch.equal(device_data.cpu(), data)
     assert torch.equal(device_data[:, [True, False, True, False]].cpu(), data[:, ::2])
@@ -110,13 +111,12 @@ def test_elements_between_those_of_out_stay() -> None:
     assert base.tolist() == [[0, 1, 2, 3], [4, 2, 6, 7], [8, 3, 10, 11]]
 
 
-def test_a_detached_out_is_not_resized() -> None:
-    data, device_data = twice(torch.rand(4))
-    for tensor in (data, device_data):
-        out = torch.zeros(2, device=tensor.device).detach()
-        with pytest.raises(RuntimeError, match="from .data or .detach"):
-            torch.cumsum(tensor, 0, out=out)
-        assert out.tolist() == [0, 0]
+def test_what_data_gives_is_resized() -> None:
+    matrix, device_matrix = twice(torch.rand(4, 3))
+    for tensor in (matrix, device_matrix):
+        alias = torch.zeros(2, dtype=torch.long, device=tensor.device).data
+        torch.kthvalue(tensor, 2, out=(tensor.new_zeros(1).data, alias))
+        assert alias.tolist() == matrix.kthvalue(2).indices.tolist()
 
 
 # ---- aliasing ----
@@ -132,7 +132,6 @@ VIEWS = {
     "real of conj": lambda x: torch.view_as_complex(x.view(4, 2)).conj().imag,
     "squeeze": lambda x: x.view(1, 8).squeeze(0),
     "as_strided": lambda x: x.as_strided((2, 2), (3, 1), 1),
-    "view of a dtype": lambda x: x.view(torch.int32),
 }
 
 
@@ -165,9 +164,7 @@ def test_overlapping_memory_is_refused() -> None:
             expanded.add_(1)
         with pytest.raises(RuntimeError, match="single memory location"):
             torch.cumsum(base[:3], 0, out=expanded)
-        with pytest.raises(
-            RuntimeError, match="partially overlap|refer to the same memory|overlap"
-        ):
+        with pytest.raises(RuntimeError, match="single memory location"):
             torch.sinh(base[:4], out=base[1:5])
         assert base.tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -191,7 +188,6 @@ def test_cpu_scalars_are_read() -> None:
     number = torch.tensor(0.5)
     assert torch.equal(torch.hypot(device_data, number).cpu(), torch.hypot(data, number))
     assert torch.equal(torch.hypot(number, device_data).cpu(), torch.hypot(number, data))
-    assert torch.equal(device_data.clamp(min=number).cpu(), data.clamp(min=number))
     assert torch.equal(
         device_data.masked_fill(device_data > 0, number).cpu(), torch.full((3,), 0.5)
     )
@@ -227,11 +223,12 @@ def test_optional_tensors() -> None:
         torch.bincount(device_data.flatten().mul(5).long(), None, 8).cpu(),
         torch.bincount(data.flatten().mul(5).long(), None, 8),
     )
-    grads = torch.ops.aten.native_layer_norm_backward(
-        device_weight, device_weight, [3], device_weight[:1], device_weight[:1], None, None,
-        [True, False, True],
+    gradients = torch.ops.aten.native_group_norm_backward(
+        device_data, device_data, device_data[..., 0, 0], device_data[..., 0, 0], None,
+        2, 3, 16, 3, [True, False, False],
     )  # fmt: skip
-    assert grads[1] is None
+    assert gradients[0].device == device_data.device
+    assert gradients[1:] == (None, None)
 
 
 # ---- random numbers and devices ----

@@ -258,14 +258,6 @@ bool HostViews::has_new_metadata(const TensorEntry& entry) const {
 // the caller has, which may fail as well and cannot be undone; the error says so. Sizes, strides and storages
 // change at the end, where nothing can fail.
 void HostViews::commit_metadata() {
-  for (const TensorEntry& entry : tensors_) {
-    TORCH_CHECK(
-        !entry.written || !has_new_metadata(entry) ||
-            entry.device.unsafeGetTensorImpl()->allow_tensor_metadata_change(),
-        "the result has sizes ", entry.host.sizes(), ", and a tensor of sizes ", entry.device.sizes(),
-        " that comes from .data or .detach() cannot be resized. Write to a tensor of the right sizes, "
-        "or to the one that it was detached from.");
-  }
   std::vector<std::pair<size_t, c10::Storage>> storages;  // of tensors that have another one now
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].written && has_other_storage(tensors_[i])) {
@@ -299,7 +291,11 @@ void HostViews::commit_metadata() {
     if (entry.written) {
       c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
       const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
+      // A tensor that comes from .data may be resized, yet set_sizes_and_strides() refuses it.
+      const bool allowed = device->allow_tensor_metadata_change();
+      device->set_allow_tensor_metadata_change(true);
       device->set_sizes_and_strides(host->sizes(), host->strides(), host->storage_offset());
+      device->set_allow_tensor_metadata_change(allowed);
       device->_set_conj(host->is_conj());  // linalg.lu_solve leaves its result conjugated lazily
       device->_set_neg(host->is_neg());
     }
