@@ -73,13 +73,8 @@ DECLARED = [
     ),
     Declared(
         "PyTorch takes other operators on the CPU than on accelerators",
-        frozenset({"rounding", "grad_fn"}),
+        frozenset({"rounding", "grad_fn", "stride", "_is_view"}),
         ("nn.functional.scaled_dot_product_attention", "nn.functional.dropout"),
-    ),
-    Declared(
-        "LAPACK rounds by where the memory lies",
-        frozenset({"rounding"}),
-        ("linalg.lstsq",),
     ),
     Declared(
         "PyTorch resizes out= through resize_, which counts, on all devices but the CPU",
@@ -99,7 +94,7 @@ DECLARED = [
 ]
 
 # Relative to the largest value: more than that is not the rounding of another order of operations.
-ROUNDING = {torch.bfloat16: 1e-1, torch.float32: 1e-5, torch.complex64: 1e-5}
+ROUNDING = {torch.bfloat16: 1e-1, torch.float32: 5e-5, torch.complex64: 5e-5}
 
 
 def cases() -> Iterator[Any]:
@@ -211,6 +206,19 @@ def check_writing(comparison: Comparison, dtype: torch.dtype) -> None:
             for kind, make in OUTS.items():
                 keywords = {**sample.kwargs, "out": outs(expected.result, make)}
                 comparison.call(f"out= ({kind})", op.op, arguments, keywords)
+
+
+@pytest.mark.xfail(strict=True, reason="the plan leaves them to PyTorch's composite kernels")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.conj_physical_(),
+        lambda x: torch.mode(x.real, out=(x.real.new_empty(0), x.real.long().new_empty(0))),
+    ],
+)
+def test_composites_that_admit_built_in_devices_only(call: Callable[[Tensor], object]) -> None:
+    """Once this passes, what DECLARED has on them goes."""
+    call(torch.ones(2, dtype=torch.complex64, device=DEVICE))
 
 
 @pytest.mark.filterwarnings("ignore")

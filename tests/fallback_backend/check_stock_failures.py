@@ -223,6 +223,16 @@ def test_optional_tensors() -> None:
     assert gradients[1:] == (None, None)
 
 
+def test_scalars_do_not_remember_the_tensors_before_them() -> None:
+    """CPU kernels look at sizes()[0] of tensors that have no sizes, where ours are used again."""
+    number, device_number = twice(torch.tensor(-0.007486820220947266))
+    matrix = torch.ones(1, 2, 4, 5, device=DEVICE)
+    for _ in range(3):
+        torch.linalg.vector_norm(matrix, 0.5, 0, True)
+        ours = torch.linalg.vector_norm(device_number, 1.2, 0, True)
+        assert torch.equal(ours.cpu(), torch.linalg.vector_norm(number, 1.2, 0, True))
+
+
 # ---- random numbers and devices ----
 
 

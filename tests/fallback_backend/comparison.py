@@ -195,7 +195,7 @@ def widened(tensor: Tensor) -> Tensor:
 
 
 def distance(mine: Tensor, other: Tensor) -> float:
-    """The largest difference, relative to the largest value."""
+    """The largest difference, relative to the largest value if that is above one."""
     mine, other = widened(mine), widened(other)
     if mine.is_complex():
         mine, other = torch.view_as_real(mine), torch.view_as_real(other)
@@ -203,7 +203,7 @@ def distance(mine: Tensor, other: Tensor) -> float:
     if not torch.equal(mine.isnan(), other.isnan()):
         return float("inf")
     gap = (mine - other).nan_to_num(0).abs().max().item()
-    return gap / max(other.nan_to_num(0, 0, 0).abs().max().item(), 1e-300)
+    return gap / max(other.nan_to_num(0, 0, 0).abs().max().item(), 1.0)
 
 
 def _aliasing(ours: Outcome, theirs: Outcome) -> Iterator[tuple[str, str]]:

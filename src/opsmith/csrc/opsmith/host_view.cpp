@@ -38,6 +38,12 @@ void make_like(const at::Tensor& tensor, const c10::TensorImpl* like) {
     impl->set_storage_and_dtype(impl->storage(), like->dtype());
   }
   if (impl->sizes() != like->sizes() || impl->strides() != like->strides()) {
+    if (C10_UNLIKELY(like->dim() == 0)) {
+      // CPU kernels such as linalg.vector_norm's look at the first size of a tensor that has none: let it be
+      // that of a new tensor, not of the one that a spare view stood for last.
+      const int64_t none = 0;
+      impl->set_sizes_contiguous(none);
+    }
     impl->set_sizes_and_strides(like->sizes(), like->strides());
   }
   impl->set_storage_offset(like->storage_offset());
