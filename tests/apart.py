@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,13 @@ from pathlib import Path
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest"]
 
 
-def run_apart(checks: str) -> None:
-    """Runs pytest on ``checks``, a file below this folder, in a process of its own."""
+def run_apart(*checks: str, **environment: str) -> None:
+    """Runs pytest on ``checks``, files below this folder, in a process of its own."""
     run = subprocess.run(
-        [*PYTEST, Path(__file__).parent / checks], capture_output=True, text=True, timeout=900
+        [*PYTEST, *(Path(__file__).parent / check for check in checks)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]

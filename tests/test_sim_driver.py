@@ -496,13 +496,13 @@ def test_a_lost_device_fails_alike_and_the_other_works(driver: Driver) -> None:
     driver.release(pointer, device=1)
 
 
-@pytest.mark.parametrize("fault", ["typo", "device_lost", "device_lost:8", ""])
+@pytest.mark.parametrize("fault", ["typo", "device_lost", "device_lost:8", "copy:", "copy:x", ""])
 def test_an_unknown_fault_lists_the_known_ones(driver: Driver, fault: str) -> None:
     with pytest.raises(DriverFailure) as failure:
         driver.inject(fault)
     assert failure.value.text == (
         f"unknown fault '{fault}'; the faults are: "
-        "allocate, copy, fill, slow, device_lost:N (N from 0 to 7)"
+        "allocate, copy, fill (each also :N, after N that succeed), slow, device_lost:N (N from 0 to 7)"
     )
 
 

@@ -24,10 +24,10 @@ namespace {
 
 // Operators that write to arguments which their schema does not mark as written: the running statistics, by
 // name. Matters only without a host window, where what is not known to be written is not copied back.
-constexpr std::array<std::string_view, 3> kWritesRunningStatistics = {
-    "aten::native_batch_norm",
-    "aten::batch_norm_update_stats",
-    "aten::batch_norm_gather_stats_with_counts",
+constexpr std::array<std::string_view, 6> kWritesRunningStatistics = {
+    "aten::native_batch_norm",       "aten::batch_norm",
+    "aten::_batch_norm_impl_index",  "aten::instance_norm",
+    "aten::batch_norm_update_stats", "aten::batch_norm_gather_stats_with_counts",
 };
 
 bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
@@ -161,7 +161,30 @@ void move_to_cpu(HostCall& call, const c10::FunctionSchema& schema, const c10::A
   }
 }
 
-void move_to_device(HostCall& call, c10::IValue& value) {
+// Whether there are tensors in a list, tuple or dictionary, however deep.
+bool holds_tensors(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined();
+  }
+  if (value.isList()) {
+    const auto elements = value.toListRef();
+    return std::any_of(elements.begin(), elements.end(), holds_tensors);
+  }
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    return std::any_of(elements.begin(), elements.end(), holds_tensors);
+  }
+  if (value.isGenericDict()) {
+    for (const auto& entry : value.toGenericDict()) {
+      if (holds_tensors(entry.value())) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void move_to_device(const c10::OperatorHandle& op, HostCall& call, c10::IValue& value) {
   if (value.isTensor()) {
     value = call.result(value.toTensor());
   } else if (value.isTensorList()) {
@@ -172,6 +195,8 @@ void move_to_device(HostCall& call, c10::IValue& value) {
       results.push_back(call.result(tensor.toTensor()));
     }
     value = std::move(results);
+  } else if (C10_UNLIKELY(value.isPtrType() && holds_tensors(value))) {
+    throw_result_stays_on_cpu(op.operator_name(), *value.type());
   }
 }
 
@@ -221,10 +246,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
                                " has no kernel for it"));
     throw;
   }
-  call.commit();
+  // First what may raise without harm: see Note [What can fail comes first].
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
-    move_to_device(call, (*stack)[i]);
+    move_to_device(op, call, (*stack)[i]);
   }
+  call.commit();
 }
 
 }  // namespace opsmith

@@ -21,11 +21,11 @@ class HostCall {
   at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
   std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor);
 
-  // After the CPU kernel has run, before result(): writes back.
-  void commit() { views_.commit(); }
-
-  // The device tensor for something that the CPU kernel returned.
+  // The device tensor for something that the CPU kernel returned. What was written shows after commit().
   at::Tensor result(const at::Tensor& host);
+
+  // Writes back, after the last result(): what may raise without having changed anything comes first.
+  void commit() { views_.commit(); }
 
  private:
   c10::DeviceIndex device_;

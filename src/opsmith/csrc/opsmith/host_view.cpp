@@ -8,10 +8,14 @@
 #include <opsmith/result_memory.h>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 namespace opsmith {
 namespace {
@@ -34,6 +38,12 @@ void make_like(const at::Tensor& tensor, const c10::TensorImpl* like) {
     impl->set_storage_and_dtype(impl->storage(), like->dtype());
   }
   if (impl->sizes() != like->sizes() || impl->strides() != like->strides()) {
+    if (C10_UNLIKELY(like->dim() == 0)) {
+      // CPU kernels such as linalg.vector_norm's look at the first size of a tensor that has none: let it be
+      // that of a new tensor, not of the one that a spare view stood for last.
+      const int64_t none = 0;
+      impl->set_sizes_contiguous(none);
+    }
     impl->set_sizes_and_strides(like->sizes(), like->strides());
   }
   impl->set_storage_offset(like->storage_offset());
@@ -84,6 +94,15 @@ c10::DataPtr lend(c10::StorageImpl* storage) {
 
 c10::intrusive_ptr<c10::StorageImpl> shared(c10::StorageImpl* storage) {
   return c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
+}
+
+// Writes the elements of `tensor`, with its strides, to memory whose first byte stands for the first byte of
+// its span.
+void copy_elements(const at::Tensor& tensor, char* memory) {
+  at::Tensor to = at::from_blob(memory, tensor.sizes(), tensor.strides(), tensor.options());
+  to._set_conj(tensor.is_conj());  // so that elements are copied as they are
+  to._set_neg(tensor.is_neg());
+  at::native::copy_(to, tensor, /*non_blocking=*/false);
 }
 
 }  // namespace
@@ -206,68 +225,158 @@ void HostViews::download(StorageEntry& entry, const at::Tensor& tensor) {
 }
 
 void HostViews::commit() {
-  for (StorageEntry& entry : storages_) {
-    if (entry.written &&
-        (entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes())) {
-      adopt_resized(entry);
+  bool only_elements = true;
+  for (const StorageEntry& entry : storages_) {
+    only_elements &= !(entry.written && is_resized(entry));
+  }
+  for (const TensorEntry& entry : tensors_) {
+    only_elements &= !(entry.written && has_new_metadata(entry));
+  }
+  if (C10_UNLIKELY(!only_elements)) {
+    commit_metadata();
+  } else if (!has_host_window()) {
+    upload_written();
+  }
+}
+
+// Whether host code gave the storage other memory, which it does to resize it.
+bool HostViews::is_resized(const StorageEntry& entry) {
+  return entry.host->data() != entry.host_pointer || entry.host->nbytes() != entry.device->nbytes();
+}
+
+bool HostViews::has_other_storage(const TensorEntry& entry) const {
+  return entry.host.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
+         storages_[entry.storage].host.get();
+}
+
+// Whether host code changed anything but elements.
+bool HostViews::has_new_metadata(const TensorEntry& entry) const {
+  const c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
+  const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
+  return has_other_storage(entry) || device->sizes() != host->sizes() ||
+         device->strides() != host->strides() || device->storage_offset() != host->storage_offset() ||
+         (device->key_set() ^ host->key_set()).has_any(kFlags);
+}
+
+// Note [What can fail comes first]
+// Whatever may raise for want of memory does so before anything that the caller can see has changed: the new
+// memory of storages is allocated and filled. Then, without a window, elements are uploaded into memory that
+// the caller has, which may fail as well and cannot be undone; the error says so. Sizes, strides and storages
+// change at the end, where nothing can fail.
+void HostViews::commit_metadata() {
+  std::vector<std::pair<size_t, c10::Storage>> storages;  // of tensors that have another one now
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].written && has_other_storage(tensors_[i])) {
+      const at::Tensor& host = tensors_[i].host;
+      storages.emplace_back(i, device_storage(host.storage(), tensors_[i].device.device().index()));
     }
   }
-  for (TensorEntry& entry : tensors_) {
-    if (!entry.written) {
-      continue;
+  std::vector<std::pair<size_t, c10::DataPtr>> memories;  // of storages that were resized
+  for (size_t i = 0; i < storages_.size(); ++i) {
+    if (storages_[i].written && is_resized(storages_[i])) {
+      memories.emplace_back(i, memory_of_resized(i));
     }
-    c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
-    const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
-    if (host->storage().unsafeGetStorageImpl() != storages_[entry.storage].host.get()) {
-      device->set_storage_keep_dtype(c10::Storage(device_storage(host->storage(), device->device().index())));
-    } else if (!has_host_window()) {
-      upload(entry);
+  }
+  if (!has_host_window()) {
+    upload_written();
+  }
+
+  for (auto& [index, memory] : memories) {
+    StorageEntry& entry = storages_[index];
+    entry.device->set_data_ptr_noswap(std::move(memory));
+    entry.device->set_nbytes(entry.host->nbytes());
+    if (has_host_window()) {
+      entry.host->set_data_ptr_noswap(lend(entry.device.get()));
     }
-    if (device->sizes() != host->sizes() || device->strides() != host->strides() ||
-        device->storage_offset() != host->storage_offset()) {
+    entry.host_pointer = entry.host->mutable_data();
+  }
+  for (auto& [index, storage] : storages) {
+    tensors_[index].device.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(storage));
+  }
+  for (const TensorEntry& entry : tensors_) {
+    if (entry.written) {
+      c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
+      const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
+      // A tensor that comes from .data may be resized, yet set_sizes_and_strides() refuses it.
+      const bool allowed = device->allow_tensor_metadata_change();
+      device->set_allow_tensor_metadata_change(true);
       device->set_sizes_and_strides(host->sizes(), host->strides(), host->storage_offset());
-    }
-    if (C10_UNLIKELY((device->key_set() ^ host->key_set()).has_any(kFlags))) {
+      device->set_allow_tensor_metadata_change(allowed);
       device->_set_conj(host->is_conj());  // linalg.lu_solve leaves its result conjugated lazily
       device->_set_neg(host->is_neg());
     }
   }
 }
 
-void HostViews::upload(const TensorEntry& tensor) {
-  const auto [begin, end] = byte_span(tensor.host);
-  const StorageEntry& entry = storages_[tensor.storage];
-  if (begin < end) {
-    count_moved(end - begin);
-    copy_bytes(static_cast<char*>(entry.device->mutable_data()) + begin, entry.device->device().index(),
-               static_cast<const char*>(entry.host_pointer) + begin, OPSMITH_HOST, end - begin);
+// Without a window: the elements that were written, into storages that the caller has.
+void HostViews::upload_written() {
+  try {
+    for (const TensorEntry& entry : tensors_) {
+      StorageEntry& storage = storages_[entry.storage];
+      if (entry.written && !is_resized(storage) && !has_other_storage(entry)) {
+        upload(entry, storage.device->mutable_data());
+      }
+    }
+  } catch (c10::Error& error) {
+    error.add_context(
+        "this happened while results were written back to the device: the tensors that the operator writes "
+        "to "
+        "may hold new elements, old ones or some of each");
+    throw;
   }
 }
 
-// Gives the device storage the size that host code gave its CPU storage.
-void HostViews::adopt_resized(StorageEntry& entry) {
+// Note [Elements between those of a tensor]
+// Between the elements of a strided tensor lie others, which another thread may be writing: those must not be
+// replaced by what they were when they were downloaded. So the elements of such a tensor are put into what
+// the device has now, and all uploads take turns, lest one comes in between.
+void HostViews::upload(const TensorEntry& tensor, void* memory) {
+  static auto* const turn = new std::mutex;  // never destroyed: threads may run while the process ends
+  const auto [begin, end] = byte_span(tensor.host);
+  if (begin == end) {
+    return;
+  }
+  const StorageEntry& entry = storages_[tensor.storage];
+  const c10::DeviceIndex index = entry.device->device().index();
+  char* const to = static_cast<char*>(memory) + begin;
+  const char* from = static_cast<const char*>(entry.host->data()) + begin;
+  const std::lock_guard lock(*turn);
+  c10::DataPtr merged;
+  if (!tensor.host.is_non_overlapping_and_dense()) {
+    merged = c10::GetCPUAllocator()->allocate(end - begin);
+    count_moved(end - begin);
+    copy_bytes(merged.get(), OPSMITH_HOST, to, index, end - begin);
+    copy_elements(tensor.host, static_cast<char*>(merged.get()));
+    from = static_cast<const char*>(merged.get());
+  }
+  count_moved(end - begin);
+  copy_bytes(to, index, from, OPSMITH_HOST, end - begin);
+}
+
+// Memory on the device with what a resized storage holds.
+c10::DataPtr HostViews::memory_of_resized(size_t storage) {
+  const StorageEntry& entry = storages_[storage];
   const c10::DeviceIndex index = entry.device->device().index();
   const size_t bytes = entry.host->nbytes();
-  c10::DataPtr memory;
   if (has_host_window()) {
-    memory = ResultMemory::take(entry.host->_mutable_data_ptr_no_checks(), index);
-  }
-  if (memory.get() == nullptr) {
-    memory = allocate_on(index, bytes);
-    if (has_host_window()) {
-      count_moved(bytes);
-      copy_bytes(memory.get(), index, entry.host->data(), OPSMITH_HOST, bytes);
-    } else {
-      // What was not downloaded is only on the device; what was written follows through upload().
-      copy_bytes(memory.get(), index, entry.device->data(), index, std::min(bytes, entry.device->nbytes()));
+    if (c10::DataPtr memory = ResultMemory::take(entry.host->_mutable_data_ptr_no_checks(), index)) {
+      return memory;
     }
   }
-  entry.device->set_data_ptr_noswap(std::move(memory));
-  entry.device->set_nbytes(bytes);
+  c10::DataPtr memory = allocate_on(index, bytes);
   if (has_host_window()) {
-    entry.host->set_data_ptr_noswap(lend(entry.device.get()));
+    count_moved(bytes);
+    copy_bytes(memory.get(), index, entry.host->data(), OPSMITH_HOST, bytes);
+    return memory;
   }
-  entry.host_pointer = entry.host->mutable_data();
+  // What was not downloaded is only on the device.
+  copy_bytes(memory.get(), index, entry.device->data(), index, std::min(bytes, entry.device->nbytes()));
+  for (const TensorEntry& tensor : tensors_) {
+    if (tensor.storage == storage && tensor.written && !has_other_storage(tensor)) {
+      upload(tensor, memory.get());
+    }
+  }
+  return memory;
 }
 
 // The device storage behind a CPU storage, which is one of this object's or else new.

@@ -38,13 +38,14 @@ class HostViews {
   at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
 
   // After host code ran: gives the device tensors what was written through their views, which is elements
-  // (without a window), sizes, strides, and the storage when it was resized or set.
+  // (without a window), sizes, strides, and the storage when it was resized or set. All of it or, if memory
+  // runs out, nothing; only where an upload fails may the elements be new in part.
   void commit();
 
   // The counterpart on `device` of a tensor that host code returned: for a view of this object, the very
   // tensor that it stands for; for an alias of one, a device tensor that aliases the same storage; for
-  // anything else a new device tensor, without a copy when its memory came from ResultMemory. Call after
-  // commit().
+  // anything else a new device tensor, without a copy when its memory came from ResultMemory. What was
+  // resized or set has its new memory after commit().
   at::Tensor on_device(const at::Tensor& host, c10::DeviceIndex device);
 
  private:
@@ -65,8 +66,13 @@ class HostViews {
 
   at::Tensor make_view(const c10::TensorImpl* tensor, size_t& storage);
   void download(StorageEntry& entry, const at::Tensor& tensor);
-  void upload(const TensorEntry& tensor);
-  void adopt_resized(StorageEntry& entry);
+  static bool is_resized(const StorageEntry& entry);
+  bool has_other_storage(const TensorEntry& entry) const;
+  bool has_new_metadata(const TensorEntry& entry) const;
+  void commit_metadata();
+  void upload_written();
+  void upload(const TensorEntry& tensor, void* memory);
+  c10::DataPtr memory_of_resized(size_t storage);
   c10::intrusive_ptr<c10::StorageImpl> device_storage(const c10::Storage& host, c10::DeviceIndex device);
 
   StorageEntry* find_storage(const c10::StorageImpl* key, bool on_host);

@@ -142,6 +142,14 @@ const char* unsupported_kind(const at::Tensor& tensor) {
       ".cpu().");
 }
 
+[[noreturn]] void throw_result_stays_on_cpu(const c10::OperatorName& name, const c10::Type& type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, full_name(name), " is not available on ", device_type_name(),
+      ": it falls back to the CPU, and its result is a ", type.annotation_str(),
+      ", in which tensors would stay there. Let the operator return Tensor or Tensor[], "
+      "or call it on the CPU: move its arguments there with .cpu().");
+}
+
 void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values, c10::Device device,
                          c10::Device other) {
   c10::Device first = device;

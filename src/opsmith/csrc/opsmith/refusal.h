@@ -24,6 +24,9 @@ const char* unsupported_kind(const at::Tensor& tensor);
 // `what` of the operator, "argument" or "result", is of such a kind. Throws NotImplementedError.
 [[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind);
 
+// For a result that holds tensors in something else than a list, which the fallback does not look into.
+[[noreturn]] void throw_result_stays_on_cpu(const c10::OperatorName& name, const c10::Type& type);
+
 // The arguments `values` of the call are on `device` and on `other`. Throws RuntimeError.
 [[noreturn]] void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
                                       c10::Device device, c10::Device other);

@@ -2,6 +2,7 @@
 #include "faults.h"
 
 #include <atomic>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -13,40 +14,71 @@
 namespace sim::faults {
 namespace {
 
-constinit std::atomic<long> allocate_failures{0};
-constinit std::atomic<long> copy_failures{0};
-constinit std::atomic<long> fill_failures{0};
+// Calls of one kind that fail, after some that do not.
+struct Failures {
+  std::atomic<long> left{0};
+  std::atomic<long> spared{0};
+
+  bool take() noexcept {
+    return left.load(std::memory_order_relaxed) > 0 && !count_down(spared) && count_down(left);
+  }
+  void set(long after, long count) noexcept {
+    spared.store(after, std::memory_order_relaxed);
+    left.store(count, std::memory_order_relaxed);
+  }
+
+ private:
+  // Whether there was one to take.
+  static bool count_down(std::atomic<long>& number) noexcept {
+    long now = number.load(std::memory_order_relaxed);
+    while (now > 0) {
+      if (number.compare_exchange_weak(now, now - 1, std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+constinit Failures allocate_failures;
+constinit Failures copy_failures;
+constinit Failures fill_failures;
 constinit std::atomic<long> slowness{0};
 constinit std::atomic<uint32_t> lost_devices{0};  // bit i: device i
 
 struct CountedFault {
   std::string_view name;
-  std::atomic<long>* count;
+  Failures* failures;
 };
 
 constexpr CountedFault kCountedFaults[] = {
     {"allocate", &allocate_failures},
     {"copy", &copy_failures},
     {"fill", &fill_failures},
-    {"slow", &slowness},
 };
 
-bool take(std::atomic<long>& failures) noexcept {
-  long left = failures.load(std::memory_order_relaxed);
-  while (left > 0) {
-    if (failures.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
-      return true;
-    }
+// Reads "" as 0 and ":12" as 12.
+bool parse_spared(std::string_view text, long& after) noexcept {
+  if (text.empty()) {
+    return true;
   }
-  return false;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data() + 1, end, after);
+  return text.front() == ':' && read.ec == std::errc() && read.ptr == end && after >= 0;
 }
 
 int inject(std::string_view fault, long count) noexcept {
   for (const CountedFault& counted : kCountedFaults) {
-    if (fault == counted.name) {
-      counted.count->store(count, std::memory_order_relaxed);
+    long after = 0;
+    if (fault.substr(0, counted.name.size()) == counted.name &&
+        parse_spared(fault.substr(counted.name.size()), after)) {
+      counted.failures->set(after, count);
       return 0;
     }
+  }
+  if (fault == "slow") {
+    slowness.store(count, std::memory_order_relaxed);
+    return 0;
   }
   constexpr std::string_view kDeviceLost = "device_lost:";
   if (fault.substr(0, kDeviceLost.size()) == kDeviceLost && fault.size() == kDeviceLost.size() + 1) {
@@ -57,7 +89,9 @@ int inject(std::string_view fault, long count) noexcept {
     }
   }
   fail(OPSMITH_INVALID_ARGUMENT,
-       "unknown fault '%.*s'; the faults are: allocate, copy, fill, slow, device_lost:N (N from 0 to %d)",
+       "unknown fault '%.*s'; the faults are: allocate, copy, fill (each also :N, after N that succeed), "
+       "slow, "
+       "device_lost:N (N from 0 to %d)",
        static_cast<int>(fault.size()), fault.data(), kMaxDevices - 1);
   return 1;
 }
@@ -65,13 +99,13 @@ int inject(std::string_view fault, long count) noexcept {
 }  // namespace
 
 bool take_allocate() noexcept {
-  return take(allocate_failures);
+  return allocate_failures.take();
 }
 bool take_copy() noexcept {
-  return take(copy_failures);
+  return copy_failures.take();
 }
 bool take_fill() noexcept {
-  return take(fill_failures);
+  return fill_failures.take();
 }
 
 bool is_lost(int device) noexcept {
@@ -93,8 +127,9 @@ __attribute__((visibility("default"))) int opsmith_sim_inject(const char* fault,
 
 __attribute__((visibility("default"))) void opsmith_sim_clear_faults(void) {
   for (const sim::faults::CountedFault& counted : sim::faults::kCountedFaults) {
-    counted.count->store(0, std::memory_order_relaxed);
+    counted.failures->set(0, 0);
   }
+  sim::faults::slowness.store(0, std::memory_order_relaxed);
   sim::faults::lost_devices.store(0, std::memory_order_relaxed);
 }
 

@@ -24,6 +24,7 @@ typedef struct opsmith_sim_device_statistics {
 
 /* Makes calls fail, or be slow:
  *   "allocate", "copy", "fill"   the next `count` calls fail (out of memory; failed; failed)
+ *   "allocate:N", and so on      the same after N calls that succeed
  *   "device_lost:N"              every call on device N fails with OPSMITH_DEVICE_LOST, whatever `count` is
  *   "slow"                       each task of each stream first sleeps `count` microseconds; nothing runs
  * inline Returns 0, or 1 when there is no such fault. */
