@@ -2,8 +2,8 @@
 
     python tools/find_parts [--check] [OPINFO …]
 
-Nobody publishes that, so it is recorded: OpInfo's samples are run on a simulated device without kernels, and a
-callback notes which operators each composite calls.  ``--check`` writes nothing and fails where the file in
+Nobody publishes that, so it is recorded: OpInfo's samples are run on a simulated device without kernels, and
+a callback notes which operators each composite calls.  ``--check`` writes nothing and fails where the file in
 the tree says something else; with OPINFO names only those entries are run, and what they gave is shown.
 Takes about a minute.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -29,14 +29,25 @@ DEVICE = "parts"
 _HEADER = """\
 # What PyTorch decomposes composite operators into on a device of its own. Written by tools/find_parts,
 # which runs OpInfo's samples; do not edit.
-#   parts  the operators that a composite calls itself and that a device may lack a kernel for, each with how
-#          often (2: twice or more), for the most that any sample came to
+#   parts  the operators that a composite calls itself, for each way in which a sample did, and how often each
+#          (2: twice or more); without those that only make, view or copy Tensors on every device
 #   unfit  composites that one call on the CPU does not equal, and why
 """
 _WHY = {
     "writes": "it writes to arguments that its schema does not mark as written",
     "stays": "it can return a Tensor on the CPU",
 }
+
+# Kernels of opsmith's runtime, which every device has, that do more than make, view or copy Tensors.
+_COMPUTING = (
+    "convolution_overrideable",
+    "convolution_backward_overrideable",
+    "native_dropout",
+    "_thnn_fused_lstm_cell",
+    "_thnn_fused_lstm_cell_backward_impl",
+    "_thnn_fused_gru_cell",
+    "_thnn_fused_gru_cell_backward",
+)
 
 Calls = tuple[tuple[str, int], ...]
 
@@ -83,7 +94,7 @@ def document(lines: Iterable[str], plan: Plan, catalogue: Catalogue) -> str:
         if plan.by_name[name].route is not Route.COMPOSITE or _delegates(name, catalogue):
             continue
         kept = {tuple((p, n) for p, n in calls if p in wanting) for calls in recorded[name]}
-        parts[name] = [dict(calls) for calls in sorted(_largest(kept))]
+        parts[name] = [dict(calls) for calls in sorted(kept) if calls]
     flaws = {name: unfit[name] for name in sorted(unfit.keys() & parts.keys())}
     torch_version = ".".join(torch.__version__.split(".")[:2])
     return f"{_HEADER}torch: '{torch_version}'\nparts:\n{_lines(parts)}unfit:\n{_lines(flaws)}"
@@ -108,8 +119,9 @@ def _delegates(name: str, catalogue: Catalogue) -> bool:
 def _wanting(
     recorded: Mapping[str, set[Calls]], plan: Plan, catalogue: Catalogue
 ) -> frozenset[str]:
-    """The operators that some device may lack: those that fall back here, and what is made of them."""
+    """The operators that compute: what falls back here, some kernels, and what is made of these."""
     wanting = {entry.name for entry in plan.entries if entry.route is Route.FALLBACK}
+    wanting |= {name for name in _COMPUTING if plan.by_name[name].route is Route.KERNEL}
     wanting |= {entry.name for entry in plan.entries if _delegates(entry.name, catalogue)}
     while True:
         made = {
@@ -121,14 +133,6 @@ def _wanting(
         if made <= wanting:
             return frozenset(wanting)
         wanting |= made
-
-
-def _largest(all_calls: set[Calls]) -> Iterator[Calls]:
-    """Those of which no other holds all."""
-    for calls in all_calls:
-        others = (dict(other) for other in all_calls if other != calls)
-        if calls and not any(all(o.get(p, 0) >= n for p, n in calls) for o in others):
-            yield calls
 
 
 def main() -> int:
@@ -145,7 +149,9 @@ def main() -> int:
     if options.check:
         same = text == PARTS.read_text(encoding="utf-8")
         print(
-            "parts.yaml is up to date" if same else "parts.yaml is out of date: python tools/find_parts"
+            "parts.yaml is up to date"
+            if same
+            else "parts.yaml is out of date: python tools/find_parts"
         )
         return 0 if same else 1
     PARTS.write_text(text, encoding="utf-8")

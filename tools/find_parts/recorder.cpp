@@ -2,8 +2,9 @@
 //
 // torch.ops.find_parts.record(True) starts, record(False) stops. found() returns a line for each distinct
 // outcome of a call, with three columns: the operator; what makes it unfit to be called as a whole; the
-// operators on the device that it called itself, each with how often (2: twice or more). Left out are what a CPU
-// kernel calls while it serves a fallback, and calls that autograd differentiates, which are never caught.
+// operators on the device that it called itself, each with how often (2: twice or more). Left out are what a
+// CPU kernel calls while it serves a fallback, and calls that autograd differentiates, which are never
+// caught.
 #include <opsmith/calls.h>
 
 #include <ATen/core/operator_name.h>
@@ -112,9 +113,10 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (frame.differentiated) {
     return;
   }
-  const bool writes = std::any_of(frame.arguments.begin(), frame.arguments.end(), [](const Argument& argument) {
-    return argument.version != UINT32_MAX && argument.version != version_of(argument.tensor);
-  });
+  const bool writes =
+      std::any_of(frame.arguments.begin(), frame.arguments.end(), [](const Argument& argument) {
+        return argument.version != UINT32_MAX && argument.version != version_of(argument.tensor);
+      });
   std::string line = frame.name + "\t" + (writes ? "writes" : stays ? "stays" : "") + "\t";
   for (const auto& [part, times] : frame.parts) {
     line += part + " " + std::to_string(times) + ",";

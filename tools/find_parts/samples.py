@@ -41,7 +41,9 @@ def calls_of(info: Any, device: str) -> Iterator[Call]:
             yield from _sample_calls(info, device, dtype, differentiated)
 
 
-def _sample_calls(info: Any, device: str, dtype: torch.dtype, differentiated: bool) -> Iterator[Call]:
+def _sample_calls(
+    info: Any, device: str, dtype: torch.dtype, differentiated: bool
+) -> Iterator[Call]:
     try:
         samples = info.sample_inputs(device, dtype, requires_grad=differentiated)
         for _, sample in zip(range(_SAMPLES), samples, strict=False):
@@ -159,6 +161,10 @@ def calls_by_hand(device: str) -> Iterator[Call]:
         yield lambda norm=norm: _without_gradient(norm, floats(2, 3, 4))
         batch = torch.nn.BatchNorm1d(3).to(device).train(training)
         yield lambda batch=batch: _without_gradient(batch, floats(2, 3, 4))
+    for window in (torch.bartlett_window, torch.blackman_window, torch.hamming_window):
+        yield lambda window=window: window(8, device=device)
+    yield lambda: torch.hann_window(8, periodic=False, device=device)
+    yield lambda: torch.kaiser_window(8, device=device)
     yield lambda: torch.einsum("ij->ji", floats(2, 3))
     yield lambda: torch.einsum("bij,bjk->bik", floats(2, 3, 4), floats(2, 4, 3))
 
