@@ -29,7 +29,7 @@ constexpr DispatchKeySet kPlainTensor =
                     DispatchKey::Negative}) |
     c10::autocast_dispatch_keyset;
 
-constexpr bool within(DispatchKeySet keys, DispatchKeySet allowed) {
+bool within(DispatchKeySet keys, DispatchKeySet allowed) {
   return (keys.raw_repr() & ~allowed.raw_repr()) == 0;
 }
 
@@ -43,8 +43,7 @@ bool is_thread_plain() {
 // A strided tensor of the device, or a CPU scalar, which mixes with those.
 bool is_plain(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  return within(impl->key_set(), kPlainTensor) && (impl->is_privateuseone() || impl->dim() == 0) &&
-         !impl->has_named_tensor_meta();
+  return within(impl->key_set(), kPlainTensor) && (impl->is_privateuseone() || impl->dim() == 0);
 }
 
 bool is_differentiated(const at::Tensor& tensor, bool grad_mode) {
@@ -97,7 +96,8 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-// What PyTorch's kernels for ADInplaceOrView do, which a CompositeImplicitAutograd operator has none of.
+// Does what PyTorch's kernels for ADInplaceOrView do, where none ran above: CompositeImplicitAutograd operators
+// and those that change lists of tensors have none.
 void count_change(const at::Tensor& tensor) {
   const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
   if (((tensor.key_set() | local.included_) - local.excluded_).has(DispatchKey::ADInplaceOrView)) {
@@ -138,12 +138,10 @@ void in_one_call(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit:
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (is_written(schema.arguments()[i])) {
       written = true;
-      if constexpr (kComposite == DispatchKey::CompositeImplicitAutograd) {
-        all_tensors(arguments[i], [](const at::Tensor& tensor) {
-          count_change(tensor);
-          return true;
-        });
-      }
+      all_tensors(arguments[i], [](const at::Tensor& tensor) {
+        count_change(tensor);
+        return true;
+      });
     }
   }
   if (written) {

@@ -14,7 +14,7 @@ namespace opsmith {
 //
 // With CompositeImplicitAutograd to be registered at AutogradPrivateUse1 too, because a kernel at PrivateUse1
 // alone silences the composite above it and, with it, the gradient. It decomposes where a gradient is needed,
-// too, and else counts the change of what it writes to, as the parts would.
+// too.
 //
 // whole_without_dropout() also decomposes where an argument asks for dropout, whose random numbers are to be
 // the device's.
