@@ -105,19 +105,29 @@ def calls_by_hand(device: str) -> Iterator[Call]:
     def floats(*shape: int) -> torch.Tensor:
         return torch.linspace(0.1, 0.9, torch.Size(shape).numel(), device=device).reshape(shape)
 
+    def module(kind: Any, *arguments: Any, **options: Any) -> Any:
+        made = kind(*arguments, **options).to(device)
+        for parameter in made.parameters():
+            parameter.data.copy_(floats(*parameter.shape))
+        return made
+
+    def without_gradient(made: Any, *arguments: Any) -> Call:
+        def call() -> Any:
+            with torch.no_grad():
+                return made(*arguments)
+
+        return call
+
     for kind in (torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM):
         for layers, bidirectional in ((1, False), (2, True)):
-            rnn = kind(3, 4, layers, bidirectional=bidirectional).to(device)
-            yield lambda rnn=rnn: _without_gradient(rnn, floats(5, 2, 3))
+            rnn = module(kind, 3, 4, layers, bidirectional=bidirectional)
+            yield without_gradient(rnn, floats(5, 2, 3))
             packed = torch.nn.utils.rnn.pack_padded_sequence(floats(5, 2, 3), torch.tensor([5, 3]))
-            yield lambda rnn=rnn, packed=packed: _without_gradient(rnn, packed)
-    relu = torch.nn.RNN(3, 4, nonlinearity="relu").to(device)
-    yield lambda: _without_gradient(relu, floats(5, 2, 3))
+            yield without_gradient(rnn, packed)
+    yield without_gradient(module(torch.nn.RNN, 3, 4, nonlinearity="relu"), floats(5, 2, 3))
     for cell in (torch.nn.RNNCell, torch.nn.GRUCell, torch.nn.LSTMCell):
-        one = cell(3, 4).to(device)
-        yield lambda one=one: _without_gradient(one, floats(2, 3))
-    relu_cell = torch.nn.RNNCell(3, 4, nonlinearity="relu").to(device)
-    yield lambda: _without_gradient(relu_cell, floats(2, 3))
+        yield without_gradient(module(cell, 3, 4), floats(2, 3))
+    yield without_gradient(module(torch.nn.RNNCell, 3, 4, nonlinearity="relu"), floats(2, 3))
     yield lambda: torch.nn.utils.rnn.pad_packed_sequence(
         torch.nn.utils.rnn.pack_padded_sequence(floats(5, 2, 3), torch.tensor([5, 3]))
     )
@@ -156,19 +166,12 @@ def calls_by_hand(device: str) -> Iterator[Call]:
     yield lambda: torch.native_channel_shuffle(floats(1, 4, 2, 2), 2)
     yield lambda: torch.histogramdd(floats(8, 2), 3)
     for training in (False, True):
-        norm = torch.nn.InstanceNorm1d(3, affine=True, track_running_stats=True).to(device)
-        norm.train(training)
-        yield lambda norm=norm: _without_gradient(norm, floats(2, 3, 4))
-        batch = torch.nn.BatchNorm1d(3).to(device).train(training)
-        yield lambda batch=batch: _without_gradient(batch, floats(2, 3, 4))
+        norm = module(torch.nn.InstanceNorm1d, 3, affine=True, track_running_stats=True)
+        yield without_gradient(norm.train(training), floats(2, 3, 4))
+        batch = module(torch.nn.BatchNorm1d, 3)
+        yield without_gradient(batch.train(training), floats(2, 3, 4))
     for window in (torch.bartlett_window, torch.blackman_window, torch.hamming_window):
         yield lambda window=window: window(8, device=device)
     yield lambda: torch.hann_window(8, periodic=False, device=device)
-    yield lambda: torch.kaiser_window(8, device=device)
     yield lambda: torch.einsum("ij->ji", floats(2, 3))
     yield lambda: torch.einsum("bij,bjk->bik", floats(2, 3, 4), floats(2, 4, 3))
-
-
-def _without_gradient(module: Any, *arguments: Any) -> None:
-    with torch.no_grad():
-        module(*arguments)
