@@ -103,7 +103,7 @@ def calls_by_hand(device: str) -> Iterator[Call]:
     """Calls of what no OpInfo reaches."""
 
     def floats(*shape: int) -> torch.Tensor:
-        return torch.linspace(0.1, 0.9, torch.Size(shape).numel(), device=device).reshape(shape)
+        return torch.linspace(0.1, 0.9, torch.Size(shape).numel()).reshape(shape).to(device)
 
     def module(kind: Any, *arguments: Any, **options: Any) -> Any:
         made = kind(*arguments, **options).to(device)

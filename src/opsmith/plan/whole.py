@@ -24,21 +24,33 @@ _GENERATOR = re.compile(r"\bGenerator\b")
 _DROPOUT = re.compile(r"\bfloat dropout(_p)?\b")
 
 
+# What an accelerator is bought for: operators that torch.utils.flop_counter counts. Where the device has
+# a kernel for one, `auto` leaves it the work.
+_HEAVY = frozenset(
+    "mm addmm bmm baddbmm _scaled_mm convolution convolution_overrideable convolution_backward "
+    "convolution_backward_overrideable _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_fused_attention_overrideable".split()
+)
+
+
 @dataclass(frozen=True)
 class _Outcome:
     """What a call can come to: how often it falls back (2: twice or more), and whether kernels serve it.
 
-    ``raises``: some part is denied, or missing.
+    ``heavy``: a kernel serves work that is never taken from the device; ``raises``: some part is denied,
+    or missing.
     """
 
     falls: int = 0
     served: bool = False
+    heavy: bool = False
     raises: bool = False
 
     def and_then(self, other: _Outcome) -> _Outcome:
         return _Outcome(
             min(2, self.falls + other.falls),
             self.served or other.served,
+            self.heavy or other.heavy,
             self.raises or other.raises,
         )
 
@@ -158,10 +170,9 @@ class WholeCalls:
     def _gains(self, operator: Operator) -> bool:
         """Whether some call would fall back more than once, and none is the device's own work."""
         outcomes = self._of_parts(operator)
-        return (
-            any(outcome.falls > 1 for outcome in outcomes)
-            and not any(outcome.served and outcome.falls < 2 for outcome in outcomes)
-            and not any(outcome.raises for outcome in outcomes)
+        return any(outcome.falls > 1 for outcome in outcomes) and not any(
+            outcome.raises or outcome.heavy or (outcome.served and outcome.falls < 2)
+            for outcome in outcomes
         )
 
     def _decompositions(self, operator: Operator) -> tuple[Mapping[str, int], ...]:
@@ -194,10 +205,11 @@ class WholeCalls:
             self._outcomes[name] = _NOTHING  # meanwhile: a composite may call itself
             operator = self._catalogue.operators[name]
             route = self._entry_of(operator).route
+            served = _Outcome(served=True, heavy=name.partition(".")[0] in _HEAVY)
             self._outcomes[name] = (
                 self._of_parts(operator)
                 if route is Route.COMPOSITE
-                else frozenset({_OF_ROUTE.get(route, _Outcome(served=True))})
+                else frozenset({_OF_ROUTE.get(route, served)})
             )
         return self._outcomes[name]
 
