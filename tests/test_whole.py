@@ -189,8 +189,20 @@ def test_an_operator_that_the_description_differentiates(
 
 
 def test_a_wrong_value(describe: Describe, catalogue: Catalogue) -> None:
-    with pytest.raises(SyntaxInvalid, match="whole"):
-        planned(describe(fallback="{whole: all}"), catalogue)
+    path = describe(fallback="{whole: all}")
+    with pytest.raises(SyntaxInvalid) as error:
+        planned(path, catalogue)
+    assert str(error.value).replace(str(path.parent), "DIR") == (
+        "DIR/backend.yaml:4:12: `fallback.whole` cannot be `all`\n  remedy: it takes auto"
+    )
+
+
+def test_opsmith_plan_says_how_many_are_caught(describe: Describe) -> None:
+    path = describe(fallback="{whole: [cdist, linalg_multi_dot]}")
+    run = subprocess.run(
+        [sys.executable, "-m", "opsmith", "plan", path], capture_output=True, text=True, check=True
+    )
+    assert "\n3 of the route fallback are composites that are caught whole\n" in run.stdout
 
 
 # ---- generated code

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -371,6 +372,18 @@ def test_tracers_see_the_parts() -> None:
     torch.testing.assert_close(functional(x, y), similarity(x, y))
     scripted = torch.jit.trace(similarity, (x, y), check_trace=False)
     torch.testing.assert_close(scripted(x + 1, y), similarity(x + 1, y))
+
+
+def test_tracers_get_the_decompositions_that_are_written_in_python() -> None:
+    def called(device: str) -> list[str]:
+        indices = torch.arange(4, device=device)
+        with enable_python_dispatcher():
+            traced = make_fx(lambda x: torch.nn.functional.one_hot(x, 6), tracing_mode="fake")(
+                indices
+            )
+        return [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
+
+    assert called(DEVICE) == called("cpu") != []
 
 
 def test_compiled_code_trains() -> None:

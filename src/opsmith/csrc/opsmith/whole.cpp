@@ -7,6 +7,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/PyInterpreter.h>
+#include <c10/core/impl/PythonDispatcherTLS.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -96,8 +98,8 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-// Does what PyTorch's kernels for ADInplaceOrView do, where none ran above: CompositeImplicitAutograd operators
-// and those that change lists of tensors have none.
+// Does what PyTorch's kernels for ADInplaceOrView do, where none ran above: CompositeImplicitAutograd
+// operators and those that change lists of tensors have none.
 void count_change(const at::Tensor& tensor) {
   const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
   if (((tensor.key_set() | local.included_) - local.excluded_).has(DispatchKey::ADInplaceOrView)) {
@@ -125,7 +127,13 @@ using Arguments = c10::SmallVector<c10::IValue, 8>;
 
 template <DispatchKey kComposite>
 void decompose(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.callBoxedForDispatchKey(kComposite, *stack);
+  if (c10::impl::PyInterpreter* python = c10::impl::PythonDispatcherTLS::get_state()) {
+    // A tracer prefers decompositions that are written in Python. It finds them, as all composites, without a
+    // key.
+    (*python)->python_dispatcher(op, DispatchKeySet(), stack);
+  } else {
+    op.callBoxedForDispatchKey(kComposite, *stack);
+  }
 }
 
 template <DispatchKey kComposite>
