@@ -110,6 +110,10 @@ class KernelRefused(DescriptionError):
     """A kernel that cannot serve its operator as declared."""
 
 
+class WholeRefused(DescriptionError):
+    """An operator that the fallback policy wants caught whole, and that cannot be."""
+
+
 class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 

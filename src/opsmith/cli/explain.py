@@ -11,7 +11,7 @@ from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.inspect.explain import RELEVANT_KEYS
 from opsmith.inspect.explain import explain as explanation_of
-from opsmith.plan import plan_backend
+from opsmith.plan import Entry, plan_backend
 from opsmith.runtime import load
 from opsmith.schema import qualified
 
@@ -44,7 +44,7 @@ def explain(
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
-                "autograd": entry.autograd.why if entry.autograd else "",
+                "autograd": _autograd(entry),
                 "meta": explanation.meta.why if explanation.meta else None,
                 "dispatch_table": [
                     {"key": row.key, "kernel": row.kernel, "kind": row.kind}
@@ -63,8 +63,8 @@ def explain(
     if entry.library:
         facts.add_row("library", entry.library)
     facts.add_row("why", entry.why)
-    if entry.autograd:
-        facts.add_row("autograd", entry.autograd.why)
+    if autograd := _autograd(entry):
+        facts.add_row("autograd", autograd)
     if explanation.meta:
         facts.add_row("meta", explanation.meta.why)
     out.print(facts)
@@ -76,3 +76,10 @@ def explain(
         for row in rows:
             shown.add_row(row.key, row.place, row.kind)
         out.print(shown)
+
+
+def _autograd(entry: Entry) -> str:
+    """What is to be said of the operator's gradient, if anything."""
+    if entry.autograd:
+        return entry.autograd.why
+    return entry.whole.why if entry.whole else ""

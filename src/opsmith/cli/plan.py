@@ -33,6 +33,11 @@ def plan(
             highlight=False,
         )
         out.print(_counts(planned))
+        if whole := sum(entry.whole is not None for entry in planned.entries):
+            out.print(
+                f"{whole:,} of the route fallback are composites that are caught whole",
+                highlight=False,
+            )
         if planned.not_served:
             out.print(
                 f"{len(planned.not_served):,} items of the description are not served; list them with "

@@ -54,6 +54,7 @@ from opsmith.schema import Catalogue, Declaration, with_operators
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
+_AUTO = "auto"  # in `whole`, in the place of an operator's name
 _BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _OPERATOR = re.compile(r"([A-Za-z_]\w*::)?[A-Za-z_]\w*(\.\w+)?")
 
@@ -120,6 +121,7 @@ class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
     default: Literal["cpu", "none"] = "cpu"
     only: list[str] | None = None
     deny: list[str] = []
+    whole: Literal["auto"] | list[str] = []
 
 
 class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -676,6 +678,7 @@ def _fallback(
         return tuple(
             NamedOperator(_operator_name(name, place, catalogue), place)
             for name, place in zip(names, places, strict=True)
+            if (key, name) != ("whole", _AUTO)
         )
 
     if raw.default == "none" and raw.only is not None:
@@ -689,7 +692,16 @@ def _fallback(
         FallbackDefault(raw.default),
         None if raw.only is None else named("only", raw.only),
         named("deny", raw.deny),
+        () if raw.whole == _AUTO else named("whole", raw.whole),
+        _whole_auto(document, raw.whole),
     )
+
+
+def _whole_auto(document: Document, whole: str | Sequence[str]) -> Location | None:
+    """Where `auto` is said, alone or beside names."""
+    if whole == _AUTO:
+        return document.locate("fallback", "whole")
+    return document.locate("fallback", "whole", whole.index(_AUTO)) if _AUTO in whole else None
 
 
 def _files(document: Document, patterns: Sequence[str], *steps: Step) -> tuple[Path, ...]:

@@ -24,6 +24,7 @@ from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registration
 from opsmith.emit.text import banner, class_name, in_namespace_of, quoted, registrations
 from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, declarations, registered, wrapper
 from opsmith.plan import Entry, Plan, Route
+from opsmith.schema import Composite
 
 _OTHER_LAYOUTS = (
     "SparsePrivateUse1",
@@ -226,14 +227,37 @@ def _boxed(route: Route) -> str:
     return f"torch::CppFunction::makeFromBoxedFunction<&{BOXED_KERNELS[route]}>()"
 
 
+def _whole(plan: Plan) -> list[str]:
+    """The registrations of the composites that are caught whole.
+
+    One whose gradient comes from its parts is registered for the autograd key as well: what stands below
+    would else silence PyTorch's decomposition above.
+    """
+    kernels: dict[str, str] = {}
+    above: dict[str, str] = {}
+    for entry in plan.entries:
+        if entry.whole is None:
+            continue
+        composite = entry.whole.composite
+        function = "whole_without_dropout" if entry.whole.dropout else "whole"
+        kernel = f"opsmith::{function}<c10::DispatchKey::{composite.value}>"
+        kernels[entry.name] = f"torch::CppFunction::makeFromBoxedFunction<&{kernel}>()"
+        if composite is Composite.IMPLICIT:
+            above[entry.name] = kernels[entry.name]
+    return [*registrations("PrivateUse1", kernels), *registrations("AutogradPrivateUse1", above)]
+
+
 def _fallback(plan: Plan) -> str:
-    unserved = [entry for entry in plan.entries if entry.kernel is None]
+    unserved = [entry for entry in plan.entries if not (entry.kernel or entry.whole)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
     exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
+    whole = _whole(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
-        "#include <opsmith/fallback.h>\n",
+        "#include <opsmith/fallback.h>",
+        *(["#include <opsmith/whole.h>"] if whole else []),
+        "",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
         f"m.fallback({_boxed(plan.unlisted)});",
@@ -247,6 +271,8 @@ def _fallback(plan: Plan) -> str:
         "",
     ]
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
+    if whole:
+        lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
     if refused:
         lines += [
             "namespace {\n",

@@ -14,6 +14,7 @@ from opsmith.plan.model import (
     Plan,
     Route,
     Shape,
+    Whole,
 )
 from opsmith.plan.resolver import resolve, resolve_group
 
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Route",
     "Shape",
+    "Whole",
     "plan_backend",
     "resolve",
     "resolve_group",

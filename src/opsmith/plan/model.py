@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opsmith.description import Abi, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
-from opsmith.schema import Group, Operator
+from opsmith.schema import Composite, Group, Operator
 
 
 class Route(Enum):
@@ -151,6 +151,27 @@ class Operands(Enum):
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A composite that one call of the fallback runs, where nobody has to see its parts.
+
+    ``composite`` is the kernel by which PyTorch decomposes it otherwise; ``dropout``: it draws random
+    numbers where an argument asks for dropout, and is decomposed then.
+    """
+
+    composite: Composite
+    dropout: bool = False
+
+    @property
+    def why(self) -> str:
+        """What becomes of the gradient, in words."""
+        if self.composite is Composite.IMPLICIT:
+            reason = "its gradient comes from its parts: PyTorch decomposes it where one is needed"
+        else:
+            reason = "PyTorch's own formula for the gradient stands above it"
+        return f"{reason}; so it does with dropout" if self.dropout else reason
+
+
+@dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
 
@@ -163,6 +184,7 @@ class Entry:
     or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
     ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
     calls on the CPU which the kernel refuses.
+    ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
     """
 
     name: str
@@ -180,6 +202,7 @@ class Entry:
     autograd: Autograd | None = None
     operands: Operands = Operands.ONE_DEVICE
     fails_over: bool = False
+    whole: Whole | None = None
 
     @property
     def is_on_cpu(self) -> bool:

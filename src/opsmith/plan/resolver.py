@@ -15,6 +15,7 @@ from opsmith.plan.derivation import Derived, derive, elementwise_result
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import Elementwise, Entry, NotServed, Operands, Plan, Route, Shape
 from opsmith.plan.stubs import StubService, serve_through_stubs
+from opsmith.plan.whole import WholeCalls
 from opsmith.schema import (
     GENERATED,
     Catalogue,
@@ -100,6 +101,13 @@ class _Resolver:
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
+        self.whole = WholeCalls(
+            backend.fallback,
+            catalogue,
+            self._below_autograd,
+            self._last_resort,
+            lambda entry, operator: self.differentiation.of(entry, operator) is not None,
+        )
         self.metas = Metas(backend.libraries, self.kernels.keys() | self.unusable.keys(), catalogue)
 
     def plan(self) -> Plan:
@@ -109,6 +117,7 @@ class _Resolver:
             for entry in [self.entry(operator)]
             if self._exists(operator, entry)
         ]
+        self.whole.check_named({entry.name: entry for entry in entries})
         names = {entry.name for entry in entries}
         custom = tuple(
             operator
@@ -242,6 +251,7 @@ class _Resolver:
     def entry(self, operator: Operator) -> Entry:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
+        entry = self.whole.caught(operator, entry) or entry
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry

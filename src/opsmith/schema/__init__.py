@@ -14,6 +14,7 @@ from opsmith.schema.operator import (
     Variant,
     qualified,
 )
+from opsmith.schema.parts import PartsMap, read_parts
 from opsmith.schema.stubs import Caller, Stub, StubMap, Unfit, read_stubs
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Declaration",
     "Group",
     "Operator",
+    "PartsMap",
     "Result",
     "Stub",
     "StubMap",
@@ -35,6 +37,7 @@ __all__ = [
     "parse_operator",
     "qualified",
     "read_catalogue",
+    "read_parts",
     "read_stubs",
     "result_names",
     "torch_version",

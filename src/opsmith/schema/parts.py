@@ -1,0 +1,58 @@
+"""What PyTorch decomposes composite operators into on a device of its own.
+
+Reads ``parts.yaml``, which ``tools/find_parts`` writes: the operators that each composite calls, as recorded.
+  Decides nothing; ``plan`` counts by it how often a composite would fall back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from opsmith.errors import LoadError
+from opsmith.schema.catalogue import torch_version
+
+_MAP = Path(__file__).parent / "parts.yaml"
+
+
+@dataclass(frozen=True)
+class PartsMap:
+    """The decompositions of one torch.
+
+    ``parts`` has, by composite, the ways in which it was seen to be decomposed: how often which operator
+    is called, 2 standing for twice or more.  Operators that only make, view or copy Tensors on every device
+    are left out, and so are composites of nothing else.  ``unfit`` are composites that one call on the CPU
+    does not equal, and why.
+    """
+
+    torch: str
+    parts: Mapping[str, tuple[Mapping[str, int], ...]]
+    unfit: Mapping[str, str]
+
+
+class _Map(msgspec.Struct, forbid_unknown_fields=True):
+    torch: str
+    parts: dict[str, tuple[dict[str, int], ...]]
+    unfit: dict[str, str]
+
+
+@functools.cache
+def read_parts() -> PartsMap:
+    """The decompositions of the installed torch; about 0.05 s, once a process.
+
+    Raises :class:`~opsmith.errors.LoadError` when they were recorded on another torch.
+    """
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    raw = msgspec.convert(yaml.load(_MAP.read_text(encoding="utf-8"), loader), _Map)
+    installed = torch_version()
+    if not installed.startswith(f"{raw.torch}."):
+        raise LoadError(
+            f"opsmith's record of composites was made on torch {raw.torch}, and this is {installed}",
+            remedy="make it anew in opsmith's source tree: python tools/find_parts",
+        )
+    return PartsMap(raw.torch, raw.parts, raw.unfit)

@@ -1,0 +1,162 @@
+"""Finds what PyTorch decomposes composite operators into, and writes ``schema/parts.yaml``.
+
+    python tools/find_parts [--check] [OPINFO …]
+
+Nobody publishes that, so it is recorded: OpInfo's samples are run on a simulated device without kernels, and
+a callback notes which operators each composite calls.  ``--check`` writes nothing and fails where the file in
+the tree says something else; with OPINFO names only those entries are run, and what they gave is shown.
+Takes about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+import yaml
+
+import opsmith
+from opsmith.plan import Plan, Route
+from opsmith.schema import Catalogue, Composite, read_catalogue
+from samples import calls_by_hand, calls_of, databases, run
+
+PARTS = Path(__file__).resolve().parents[2] / "src" / "opsmith" / "schema" / "parts.yaml"
+DEVICE = "parts"
+_HEADER = """\
+# What PyTorch decomposes composite operators into on a device of its own. Written by tools/find_parts,
+# which runs OpInfo's samples; do not edit.
+#   parts  the operators that a composite calls itself, for each way in which a sample did, and how often each
+#          (2: twice or more); without those that only make, view or copy Tensors on every device
+#   unfit  composites that one call on the CPU does not equal, and why
+"""
+_WHY = {
+    "writes": "it writes to arguments that its schema does not mark as written",
+    "stays": "it can return a Tensor on the CPU",
+}
+
+# Kernels of opsmith's runtime, which every device has, that do more than make, view or copy Tensors.
+_COMPUTING = (
+    "convolution_overrideable",
+    "convolution_backward_overrideable",
+    "native_dropout",
+    "_thnn_fused_lstm_cell",
+    "_thnn_fused_lstm_cell_backward_impl",
+    "_thnn_fused_gru_cell",
+    "_thnn_fused_gru_cell_backward",
+)
+
+Calls = tuple[tuple[str, int], ...]
+
+
+def load_recorder() -> Plan:
+    """Makes the device ``parts`` work, which records; returns its plan."""
+    folder = Path(tempfile.mkdtemp(prefix="find-parts-"))
+    source = Path(__file__).resolve().parent / "recorder.cpp"
+    (folder / "kernels.yaml").write_text(
+        f'library: recorder\nsources: ["{source}"]\nkernels: []\n', encoding="utf-8"
+    )
+    backend = folder / "backend.yaml"
+    backend.write_text(f"backend: {DEVICE}\ndriver: sim\nlibraries: [kernels.yaml]\n")
+    return opsmith.load(str(backend)).plan
+
+
+def record(names: Iterable[str]) -> list[str]:
+    """The recorder's lines for the OpInfo entries ``names``, or for all and what is called by hand."""
+    names = set(names)
+    for info in databases():
+        if not names or info.name in names:
+            run(calls_of(info, f"{DEVICE}:0"), torch.ops.find_parts.record)
+    if not names:
+        run(calls_by_hand(f"{DEVICE}:0"), torch.ops.find_parts.record)
+    found: list[str] = torch.ops.find_parts.found()
+    return found
+
+
+def document(lines: Iterable[str], plan: Plan, catalogue: Catalogue) -> str:
+    """The text of ``parts.yaml``."""
+    recorded: dict[str, set[Calls]] = {}
+    unfit: dict[str, str] = {}
+    for name, flaw, calls in (line.split("\t") for line in lines):
+        operator = catalogue.operators.get(name)
+        if operator is None or operator.composite is Composite.NONE:
+            continue
+        if flaw:
+            unfit.setdefault(name, _WHY[flaw])
+        pairs = (call.rpartition(" ") for call in calls.split(",") if call)
+        recorded.setdefault(name, set()).add(tuple((part, int(times)) for part, _, times in pairs))
+    wanting = _wanting(recorded, plan, catalogue)
+    parts = {}
+    for name in sorted(recorded.keys() & wanting):
+        if plan.by_name[name].route is not Route.COMPOSITE or _delegates(name, catalogue):
+            continue
+        kept = {tuple((p, n) for p, n in calls if p in wanting) for calls in recorded[name]}
+        parts[name] = [dict(calls) for calls in sorted(kept) if calls]
+    flaws = {name: unfit[name] for name in sorted(unfit.keys() & parts.keys())}
+    torch_version = ".".join(torch.__version__.split(".")[:2])
+    return f"{_HEADER}torch: '{torch_version}'\nparts:\n{_lines(parts)}unfit:\n{_lines(flaws)}"
+
+
+def _lines(values: Mapping[str, object]) -> str:
+    """YAML with a line for each of ``values``."""
+    texts = (
+        yaml.safe_dump({name: value}, width=10_000, default_flow_style=True)
+        for name, value in values.items()
+    )
+    return "".join(f"  {text.strip()[1:-1]}\n" for text in texts)
+
+
+def _delegates(name: str, catalogue: Catalogue) -> bool:
+    """Whether torchgen's own composite kernel calls the group's out variant, as the plan knows by itself."""
+    group = catalogue.group_of.get(name)
+    composite = catalogue.operators[name].composite
+    return composite is Composite.NON_FUNCTIONAL and group is not None and group.structured
+
+
+def _wanting(
+    recorded: Mapping[str, set[Calls]], plan: Plan, catalogue: Catalogue
+) -> frozenset[str]:
+    """The operators that compute: what falls back here, some kernels, and what is made of these."""
+    wanting = {entry.name for entry in plan.entries if entry.route is Route.FALLBACK}
+    wanting |= {name for name in _COMPUTING if plan.by_name[name].route is Route.KERNEL}
+    wanting |= {entry.name for entry in plan.entries if _delegates(entry.name, catalogue)}
+    while True:
+        made = {
+            name
+            for name, each in recorded.items()
+            if plan.by_name[name].route is Route.COMPOSITE
+            and any(part in wanting for calls in each for part, _ in calls)
+        }
+        if made <= wanting:
+            return frozenset(wanting)
+        wanting |= made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="find_parts", description=__doc__)
+    parser.add_argument("entries", nargs="*", metavar="OPINFO")
+    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    options = parser.parse_args()
+
+    plan = load_recorder()
+    text = document(record(options.entries), plan, read_catalogue())
+    if options.entries:
+        print(text)
+        return 0
+    if options.check:
+        same = text == PARTS.read_text(encoding="utf-8")
+        print(
+            "parts.yaml is up to date"
+            if same
+            else "parts.yaml is out of date: python tools/find_parts"
+        )
+        return 0 if same else 1
+    PARTS.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
