@@ -250,7 +250,9 @@ def _whole(plan: Plan) -> list[str]:
 def _fallback(plan: Plan) -> str:
     unserved = [entry for entry in plan.entries if not (entry.kernel or entry.whole)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
-    exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
+    exceptions = [
+        entry for entry in last_resorts if entry.route is not plan.unlisted or entry.by_name
+    ]
     whole = _whole(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [

@@ -445,6 +445,10 @@ class _Resolver:
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
+            if group.structured and self._falls_back(group.out):
+                # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
+                whole = self._unserved(operator, f"; whole, as `{group.out}` would fall back{note}")
+                return replace(whole, whole=True)
             how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
         else:
             how = "PyTorch's composite kernel decomposes it into other operators"
@@ -455,6 +459,14 @@ class _Resolver:
             library="",
             why=how + note,
             group=group,
+        )
+
+    def _falls_back(self, out: str) -> bool:
+        """Whether ``out``, of a structured group, is nobody's but the fallback's."""
+        operator = self.catalogue.operators[out]
+        return (
+            operator.composite is Composite.NONE
+            and self._below_autograd(operator).route is Route.FALLBACK
         )
 
     def _unserved(self, operator: Operator, note: str) -> Entry:
