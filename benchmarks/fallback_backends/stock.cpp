@@ -20,7 +20,7 @@ class Stock {
  public:
   Stock() : aten_(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__) {
     for (const char* name : {"_foreach_add_.Scalar", "_index_put_impl_", "add.out", "amax.out", "clamp.out",
-                             "cumsum.out", "mul.out", "sigmoid.out", "sum.IntList_out"}) {
+                             "cumsum.out", "mul.out", "neg.out", "sigmoid.out", "sum.IntList_out"}) {
       aten_.impl(name, torch::CppFunction::makeFromBoxedFunction<&stock>());
     }
     // PyTorch decomposes these; opsmith takes them whole.
@@ -30,6 +30,7 @@ class Stock {
     aten_.impl("cumsum", TORCH_FN(composite::cumsum));
     aten_.impl("mul.Tensor", TORCH_FN(composite::mul));
     aten_.impl("mul_.Tensor", TORCH_FN(composite::mul_));
+    aten_.impl("neg", TORCH_FN(composite::neg));
     aten_.impl("sigmoid", TORCH_FN(composite::sigmoid));
     aten_.impl("sum.dim_IntList", TORCH_FN(composite::sum));
   }
