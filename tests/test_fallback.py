@@ -435,7 +435,7 @@ def test_tensors_must_be_on_one_device() -> None:
         host.cross(here, dim=1)
     assert message(error).startswith(
         "Expected all tensors to be on the same device, but found at least two devices, cpu and "
-        "sim:0! (aten::linalg_cross.out was called with self float32[2, 3] on cpu, "
+        "sim:0! (aten::linalg_cross was called with self float32[2, 3] on cpu, "
     )
     with pytest.raises(RuntimeError, match="found at least two devices, sim:0 and cpu"):
         torch.cumsum(here, 0, out=host)

@@ -447,8 +447,8 @@ class _Resolver:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
-                whole = self._unserved(operator, f"; whole, as `{group.out}` would fall back{note}")
-                return replace(whole, whole=True)
+                unserved = self._unserved(operator, f"; whole, as `{group.out}` would fall back{note}")
+                return replace(unserved, by_name=True)
             how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
         else:
             how = "PyTorch's composite kernel decomposes it into other operators"
