@@ -91,13 +91,15 @@ def test_the_plan_as_text(describe: Describe, catalogue: Catalogue) -> None:
         "the result and runs `chip::where_out` (DIR/kernels.yaml:10:6) into it; shape and dtype from the "
         "operator's kernel for the meta device",
         "sin | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs it on "
-        "the CPU (DIR/backend.yaml:4:1); whole, as `sin.out` would fall back",
+        "the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check and "
+        "shape before the CPU does",
         "sin.out | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
         "it on the CPU (DIR/backend.yaml:4:1)",
         "linear | composite | CompositeImplicitAutograd |  | PyTorch's composite kernel decomposes it into "
         "other operators",
         "cumsum_ | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
-        "it on the CPU (DIR/backend.yaml:4:1); whole, as `cumsum.out` would fall back",
+        "it on the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check "
+        "and shape before the CPU does",
     ]
 
 

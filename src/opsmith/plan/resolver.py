@@ -59,6 +59,9 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 
+_WHOLE = "as one call, where PyTorch's composite kernel would check and shape before the CPU does"
+
+
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self.backend = backend
@@ -447,8 +450,7 @@ class _Resolver:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
-                unserved = self._unserved(operator, f"; whole, as `{group.out}` would fall back{note}")
-                return replace(unserved, by_name=True)
+                return replace(self._unserved(operator, f"; {_WHOLE}{note}"), by_name=True)
             how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
         else:
             how = "PyTorch's composite kernel decomposes it into other operators"
