@@ -133,14 +133,12 @@ bool is_generator(const c10::Argument& argument) {
   return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// How the operator uses the tensor that is its `argument`.
-Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const c10::Argument& argument) {
+// How the operator uses what is its `argument`.
+Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
   if (!writes(op.schema(), argument)) {
     return Access::kRead;
   }
-  // A tensor with gaps is written back together with what lies in them.
-  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
-                          tensor.is_non_overlapping_and_dense() && has_pure_outputs(op);
+  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() && has_pure_outputs(op);
   return overwrites ? Access::kOverwrite : Access::kWrite;
 }
 
@@ -149,18 +147,16 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.is_privateuseone()) {
-      value = call.view(tensor, access_to(tensor, op, argument));
+      value = call.view(tensor, access_to(op, argument));
     }
   } else if (value.isNone()) {
     if (C10_UNLIKELY(is_generator(argument))) {
       value = cpu_generator(default_generator(device));
     }
   } else if (value.isTensorList()) {
-    value =
-        on_cpu(call, value.toTensorList(), writes(op.schema(), argument) ? Access::kWrite : Access::kRead);
+    value = on_cpu(call, value.toTensorList(), access_to(op, argument));
   } else if (value.isOptionalTensorList()) {
-    value = on_cpu(call, value.toOptionalTensorList(),
-                   writes(op.schema(), argument) ? Access::kWrite : Access::kRead);
+    value = on_cpu(call, value.toOptionalTensorList(), access_to(op, argument));
   } else if (value.isDevice()) {
     if (value.toDevice().is_privateuseone()) {
       value = c10::Device(c10::kCPU);

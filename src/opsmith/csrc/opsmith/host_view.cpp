@@ -344,7 +344,7 @@ void HostViews::upload(const TensorEntry& tensor, void* memory) {
   const std::lock_guard lock(*turn);
   c10::DataPtr merged;
   if (!tensor.host.is_non_overlapping_and_dense()) {
-    merged = c10::GetCPUAllocator()->allocate(end - begin);
+    merged = allocate_staging(end - begin);
     count_moved(end - begin);
     copy_bytes(merged.get(), OPSMITH_HOST, to, index, end - begin);
     copy_elements(tensor.host, static_cast<char*>(merged.get()));
