@@ -258,6 +258,7 @@ def _fallback(plan: Plan) -> str:
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback.h>",
+        "#include <opsmith/pure_outputs.h>",
         *(["#include <opsmith/whole.h>"] if whole else []),
         "",
         "#include <torch/library.h>\n",
@@ -275,6 +276,20 @@ def _fallback(plan: Plan) -> str:
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if whole:
         lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
+    # Around no memory but their own, PyTorch's structured functional operators run the same kernels.
+    outs = [
+        entry.name
+        for entry in plan.entries
+        if entry.group is not None and entry.group.structured and entry.name == entry.group.out
+    ]
+    lines += [
+        "namespace {\n",
+        "[[maybe_unused]] const bool outputs_set = [] {",
+        f"opsmith::set_pure_outputs({{{', '.join(quoted(name) for name in outs)}}});",
+        "return true;",
+        "}();\n",
+        "}  // namespace\n",
+    ]
     if refused:
         lines += [
             "namespace {\n",
