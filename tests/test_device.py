@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -608,6 +609,7 @@ def test_backward_works_on_a_device_that_came_after_a_backward(sim: LoadedBacken
         import opsmith
         torch.ones(2, requires_grad=True).sum().backward()
         opsmith.load("sim")
+        torch.autograd.set_multithreading_enabled(True)
         leaf = torch.ones(2, device="sim:1", requires_grad=True)
         (leaf * 3).sum().backward()
         print(json.dumps(leaf.grad.tolist()))
@@ -624,9 +626,23 @@ def test_a_process_may_end_right_after_a_backward(sim: LoadedBackend) -> None:
             """
             import opsmith
             opsmith.load("sim")
+            torch.autograd.set_multithreading_enabled(True)
             leaf = torch.ones(2, device="sim", requires_grad=True)
             leaf.sum().backward()
             print(json.dumps(leaf.grad.tolist()))
             """,
         )
         assert gradient == [1, 1]
+
+
+def test_backward_runs_on_the_calling_thread() -> None:
+    """As on the CPU, whose cores compute here too: another thread would bring another OpenMP team."""
+    threads = []
+    leaf = torch.ones(3, device="sim:1", requires_grad=True)
+    doubled = leaf * 2
+    doubled.register_hook(lambda gradient: threads.append(threading.get_ident()))
+    doubled.cumsum(0).sum().backward()
+    assert threads == [threading.get_ident()]
+    assert leaf.grad is not None
+    assert (leaf.grad.device, leaf.grad.tolist()) == (torch.device("sim:1"), [6, 4, 2])
+    assert torch.sim.current_device() == 0

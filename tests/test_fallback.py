@@ -5,6 +5,7 @@ The tests ask for operators that no shipped library has a kernel for.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -18,9 +19,11 @@ from textwrap import dedent
 import pytest
 import torch
 from torch import Tensor
+from torch.testing._internal.common_methods_invocations import OpInfo, op_db
 
 import opsmith
 from opsmith.runtime import LoadedBackend
+from opsmith.schema import read_catalogue
 
 pytestmark = pytest.mark.usefixtures("sim")
 
@@ -183,6 +186,104 @@ def test_a_growing_out_keeps_the_rest_of_its_storage() -> None:
     assert torch.equal(base.cpu(), expected)
 
 
+def structured_with_out() -> list[OpInfo]:
+    """One entry of PyTorch's database for each structured operator that takes `out`."""
+    structured = {
+        group.functional.partition(".")[0]
+        for group in read_catalogue().groups
+        if group.structured and group.functional is not None
+    }
+    entries = {
+        info.aten_name: info
+        for info in op_db
+        if info.aten_name in structured - {"igamma"}  # denied in the copying backend's description
+        and info.supports_out
+        and info.supports_dtype(torch.float32, "cpu")
+    }
+    return list(entries.values())
+
+
+def tensors_of(value: object) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else list(value)  # type: ignore[call-overload]
+
+
+def test_what_out_held_does_not_matter() -> None:
+    """Without a window, these outputs are not fetched: so each element must be written, and none read."""
+    failed = []
+    infos = structured_with_out()
+    for info in infos:
+        for sample in itertools.islice(info.sample_inputs("cpu", torch.float32), 8):
+            expected = info.op(sample.input, *sample.args, **sample.kwargs)
+            outs = [torch.full_like(tensor, 77).to("sim") for tensor in tensors_of(expected)]
+            moved = sample.transform(lambda x: x.to("sim") if isinstance(x, Tensor) else x)
+            out = outs[0] if isinstance(expected, Tensor) else tuple(outs)
+            info.op(moved.input, *moved.args, **moved.kwargs, out=out)
+            for want, got in zip(tensors_of(expected), outs, strict=True):
+                if not torch.allclose(want, got.cpu(), rtol=1e-4, atol=1e-5, equal_nan=True):
+                    failed.append(f"{info.name}{tuple(sample.input.shape)}")
+    assert failed == []
+    assert len(infos) > 100
+
+
+def test_out_leaves_its_neighbours_alone() -> None:
+    base = torch.arange(12.0, device="sim")
+    torch.hypot(
+        torch.full((4,), 3.0, device="sim"), torch.full((4,), 4.0, device="sim"), out=base[4:8]
+    )
+    assert base.tolist() == [0, 1, 2, 3, 5, 5, 5, 5, 8, 9, 10, 11]
+    column = base.view(3, 4)[:, 1]  # has gaps
+    torch.cumsum(torch.ones(3, device="sim"), 0, out=column)
+    assert base.tolist() == [0, 1, 2, 3, 5, 2, 5, 5, 8, 3, 10, 11]
+    # A result that is larger than `out` gives it more of its storage.
+    with pytest.warns(UserWarning, match="was resized"):
+        torch.cumsum(torch.ones(3, device="sim"), 0, out=base[1:2])
+    assert base.tolist() == [0, 1, 2, 3, 5, 2, 5, 5, 8, 3, 10, 11]
+
+
+def test_out_may_be_an_operand() -> None:
+    data = torch.rand(4, 6)
+    tensor = data.to("sim")
+    torch.hypot(tensor, tensor, out=tensor)
+    torch.testing.assert_close(tensor.cpu(), torch.hypot(data, data), rtol=0, atol=0)
+    other = data.to("sim")
+    torch.hypot(other.view(4, 6), other, out=other.view(4, 6))
+    torch.testing.assert_close(other.cpu(), torch.hypot(data, data), rtol=0, atol=0)
+
+
+def test_only_what_is_needed_is_moved(sim: LoadedBackend) -> None:
+    x, y, z = (torch.rand(50_000, device="sim") for _ in range(3))
+    size = x.nbytes
+
+    def moved(call: Callable[[], object]) -> int:
+        with opsmith.count_fallbacks(callers=False) as counted:
+            call()
+        return counted.fallbacks.bytes_moved
+
+    figures = [
+        moved(lambda: torch.hypot(x, y)),
+        moved(lambda: torch.hypot(x, y, out=z)),
+        moved(lambda: x.hypot_(y)),
+        moved(lambda: torch.hypot(x, x)),
+        moved(lambda: torch.hypot(x[:1000], y[:1000], out=z[:1000])),
+        moved(lambda: torch.hypot(x[::2], y[::2], out=z[::2])),
+    ]
+    if sim.built.host_window:
+        assert figures == [0] * 6
+    else:
+        spans = 4 * (size - 4)
+        assert figures == [3 * size, 3 * size, 3 * size, 2 * size, 3 * 4000, spans]
+
+
+def test_memory_for_copies_is_given_back_and_taken_again() -> None:
+    data = torch.rand(100_000)
+    tensor = data.to("sim")
+    kept = torch.fft.rfft(tensor)
+    for _ in range(3):
+        assert torch.equal(tensor.cumsum(0).cpu(), data.cumsum(0))
+        torch.sim.empty_cache()
+    assert torch.equal(kept.cpu(), torch.fft.rfft(data))
+
+
 def test_batch_norm_updates_its_running_statistics() -> None:
     layer, device_layer = torch.nn.BatchNorm2d(3), torch.nn.BatchNorm2d(3).to("sim")
     for _ in range(3):
@@ -334,7 +435,7 @@ def test_tensors_must_be_on_one_device() -> None:
         host.cross(here, dim=1)
     assert message(error).startswith(
         "Expected all tensors to be on the same device, but found at least two devices, cpu and "
-        "sim:0! (aten::linalg_cross.out was called with self float32[2, 3] on cpu, "
+        "sim:0! (aten::linalg_cross was called with self float32[2, 3] on cpu, "
     )
     with pytest.raises(RuntimeError, match="found at least two devices, sim:0 and cpu"):
         torch.cumsum(here, 0, out=host)
@@ -390,7 +491,7 @@ def test_a_dtype_that_the_cpu_kernel_lacks() -> None:
 
 
 def test_threads_share_tensors() -> None:
-    shared = torch.rand(64, 64, device="sim")
+    shared = torch.rand(200, 200, device="sim")
     expected = shared.cpu().cumsum(0)
     rows = torch.zeros(8, 100, device="sim")
 

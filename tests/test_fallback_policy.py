@@ -43,12 +43,11 @@ def test_deny(x: torch.Tensor) -> None:
     with opsmith.fallback("deny"), pytest.raises(NotImplementedError) as error:
         x.cumsum(0)
     assert message(error) == (
-        "aten::cumsum.out is not available on sim: it would fall back to the CPU, which "
-        '`opsmith.fallback("deny")` denies; `opsmith explain cumsum.out` says why. It was called with '
-        "self float32[2, 3] on sim:0, out float32[2, 3] on sim:0. Add a kernel for it to one of the "
-        "backend's libraries:\n"
-        "  - op: cumsum.out\n"
-        "    kernel_name: sim::cumsum_out\n"
+        "aten::cumsum is not available on sim: it would fall back to the CPU, which "
+        '`opsmith.fallback("deny")` denies; `opsmith explain cumsum` says why. It was called with '
+        "self float32[2, 3] on sim:0. Add a kernel for it to one of the backend's libraries:\n"
+        "  - op: cumsum\n"
+        "    kernel_name: sim::cumsum\n"
         "or leave the `with` block that denies it."
     )
     assert x.cumsum(0).tolist() == [[0, 1, 2], [3, 5, 7]]
@@ -89,8 +88,8 @@ def test_warn(x: torch.Tensor) -> None:
         result = x.cumsum(0)
     assert result.tolist() == [[0, 1, 2], [3, 5, 7]]
     assert str(warned[0].message).startswith(
-        "aten::cumsum.out runs on the CPU, because sim has no kernel for this call; "
-        "`opsmith explain cumsum.out` says why"
+        "aten::cumsum runs on the CPU, because sim has no kernel for this call; "
+        "`opsmith explain cumsum` says why"
     )
     assert warned[0].filename == __file__
 

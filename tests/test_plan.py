@@ -90,14 +90,16 @@ def test_the_plan_as_text(describe: Describe, catalogue: Catalogue) -> None:
         "where.self | derived | where.self_out | chiplib | from the kernel of `where.self_out`: allocates "
         "the result and runs `chip::where_out` (DIR/kernels.yaml:10:6) into it; shape and dtype from the "
         "operator's kernel for the meta device",
-        "sin | composite | CompositeExplicitAutogradNonFunctional |  | PyTorch's composite kernel runs its "
-        "meta function, allocates and calls `sin.out`",
+        "sin | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs it on "
+        "the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check and "
+        "shape before the CPU does",
         "sin.out | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
         "it on the CPU (DIR/backend.yaml:4:1)",
         "linear | composite | CompositeImplicitAutograd |  | PyTorch's composite kernel decomposes it into "
         "other operators",
-        "cumsum_ | composite | CompositeExplicitAutogradNonFunctional |  | PyTorch's composite kernel runs "
-        "its meta function, allocates and calls `cumsum.out`",
+        "cumsum_ | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
+        "it on the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check "
+        "and shape before the CPU does",
     ]
 
 

@@ -4,6 +4,7 @@
 // Do not edit: change the description and build again.
 
 #include <opsmith/fallback.h>
+#include <opsmith/pure_outputs.h>
 
 #include <torch/library.h>
 
@@ -24,6 +25,673 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
 }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_addmm_activation", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_convert_indices_from_coo_to_csr", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_convert_indices_from_csr_to_coo", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_linalg_det", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_linalg_eigh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_linalg_slogdet", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_linalg_solve_ex", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_linalg_svd", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_log_softmax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_log_softmax_backward_data", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_softmax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_softmax_backward_data", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_bicubic2d_aa", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_bicubic2d_aa_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_bilinear2d_aa", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_bilinear2d_aa_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_lanczos2d_aa", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_lanczos2d_aa_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact1d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact1d_backward",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact2d_backward",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("_upsample_nearest_exact3d_backward",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("acos", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("acos_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("acosh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("acosh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("adaptive_max_pool2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("adaptive_max_pool2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("adaptive_max_pool3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("adaptive_max_pool3d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addcdiv", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addcdiv_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addcmul", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addcmul_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addmv", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("addmv_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("all", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("all.dim", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("amax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("amin", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("aminmax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("any", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("any.dim", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("argmax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("argmin", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("asin", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("asin_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("asinh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("asinh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atan", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atan2", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atan2_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atan_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atanh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("atanh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("avg_pool2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("avg_pool2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("avg_pool3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("avg_pool3d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("baddbmm", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("baddbmm_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_and.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_and_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_left_shift.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_left_shift_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_not", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_not_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_or.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_or_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_right_shift.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_right_shift_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_xor.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bitwise_xor_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("bmm", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ceil", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ceil_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_max", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_max.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_max_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_max_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_min", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_min.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_min_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("clamp_min_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("copysign.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("copysign_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cos", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cos_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cosh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cosh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cumprod", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cumprod_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cumsum", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("cumsum_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("digamma", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("digamma_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("div.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("div.Tensor_mode", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("div_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("div_.Tensor_mode", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("elu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("elu_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("elu_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("eq.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("eq.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("eq_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("eq_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erf", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erf_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erfc", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erfc_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erfinv", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("erfinv_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("exp", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("exp2", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("exp2_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("exp_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("expm1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("expm1_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("floor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("floor_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fmax", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fmin", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fmod.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fmod_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("frac", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("frac_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fractional_max_pool2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fractional_max_pool2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("fractional_max_pool3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gather", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gcd", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gcd_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ge.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ge.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ge_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ge_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gelu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gelu_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gelu_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("glu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gt.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gt.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gt_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("gt_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hardshrink", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hardshrink_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hardsigmoid", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hardsigmoid_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hardsigmoid_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hash_tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("heaviside", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("heaviside_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hypot", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("hypot_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("i0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("i0_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("igamma", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("igamma_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("igammac", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("igammac_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_add", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_add_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_copy", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_copy_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_reduce", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("index_reduce_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("isin.Scalar_Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("isin.Tensor_Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("isin.Tensor_Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("isneginf", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("isposinf", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lcm", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lcm_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("le.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("le.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("le_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("le_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("leaky_relu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("leaky_relu_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("leaky_relu_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lerp.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lerp.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lerp_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lerp_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lgamma", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lgamma_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_cholesky_ex", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_cross", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_inv_ex", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_ldl_factor_ex", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_ldl_solve", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_lu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_lu_factor_ex", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_lu_solve", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_qr", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("linalg_vector_norm", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log10", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log10_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log1p", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log1p_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log2", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log2_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("log_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("logaddexp", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("logaddexp2", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("logit_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lt.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lt_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("lu_unpack", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("max_pool2d_with_indices", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("max_pool2d_with_indices_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mean.dim", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("min.dim", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("minimum", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mish", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mish_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mul.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mul_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ne.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ne.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ne_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("ne_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("neg", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("neg_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("nextafter", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("nextafter_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("nll_loss_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("nll_loss_forward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("norm.ScalarOpt_dim", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("norm.ScalarOpt_dim_dtype", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("polygamma", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("pow.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("pow.Tensor_Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("pow.Tensor_Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("pow_.Scalar", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("pow_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("prod.dim_int", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reciprocal", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reciprocal_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reflection_pad1d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reflection_pad1d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reflection_pad3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("reflection_pad3d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("remainder.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("remainder_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("renorm", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("renorm_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("replication_pad1d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("replication_pad1d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("replication_pad2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("replication_pad3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("round", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("round.decimals", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("round_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("round_.decimals", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("rsqrt", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("rsqrt_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter.reduce", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter.src", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter.value", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter.value_reduce", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_.reduce", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_.src", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_.value", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_.value_reduce", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_add", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_add_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_reduce.two", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("scatter_reduce_.two", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sgn", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sgn_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sigmoid", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sigmoid_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sigmoid_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sign", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sign_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("signbit", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("silu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("silu_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("silu_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sin", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sin_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sinc", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sinc_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sinh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sinh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("slow_conv_transpose2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("smooth_l1_loss", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("softplus", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("softplus_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("softshrink", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("softshrink_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sort.stable", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_airy_ai", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_bessel_j0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_bessel_j1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_bessel_y0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_bessel_y1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_chebyshev_polynomial_t", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_chebyshev_polynomial_u", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_chebyshev_polynomial_v", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_chebyshev_polynomial_w", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_entr", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_erfcx", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_hermite_polynomial_h", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_hermite_polynomial_he", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_i0e", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_i1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_i1e", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_laguerre_polynomial_l", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_legendre_polynomial_p", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_log_ndtr", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_modified_bessel_i0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_modified_bessel_i1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_modified_bessel_k0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_modified_bessel_k1", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_ndtri", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_scaled_modified_bessel_k0",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_scaled_modified_bessel_k1",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_shifted_chebyshev_polynomial_t",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_shifted_chebyshev_polynomial_u",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_shifted_chebyshev_polynomial_v",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_shifted_chebyshev_polynomial_w",
+         torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_spherical_bessel_j0", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_xlog1py", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("special_zeta", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sqrt", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sqrt_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sub.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sub_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("sum.dim_IntList", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tan", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tan_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tanh", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tanh_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tanh_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("threshold", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("threshold_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("threshold_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("triangular_solve", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tril", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("tril_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("triu", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("triu_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("trunc", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("trunc_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_bicubic2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_bicubic2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_bilinear2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_bilinear2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_linear1d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_linear1d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest1d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest1d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest2d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest2d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_nearest3d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_trilinear3d", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("upsample_trilinear3d_backward", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("xlogy.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("xlogy_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+}
+
+namespace {
+
+[[maybe_unused]] const bool outputs_set = [] {
+  opsmith::set_pure_outputs({"_addmm_activation.out",
+                             "_convert_indices_from_coo_to_csr.out",
+                             "_convert_indices_from_csr_to_coo.out",
+                             "_linalg_det.result",
+                             "_linalg_eigh.eigenvalues",
+                             "_linalg_slogdet.sign",
+                             "_linalg_solve_ex.result",
+                             "_linalg_svd.U",
+                             "_log_softmax.out",
+                             "_log_softmax_backward_data.out",
+                             "_softmax.out",
+                             "_softmax_backward_data.out",
+                             "_upsample_bicubic2d_aa.out",
+                             "_upsample_bicubic2d_aa_backward.grad_input",
+                             "_upsample_bilinear2d_aa.out",
+                             "_upsample_bilinear2d_aa_backward.grad_input",
+                             "_upsample_lanczos2d_aa.out",
+                             "_upsample_lanczos2d_aa_backward.grad_input",
+                             "_upsample_nearest_exact1d.out",
+                             "_upsample_nearest_exact1d_backward.grad_input",
+                             "_upsample_nearest_exact2d.out",
+                             "_upsample_nearest_exact2d_backward.grad_input",
+                             "_upsample_nearest_exact3d.out",
+                             "_upsample_nearest_exact3d_backward.grad_input",
+                             "acos.out",
+                             "acosh.out",
+                             "adaptive_max_pool2d.out",
+                             "adaptive_max_pool2d_backward.grad_input",
+                             "adaptive_max_pool3d.out",
+                             "adaptive_max_pool3d_backward.grad_input",
+                             "add.out",
+                             "addcdiv.out",
+                             "addcmul.out",
+                             "addmm.out",
+                             "addmv.out",
+                             "all.all_out",
+                             "all.dims_out",
+                             "all.out",
+                             "amax.out",
+                             "amin.out",
+                             "aminmax.out",
+                             "any.all_out",
+                             "any.dims_out",
+                             "any.out",
+                             "argmax.out",
+                             "argmin.out",
+                             "asin.out",
+                             "asinh.out",
+                             "atan.out",
+                             "atan2.out",
+                             "atanh.out",
+                             "avg_pool2d.out",
+                             "avg_pool2d_backward.grad_input",
+                             "avg_pool3d.out",
+                             "avg_pool3d_backward.grad_input",
+                             "baddbmm.out",
+                             "bitwise_and.Tensor_out",
+                             "bitwise_left_shift.Tensor_out",
+                             "bitwise_not.out",
+                             "bitwise_or.Tensor_out",
+                             "bitwise_right_shift.Tensor_out",
+                             "bitwise_xor.Tensor_out",
+                             "bmm.out",
+                             "cat.out",
+                             "ceil.out",
+                             "clamp.Tensor_out",
+                             "clamp.out",
+                             "clamp_max.Tensor_out",
+                             "clamp_max.out",
+                             "clamp_min.Tensor_out",
+                             "clamp_min.out",
+                             "copysign.out",
+                             "cos.out",
+                             "cosh.out",
+                             "cumprod.out",
+                             "cumsum.out",
+                             "digamma.out",
+                             "div.out",
+                             "div.out_mode",
+                             "elu.out",
+                             "elu_backward.grad_input",
+                             "eq.Scalar_out",
+                             "eq.Tensor_out",
+                             "erf.out",
+                             "erfc.out",
+                             "erfinv.out",
+                             "exp.out",
+                             "exp2.out",
+                             "expm1.out",
+                             "floor.out",
+                             "fmax.out",
+                             "fmin.out",
+                             "fmod.Tensor_out",
+                             "frac.out",
+                             "fractional_max_pool2d.output",
+                             "fractional_max_pool2d_backward.grad_input",
+                             "fractional_max_pool3d.output",
+                             "gather.out",
+                             "gcd.out",
+                             "ge.Scalar_out",
+                             "ge.Tensor_out",
+                             "gelu.out",
+                             "gelu_backward.grad_input",
+                             "glu.out",
+                             "gt.Scalar_out",
+                             "gt.Tensor_out",
+                             "hardshrink.out",
+                             "hardshrink_backward.grad_input",
+                             "hardsigmoid.out",
+                             "hardsigmoid_backward.grad_input",
+                             "hash_tensor.out",
+                             "heaviside.out",
+                             "hypot.out",
+                             "i0.out",
+                             "igamma.out",
+                             "igammac.out",
+                             "index.Tensor_out",
+                             "index_add.out",
+                             "index_copy.out",
+                             "index_reduce.out",
+                             "isin.Scalar_Tensor_out",
+                             "isin.Tensor_Scalar_out",
+                             "isin.Tensor_Tensor_out",
+                             "isneginf.out",
+                             "isposinf.out",
+                             "lcm.out",
+                             "le.Scalar_out",
+                             "le.Tensor_out",
+                             "leaky_relu.out",
+                             "leaky_relu_backward.grad_input",
+                             "lerp.Scalar_out",
+                             "lerp.Tensor_out",
+                             "lgamma.out",
+                             "linalg_cholesky_ex.L",
+                             "linalg_cross.out",
+                             "linalg_inv_ex.inverse",
+                             "linalg_ldl_factor_ex.out",
+                             "linalg_ldl_solve.out",
+                             "linalg_lu.out",
+                             "linalg_lu_factor_ex.out",
+                             "linalg_lu_solve.out",
+                             "linalg_qr.out",
+                             "linalg_vector_norm.out",
+                             "log.out",
+                             "log10.out",
+                             "log1p.out",
+                             "log2.out",
+                             "logaddexp.out",
+                             "logaddexp2.out",
+                             "logit_backward.grad_input",
+                             "lt.Scalar_out",
+                             "lt.Tensor_out",
+                             "lu_unpack.out",
+                             "max.dim_max",
+                             "max_pool2d_with_indices.out",
+                             "max_pool2d_with_indices_backward.grad_input",
+                             "maximum.out",
+                             "mean.out",
+                             "min.dim_min",
+                             "minimum.out",
+                             "mish.out",
+                             "mm.out",
+                             "mse_loss.out",
+                             "mul.out",
+                             "ne.Scalar_out",
+                             "ne.Tensor_out",
+                             "neg.out",
+                             "nextafter.out",
+                             "nll_loss_backward.grad_input",
+                             "nll_loss_forward.output",
+                             "norm.dtype_out",
+                             "norm.out",
+                             "polygamma.out",
+                             "pow.Scalar_out",
+                             "pow.Tensor_Scalar_out",
+                             "pow.Tensor_Tensor_out",
+                             "prod.int_out",
+                             "reciprocal.out",
+                             "reflection_pad1d.out",
+                             "reflection_pad1d_backward.grad_input",
+                             "reflection_pad3d.out",
+                             "reflection_pad3d_backward.grad_input",
+                             "remainder.Tensor_out",
+                             "renorm.out",
+                             "replication_pad1d.out",
+                             "replication_pad1d_backward.grad_input",
+                             "replication_pad2d.out",
+                             "replication_pad3d.out",
+                             "round.decimals_out",
+                             "round.out",
+                             "rsqrt.out",
+                             "scatter.reduce_out",
+                             "scatter.src_out",
+                             "scatter.value_out",
+                             "scatter.value_reduce_out",
+                             "scatter_add.out",
+                             "scatter_reduce.two_out",
+                             "sgn.out",
+                             "sigmoid.out",
+                             "sigmoid_backward.grad_input",
+                             "sign.out",
+                             "signbit.out",
+                             "silu.out",
+                             "silu_backward.grad_input",
+                             "sin.out",
+                             "sinc.out",
+                             "sinh.out",
+                             "slow_conv_transpose2d.out",
+                             "smooth_l1_loss.out",
+                             "softplus.out",
+                             "softplus_backward.grad_input",
+                             "softshrink.out",
+                             "softshrink_backward.grad_input",
+                             "sort.values_stable",
+                             "special_airy_ai.out",
+                             "special_bessel_j0.out",
+                             "special_bessel_j1.out",
+                             "special_bessel_y0.out",
+                             "special_bessel_y1.out",
+                             "special_chebyshev_polynomial_t.out",
+                             "special_chebyshev_polynomial_u.out",
+                             "special_chebyshev_polynomial_v.out",
+                             "special_chebyshev_polynomial_w.out",
+                             "special_entr.out",
+                             "special_erfcx.out",
+                             "special_hermite_polynomial_h.out",
+                             "special_hermite_polynomial_he.out",
+                             "special_i0e.out",
+                             "special_i1.out",
+                             "special_i1e.out",
+                             "special_laguerre_polynomial_l.out",
+                             "special_legendre_polynomial_p.out",
+                             "special_log_ndtr.out",
+                             "special_modified_bessel_i0.out",
+                             "special_modified_bessel_i1.out",
+                             "special_modified_bessel_k0.out",
+                             "special_modified_bessel_k1.out",
+                             "special_ndtri.out",
+                             "special_scaled_modified_bessel_k0.out",
+                             "special_scaled_modified_bessel_k1.out",
+                             "special_shifted_chebyshev_polynomial_t.out",
+                             "special_shifted_chebyshev_polynomial_u.out",
+                             "special_shifted_chebyshev_polynomial_v.out",
+                             "special_shifted_chebyshev_polynomial_w.out",
+                             "special_spherical_bessel_j0.out",
+                             "special_xlog1py.out",
+                             "special_zeta.out",
+                             "sqrt.out",
+                             "sub.out",
+                             "sum.IntList_out",
+                             "tan.out",
+                             "tanh.out",
+                             "tanh_backward.grad_input",
+                             "threshold.out",
+                             "threshold_backward.grad_input",
+                             "topk.values",
+                             "triangular_solve.X",
+                             "tril.out",
+                             "triu.out",
+                             "trunc.out",
+                             "upsample_bicubic2d.out",
+                             "upsample_bicubic2d_backward.grad_input",
+                             "upsample_bilinear2d.out",
+                             "upsample_bilinear2d_backward.grad_input",
+                             "upsample_linear1d.out",
+                             "upsample_linear1d_backward.grad_input",
+                             "upsample_nearest1d.out",
+                             "upsample_nearest1d_backward.grad_input",
+                             "upsample_nearest2d.out",
+                             "upsample_nearest2d_backward.grad_input",
+                             "upsample_nearest3d.out",
+                             "upsample_nearest3d_backward.grad_input",
+                             "upsample_trilinear3d.out",
+                             "upsample_trilinear3d_backward.grad_input",
+                             "xlogy.OutTensor"});
+  return true;
+}();
+
+}  // namespace
 
 namespace {
 

@@ -250,12 +250,15 @@ def _whole(plan: Plan) -> list[str]:
 def _fallback(plan: Plan) -> str:
     unserved = [entry for entry in plan.entries if not (entry.kernel or entry.whole)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
-    exceptions = [entry for entry in last_resorts if entry.route is not plan.unlisted]
+    exceptions = [
+        entry for entry in last_resorts if entry.route is not plan.unlisted or entry.by_name
+    ]
     whole = _whole(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback.h>",
+        "#include <opsmith/pure_outputs.h>",
         *(["#include <opsmith/whole.h>"] if whole else []),
         "",
         "#include <torch/library.h>\n",
@@ -273,6 +276,20 @@ def _fallback(plan: Plan) -> str:
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if whole:
         lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
+    # Around no memory but their own, PyTorch's structured functional operators run the same kernels.
+    outs = [
+        entry.name
+        for entry in plan.entries
+        if entry.group is not None and entry.group.structured and entry.name == entry.group.out
+    ]
+    lines += [
+        "namespace {\n",
+        "[[maybe_unused]] const bool outputs_set = [] {",
+        f"opsmith::set_pure_outputs({{{', '.join(quoted(name) for name in outs)}}});",
+        "return true;",
+        "}();\n",
+        "}  // namespace\n",
+    ]
     if refused:
         lines += [
             "namespace {\n",

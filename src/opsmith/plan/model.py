@@ -183,7 +183,8 @@ class Entry:
     ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
     or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
     ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
-    calls on the CPU which the kernel refuses.
+    calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
+    operator, in the place of PyTorch's composite kernel.
     ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
     """
 
@@ -203,6 +204,7 @@ class Entry:
     operands: Operands = Operands.ONE_DEVICE
     fails_over: bool = False
     whole: Whole | None = None
+    by_name: bool = False
 
     @property
     def is_on_cpu(self) -> bool:

@@ -59,6 +59,9 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 
+_WHOLE = "as one call, where PyTorch's composite kernel would check and shape before the CPU does"
+
+
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self.backend = backend
@@ -445,6 +448,9 @@ class _Resolver:
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
+            if group.structured and self._falls_back(group.out):
+                # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
+                return replace(self._unserved(operator, f"; {_WHOLE}{note}"), by_name=True)
             how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
         else:
             how = "PyTorch's composite kernel decomposes it into other operators"
@@ -455,6 +461,14 @@ class _Resolver:
             library="",
             why=how + note,
             group=group,
+        )
+
+    def _falls_back(self, out: str) -> bool:
+        """Whether ``out``, of a structured group, is nobody's but the fallback's."""
+        operator = self.catalogue.operators[out]
+        return (
+            operator.composite is Composite.NONE
+            and self._below_autograd(operator).route is Route.FALLBACK
         )
 
     def _unserved(self, operator: Operator, note: str) -> Entry:

@@ -10,6 +10,7 @@
 
 #include <opsmith/device.h>
 #include <opsmith/driver.h>
+#include <opsmith/staging.h>
 #include <opsmith/stream.h>
 
 namespace opsmith {
@@ -128,7 +129,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return detail::loaded_driver != nullptr; }
 
-  void emptyCache(c10::MempoolId_t) override {}  // nothing is kept
+  // No device memory is kept, but host memory for copies of it.
+  void emptyCache(c10::MempoolId_t) override { release_idle_staging(); }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     // Memory that is not ours, say of from_blob(), is released by whoever made it.

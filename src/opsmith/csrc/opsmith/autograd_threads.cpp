@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
 
@@ -57,6 +58,16 @@ bool is_device_thread_alive() {
 
 void start_autograd_threads() {
   OpenedEngine::add_missing_threads(Engine::get_default_engine());
+}
+
+// Note [One team of threads]
+// OpenMP keeps a team of worker threads for each thread that computes in parallel. Were the backward pass
+// computed on the engine's thread for the device, there would be two teams of as many threads as cores; an
+// idle team spins for a while before it sleeps, in the way of the other one, and once there are more threads
+// than cores, libgomp hardly lets any of them spin, so that each parallel loop has to wake its team. A
+// training step then takes twice as long, on the CPU also.
+void keep_backward_on_this_thread() {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
 // backward() returns when the gradients are there, while the device's thread has still to destroy the pass,

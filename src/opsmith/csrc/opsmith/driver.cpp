@@ -175,6 +175,9 @@ void load_driver(const std::string& path, bool use_host_window) {
   detail::set_device_count(static_cast<c10::DeviceIndex>(count));
   detail::loaded_driver = &table;
   start_autograd_threads();
+  if (table.host_window != nullptr) {
+    keep_backward_on_this_thread();
+  }
 }
 
 bool is_in_bad_fork() {

@@ -8,6 +8,7 @@
 #include <opsmith/fallback_policy.h>
 #include <opsmith/generator.h>
 #include <opsmith/host_call.h>
+#include <opsmith/pure_outputs.h>
 #include <opsmith/refusal.h>
 
 #include <ATen/core/jit_type.h>
@@ -132,22 +133,30 @@ bool is_generator(const c10::Argument& argument) {
   return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-void move_to_cpu(HostCall& call, const c10::FunctionSchema& schema, const c10::Argument& argument,
+// How the operator uses what is its `argument`.
+Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
+  if (!writes(op.schema(), argument)) {
+    return Access::kRead;
+  }
+  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() && has_pure_outputs(op);
+  return overwrites ? Access::kOverwrite : Access::kWrite;
+}
+
+void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argument& argument,
                  c10::DeviceIndex device, c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.is_privateuseone()) {
-      value = call.view(tensor, writes(schema, argument) ? Access::kWrite : Access::kRead);
+      value = call.view(tensor, access_to(op, argument));
     }
   } else if (value.isNone()) {
     if (C10_UNLIKELY(is_generator(argument))) {
       value = cpu_generator(default_generator(device));
     }
   } else if (value.isTensorList()) {
-    value = on_cpu(call, value.toTensorList(), writes(schema, argument) ? Access::kWrite : Access::kRead);
+    value = on_cpu(call, value.toTensorList(), access_to(op, argument));
   } else if (value.isOptionalTensorList()) {
-    value =
-        on_cpu(call, value.toOptionalTensorList(), writes(schema, argument) ? Access::kWrite : Access::kRead);
+    value = on_cpu(call, value.toOptionalTensorList(), access_to(op, argument));
   } else if (value.isDevice()) {
     if (value.toDevice().is_privateuseone()) {
       value = c10::Device(c10::kCPU);
@@ -237,7 +246,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);
   HostCall call(place.results, op.operator_name());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    move_to_cpu(call, schema, arguments[i], place.device, (*stack)[first + i]);
+    move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
   }
   try {
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);

@@ -15,10 +15,7 @@ constexpr c10::DispatchKeySet kLeftBehind =
 }  // namespace
 
 HostCall::HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name)
-    : device_(device),
-      operator_name_(operator_name),
-      memory_(has_host_window() ? device : static_cast<c10::DeviceIndex>(-1)),
-      excluded_(kLeftBehind) {
+    : device_(device), operator_name_(operator_name), memory_(device), excluded_(kLeftBehind) {
   if (device >= 0) {
     // Also without arguments on the device: the results' memory may be in use by what is still queued.
     views_.wait_for(device);

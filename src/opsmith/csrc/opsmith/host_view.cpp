@@ -6,6 +6,7 @@
 #include <opsmith/empty.h>
 #include <opsmith/fallback_counts.h>
 #include <opsmith/result_memory.h>
+#include <opsmith/staging.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_native.h>
@@ -25,7 +26,7 @@ constexpr size_t kLinearSearch = 24;
 
 // Without a window, storages up to this size are downloaded whole; of larger ones only the bytes that the
 // tensors span.
-constexpr size_t kWholeDownload = size_t{1} << 20;
+constexpr size_t kWholeDownload = size_t{4} << 10;
 
 const c10::Device kCpu(c10::DeviceType::CPU);
 
@@ -156,7 +157,7 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
   }
   wait_for(device->device().index());
   const size_t bytes = device->nbytes();
-  c10::DataPtr memory = has_host_window() ? lend(device) : c10::GetCPUAllocator()->allocate(bytes);
+  c10::DataPtr memory = has_host_window() ? lend(device) : allocate_staging(bytes);
   void* host_pointer = memory.get();
   c10::intrusive_ptr<c10::StorageImpl> host_storage;
   at::Tensor host;
@@ -343,7 +344,7 @@ void HostViews::upload(const TensorEntry& tensor, void* memory) {
   const std::lock_guard lock(*turn);
   c10::DataPtr merged;
   if (!tensor.host.is_non_overlapping_and_dense()) {
-    merged = c10::GetCPUAllocator()->allocate(end - begin);
+    merged = allocate_staging(end - begin);
     count_moved(end - begin);
     copy_bytes(merged.get(), OPSMITH_HOST, to, index, end - begin);
     copy_elements(tensor.host, static_cast<char*>(merged.get()));

@@ -3,6 +3,7 @@
 
 #include <opsmith/empty.h>
 #include <opsmith/host_access.h>
+#include <opsmith/staging.h>
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/SmallVector.h>
@@ -106,11 +107,11 @@ class CpuAllocator final : public c10::Allocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
     const c10::DeviceIndex device = target_device;
-    if (C10_LIKELY(device < 0) || bytes == 0) {
+    if (C10_LIKELY(device < 0) || bytes == 0 || (!has_host_window() && bytes < kLeastStaging)) {
       return wrapped_allocator->allocate(bytes);
     }
-    at::DataPtr memory = allocate_on(device, bytes);
-    void* host_pointer = driver().host_window(memory.get());
+    at::DataPtr memory = has_host_window() ? allocate_on(device, bytes) : allocate_staging(bytes);
+    void* host_pointer = has_host_window() ? driver().host_window(memory.get()) : memory.get();
     if (host_pointer == nullptr) {
       return wrapped_allocator->allocate(bytes);
     }
