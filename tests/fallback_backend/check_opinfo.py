@@ -91,11 +91,6 @@ DECLARED = [
         frozenset({"bytes around"}),
         ("narrow_copy", "nn.functional.avg_pool*"),
     ),
-    Declared(
-        "PyTorch's composite kernel admits built-in devices only",
-        frozenset({"error"}),
-        ("conj_physical", "mode", "svd"),
-    ),
 ]
 
 # Relative to the largest value: more than that is not the rounding of another order of operations.
@@ -211,19 +206,6 @@ def check_writing(comparison: Comparison, dtype: torch.dtype) -> None:
             for kind, make in OUTS.items():
                 keywords = {**sample.kwargs, "out": outs(expected.result, make)}
                 comparison.call(f"out= ({kind})", op.op, arguments, keywords)
-
-
-@pytest.mark.xfail(strict=True, reason="the plan leaves them to PyTorch's composite kernels")
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: x.conj_physical_(),
-        lambda x: torch.mode(x.real, out=(x.real.new_empty(0), x.real.long().new_empty(0))),
-    ],
-)
-def test_composites_that_admit_built_in_devices_only(call: Callable[[Tensor], object]) -> None:
-    """Once this passes, what DECLARED has on them goes."""
-    call(torch.ones(2, dtype=torch.complex64, device=DEVICE))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -120,6 +120,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("clamp_min.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("clamp_min_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("clamp_min_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("conj_physical_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("copysign.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("copysign_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("cos", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
@@ -255,6 +256,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("minimum", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("mish", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("mish_", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  m.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("mul.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("mul_.Tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());

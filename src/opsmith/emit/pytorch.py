@@ -276,16 +276,10 @@ def _fallback(plan: Plan) -> str:
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if whole:
         lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
-    # Around no memory but their own, PyTorch's structured functional operators run the same kernels.
-    outs = [
-        entry.name
-        for entry in plan.entries
-        if entry.group is not None and entry.group.structured and entry.name == entry.group.out
-    ]
     lines += [
         "namespace {\n",
         "[[maybe_unused]] const bool outputs_set = [] {",
-        f"opsmith::set_pure_outputs({{{', '.join(quoted(name) for name in outs)}}});",
+        f"opsmith::set_pure_outputs({{{', '.join(map(quoted, plan.pure_outputs))}}});",
         "return true;",
         "}();\n",
         "}  // namespace\n",

@@ -310,6 +310,18 @@ class Plan:
             ),
         )
 
+    @property
+    def pure_outputs(self) -> tuple[str, ...]:
+        """The operators that write every element of their ``out`` arguments and read none.
+
+        Those of structured groups: PyTorch's functional variants run the same kernels on new memory.
+        """
+        return tuple(
+            entry.name
+            for entry in self.entries
+            if entry.group is not None and entry.group.structured and entry.name == entry.group.out
+        )
+
     def replacing(self, entries: Iterable[Entry]) -> Plan:
         """This plan with ``entries`` in the place of those for the same operators."""
         replaced = {**self.by_name, **{entry.name: entry for entry in entries}}

@@ -58,6 +58,9 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
 # What the operators with these tags return depends on their operands' values: no meta kernel knows it.
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
+# Composite kernels that are none: they call a DispatchStub, or check for a device that PyTorch has built in.
+_BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
+
 
 _WHOLE = "as one call, where PyTorch's composite kernel would check and shape before the CPU does"
 
@@ -447,6 +450,9 @@ class _Resolver:
         return Operands.SCALARS_FROM_CPU if iterator or listed else Operands.of(functional)
 
     def _composite(self, operator: Operator, group: Group | None, note: str) -> Entry:
+        if operator.name in _BUILT_IN_DEVICES_ONLY:
+            unserved = self._unserved(operator, f"; PyTorch's composite kernel refuses it{note}")
+            return replace(unserved, by_name=True)
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
