@@ -115,16 +115,31 @@ def indexed(x: Tensor, indices: Tensor) -> Callable[[], object]:
     return lambda: x.index_put_((indices,), values)
 
 
+def count_nanoseconds() -> None:
+    """Prints what counting one call takes: the median of rounds of 100,000."""
+    opsmith.load(str(BACKENDS / "window" / "backend.yaml"))
+    rounds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter_ns()
+        torch.ops.fallback_benchmark.count(100_000)
+        rounds.append((time.perf_counter_ns() - start) / 100_000)
+    print(statistics.median(rounds))
+
+
 def timed(backend: str, sizes: list[int]) -> Times:
     """What :func:`time_calls` prints, in a process of its own: there is one backend in each."""
-    script = f"import fallback; fallback.time_calls({backend!r}, {sizes})"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
+    printed = printed_by(f"time_calls({backend!r}, {sizes})")
+    return {int(size): times for size, times in json.loads(printed).items()}
+
+
+def printed_by(call: str) -> bytes:
+    """What a call of this module's prints in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", f"import fallback; fallback.{call}"],
         cwd=Path(__file__).parent,
         check=True,
         stdout=subprocess.PIPE,
-    )
-    return {int(size): times for size, times in json.loads(done.stdout).items()}
+    ).stdout
 
 
 def slowest(
@@ -148,6 +163,12 @@ def main() -> None:
     window, copies = timed("window", WINDOW_SIZES), timed("copies", COPIED_SIZES)
     places = {place: f"x, y, z = {place}" for place in ("on_cpu", "on_sim")}
     counts = {place: instructions(SETUP + choice, COUNTED) for place, choice in places.items()}
+    counting = float(printed_by("count_nanoseconds()"))
+    report(
+        "what counting adds to a call that falls back",
+        [Measurement("counting", f"{counting:.1f} ns", "", counting, 40)],
+        unit="ns",
+    )
     report(
         "running on the CPU for want of a kernel; of each group the slowest beside its peer",
         [

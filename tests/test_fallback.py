@@ -207,6 +207,7 @@ def tensors_of(value: object) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)  # type: ignore[call-overload]
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own samples call what it deprecates
 def test_what_out_held_does_not_matter() -> None:
     """Without a window, these outputs are not fetched: so each element must be written, and none read."""
     failed = []
@@ -270,7 +271,8 @@ def test_only_what_is_needed_is_moved(sim: LoadedBackend) -> None:
     if sim.built.host_window:
         assert figures == [0] * 6
     else:
-        spans = 4 * (size - 4)
+        # Of an output with gaps, what lies in them comes to the host, and once more to be merged.
+        spans = 5 * (size - 4)
         assert figures == [3 * size, 3 * size, 3 * size, 2 * size, 3 * 4000, spans]
 
 

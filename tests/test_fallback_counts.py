@@ -145,6 +145,14 @@ def test_bytes_moved_without_a_window(tmp_path: Path) -> None:
         with opsmith.count_fallbacks() as block:
             x.equal(x)        # there, once
         assert block.fallbacks["equal"].bytes_moved == 4000, block.fallbacks
+        with opsmith.count_fallbacks() as block, opsmith.fallback("deny"):
+            x.double().clone().cpu()  # only the first computes
+        (count,) = block.fallbacks.counts
+        assert (count.operator, count.calls, count.bytes_moved) == ("_copy_from", 1, 12000), count
+        assert count.reason == (
+            "the kernel refused 1 call: the driver copies runs of bytes, and this copy casts or changes the "
+            "layout"
+        )
     """
     done = subprocess.run(
         [sys.executable, "-c", dedent(program)], capture_output=True, text=True, timeout=300

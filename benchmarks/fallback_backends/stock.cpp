@@ -1,5 +1,8 @@
 // PyTorch's own way of running operators on the CPU, in the place of opsmith's for as long as it is switched
-// on. So both see the same tensors and the same dispatcher in one process, and can be timed in turn.
+// on. So both see the same tensors and the same dispatcher in one process, and can be timed in turn. And what
+// counting calls costs by itself.
+#include <opsmith/fallback_counts.h>
+
 #include <ATen/CompositeExplicitAutogradNonFunctionalFunctions.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -43,7 +46,18 @@ class Stock {
 
 std::optional<Stock> switched_on;
 
+// Counts calls that do nothing, of two operators in turn.
+void count(int64_t calls) {
+  const auto& dispatcher = c10::Dispatcher::singleton();
+  const c10::OperatorHandle operators[] = {dispatcher.findSchemaOrThrow("aten::add", "out"),
+                                           dispatcher.findSchemaOrThrow("aten::cumsum", "out")};
+  for (int64_t i = 0; i < calls; ++i) {
+    const opsmith::CountedFallback counted(operators[i % 2], nullptr);
+  }
+}
+
 TORCH_LIBRARY_FRAGMENT(fallback_benchmark, m) {
+  m.def("count(int calls) -> ()", &count);
   m.def("use_stock(bool on) -> ()", [](bool on) {
     switched_on.reset();
     if (on) {

@@ -3,6 +3,7 @@
 #include <opsmith/copy.h>
 
 #include <opsmith/driver.h>
+#include <opsmith/fallback_counts.h>
 #include <opsmith/host_access.h>
 #include <opsmith/host_view.h>
 #include <opsmith/pinned.h>
@@ -16,6 +17,8 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <optional>
+#include <string>
 
 namespace opsmith {
 namespace {
@@ -117,6 +120,16 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
   }
 }
 
+// For the accounting: without a window a copy within the device that is not one run travels to the host and
+// back.
+const std::string kNotOneRun = "the driver copies runs of bytes, and this copy casts or changes the layout";
+
+const c10::OperatorHandle& copy_from() {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
+  return op;
+}
+
 }  // namespace
 
 void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
@@ -153,6 +166,10 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
   if (run) {
     copy_run(self, destination, non_blocking);
     return destination;
+  }
+  std::optional<CountedFallback> counted;
+  if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
+    counted.emplace(copy_from(), &kNotOneRun);
   }
   HostViews views;
   const at::Tensor from = views.view(self);

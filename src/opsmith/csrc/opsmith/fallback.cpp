@@ -133,13 +133,17 @@ bool is_generator(const c10::Argument& argument) {
   return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// How the operator uses what is its `argument`.
 Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
-  if (!writes(op.schema(), argument)) {
-    return Access::kRead;
-  }
-  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() && has_pure_outputs(op);
-  return overwrites ? Access::kOverwrite : Access::kWrite;
+  return writes(op.schema(), argument) ? Access::kWrite : Access::kRead;
+}
+
+// How the operator uses `tensor`, which is its `argument`.
+Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const c10::Argument& argument) {
+  // Some CPU kernels (gelu.out, avg_pool3d.out) write to a tensor with gaps as if it had none, and leave
+  // elements as they were.
+  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
+                          tensor.is_non_overlapping_and_dense() && has_pure_outputs(op);
+  return overwrites ? Access::kOverwrite : access_to(op, argument);
 }
 
 void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argument& argument,
@@ -147,7 +151,7 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.is_privateuseone()) {
-      value = call.view(tensor, access_to(op, argument));
+      value = call.view(tensor, access_to(tensor, op, argument));
     }
   } else if (value.isNone()) {
     if (C10_UNLIKELY(is_generator(argument))) {
