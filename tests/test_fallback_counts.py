@@ -245,6 +245,29 @@ def test_the_programs_own_status_comes_first(program: Path) -> None:
     )
 
 
+def test_an_interrupted_program_is_reported(program: Path) -> None:
+    lines = PROGRAM.splitlines()[:-1]  # all but its end
+    waiting = ["import time", "print('waits', flush=True)", "time.sleep(60)"]
+    program.write_text("\n".join([*lines, *waiting]))
+    with subprocess.Popen(
+        [Path(sys.executable).with_name("opsmith"), "fallbacks", program, "3"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Where the tests run in the background, SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as running:
+        assert running.stdout is not None
+        while "waits" not in running.stdout.readline():
+            assert running.poll() is None
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "4 calls of 2 operators ran on the CPU" in out
+    assert "KeyboardInterrupt" in err and "opsmith/" not in err  # the program's own traceback
+
+
 def test_a_budget(program: Path) -> None:
     assert opsmith_fallbacks("--budget", 6, program, 5).returncode == 0
     done = opsmith_fallbacks("--budget", 5, program, 5)

@@ -7,6 +7,7 @@ that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -87,12 +88,16 @@ def run_program(program: Program, *, backend: str | None, callers: bool) -> Prog
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    interrupted = False
     with subprocess.Popen(command, env=environment) as process:
         while True:
             try:
-                return process.wait()
+                status = process.wait()
+                break
             except KeyboardInterrupt:
-                pass  # the terminal has sent it to the program too, which decides
+                interrupted = True  # the terminal has sent it to the program too, which decides
+    # Python forgets what interrupted it when much is done at exit, as the counts are written.
+    return -signal.SIGINT if interrupted and status else status
 
 
 def added(reports: Iterable[Fallbacks]) -> Fallbacks:
