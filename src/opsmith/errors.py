@@ -205,3 +205,14 @@ class PolicyInvalid(OpsmithError):
 
 class BudgetInvalid(OpsmithError):
     """What a command is told that may fall back cannot be meant."""
+
+
+# ---- what commands are asked for ---------------------------------------------------------------
+
+
+class FilterInvalid(OpsmithError):
+    """A filter names something that no operator has."""
+
+
+class ExpressionInvalid(OpsmithError):
+    """A Python expression on the command line raises, or gives no Tensor."""

@@ -14,6 +14,8 @@ from opsmith.cli.explain import explain
 from opsmith.cli.fallbacks import fallbacks
 from opsmith.cli.gen import gen
 from opsmith.cli.import_ import import_
+from opsmith.cli.keys import keys
+from opsmith.cli.ops import ops
 from opsmith.cli.plan import plan
 from opsmith.cli.stubs import stubs
 from opsmith.errors import OpsmithError
@@ -25,8 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, gen, build, doctor, stubs):
+for command in (demo, plan, explain, keys, gen, build, doctor, stubs):
     app.command()(command)
+app.add_typer(ops, name="ops")
 app.command("import")(import_)
 # What follows the program's name is the program's.
 app.command(context_settings={"allow_interspersed_args": False})(fallbacks)

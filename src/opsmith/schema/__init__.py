@@ -4,6 +4,7 @@ from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
 from opsmith.schema.counterparts import Declaration, with_operators
 from opsmith.schema.custom import parse_operator
 from opsmith.schema.declared import declarations_of, group_declared
+from opsmith.schema.derivatives import Differentiable, differentiable
 from opsmith.schema.gradient import gradient_operator, result_names
 from opsmith.schema.operator import (
     GENERATED,
@@ -23,6 +24,7 @@ __all__ = [
     "Catalogue",
     "Composite",
     "Declaration",
+    "Differentiable",
     "Group",
     "Operator",
     "PartsMap",
@@ -32,6 +34,7 @@ __all__ = [
     "Unfit",
     "Variant",
     "declarations_of",
+    "differentiable",
     "gradient_operator",
     "group_declared",
     "parse_operator",

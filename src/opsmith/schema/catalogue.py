@@ -55,19 +55,19 @@ def torch_version() -> str:
 def _parsed_yaml() -> ParsedYaml:
     from torchgen.gen import parse_native_yaml
 
-    native = _native_folder()
+    native = torchgen_folder() / "packaged" / "ATen" / "native"
     return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
 
 
-def _native_folder() -> Path:
-    """Where torch's wheel keeps ``native_functions.yaml`` and ``tags.yaml``."""
+def torchgen_folder() -> Path:
+    """The package torchgen, which comes with torch's wheel and holds its YAML files."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         raise LoadError(
             "the package torchgen, which ships with PyTorch, is missing",
             remedy="pip install --force-reinstall torch==2.13.0",
         )
-    return Path(spec.origin).parent / "packaged" / "ATen" / "native"
+    return Path(spec.origin).parent
 
 
 @functools.cache
@@ -126,7 +126,9 @@ def torch_function(operator: Operator) -> NativeFunction:
 @functools.cache
 def tag_names() -> frozenset[str]:
     """The tags that an operator of the installed torch may have, from its ``tags.yaml``."""
-    text = (_native_folder() / "tags.yaml").read_text(encoding="utf-8")
+    text = (torchgen_folder() / "packaged" / "ATen" / "native" / "tags.yaml").read_text(
+        encoding="utf-8"
+    )
     return frozenset(entry["tag"] for entry in yaml.safe_load(text))
 
 

@@ -1,0 +1,124 @@
+"""``opsmith ops``: the operators, and one of them in full."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.description import find_backend, read_backend
+from opsmith.inspect.explain import dispatch_table
+from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
+from opsmith.plan import plan_backend
+from opsmith.runtime import load
+from opsmith.schema import qualified, read_catalogue
+
+ops = typer.Typer(invoke_without_command=True)
+
+_Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
+
+
+@ops.callback()
+def list_operators(
+    context: typer.Context,
+    search: Annotated[str, typer.Option("--search", "-s", help="Part of a name.")] = "",
+    route: Annotated[str, typer.Option(help="kernel, derived, composite, fallback, …")] = "",
+    tag: Annotated[str, typer.Option(help="core, pointwise, view, …")] = "",
+    variant: Annotated[str, typer.Option(help="functional, in-place, out, …")] = "",
+    library: Annotated[str, typer.Option(help="Served by a kernel of this library.")] = "",
+    dtype: Annotated[str, typer.Option(help="Served by a kernel that takes it: Float, …")] = "",
+    composite: Annotated[str, typer.Option(help="CompositeImplicitAutograd, …")] = "",
+    differentiable: Annotated[
+        str, typer.Option(help="formula, parts, discrete, description or no.")
+    ] = "",
+    structured: Annotated[
+        bool | None, typer.Option("--structured/--unstructured", help="By PyTorch's meta function.")
+    ] = None,
+    backend: _Backend = "sim",
+    json: Json = False,
+) -> None:
+    """List the operators of a backend with what is known of each; `opsmith ops show OP` has all."""
+    if context.invoked_subcommand is not None:
+        return
+    chosen = Filter(
+        search, route, tag, variant, library, dtype, composite, differentiable, structured
+    ).choose(_gather(backend))
+    if json:
+        print_json({"backend": backend, "operators": chosen})
+        return
+    table = Table(title=_title(len(chosen)), header_style="bold")
+    table.add_column("operator", no_wrap=True)
+    for column in ("route", "variant", "gradient", "dtypes", "tags"):
+        table.add_column(column, overflow="fold")
+    for facts in chosen:
+        table.add_row(
+            facts.name,
+            facts.route,
+            facts.variant,
+            facts.differentiable,
+            ", ".join(facts.dtypes) or ("all" if facts.library else ""),
+            ", ".join(facts.tags),
+        )
+    out.print(table)
+
+
+@ops.command()
+def show(
+    operator: Annotated[str, typer.Argument(help="With its overload, e.g. add.Tensor.")],
+    backend: _Backend = "sim",
+    json: Json = False,
+) -> None:
+    """Show one operator in full: schema, group, kernels, and its road through the dispatcher."""
+    name = plan_backend(backend, cache_root()).entry(operator).name
+    facts = next(facts for facts in _gather(backend) if facts.name == name)
+    with shown_progress() as progress:
+        load(backend, progress=progress)
+    stops = road(dispatch_table(qualified(name)))
+    if json:
+        print_json({"operator": facts, "road": stops})
+        return
+    out.print(_grid(facts))
+    table = Table(title="a call on the device", header_style="bold")
+    for column in ("key", "what happens", "kernel"):
+        table.add_column(column, overflow="fold")
+    for stop in stops:
+        table.add_row(*map(escape, (stop.key, stop.what, stop.place)))
+    out.print(table)
+
+
+def _title(count: int) -> str:
+    return "1 operator" if count == 1 else f"{count:,} operators"
+
+
+def _gather(backend: str) -> tuple[OperatorFacts, ...]:
+    catalogue = read_catalogue()
+    description = read_backend(find_backend(backend), catalogue)
+    return gather(plan_backend(backend, cache_root()), description, catalogue)
+
+
+def _grid(facts: OperatorFacts) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    rows = {
+        "operator": qualified(facts.name),
+        "schema": facts.schema,
+        "route": f"{facts.route}: {facts.why}",
+        "variant": facts.variant,
+        "group": ", ".join(facts.variants),
+        "checked by": "PyTorch's structured meta function" if facts.structured else "",
+        "composite": facts.composite,
+        "gradient": facts.differentiable,
+        "stubs": ", ".join(facts.stubs),
+        "dtypes": ", ".join(facts.dtypes) or ("all" if facts.library else ""),
+        "tags": ", ".join(facts.tags),
+        "kernels": "\n".join(facts.kernels),
+    }
+    for name, value in rows.items():
+        if value:
+            grid.add_row(name, escape(value))
+    return grid
