@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from opsmith.description import read_backend, reader
+from opsmith.description import backend, read_backend
 from opsmith.errors import OpsmithError
 from opsmith.plan import resolve
 from opsmith.schema import Catalogue
@@ -75,7 +75,7 @@ CASES = [
             "DIR/backend.yaml:3:1: unknown key `libary` (did you mean libraries?)\n"
             "  remedy: the keys here are KEYS"
         ),
-        reader._Backend,
+        backend._Backend,
     ),
     Case(
         "device name in capitals",
@@ -136,7 +136,7 @@ CASES = [
             "DIR/backend.yaml:2:10: unknown key `source` (did you mean sources?)\n"
             "  remedy: the keys here are KEYS"
         ),
-        reader._Driver,
+        backend._Driver,
     ),
     Case(
         "driver source is a folder",
@@ -207,7 +207,7 @@ CASES = [
             "DIR/backend.yaml:3:12: unknown key `dney` (did you mean deny?)\n"
             "  remedy: the keys here are KEYS"
         ),
-        reader._Fallback,
+        backend._Fallback,
     ),
     Case(
         "fallback default misspelt",

@@ -12,8 +12,8 @@ from opsmith.description import (
     Execution,
     FallbackDefault,
     find_backend,
+    manifest,
     read_backend,
-    reader,
 )
 from opsmith.errors import (
     BackendUnknown,
@@ -91,7 +91,7 @@ def test_an_overload_left_out(describe: Describe, catalogue: Catalogue) -> None:
 
 def test_unknown_key(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out, kernel_name: f, dtype: [Float]}")
-    keys = ", ".join(field.encode_name for field in msgspec.structs.fields(reader._Kernel))
+    keys = ", ".join(field.encode_name for field in msgspec.structs.fields(manifest._Kernel))
     assert refused(KeyUnknown, path, catalogue) == (
         "DIR/kernels.yaml:5:35: unknown key `dtype` (did you mean dtypes?)\n"
         f"  remedy: the keys here are {keys}"

@@ -14,7 +14,7 @@ import pytest
 
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.description import read_backend
-from opsmith.description.reader import PACKAGE
+from opsmith.description.backend import PACKAGE
 from opsmith.emit import emit
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, Composite, Group

@@ -29,7 +29,7 @@ from opsmith.description import (
 )
 from opsmith.description.document import parse_document
 from opsmith.description.imported import _manifest_of_executorch
-from opsmith.description.reader import read_document_as_library
+from opsmith.description.library import read_document_as_library
 from opsmith.emit import emit
 from opsmith.errors import Location
 from opsmith.plan import Plan, Route, resolve

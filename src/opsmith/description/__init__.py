@@ -1,6 +1,8 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
+from opsmith.description.backend import find_backend, read_backend, shipped_backends
 from opsmith.description.imported import Imported, import_library
+from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,
     ArgMeta,
@@ -26,12 +28,6 @@ from opsmith.description.python_kernel import (
     parameters_of,
     python_kernel,
     with_python_kernels,
-)
-from opsmith.description.reader import (
-    find_backend,
-    read_backend,
-    read_library,
-    shipped_backends,
 )
 
 __all__ = [

@@ -1,7 +1,7 @@
 """The custom operators of a manifest: entries that give a schema (``func:``) in the place of a name.
 
 Reads ``func``, ``tags`` and ``meta`` of one entry, with the place of a mistake inside the schema.
-Called by ``reader``; which variants come of it and which meta serves them is the plan's.
+Called by ``manifest``; which variants come of it and which meta serves them is the plan's.
 """
 
 from __future__ import annotations

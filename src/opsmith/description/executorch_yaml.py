@@ -2,7 +2,7 @@
 
 The format is that of ``executorch/codegen`` (1.4.1): a list of operators, named by ``op`` or declared by
 ``func``, each with kernels for some dtypes and dim orders of its arguments.  The same entries stand under
-``kernels`` in a manifest with ``abi: executorch``.  Called by ``reader`` and ``imported``.
+``kernels`` in a manifest with ``abi: executorch``.  Called by ``library``, ``manifest`` and ``imported``.
 """
 
 from __future__ import annotations

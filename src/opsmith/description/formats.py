@@ -1,6 +1,6 @@
 """Which of the known formats a YAML file has, told by its keys and never by its name.
 
-Called by ``reader`` and ``imported``; the formats themselves are read elsewhere.
+Called by ``library`` and ``imported``; the formats themselves are read elsewhere.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import yaml
 
 from opsmith.description.document import Document, parse_document, read_document
 from opsmith.description.formats import Format, format_of
+from opsmith.description.library import read_document_as_library
 from opsmith.description.model import Derive, Kernel, Library, Unserved
-from opsmith.description.reader import read_document_as_library
 from opsmith.errors import DescriptionError, FormatUnknown
 from opsmith.schema import Catalogue
 

@@ -3,7 +3,7 @@
 The format is that of ``torchgen/gen_backend_stubs.py`` and ``gen_lazy_tensor.py`` (torch 2.13), with the
 per-operator options that have been proposed for it (pytorch #172539) and torch_npu's additions.  What it
 asks for and opsmith does not do becomes an :class:`Unserved` with its reason; what it cannot mean raises.
-Called by ``reader`` and ``imported``.
+Called by ``library`` and ``imported``.
 """
 
 from __future__ import annotations

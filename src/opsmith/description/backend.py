@@ -1,0 +1,306 @@
+"""Reads ``backend.yaml`` into the model, refusing what cannot be meant.
+
+Finds shipped backends and libraries by name and others by path; checks every operator's name against
+the catalogue.  What a kernel may serve is the plan's business, not checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from opsmith.description.document import Document, read_document
+from opsmith.description.formats import Format, format_of
+from opsmith.description.library import read_library
+from opsmith.description.model import (
+    Backend,
+    Driver,
+    Execution,
+    Fallback,
+    FallbackDefault,
+    Library,
+    NamedOperator,
+)
+from opsmith.description.names import check_library_name, operator_name
+from opsmith.description.paths import directories_of, files_of, is_directory, is_file
+from opsmith.errors import (
+    BackendUnknown,
+    FileMissing,
+    FormatUnknown,
+    Location,
+    SyntaxInvalid,
+    nearest,
+)
+from opsmith.schema import Catalogue, with_operators
+
+PACKAGE = Path(__file__).resolve().parent.parent
+RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
+
+_AUTO = "auto"  # in `whole`, in the place of an operator's name
+_BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+# Names that torch itself uses: of device types and of what stands in the C++ namespace `at`, where the
+# generated calls of a backend have a namespace with its name.
+_RESERVED = frozenset(
+    "cpu cuda mps xpu hip meta mtia hpu vulkan xla ipu ve maia lazy fpga privateuseone "
+    "accelerator autocast caching detail functionalization functorch impl indexing internal jit metal "
+    "native sparse sparse_csr tracer vec vml".split()
+)
+
+
+class _Driver(msgspec.Struct, forbid_unknown_fields=True):
+    name: str | None = None
+    library: str | None = None
+    sources: list[str] = []
+    include_dirs: list[str] = []
+    host_window: bool = True
+
+
+class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
+    default: Literal["cpu", "none"] = "cpu"
+    only: list[str] | None = None
+    deny: list[str] = []
+    whole: Literal["auto"] | list[str] = []
+
+
+class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """A library's file with what files of other formats cannot say."""
+
+    file: str
+    name: str = ""
+    sources: list[str] = []
+    include_dirs: list[str] = []
+    execution: Literal["device", "host"] | None = None
+
+
+class _Backend(msgspec.Struct, forbid_unknown_fields=True):
+    backend: str
+    driver: _Driver | str
+    libraries: list[str | _LibraryEntry] = []
+    fallback: _Fallback | Literal["cpu", "none"] = "cpu"
+
+
+def shipped_backends() -> dict[str, Path]:
+    """The backends that come with opsmith, by name."""
+    return {path.parent.name: path for path in sorted((PACKAGE / "drivers").glob("*/backend.yaml"))}
+
+
+def shipped_libraries() -> dict[str, Path]:
+    """The kernel libraries that come with opsmith, by name."""
+    return {path.parent.name: path for path in sorted((PACKAGE / "kernels").glob("*/kernels.yaml"))}
+
+
+def find_backend(name: str) -> Path:
+    """The ``backend.yaml`` that ``name`` means: a shipped backend, a file, or a folder with one.
+
+    Raises :class:`BackendUnknown`.
+    """
+    shipped = shipped_backends()
+    if name in shipped:
+        return shipped[name]
+    path = Path(name)
+    if path.is_dir():
+        path = path / "backend.yaml"
+    if path.is_file():
+        return path.resolve()
+    raise BackendUnknown(
+        f"there is no backend `{name}`{nearest(name, shipped)}",
+        remedy=f"name a shipped backend ({', '.join(shipped)}) or the path of a backend.yaml",
+    )
+
+
+def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
+    """The backend described by the file ``path``, with its libraries.
+
+    Without a ``catalogue`` the operators' names are taken on trust, which saves reading it.
+    Raises a :class:`DescriptionError` at the place of the first mistake.
+    """
+    document = read_document(path)
+    _refuse_library(document)
+    raw = document.convert(_Backend)
+    if not _BACKEND_NAME.fullmatch(raw.backend) or raw.backend in _RESERVED:
+        raise SyntaxInvalid(
+            f"`{raw.backend}` cannot name a device",
+            location=document.locate("backend"),
+            remedy="use lower-case letters, digits and _, and none of torch's own device names",
+        )
+    if catalogue is not None and any(
+        operator.partition(".")[0] == raw.backend for operator in catalogue.operators
+    ):
+        raise SyntaxInvalid(
+            f"`{raw.backend}` cannot name a device: it is an operator, and the C++ function "
+            f"`at::{raw.backend}` leaves no room for a namespace of that name",
+            location=document.locate("backend"),
+            remedy=f"choose another name, e.g. `{raw.backend}chip`",
+        )
+    manifests = [
+        _find_library(entry if isinstance(entry, str) else entry.file, document, index)
+        for index, entry in enumerate(raw.libraries)
+    ] + [RUNTIME_MANIFEST]
+    libraries = tuple(
+        _completed(read_library(manifest, catalogue), document, entry, index)
+        for index, (manifest, entry) in enumerate(zip(manifests, [*raw.libraries, ""], strict=True))
+    )
+    if catalogue is not None:
+        declared = [operator for library in libraries for operator in library.operators]
+        catalogue = with_operators(catalogue, declared)
+    for index, library in enumerate(libraries):
+        for earlier in libraries[:index]:
+            if earlier.name == library.name:
+                raise SyntaxInvalid(
+                    f"two libraries are called `{library.name}`: {earlier.location.shown_path} and "
+                    f"{library.location.shown_path}",
+                    location=document.locate("libraries", index),
+                    remedy="rename one in its manifest, or list it once",
+                )
+    return Backend(
+        name=raw.backend,
+        location=document.locate("backend"),
+        driver=_driver(document, raw.driver),
+        libraries=libraries,
+        fallback=_fallback(document, raw.fallback, catalogue),
+        files=(path, *manifests),
+    )
+
+
+def _completed(
+    library: Library, document: Document, entry: str | _LibraryEntry, index: int
+) -> Library:
+    """``library`` with what the backend adds to it at ``libraries[index]``."""
+    if isinstance(entry, str):
+        return library
+    changed: dict[str, Any] = {}
+    if entry.name:
+        check_library_name(entry.name, document.locate("libraries", index, "name"))
+        changed["library"] = entry.name
+    if entry.execution is not None:
+        changed["execution"] = Execution(entry.execution)
+    return replace(
+        library,
+        name=entry.name or library.name,
+        execution=changed.get("execution", library.execution),
+        sources=(
+            *library.sources,
+            *files_of(document, entry.sources, "libraries", index, "sources"),
+        ),
+        include_dirs=(
+            *library.include_dirs,
+            *directories_of(document, entry.include_dirs, "libraries", index, "include_dirs"),
+        ),
+        kernels=tuple(replace(kernel, **changed) for kernel in library.kernels),
+        stubs=tuple(replace(stub, **changed) for stub in library.stubs),
+    )
+
+
+def _refuse_library(document: Document) -> None:
+    """Raises :class:`FormatUnknown` for a kernel library where a backend is wanted."""
+    try:
+        kind = format_of(document)
+    except FormatUnknown:
+        return  # what is missing or too much is told key by key
+    if kind is not Format.BACKEND:
+        raise FormatUnknown(
+            f"this is {kind.value}, and a backend's description is wanted",
+            location=document.locate(),
+            remedy=f"name it in a backend.yaml: `libraries: [{document.path.name}]`",
+        )
+
+
+def _find_library(name: str, document: Document, index: int) -> Path:
+    shipped = shipped_libraries()
+    if name in shipped:
+        return shipped[name]
+    path = document.path.parent / name
+    if is_directory(path):
+        path = path / "kernels.yaml"
+    if is_file(path):
+        return path
+    raise FileMissing(
+        f"there is no kernel library `{name}`{nearest(name, shipped)}",
+        location=document.locate("libraries", index),
+        remedy=f"name a shipped library ({', '.join(shipped)}) or the path of a manifest, relative "
+        "to this file",
+    )
+
+
+def _driver(document: Document, raw: _Driver | str) -> Driver:
+    location = document.locate("driver")
+    if isinstance(raw, str):
+        return _shipped_driver(raw, location, host_window=True)
+    if sum((raw.name is not None, raw.library is not None, bool(raw.sources))) != 1:
+        raise SyntaxInvalid(
+            "a driver is a shipped one, a built library or sources to build, and exactly one of them",
+            location=location,
+            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}` or "
+            "`driver: {sources: [mychip.cpp]}`",
+        )
+    if raw.name is not None:
+        return _shipped_driver(raw.name, location, raw.host_window)
+    library = None
+    if raw.library is not None:
+        (library,) = files_of(document, [raw.library], "driver", "library")
+    return Driver(
+        location=location,
+        library=library,
+        sources=files_of(document, raw.sources, "driver", "sources"),
+        include_dirs=directories_of(document, raw.include_dirs, "driver", "include_dirs"),
+        host_window=raw.host_window,
+    )
+
+
+def _shipped_driver(name: str, location: Location, host_window: bool) -> Driver:
+    """The driver of the shipped backend ``name``."""
+    shipped = shipped_backends()
+    if name not in shipped:
+        raise BackendUnknown(
+            f"no driver called `{name}` comes with opsmith{nearest(name, shipped)}",
+            location=location,
+            remedy=f"name a shipped one ({', '.join(shipped)}), or write "
+            "`driver: {sources: [mychip.cpp]}`",
+        )
+    document = read_document(shipped[name])
+    own = _driver(document, document.convert(_Backend).driver)
+    return replace(own, location=location, host_window=own.host_window and host_window)
+
+
+def _fallback(
+    document: Document, raw: _Fallback | Literal["cpu", "none"], catalogue: Catalogue | None
+) -> Fallback:
+    location = document.locate("fallback")
+    if isinstance(raw, str):
+        return Fallback(location, FallbackDefault(raw))
+
+    def named(key: str, names: Sequence[str]) -> tuple[NamedOperator, ...]:
+        places = [document.locate("fallback", key, index) for index in range(len(names))]
+        return tuple(
+            NamedOperator(operator_name(name, place, catalogue), place)
+            for name, place in zip(names, places, strict=True)
+            if (key, name) != ("whole", _AUTO)
+        )
+
+    if raw.default == "none" and raw.only is not None:
+        raise SyntaxInvalid(
+            "`only` lists what may fall back, but `default: none` allows nothing",
+            location=document.locate("fallback", "only"),
+            remedy="remove `default: none`; `only` already refuses all others",
+        )
+    return Fallback(
+        location,
+        FallbackDefault(raw.default),
+        None if raw.only is None else named("only", raw.only),
+        named("deny", raw.deny),
+        () if raw.whole == _AUTO else named("whole", raw.whole),
+        _whole_auto(document, raw.whole),
+    )
+
+
+def _whole_auto(document: Document, whole: str | Sequence[str]) -> Location | None:
+    """Where `auto` is said, alone or beside names."""
+    if whole == _AUTO:
+        return document.locate("fallback", "whole")
+    return document.locate("fallback", "whole", whole.index(_AUTO)) if _AUTO in whole else None
