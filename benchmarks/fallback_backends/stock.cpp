@@ -48,7 +48,7 @@ std::optional<Stock> switched_on;
 
 // Counts calls that do nothing, of two operators in turn.
 void count(int64_t calls) {
-  const auto& dispatcher = c10::Dispatcher::singleton();
+  auto& dispatcher = c10::Dispatcher::singleton();
   const c10::OperatorHandle operators[] = {dispatcher.findSchemaOrThrow("aten::add", "out"),
                                            dispatcher.findSchemaOrThrow("aten::cumsum", "out")};
   for (int64_t i = 0; i < calls; ++i) {
