@@ -214,6 +214,19 @@ def test_the_environment_says_no_policy(value: str, text: str) -> None:
     done = run(SORT, OPSMITH_FALLBACK=value)
     assert (done.stdout, done.returncode) == ("", 1)
     assert text in done.stderr
+    again = """
+        import opsmith
+        for _ in range(2):
+            try:
+                opsmith.load("sim")
+            except opsmith.OpsmithError as error:
+                print(error.message)
+        with opsmith.fallback("deny", only=["sort"]):
+            pass
+    """
+    done = run(again, OPSMITH_FALLBACK=value)
+    assert done.stdout.count(text) == 2  # nothing was loaded half-way
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_process_may_allow_what_the_description_denies(tmp_path: Path) -> None:

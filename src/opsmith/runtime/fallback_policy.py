@@ -63,6 +63,12 @@ class _Overrides:
             self._entered.remove(override)
             self._apply()
 
+    def check(self, plan: Callable[[], Plan], override: Override | None) -> None:
+        with self._lock:
+            for each in (*self._entered, *([override] if override else [])):
+                if each.only:
+                    each.operators(plan())
+
     def backend_loaded(self, plan: Callable[[], Plan], override: Override | None) -> None:
         with self._lock:
             self._plan = plan
@@ -129,11 +135,18 @@ def environment_override() -> Override | None:
     return Override(mode, only, origin, f"run without {VARIABLE}, or with another value.")
 
 
+def check(plan: Callable[[], Plan], override: Override | None) -> None:
+    """Raises :class:`~opsmith.errors.OperatorUnknown` for a name that ``plan`` does not have.
+
+    Looks at ``override``, the environment's, and at the blocks that are entered already.
+    """
+    _overrides.check(plan, override)
+
+
 def start(plan: Callable[[], Plan], override: Override | None) -> None:
     """Puts into force, for the backend that was loaded with ``plan``, what was said before.
 
-    ``override`` is the environment's; blocks that are already entered win over it.  Raises
-    :class:`~opsmith.errors.OperatorUnknown`.
+    ``override`` is the environment's; blocks that are already entered win over it.
     """
     _overrides.backend_loaded(plan, override)
 

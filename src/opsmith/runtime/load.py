@@ -163,8 +163,10 @@ def load(name: str = "sim", *, progress: Callable[[Progress], None] | None = Non
         )
     override = fallback_policy.environment_override()
     built = build_backend(description, progress=progress)
+    loaded = LoadedBackend(built.name, description, built, progress)
+    fallback_policy.check(lambda: loaded.plan, override)
     _register(built)
-    loaded = _loaded = LoadedBackend(built.name, description, built, progress)
+    _loaded = loaded
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     return loaded
