@@ -13,7 +13,7 @@ from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend, read_backend
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
-from opsmith.plan import plan_backend
+from opsmith.plan import Plan, plan_backend
 from opsmith.runtime import load
 from opsmith.schema import qualified, read_catalogue
 
@@ -46,7 +46,7 @@ def list_operators(
         return
     chosen = Filter(
         search, route, tag, variant, library, dtype, composite, differentiable, structured
-    ).choose(_gather(backend))
+    ).choose(_gather(plan_backend(backend, cache_root()), backend))
     if json:
         print_json({"backend": backend, "operators": chosen})
         return
@@ -73,8 +73,9 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its road through the dispatcher."""
-    name = plan_backend(backend, cache_root()).entry(operator).name
-    facts = next(facts for facts in _gather(backend) if facts.name == name)
+    planned = plan_backend(backend, cache_root())
+    name = planned.entry(operator).name
+    facts = next(facts for facts in _gather(planned, backend) if facts.name == name)
     with shown_progress() as progress:
         load(backend, progress=progress)
     stops = road(dispatch_table(qualified(name)))
@@ -94,10 +95,9 @@ def _title(count: int) -> str:
     return "1 operator" if count == 1 else f"{count:,} operators"
 
 
-def _gather(backend: str) -> tuple[OperatorFacts, ...]:
+def _gather(planned: Plan, backend: str) -> tuple[OperatorFacts, ...]:
     catalogue = read_catalogue()
-    description = read_backend(find_backend(backend), catalogue)
-    return gather(plan_backend(backend, cache_root()), description, catalogue)
+    return gather(planned, read_backend(find_backend(backend), catalogue), catalogue)
 
 
 def _grid(facts: OperatorFacts) -> Table:

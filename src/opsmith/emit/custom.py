@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from opsmith.emit.signature import CustomSignature
-from opsmith.emit.text import banner, comment, in_namespace_of, quoted, registrations
-from opsmith.emit.wrapper import Wrapper, registered
+from opsmith.emit.text import banner, comment, in_namespace_of, includes, quoted, registrations
+from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
+
+_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h")
 
 
 def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
@@ -47,14 +49,8 @@ def custom_file(
     return "\n".join(
         [
             banner(plan, "its own operators."),
-            "#include <opsmith/call.h>",
-            "#include <opsmith/custom_autograd.h>",
-            "#include <opsmith/custom_meta.h>",
-            "#include <opsmith/derived.h>",
-            "#include <opsmith/dtype_set.h>",
-            "#include <opsmith/fallback.h>",
-            "#include <opsmith/structured.h>\n",
-            *(f"#include <{header}>" for header in sorted(headers)),
+            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS))}\n",
+            includes(headers),
             "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
             "#include <torch/library.h>\n",
             *declarations,

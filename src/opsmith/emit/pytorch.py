@@ -21,8 +21,22 @@ from opsmith.emit.namespaced import definitions, functions_header
 from opsmith.emit.shards import DIFFERENTIABLE_PER_SHARD, FUNCTIONS_PER_SHARD, sharded
 from opsmith.emit.signature import Signatures
 from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registrations
-from opsmith.emit.text import banner, class_name, in_namespace_of, quoted, registrations
-from opsmith.emit.wrapper import BOXED_KERNELS, Declarations, declarations, registered, wrapper
+from opsmith.emit.text import (
+    banner,
+    class_name,
+    in_namespace_of,
+    includes,
+    quoted,
+    registrations,
+)
+from opsmith.emit.wrapper import (
+    BOXED_KERNELS,
+    WRAPPER_HEADERS,
+    Declarations,
+    declarations,
+    registered,
+    wrapper,
+)
 from opsmith.plan import Entry, Plan, Route
 from opsmith.schema import Composite
 
@@ -190,16 +204,12 @@ def _kernels_of(plan: Plan, entries: Sequence[Entry], signatures: Signatures) ->
 
 def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
-    headers = sorted(frozenset().union(*(generated.headers for _, generated in wrappers)))
+    headers = frozenset().union(*(generated.headers for _, generated in wrappers))
     return "\n".join(
         [
             banner(plan, "the operators' registrations."),
-            "#include <opsmith/call.h>",
-            "#include <opsmith/derived.h>",
-            "#include <opsmith/dtype_set.h>",
-            "#include <opsmith/fallback.h>",
-            "#include <opsmith/structured.h>\n",
-            *(f"#include <{header}>" for header in headers),
+            f"{includes(WRAPPER_HEADERS)}\n",
+            includes(headers),
             "#include <torch/library.h>\n",
             *_kernels_of(plan, entries, signatures),
             "",

@@ -48,6 +48,11 @@ def in_namespace_of(symbol: str, declaration: str) -> str:
     return f"namespace {namespace} {{ {declaration}; }}" if namespace else f"{declaration};"
 
 
+def includes(headers: Iterable[str]) -> str:
+    """The lines that include ``headers``, sorted."""
+    return "\n".join(f"#include <{header}>" for header in sorted(headers))
+
+
 def registrations(key: str, kernels: Mapping[str, str]) -> Iterator[str]:
     """The C++ that registers ``kernels`` for the dispatch key ``key``, a block for each namespace.
 

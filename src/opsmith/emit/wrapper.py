@@ -23,6 +23,15 @@ BOXED_KERNELS: Mapping[Route, str] = {
     Route.MISSING: "opsmith::missing",
 }
 
+# What generated functions use of the runtime.
+WRAPPER_HEADERS = (
+    "opsmith/call.h",
+    "opsmith/derived.h",
+    "opsmith/dtype_set.h",
+    "opsmith/fallback.h",
+    "opsmith/structured.h",
+)
+
 # The C++ names, in opsmith/call.h.
 _OPERANDS: Mapping[Operands, str] = {
     Operands.ONE_DEVICE: "kOneDevice",

@@ -260,9 +260,6 @@ def _members(
     catalogue: Catalogue, name: str, where: str, place: Location | None
 ) -> tuple[str, ...]:
     name = name.removeprefix("aten::")
-    group = catalogue.group_of.get(name)
-    if group is not None:
-        return tuple(member for _, member in group.members())
     if name not in catalogue.operators and "::" not in name:
         raise OperatorUnknown(
             f"{where} names `{name}`, and torch {catalogue.torch} has no such operator"
@@ -270,7 +267,7 @@ def _members(
             location=place,
             remedy="name the overload too, as the table of `opsmith fallbacks` does",
         )
-    return (name,)
+    return catalogue.variants_of(name)
 
 
 def _calls(calls: int) -> str:

@@ -49,10 +49,10 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
     Raises as it does.
     """
     catalogue = with_operators(catalogue, backend.operators)
-    group = catalogue.group_of.get(name)
-    names = [name] if group is None else [member for _, member in group.members()]
     resolver = _Resolver(backend, catalogue)
-    return tuple(resolver.entry(catalogue.operators[member]) for member in names)
+    return tuple(
+        resolver.entry(catalogue.operators[member]) for member in catalogue.variants_of(name)
+    )
 
 
 # What the operators with these tags return depends on their operands' values: no meta kernel knows it.
@@ -60,9 +60,6 @@ _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 # Composite kernels that are none: they call a DispatchStub, or check for a device that PyTorch has built in.
 _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
-
-
-_WHOLE = "as one call, where PyTorch's composite kernel would check and shape before the CPU does"
 
 
 class _Resolver:
@@ -175,7 +172,7 @@ class _Resolver:
         if GENERATED in operator.tags:
             return False
         group = self.catalogue.group_of.get(operator.name)
-        names = [name for _, name in group.members()] if group else [operator.name]
+        names = self.catalogue.variants_of(operator.name)
         if any(name in self.unusable for name in names):
             return True
         if group is not None and any(name in self.kernels for name in names):
@@ -456,7 +453,11 @@ class _Resolver:
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
-                return replace(self._unserved(operator, f"; {_WHOLE}{note}"), by_name=True)
+                once = (
+                    "; as one call, where PyTorch's composite kernel would check and shape before the "
+                    "CPU does"
+                )
+                return replace(self._unserved(operator, once + note), by_name=True)
             how = f"PyTorch's composite kernel runs its meta function, allocates and calls `{group.out}`"
         else:
             how = "PyTorch's composite kernel decomposes it into other operators"
@@ -494,8 +495,7 @@ class _Resolver:
         """What the fallback policy says of an operator, or of the dtypes its kernel lacks."""
         policy = self.backend.fallback
         # A name stands for its whole group: `topk` reaches the fallback as `topk.values`.
-        group = self.catalogue.group_of.get(name)
-        names = {name} if group is None else {member for _, member in group.members()}
+        names = set(self.catalogue.variants_of(name))
         for denied in sorted(names & self.denied.keys()):
             return Route.DENIED, f"the fallback is denied to it ({self.denied[denied].location})"
         if self.only is not None and not names & self.only:

@@ -87,7 +87,7 @@ class WholeCalls:
         self._whole = policy.whole
         self._named: dict[str, Location] = {}
         for named in policy.whole:
-            for name in self._group(named.name):
+            for name in catalogue.variants_of(named.name):
                 self._named.setdefault(name, named.location)
         self._outcomes: dict[str, frozenset[_Outcome]] = {}
 
@@ -233,10 +233,6 @@ class WholeCalls:
         others = len(calls) - len(falling)
         also = f", and {others} more that need not" if others else ""
         return f"{_listed(falling)}, which fall{'s' if len(falling) == 1 else ''} back{also}"
-
-    def _group(self, name: str) -> tuple[str, ...]:
-        group = self._catalogue.group_of.get(name)
-        return (name,) if group is None else tuple(member for _, member in group.members())
 
 
 def _listed(names: list[str]) -> str:

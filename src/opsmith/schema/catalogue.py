@@ -37,6 +37,11 @@ class Catalogue:
     groups: tuple[Group, ...]
     group_of: Mapping[str, Group]
 
+    def variants_of(self, name: str) -> tuple[str, ...]:
+        """The operators in the group of ``name``, functional first; itself, where it has no group."""
+        group = self.group_of.get(name)
+        return (name,) if group is None else tuple(member for _, member in group.members())
+
 
 def torch_version() -> str:
     """The installed torch's version, e.g. ``2.13.0+cpu``, without importing it.

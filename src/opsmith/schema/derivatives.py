@@ -57,28 +57,17 @@ def _with_the_same_gradient(operator: Operator, catalogue: Catalogue) -> list[st
         # A view that is copied has the view's formula, a list of Tensors that of each.
         for known in (base.removesuffix("_copy"), base.removeprefix("_foreach_").removesuffix("_")):
             if known != base:
-                names += [known + dot + overload, *_overloads(catalogue).get(known, ())]
+                names += [known + dot + overload, *_overloads_with_formulas().get(known, ())]
     return names
 
 
 @functools.cache
-def _overloads_of(names: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        base = name.partition(".")[0]
-        found[base] = (*found.get(base, ()), name)
+def _overloads_with_formulas() -> Mapping[str, list[str]]:
+    """The operators in ``derivatives.yaml`` by base name, in the file's order."""
+    found: dict[str, list[str]] = {}
+    for name in _formulas():
+        found.setdefault(name.partition(".")[0], []).append(name)
     return found
-
-
-def _overloads(catalogue: Catalogue) -> Mapping[str, tuple[str, ...]]:
-    """The functional operators of each base name."""
-    return _overloads_of(
-        tuple(
-            operator.name
-            for operator in catalogue.operators.values()
-            if operator.variant is Variant.FUNCTIONAL and operator.namespace == "aten"
-        )
-    )
 
 
 @functools.cache

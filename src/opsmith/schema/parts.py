@@ -1,7 +1,7 @@
 """What PyTorch decomposes composite operators into on a device of its own.
 
 Reads ``parts.yaml``, which ``tools/find_parts`` writes: the operators that each composite calls, as recorded.
-  Decides nothing; ``plan`` counts by it how often a composite would fall back.
+Decides nothing; ``plan`` counts by it how often a composite would fall back.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
-from opsmith.errors import LoadError
-from opsmith.schema.catalogue import torch_version
+from opsmith.schema.recorded import read_recorded
 
 _MAP = Path(__file__).parent / "parts.yaml"
 
@@ -47,12 +45,5 @@ def read_parts() -> PartsMap:
 
     Raises :class:`~opsmith.errors.LoadError` when they were recorded on another torch.
     """
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    raw = msgspec.convert(yaml.load(_MAP.read_text(encoding="utf-8"), loader), _Map)
-    installed = torch_version()
-    if not installed.startswith(f"{raw.torch}."):
-        raise LoadError(
-            f"opsmith's record of composites was made on torch {raw.torch}, and this is {installed}",
-            remedy="make it anew in opsmith's source tree: python tools/find_parts",
-        )
+    raw = read_recorded(_MAP, _Map, "record of composites was made", "find_parts")
     return PartsMap(raw.torch, raw.parts, raw.unfit)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
-from opsmith.errors import LoadError
-from opsmith.schema.catalogue import torch_version
+from opsmith.schema.recorded import read_recorded
 
 _MAP = Path(__file__).parent / "stubs.yaml"
 
@@ -130,14 +128,7 @@ def read_stubs() -> StubMap:
 
     Raises :class:`~opsmith.errors.LoadError` when the map was found on another torch.
     """
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    raw = msgspec.convert(yaml.load(_MAP.read_text(encoding="utf-8"), loader), _Map)
-    installed = torch_version()
-    if not installed.startswith(f"{raw.torch}."):
-        raise LoadError(
-            f"opsmith's map of DispatchStubs was found on torch {raw.torch}, and this is {installed}",
-            remedy="make it anew in opsmith's source tree: python tools/find_stubs",
-        )
+    raw = read_recorded(_MAP, _Map, "map of DispatchStubs was found", "find_stubs")
     return StubMap(
         torch=raw.torch,
         stubs={

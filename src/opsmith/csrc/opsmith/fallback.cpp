@@ -241,10 +241,11 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
   const size_t first = stack->size() - arguments.size();
   const FallbackCause* const cause = FallbackCause::take();
   const c10::OperatorHandle& served = cause != nullptr && cause->served() != nullptr ? *cause->served() : op;
-  heed_policy(served, cause, torch::jit::last(*stack, arguments.size()));
-  const Place place = place_of(op, torch::jit::last(*stack, arguments.size()));
+  const auto given = torch::jit::last(*stack, arguments.size());
+  heed_policy(served, cause, given);
+  const Place place = place_of(op, given);
   if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
-    throw_no_cpu_kernel(op, torch::jit::last(*stack, arguments.size()));
+    throw_no_cpu_kernel(op, given);
   }
 
   const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);

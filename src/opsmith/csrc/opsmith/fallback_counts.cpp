@@ -128,11 +128,12 @@ class FallbackCounts {
     return sums;
   }
 
-  double nanoseconds(int64_t ticks) {
-    // The longer ago the clock was started, the more exactly its rate is known.
-    const auto unix_time = clock_.makeConverter();
-    const c10::approx_time_t now = c10::getApproximateTime();
-    return static_cast<double>(unix_time(now) - unix_time(now - static_cast<c10::approx_time_t>(ticks)));
+  // Converts ticks to nanoseconds. Measures the clock's rate, which takes a while: the longer ago the clock
+  // was started, the more exactly it is known.
+  auto nanoseconds() {
+    return [unix_time = clock_.makeConverter(), now = c10::getApproximateTime()](int64_t ticks) -> int64_t {
+      return unix_time(now) - unix_time(now - static_cast<c10::approx_time_t>(ticks));
+    };
   }
 
   // ---- callers, on request
@@ -267,11 +268,12 @@ std::tuple<std::vector<std::string>, std::vector<int64_t>, std::vector<int64_t>,
            std::vector<int64_t>, c10::List<TimesByText>, c10::List<TimesByText>>
 counts_in_columns() {
   Columns columns;
+  const auto nanoseconds = fallback_counts().nanoseconds();
   for (const auto& [name, totals] : fallback_counts().totals()) {
     columns.operators.push_back(plan_name(name));
     columns.calls.push_back(totals.calls);
     columns.denied.push_back(totals.denied);
-    columns.nanoseconds.push_back(static_cast<int64_t>(fallback_counts().nanoseconds(totals.ticks)));
+    columns.nanoseconds.push_back(nanoseconds(totals.ticks));
     columns.moved.push_back(totals.moved);
     columns.refusals.push_back(as_dict(totals.refusals));
     columns.callers.push_back(as_dict(totals.callers));

@@ -321,8 +321,7 @@ void HostViews::upload_written() {
   } catch (c10::Error& error) {
     error.add_context(
         "this happened while results were written back to the device: the tensors that the operator writes "
-        "to "
-        "may hold new elements, old ones or some of each");
+        "to may hold new elements, old ones or some of each");
     throw;
   }
 }

@@ -90,8 +90,7 @@ int inject(std::string_view fault, long count) noexcept {
   }
   fail(OPSMITH_INVALID_ARGUMENT,
        "unknown fault '%.*s'; the faults are: allocate, copy, fill (each also :N, after N that succeed), "
-       "slow, "
-       "device_lost:N (N from 0 to %d)",
+       "slow, device_lost:N (N from 0 to %d)",
        static_cast<int>(fault.size()), fault.data(), kMaxDevices - 1);
   return 1;
 }
