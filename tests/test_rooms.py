@@ -18,6 +18,7 @@ FLOORS = [
     {"emit"},
     {"build"},
     {"runtime"},
+    {"conformance"},
     {"inspect", "demo", "pytest_plugin"},
     {"cli"},
 ]

@@ -214,5 +214,9 @@ class FilterInvalid(OpsmithError):
     """A filter names something that no operator has."""
 
 
+class ResultsInvalid(OpsmithError):
+    """A file of results that holds none, or that a newer opsmith wrote."""
+
+
 class ExpressionInvalid(OpsmithError):
     """A Python expression on the command line raises, or gives no Tensor."""

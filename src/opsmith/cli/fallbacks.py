@@ -13,12 +13,11 @@ from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, err, out, print_json
 from opsmith.inspect.fallbacks import (
     Advice,
-    Program,
     first_kernel,
-    no_backend_loaded,
     read_gate,
     run_program,
 )
+from opsmith.inspect.program import Program, no_backend_loaded
 from opsmith.plan import plan_backend
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
@@ -56,7 +55,7 @@ def fallbacks(
     run = run_program(described, backend=backend, callers=callers)
     if run.description is None:
         if run.status == 0:
-            raise no_backend_loaded(described)
+            raise no_backend_loaded(described, "fallbacks")
         err.print(
             escape(
                 f"{program} ended with status {run.status} and left no counts: it loaded no backend, or "

@@ -6,21 +6,17 @@ that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from opsmith.errors import BudgetInvalid, FileMissing, LoadError, Location, OperatorUnknown, nearest
+from opsmith.errors import BudgetInvalid, FileMissing, Location, OperatorUnknown, nearest
+from opsmith.inspect.program import Program
 from opsmith.plan import Plan
-from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
 from opsmith.runtime.fallbacks import (
     CALLERS_VARIABLE,
     REPORT_VARIABLE,
@@ -30,20 +26,6 @@ from opsmith.runtime.fallbacks import (
     ranked,
 )
 from opsmith.schema import GENERATED, Catalogue
-
-
-@dataclass(frozen=True)
-class Program:
-    """A script, or a module as ``python -m`` runs it, with its arguments."""
-
-    name: str
-    arguments: tuple[str, ...] = ()
-    is_module: bool = False
-
-    @property
-    def command(self) -> list[str]:
-        how = ["-m"] if self.is_module else []
-        return [sys.executable, *how, self.name, *self.arguments]
 
 
 @dataclass(frozen=True)
@@ -64,40 +46,20 @@ def run_program(program: Program, *, backend: str | None, callers: bool) -> Prog
 
     Raises :class:`~opsmith.errors.FileMissing`.
     """
-    if not program.is_module and not Path(program.name).is_file():
-        raise FileMissing(
-            f"there is no program `{program.name}`",
-            remedy="name a Python file, or a module after -m; options of opsmith stand before it",
-        )
     with tempfile.TemporaryDirectory(prefix="opsmith-fallbacks-") as folder:
-        environment = {**os.environ, REPORT_VARIABLE: folder}
+        environment = {REPORT_VARIABLE: folder}
         if callers:
             environment[CALLERS_VARIABLE] = "1"
-        if backend is not None:
-            environment[AUTOLOAD_VARIABLE] = backend
-        status = _run(program.command, environment)
+        status = program.run(environment, backend=backend)
         reports = [
             msgspec.json.decode(path.read_bytes(), type=Report)
             for path in sorted(Path(folder).glob("*.json"))
         ]
     return ProgramRun(
-        status if status >= 0 else 128 - status,
+        status,
         reports[0].description if reports else None,
         added(report.fallbacks for report in reports),
     )
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    interrupted = False
-    with subprocess.Popen(command, env=environment) as process:
-        while True:
-            try:
-                status = process.wait()
-                break
-            except KeyboardInterrupt:
-                interrupted = True  # the terminal has sent it to the program too, which decides
-    # Python forgets what interrupted it when much is done at exit, as the counts are written.
-    return -signal.SIGINT if interrupted and status else status
 
 
 def added(reports: Iterable[Fallbacks]) -> Fallbacks:
@@ -272,12 +234,3 @@ def _members(
 
 def _calls(calls: int) -> str:
     return "1 call" if calls == 1 else f"{calls:,} calls"
-
-
-def no_backend_loaded(program: Program) -> LoadError:
-    """The error for a program that loaded no backend."""
-    return LoadError(
-        f"`{program.name}` loaded no backend, so nothing was counted",
-        remedy='call opsmith.load("sim") in it, or have one loaded for it: '
-        f"opsmith fallbacks --backend sim {program.name}",
-    )

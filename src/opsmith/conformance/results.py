@@ -1,0 +1,149 @@
+"""The verdicts of a conformance run, and the file that keeps them.
+
+Written by ``opsmith conform`` while it runs, so that what is done is kept; read by the report, by
+``opsmith ops show`` and by whoever gates a build on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.cache import cache_root
+from opsmith.errors import FileMissing, ResultsInvalid
+
+FORMAT = 1
+"""The version of the file's format; a file of a newer one is refused."""
+
+
+class Check(Enum):
+    """What is checked of one entry of OpInfo in one dtype."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OUT = "out"
+    IN_PLACE = "in-place"
+    NONCONTIGUOUS = "non-contiguous"
+    EMPTY = "empty"
+    DTYPES = "dtypes"
+    DETERMINISM = "determinism"
+    META = "meta"
+
+
+class Status(Enum):
+    """How a check ended.
+
+    ``GAP`` is a failure that the gaps file declares, ``GAP_PASSES`` a declared one that did not fail:
+    it fails the run.  ``SKIPPED`` checks have nothing to run, and say why.
+    """
+
+    PASSED = "passed"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    CRASHED = "crashed"
+    GAP = "gap"
+    GAP_PASSES = "gap passes"
+    SKIPPED = "skipped"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a run with such a verdict fails."""
+        return self in {Status.FAILED, Status.TIMED_OUT, Status.CRASHED, Status.GAP_PASSES}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one check of one OpInfo entry ended in one dtype.
+
+    ``entry`` is OpInfo's name with its variant (``linalg.norm``, ``div.floor_rounding``); ``dtype`` as
+    torch names it, ``float32``.  ``samples`` is how many inputs were run.  ``message`` says what
+    differed, why it was skipped, or the declared reason of a gap; empty where it passed.
+    """
+
+    entry: str
+    check: Check
+    dtype: str
+    status: Status
+    samples: int = 0
+    seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The verdicts of a run on one backend.
+
+    ``description`` is the path of the ``backend.yaml``; ``complete`` is False while the run goes on, or
+    where it was interrupted.  ``operators`` maps an entry to the ATen operators that it called on the
+    device.  Times are ISO 8601, in UTC.
+    """
+
+    backend: str
+    torch: str
+    description: str
+    started: str
+    updated: str
+    complete: bool
+    verdicts: tuple[Verdict, ...] = ()
+    operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def of_operator(self, name: str) -> tuple[Verdict, ...]:
+        """The verdicts of all entries that called the ATen operator ``name``: ``add.Tensor``."""
+        entries = {entry for entry, called in self.operators.items() if name in called}
+        return tuple(verdict for verdict in self.verdicts if verdict.entry in entries)
+
+
+def latest_path(description: Path) -> Path:
+    """Where the latest results of the backend that ``description`` describes are kept."""
+    digest = hashlib.sha256(str(description.resolve()).encode()).hexdigest()
+    return cache_root() / "conformance" / digest[:16] / "results.json"
+
+
+def read_results(path: Path) -> Results:
+    """The results in the file ``path``.
+
+    Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
+    that is none, or of a newer version.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileMissing(
+            f"conformance results cannot be read from `{path}`: {error.strerror}",
+            remedy="write them with `opsmith conform --output FILE`",
+        ) from None
+    remedy = "write it anew with `opsmith conform --output FILE`"
+    try:
+        version = msgspec.json.decode(content, type=_Versioned).format
+        if version > FORMAT:
+            raise ResultsInvalid(
+                f"`{path}` has format {version}, and this opsmith reads up to {FORMAT}",
+                remedy="update opsmith: pip install --upgrade opsmith",
+            )
+        return msgspec.json.decode(content, type=Results)
+    except msgspec.DecodeError as error:
+        raise ResultsInvalid(
+            f"`{path}` holds no conformance results: {error}", remedy=remedy
+        ) from None
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+def scores(verdicts: Iterable[Verdict]) -> dict[tuple[Check, str], tuple[int, int]]:
+    """For each check and dtype, how many verdicts passed, and how many there are but skipped ones."""
+    counted: dict[tuple[Check, str], tuple[int, int]] = {}
+    for verdict in verdicts:
+        if verdict.status is Status.SKIPPED:
+            continue
+        passed, total = counted.get((verdict.check, verdict.dtype), (0, 0))
+        passes = verdict.status in {Status.PASSED, Status.GAP_PASSES}
+        counted[verdict.check, verdict.dtype] = (passed + passes, total + 1)
+    return counted

@@ -1,0 +1,69 @@
+"""A user's program, run as a process of its own: what it did is written to files by the runtime inside it.
+
+The commands that look at a program set the runtime's environment variables and read the files after
+the program has ended, so that it behaves as without them: its output, its status, Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.errors import FileMissing, LoadError
+from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script, or a module as ``python -m`` runs it, with its arguments."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+
+    @property
+    def command(self) -> list[str]:
+        how = ["-m"] if self.is_module else []
+        return [sys.executable, *how, self.name, *self.arguments]
+
+    def run(self, environment: Mapping[str, str], *, backend: str | None) -> int:
+        """Runs the program to its end, with ``backend`` loaded for it, if given.
+
+        Returns its exit status, 128 and the signal's number where a signal ended it.  ``environment``
+        is added to this process's.  Raises :class:`~opsmith.errors.FileMissing`.
+        """
+        if not self.is_module and not Path(self.name).is_file():
+            raise FileMissing(
+                f"there is no program `{self.name}`",
+                remedy="name a Python file, or a module after -m; options of opsmith stand before it",
+            )
+        loading = {} if backend is None else {AUTOLOAD_VARIABLE: backend}
+        status = _run(self.command, {**os.environ, **environment, **loading})
+        return status if status >= 0 else 128 - status
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    interrupted = False
+    with subprocess.Popen(command, env=environment) as process:
+        while True:
+            try:
+                status = process.wait()
+                break
+            except KeyboardInterrupt:
+                interrupted = True  # the terminal has sent it to the program too, which decides
+    # Python forgets what interrupted it when much is done at exit, as the counts are written.
+    return -signal.SIGINT if interrupted and status else status
+
+
+def no_backend_loaded(program: Program, command: str) -> LoadError:
+    """The error of ``opsmith <command>`` for a program that loaded no backend."""
+    return LoadError(
+        f"`{program.name}` loaded no backend, so nothing was counted",
+        remedy='call opsmith.load("sim") in it, or have one loaded for it: '
+        f"opsmith {command} --backend sim {program.name}",
+    )
