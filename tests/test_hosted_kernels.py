@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from opsmith.plan import Route
-from opsmith.runtime.calls import CallCounts, count_calls
+from opsmith.runtime.calls import Calls, record_calls
 
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
@@ -476,15 +476,15 @@ def test_pointwise_does_not_fall_back(row: Pointwise, device: LoadedBackend) -> 
             numbers(3, dtype=dtype, low=row.low, high=row.high).to(DEVICE)
             for _ in range(row.operands)
         ]
-        with count_calls() as counts:
+        with record_calls() as recorded:
             row.call(*operands)
-        assert fallen_back(device, counts) == set()
+        assert fallen_back(device, recorded.calls) == set()
 
 
-def fallen_back(device: LoadedBackend, counts: CallCounts) -> set[str]:
+def fallen_back(device: LoadedBackend, calls: Calls) -> set[str]:
     """The operators, of those counted, that the CPU served."""
     routes = device.plan.by_name
-    names = (name.removeprefix("aten::") for name in counts.by_operator)
+    names = (name.removeprefix("aten::") for name in calls.by_operator)
     return {name for name in names if name in routes and routes[name].route is Route.FALLBACK}
 
 
@@ -781,6 +781,6 @@ def test_others_do_not_fall_back(
     call: Call, operands: tuple[Tensor, ...], device: LoadedBackend
 ) -> None:
     on_its_memory = [operand.to(DEVICE) for operand in operands]
-    with count_calls() as counts:
+    with record_calls() as recorded:
         call(*on_its_memory)
-    assert fallen_back(device, counts) == set()
+    assert fallen_back(device, recorded.calls) == set()

@@ -6,9 +6,7 @@ Every test also runs without a host window: see ``test_without_a_host_window`` i
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -430,39 +428,3 @@ def test_memory_recorded_for_a_stream_outlives_its_tensor() -> None:
     stream.synchronize()
     assert copy.sum().item() == 1 << 18
     assert filler.sum().item() == 0
-
-
-def counted(call: Callable[[], Any]) -> dict[str, int]:
-    torch.ops.opsmith.count_calls(True)
-    try:
-        call()
-    finally:
-        torch.ops.opsmith.count_calls(False)
-    return dict(torch.ops.opsmith.call_counts())
-
-
-def test_calls_are_counted_by_overload() -> None:
-    tensor = torch.ones(3, device="sim")
-    assert counted(lambda: [tensor.sort() for _ in range(3)])["sort"] == 3
-    assert counted(lambda: tensor.view(3, 1)) == {"view": 1}  # starting again forgets the last
-    tensor.sort()
-    assert torch.ops.opsmith.call_counts() == {"view": 1}
-
-
-def test_counting_sees_other_threads_and_not_the_inside_of_a_fallback() -> None:
-    tensor = torch.rand(8, device="sim", requires_grad=True)
-
-    def work() -> None:
-        torch.logsumexp(tensor.cumprod(0), 0).backward()
-
-    thread = threading.Thread(target=work)
-
-    def run() -> None:
-        thread.start()
-        thread.join()
-
-    counts = counted(run)
-    assert counts["cumprod"] == 1
-    assert counts["cumprod_backward"] == 1  # in autograd's own thread
-    # The CPU kernel allocates, resizes, sorts and copies: none of that are calls on the device.
-    assert counted(lambda: tensor.detach().unique()) == {"detach": 1, "_unique2": 1}

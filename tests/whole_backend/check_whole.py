@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import opsmith
 from opsmith.plan import Route
-from opsmith.runtime.calls import count_calls
+from opsmith.runtime.calls import record_calls
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "find_parts"))
 from samples import calls_by_hand, databases
@@ -35,10 +35,10 @@ DEVICE = "chip"
 
 def counted(call: Callable[[], Any]) -> tuple[Any, dict[str, int], int]:
     """What ``call`` returns, the composites caught in it, and how often it fell back."""
-    with count_calls() as counts:
+    with record_calls() as recorded:
         result = call()
-    caught = {name: calls for name, calls in counts.by_operator.items() if name in CAUGHT}
-    return result, caught, counts.by_route(LOADED.plan)[Route.FALLBACK]
+    caught = {name: calls for name, calls in recorded.calls.by_operator.items() if name in CAUGHT}
+    return result, caught, recorded.calls.by_route(LOADED.plan)[Route.FALLBACK]
 
 
 def data(*shape: int) -> Tensor:

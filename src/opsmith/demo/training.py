@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from opsmith.errors import OpsmithError
 from opsmith.plan import Plan, Route
-from opsmith.runtime.calls import count_calls
+from opsmith.runtime.calls import record_calls
 
 BATCH = 64
 _TRAINED = 1437  # the first 80 %; the rest is held out
@@ -135,9 +135,9 @@ def compare(
     calls: dict[Route, int] = {}
     for epoch in range(epochs):
         if epoch == 0:
-            with count_calls() as counts:
+            with record_calls() as recorded:
                 ours.epoch()
-            calls = counts.by_route(plan)
+            calls = recorded.calls.by_route(plan)
         else:
             ours.epoch()
         theirs.epoch()

@@ -1,18 +1,63 @@
-"""Counting operator calls on the loaded device."""
+"""Recording the operator calls of a program: how often, how long, from where, and what fell back.
+
+``csrc/opsmith/calls.cpp`` records, only while it is asked to.  ``opsmith coverage`` has a program write
+what was recorded at exit, through ``OPSMITH_CALLS_REPORT``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
 
 from opsmith.plan import Plan, Route
+from opsmith.runtime.exit_files import write_at_exit
+
+REPORT_VARIABLE = "OPSMITH_CALLS_REPORT"
+"""A folder: at exit, each process that loaded a backend writes its calls there as ``<pid>.json``."""
 
 
-class CallCounts:
-    """The calls that :func:`count_calls` saw, by operator: ``add.Tensor``, ``torchvision::nms``."""
+@dataclass(frozen=True)
+class Call:
+    """All calls of one operator from one place in the tree of calls.
 
-    def __init__(self) -> None:
-        self.by_operator: Mapping[str, int] = {}
+    ``operator`` is its name as the plan has it, or that of a node of the autograd graph (``AddBackward0``,
+    with ``is_backward``), ``parent`` the call that was running, by its place in the tree; -1: none.  Of
+    the ``calls``, ``on_device`` had a Tensor or device argument of the backend and ``fell_back`` ran on the
+    CPU in the device's place.  ``seconds`` is the time of all calls, ``own_seconds`` without that of the
+    calls inside them, ``fallback_seconds`` the part of it of the calls that fell back.
+    """
+
+    operator: str
+    parent: int
+    is_backward: bool
+    calls: int
+    on_device: int
+    seconds: float
+    own_seconds: float
+    fell_back: int
+    fallback_seconds: float
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Recorded calls as a tree: the parent of each stands before it."""
+
+    tree: tuple[Call, ...] = ()
+
+    @cached_property
+    def by_operator(self) -> Mapping[str, int]:
+        """The calls of each operator, nested ones too, on any device."""
+        counts: Counter[str] = Counter()
+        for call in self.tree:
+            if not call.is_backward and call.calls:
+                counts[call.operator] += call.calls
+        return dict(counts)
 
     def by_route(self, plan: Plan) -> dict[Route, int]:
         """The calls of ATen operators by the route that ``plan`` gives each."""
@@ -24,18 +69,99 @@ class CallCounts:
         return counts
 
 
-@contextmanager
-def count_calls() -> Iterator[CallCounts]:
-    """Counts every operator call of all threads, nested ones too, while the block runs.
+class RecordedBlock:
+    """What :func:`record_calls` recorded; filled in at the end of the block."""
 
-    The counts are filled in at the end of the block.  Costs about 100 ns a call inside, nothing outside.
+    calls: Calls = Calls()
+
+
+@contextmanager
+def record_calls() -> Iterator[RecordedBlock]:
+    """Records every operator call of all threads, nested ones too, while the block runs.
+
+    Costs about 400 ns a call inside, nothing outside.  Recording is of the whole process: a block inside
+    another ends the outer one's.
     """
     import torch
 
-    counts = CallCounts()
-    torch.ops.opsmith.count_calls(True)
+    block = RecordedBlock()
+    torch.ops.opsmith.record_calls(True)
     try:
-        yield counts
+        yield block
     finally:
-        counts.by_operator = torch.ops.opsmith.call_counts()
-        torch.ops.opsmith.count_calls(False)
+        torch.ops.opsmith.record_calls(False)
+        block.calls = _recorded()
+
+
+def _recorded() -> Calls:
+    """What was recorded, the calls of all threads as one tree."""
+    import torch
+
+    rows = [
+        Call(
+            name,
+            parent,
+            bool(backward),
+            calls,
+            there,
+            all_ns / 1e9,
+            own / 1e9,
+            fell,
+            fallback / 1e9,
+        )
+        for name, parent, backward, calls, there, all_ns, own, fell, fallback in zip(
+            *torch.ops.opsmith.recorded_calls(), strict=True
+        )
+    ]
+    return merged([Calls(tuple(rows))])
+
+
+def merged(several: Sequence[Calls]) -> Calls:
+    """The calls of several threads or processes as one tree."""
+    tree: list[Call] = []
+    places: dict[tuple[int, str, bool], int] = {}
+    for calls in several:
+        here: list[int] = []
+        for call in calls.tree:
+            parent = -1 if call.parent < 0 else here[call.parent]
+            place = places.setdefault((parent, call.operator, call.is_backward), len(tree))
+            if place == len(tree):
+                tree.append(replace(call, parent=parent))
+            else:
+                tree[place] = _sum(tree[place], call)
+            here.append(place)
+    return Calls(tuple(tree))
+
+
+def _sum(one: Call, other: Call) -> Call:
+    return replace(
+        one,
+        calls=one.calls + other.calls,
+        on_device=one.on_device + other.on_device,
+        seconds=one.seconds + other.seconds,
+        own_seconds=one.own_seconds + other.own_seconds,
+        fell_back=one.fell_back + other.fell_back,
+        fallback_seconds=one.fallback_seconds + other.fallback_seconds,
+    )
+
+
+def start() -> None:
+    """Does, in a process that has just loaded a backend, what the environment asks for."""
+    if folder := os.environ.get(REPORT_VARIABLE):
+        import torch
+
+        torch.ops.opsmith.record_calls(True)
+        write_at_exit(folder, _report)
+
+
+class CallsReport(msgspec.Struct):
+    """What a process writes at exit: the backend's description and the recorded calls."""
+
+    description: str
+    calls: Calls
+
+
+def _report() -> CallsReport:
+    from opsmith.runtime.load import loaded_backend
+
+    return CallsReport(str(loaded_backend().description), _recorded())

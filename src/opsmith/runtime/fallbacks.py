@@ -7,7 +7,6 @@ on request.  ``opsmith fallbacks`` has a program write its counts at exit, throu
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.plan import Plan, Route
+from opsmith.runtime.exit_files import write_at_exit
 
 REPORT_VARIABLE = "OPSMITH_FALLBACK_REPORT"
 """A folder: at exit, each process that loaded a backend writes its counts there as ``<pid>.json``."""
@@ -182,7 +182,7 @@ def start() -> None:
     if os.environ.get(CALLERS_VARIABLE):
         _callers.ask()
     if folder := os.environ.get(REPORT_VARIABLE):
-        atexit.register(_write_report, Path(folder), os.getpid())
+        write_at_exit(folder, _report)
 
 
 class Report(msgspec.Struct):
@@ -193,16 +193,11 @@ class Report(msgspec.Struct):
     fallbacks: Fallbacks
 
 
-def _write_report(folder: Path, process: int) -> None:
+def _report() -> Report:
     from opsmith.runtime.load import loaded_backend
 
-    if os.getpid() != process:
-        return  # a fork, which has the counts of its parent
     loaded = loaded_backend()
-    report = Report(loaded.name, str(loaded.description), fallbacks())
-    unfinished = folder / f"{process}.tmp"
-    unfinished.write_bytes(msgspec.json.encode(report))
-    unfinished.replace(folder / f"{process}.json")
+    return Report(loaded.name, str(loaded.description), fallbacks())
 
 
 def _columns() -> Iterator[tuple[str, int, int, int, int, dict[str, int], dict[str, int]]]:

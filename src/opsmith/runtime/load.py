@@ -17,7 +17,7 @@ from opsmith.build.progress import Progress
 from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
-from opsmith.runtime import fallback_policy, fallbacks
+from opsmith.runtime import calls, fallback_policy, fallbacks
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def load(name: str = "sim", *, progress: Callable[[Progress], None] | None = Non
     _loaded = loaded
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
+    calls.start()
     return loaded
 
 

@@ -1,25 +1,24 @@
-// Counting operator calls by overload, for reports such as "how many calls took each route".
+// Recording operator calls, for reports such as "how many calls took each route, and how long they took".
 //
-// torch.ops.opsmith.count_calls(True) starts at zero, count_calls(False) stops, call_counts() returns a
-// dictionary from overload ("add.Tensor"; other namespaces than aten keep theirs: "torchvision::nms") to the
-// number of calls. Counted are the calls of all threads, nested ones included, on any device: the device of a
-// call is not known without boxing its arguments. What a CPU kernel calls while it serves a fallback is left
-// out.
+// torch.ops.opsmith.record_calls(True) starts anew, record_calls(False) stops, recorded_calls() returns what
+// runtime/calls.py reads: a tree by thread, in which a node is an operator, or a node of the autograd graph,
+// called where its parent was running, with the calls and the time of all of them. What a CPU kernel calls
+// while it serves a fallback is left out.
 #pragma once
 
 namespace opsmith {
 
 namespace detail {
-inline thread_local int uncounted_depth = 0;
+inline thread_local int unrecorded_depth = 0;
 }
 
-// While it lives, the calls of this thread are not counted.
-class Uncounted {
+// While it lives, the calls of this thread are not recorded.
+class Unrecorded {
  public:
-  Uncounted() noexcept { ++detail::uncounted_depth; }
-  ~Uncounted() { --detail::uncounted_depth; }
-  Uncounted(const Uncounted&) = delete;
-  Uncounted& operator=(const Uncounted&) = delete;
+  Unrecorded() noexcept { ++detail::unrecorded_depth; }
+  ~Unrecorded() { --detail::unrecorded_depth; }
+  Unrecorded(const Unrecorded&) = delete;
+  Unrecorded& operator=(const Unrecorded&) = delete;
 };
 
 }  // namespace opsmith

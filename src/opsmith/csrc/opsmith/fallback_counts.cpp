@@ -1,7 +1,9 @@
 // See fallback_counts.h.
 #include <opsmith/fallback_counts.h>
 
+#include <opsmith/owned_counter.h>
 #include <opsmith/refusal.h>
+#include <opsmith/ticks.h>
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -19,18 +21,6 @@
 namespace opsmith {
 
 namespace detail {
-
-// Numbers that one thread writes and others may read meanwhile.
-class OwnedCounter {
- public:
-  void add(int64_t amount) noexcept {
-    value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
-  }
-  int64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<int64_t> value_{0};
-};
 
 struct FallbackCount {
   explicit FallbackCount(c10::OperatorName operator_name) : name(std::move(operator_name)) {}
@@ -128,14 +118,6 @@ class FallbackCounts {
     return sums;
   }
 
-  // Converts ticks to nanoseconds. Measures the clock's rate, which takes a while: the longer ago the clock
-  // was started, the more exactly it is known.
-  auto nanoseconds() {
-    return [unix_time = clock_.makeConverter(), now = c10::getApproximateTime()](int64_t ticks) -> int64_t {
-      return unix_time(now) - unix_time(now - static_cast<c10::approx_time_t>(ticks));
-    };
-  }
-
   // ---- callers, on request
 
   bool asks_for_callers() const { return asks_for_callers_.load(std::memory_order_relaxed); }
@@ -158,7 +140,6 @@ class FallbackCounts {
   std::unordered_map<c10::OperatorName, Totals> ended_;  // of threads that are no more
   std::vector<std::string> left_out_;                    // folders whose code is nobody's own
   std::atomic<bool> asks_for_callers_{false};
-  c10::ApproximateClockToUnixTimeConverter clock_;
 };
 
 FallbackCounts& fallback_counts() {
@@ -223,6 +204,7 @@ void count_caller(FallbackCount& count) {
 CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal)
     : count_(thread_counts().of(op)), moved_before_(detail::bytes_moved) {
   count_.calls.add(1);
+  ++detail::fallbacks_begun;
   if (C10_UNLIKELY(refusal != nullptr)) {
     const std::lock_guard lock(fallback_counts().mutex());
     ++count_.refusals[*refusal];
@@ -268,7 +250,7 @@ std::tuple<std::vector<std::string>, std::vector<int64_t>, std::vector<int64_t>,
            std::vector<int64_t>, c10::List<TimesByText>, c10::List<TimesByText>>
 counts_in_columns() {
   Columns columns;
-  const auto nanoseconds = fallback_counts().nanoseconds();
+  const auto nanoseconds = ticks_to_nanoseconds();
   for (const auto& [name, totals] : fallback_counts().totals()) {
     columns.operators.push_back(plan_name(name));
     columns.calls.push_back(totals.calls);
@@ -281,8 +263,6 @@ counts_in_columns() {
   return {columns.operators, columns.calls,    columns.denied, columns.nanoseconds,
           columns.moved,     columns.refusals, columns.callers};
 }
-
-[[maybe_unused]] const FallbackCounts& started = fallback_counts();  // its clock
 
 }  // namespace
 

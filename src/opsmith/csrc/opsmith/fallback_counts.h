@@ -17,11 +17,17 @@ namespace opsmith {
 namespace detail {
 struct FallbackCount;
 inline thread_local uint64_t bytes_moved = 0;
+inline thread_local int64_t fallbacks_begun = 0;
 }  // namespace detail
 
 // Adds to what the fallback that this thread is in has moved between host and device.
 inline void count_moved(size_t bytes) noexcept {
   detail::bytes_moved += bytes;
+}
+
+// How many calls of the fallback this thread has begun.
+inline int64_t fallbacks_begun() noexcept {
+  return detail::fallbacks_begun;
 }
 
 // One call of the fallback, from construction to destruction; counted even where it ends in an exception.

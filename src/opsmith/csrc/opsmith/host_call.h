@@ -32,7 +32,7 @@ class HostCall {
   const c10::OperatorName& operator_name_;
   HostViews views_;
   ResultMemory memory_;
-  Uncounted uncounted_;
+  Unrecorded unrecorded_;
   c10::impl::ExcludeDispatchKeyGuard excluded_;
 };
 
