@@ -27,17 +27,17 @@ class Call:
     """All calls of one operator from one place in the tree of calls.
 
     ``operator`` is its name as the plan has it, or that of a node of the autograd graph (``AddBackward0``,
-    with ``is_backward``), ``parent`` the call that was running, by its place in the tree; -1: none.  Of
-    the ``calls``, ``on_device`` had a Tensor or device argument of the backend and ``fell_back`` ran on the
-    CPU in the device's place.  ``seconds`` is the time of all calls, ``own_seconds`` without that of the
+    with ``is_backward``), ``parent`` the call that was running, by its place in the tree; -1: none.
+    ``on_device``: a Tensor or device among the arguments is the backend's.  Of the ``calls``,
+    ``fell_back`` ran on the CPU in the device's place.  ``seconds`` is the time of all calls, ``own_seconds`` without that of the
     calls inside them, ``fallback_seconds`` the part of it of the calls that fell back.
     """
 
     operator: str
     parent: int
     is_backward: bool
+    on_device: bool
     calls: int
-    on_device: int
     seconds: float
     own_seconds: float
     fell_back: int
@@ -101,15 +101,15 @@ def _recorded() -> Calls:
         Call(
             name,
             parent,
-            bool(backward),
+            bool(back),
+            bool(there),
             calls,
-            there,
-            all_ns / 1e9,
+            total / 1e9,
             own / 1e9,
             fell,
             fallback / 1e9,
         )
-        for name, parent, backward, calls, there, all_ns, own, fell, fallback in zip(
+        for name, parent, back, there, calls, total, own, fell, fallback in zip(
             *torch.ops.opsmith.recorded_calls(), strict=True
         )
     ]
@@ -119,12 +119,13 @@ def _recorded() -> Calls:
 def merged(several: Sequence[Calls]) -> Calls:
     """The calls of several threads or processes as one tree."""
     tree: list[Call] = []
-    places: dict[tuple[int, str, bool], int] = {}
+    places: dict[tuple[int, str, bool, bool], int] = {}
     for calls in several:
         here: list[int] = []
         for call in calls.tree:
             parent = -1 if call.parent < 0 else here[call.parent]
-            place = places.setdefault((parent, call.operator, call.is_backward), len(tree))
+            key = (parent, call.operator, call.is_backward, call.on_device)
+            place = places.setdefault(key, len(tree))
             if place == len(tree):
                 tree.append(replace(call, parent=parent))
             else:
@@ -137,7 +138,6 @@ def _sum(one: Call, other: Call) -> Call:
     return replace(
         one,
         calls=one.calls + other.calls,
-        on_device=one.on_device + other.on_device,
         seconds=one.seconds + other.seconds,
         own_seconds=one.own_seconds + other.own_seconds,
         fell_back=one.fell_back + other.fell_back,

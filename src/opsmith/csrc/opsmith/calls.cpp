@@ -21,26 +21,29 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace opsmith {
 namespace {
 
-// An operator's name and its overload's, which the node owns; of autograd's nodes the second is empty.
-using Callee = std::pair<std::string_view, std::string_view>;
+// An operator's name and its overload's, of autograd's nodes the second is empty, and whether an argument is
+// on the device. The node owns the names.
+using Callee = std::tuple<std::string_view, std::string_view, bool>;
 
 struct Node {
-  Node(const at::RecordFunction& function, int64_t parent)
+  Node(const at::RecordFunction& function, int64_t parent, bool on_device)
       : name(function.name(), function.overload_name()),
         parent(parent),
+        on_device(on_device),
         is_backward(function.scope() == at::RecordScope::BACKWARD_FUNCTION) {}
 
   const c10::OperatorName name;
   const int64_t parent;  // in the thread's nodes; -1: nothing was running
+  const bool on_device;
   const bool is_backward;
   OwnedCounter calls;
-  OwnedCounter on_device;
   OwnedCounter ticks;
   OwnedCounter own_ticks;
   OwnedCounter fell_back;
@@ -62,7 +65,6 @@ struct Frame final : at::ObserverContext {
   std::shared_ptr<ThreadCalls> thread;  // even if the recording ends meanwhile
   int64_t node = 0;
   Frame* outer = nullptr;
-  bool on_device = false;
   int64_t nested_ticks = 0;
   int64_t nested_fallbacks = 0;
   int64_t fallbacks_before = 0;
@@ -103,20 +105,6 @@ const std::shared_ptr<ThreadCalls>& Recording::of_this_thread() {
   return calls;
 }
 
-int64_t Recording::node_of(ThreadCalls& thread, const at::RecordFunction& function) {
-  const int64_t parent = thread.innermost == nullptr ? -1 : thread.innermost->node;
-  std::map<Callee, int64_t>& siblings = parent < 0 ? thread.roots : thread.nodes[parent].children;
-  const Callee callee{function.name(), function.overload_name()};
-  if (const auto found = siblings.find(callee); C10_LIKELY(found != siblings.end())) {
-    return found->second;
-  }
-  const std::lock_guard lock(mutex_);
-  const auto index = static_cast<int64_t>(thread.nodes.size());
-  const Node& node = thread.nodes.emplace_back(function, parent);
-  siblings.emplace(Callee{node.name.name, node.name.overload_name}, index);
-  return index;
-}
-
 bool is_on_device(const c10::IValue& value) {
   const auto lies_there = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.device().type() == c10::kPrivateUse1;
@@ -139,13 +127,27 @@ bool is_on_device(const c10::IValue& value) {
   return false;
 }
 
+int64_t Recording::node_of(ThreadCalls& thread, const at::RecordFunction& function) {
+  const int64_t parent = thread.innermost == nullptr ? -1 : thread.innermost->node;
+  std::map<Callee, int64_t>& siblings = parent < 0 ? thread.roots : thread.nodes[parent].children;
+  const auto arguments = function.inputs();
+  const bool on_device = std::any_of(arguments.begin(), arguments.end(), is_on_device);
+  const Callee callee{function.name(), function.overload_name(), on_device};
+  if (const auto found = siblings.find(callee); C10_LIKELY(found != siblings.end())) {
+    return found->second;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto index = static_cast<int64_t>(thread.nodes.size());
+  const Node& node = thread.nodes.emplace_back(function, parent, on_device);
+  siblings.emplace(Callee{node.name.name, node.name.overload_name, on_device}, index);
+  return index;
+}
+
 std::unique_ptr<Frame> Recording::enter(const at::RecordFunction& function) {
   auto frame = std::make_unique<Frame>();
   frame->thread = of_this_thread();
   frame->node = node_of(*frame->thread, function);
   frame->outer = std::exchange(frame->thread->innermost, frame.get());
-  const auto arguments = function.inputs();
-  frame->on_device = std::any_of(arguments.begin(), arguments.end(), is_on_device);
   frame->fallbacks_before = fallbacks_begun();
   frame->start = c10::getApproximateTime();
   return frame;
@@ -157,7 +159,6 @@ void leave(Frame& frame) {
   const int64_t own_ticks = ticks - frame.nested_ticks;
   Node& node = frame.thread->nodes[frame.node];
   node.calls.add(1);
-  node.on_device.add(frame.on_device ? 1 : 0);
   node.ticks.add(ticks);
   node.own_ticks.add(own_ticks);
   if (fallbacks > frame.nested_fallbacks) {
@@ -217,7 +218,7 @@ using Numbers = std::vector<int64_t>;
 std::tuple<std::vector<std::string>, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers, Numbers>
 recorded_calls() {
   std::vector<std::string> names;
-  Numbers parents, backward, calls, on_device, nanoseconds, own, fell_back, fallback;
+  Numbers parents, backward, on_device, calls, nanoseconds, own, fell_back, fallback;
   const auto to_nanoseconds = ticks_to_nanoseconds();
   const std::lock_guard lock(recording().mutex());
   for (const std::shared_ptr<ThreadCalls>& thread : recording().threads()) {
@@ -226,15 +227,15 @@ recorded_calls() {
       names.push_back(plan_name(node.name));
       parents.push_back(node.parent < 0 ? -1 : first + node.parent);
       backward.push_back(node.is_backward ? 1 : 0);
+      on_device.push_back(node.on_device ? 1 : 0);
       calls.push_back(node.calls.get());
-      on_device.push_back(node.on_device.get());
       nanoseconds.push_back(to_nanoseconds(node.ticks.get()));
       own.push_back(to_nanoseconds(node.own_ticks.get()));
       fell_back.push_back(node.fell_back.get());
       fallback.push_back(to_nanoseconds(node.fallback_ticks.get()));
     }
   }
-  return {names, parents, backward, calls, on_device, nanoseconds, own, fell_back, fallback};
+  return {names, parents, backward, on_device, calls, nanoseconds, own, fell_back, fallback};
 }
 
 }  // namespace
@@ -242,7 +243,7 @@ recorded_calls() {
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("record_calls(bool on) -> ()", [](bool on) { recording().switch_on(on); });
   m.def(
-      "recorded_calls() -> (str[] names, int[] parents, int[] backward, int[] calls, int[] on_device, "
+      "recorded_calls() -> (str[] names, int[] parents, int[] backward, int[] on_device, int[] calls, "
       "int[] nanoseconds, int[] own_nanoseconds, int[] fell_back, int[] fallback_nanoseconds)",
       &recorded_calls);
 }
