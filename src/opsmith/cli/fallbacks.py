@@ -11,8 +11,8 @@ from rich.table import Table
 
 from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, err, out, print_json
+from opsmith.inspect.advice import Advice
 from opsmith.inspect.fallbacks import (
-    Advice,
     first_kernel,
     read_gate,
     run_program,

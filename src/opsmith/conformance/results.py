@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-import msgspec
-
 from opsmith.build.cache import cache_root
-from opsmith.errors import FileMissing, ResultsInvalid
+from opsmith.versioned import read_versioned
 
 FORMAT = 1
 """The version of the file's format; a file of a newer one is refused."""
@@ -111,30 +109,8 @@ def read_results(path: Path) -> Results:
     Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
     that is none, or of a newer version.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileMissing(
-            f"conformance results cannot be read from `{path}`: {error.strerror}",
-            remedy="write them with `opsmith conform --output FILE`",
-        ) from None
-    remedy = "write it anew with `opsmith conform --output FILE`"
-    try:
-        version = msgspec.json.decode(content, type=_Versioned).format
-        if version > FORMAT:
-            raise ResultsInvalid(
-                f"`{path}` has format {version}, and this opsmith reads up to {FORMAT}",
-                remedy="update opsmith: pip install --upgrade opsmith",
-            )
-        return msgspec.json.decode(content, type=Results)
-    except msgspec.DecodeError as error:
-        raise ResultsInvalid(
-            f"`{path}` holds no conformance results: {error}", remedy=remedy
-        ) from None
-
-
-class _Versioned(msgspec.Struct):
-    format: int
+    remedy = "write them with `opsmith conform --output FILE`"
+    return read_versioned(path, Results, FORMAT, "conformance results", remedy)
 
 
 def scores(verdicts: Iterable[Verdict]) -> dict[tuple[Check, str], tuple[int, int]]:

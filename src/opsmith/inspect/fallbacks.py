@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.errors import BudgetInvalid, FileMissing, Location, OperatorUnknown, nearest
+from opsmith.inspect.advice import Advice, FallenBack, kernels_to_write
 from opsmith.inspect.program import Program
 from opsmith.plan import Plan
 from opsmith.runtime.fallbacks import (
@@ -25,7 +26,7 @@ from opsmith.runtime.fallbacks import (
     Report,
     ranked,
 )
-from opsmith.schema import GENERATED, Catalogue
+from opsmith.schema import Catalogue
 
 
 @dataclass(frozen=True)
@@ -85,56 +86,14 @@ def _sum(one: FallbackCount, other: FallbackCount) -> FallbackCount:
     )
 
 
-# ---- what to write first
-
-
-@dataclass(frozen=True)
-class Advice:
-    """The kernel that would save the most time, what it would save, and what to do.
-
-    ``seconds`` and ``calls`` are those of all the ``operators`` that it would serve: variants of its
-    group are derived from it.
-    """
-
-    operators: tuple[str, ...]
-    seconds: float
-    calls: int
-    remedy: str
-
-
 def first_kernel(fallbacks: Fallbacks, plan: Plan, catalogue: Catalogue) -> Advice | None:
     """The kernel worth writing first; None where nothing fell back."""
-    groups: dict[tuple[str, ...], list[FallbackCount]] = {}
-    for count in fallbacks.counts:
-        if count.calls:
-            known = count.operator in plan.by_name
-            members = plan.group_of(count.operator) if known else (count.operator,)
-            groups.setdefault(members, []).append(count)
-    if not groups:
-        return None
-    counts = max(groups.values(), key=lambda counts: sum(count.seconds for count in counts))
-    return Advice(
-        tuple(sorted(count.operator for count in counts)),
-        sum(count.seconds for count in counts),
-        sum(count.calls for count in counts),
-        _remedy(counts[0].operator, plan, catalogue),
-    )
-
-
-def _remedy(operator: str, plan: Plan, catalogue: Catalogue) -> str:
-    entry = plan.by_name.get(operator)
-    if entry is not None and entry.kernel is not None and not entry.is_on_cpu:
-        kernel = entry.kernel
-        return f"let the kernel `{kernel.symbol}` ({kernel.location}) take these calls too"
-    group = entry.group if entry is not None else None
-    named = operator
-    # The out variant, from which the others are derived; not one that PyTorch itself has generated.
-    if group is not None and group.out and GENERATED not in catalogue.operators[group.out].tags:
-        named = group.out
-    symbol = named.rpartition("::")[2].replace(".", "_")
-    lines = f"  - op: {named}\n    kernel_name: {plan.backend}::{symbol}"
-    structured = group is not None and group.structured
-    return lines + ("\n    structured: true" if structured else "")
+    fallen = [
+        FallenBack(count.operator, count.calls, count.seconds)
+        for count in fallbacks.counts
+        if count.calls
+    ]
+    return next(iter(kernels_to_write(fallen, plan, catalogue, share=0.0)), None)
 
 
 # ---- what is allowed

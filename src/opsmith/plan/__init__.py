@@ -17,6 +17,7 @@ from opsmith.plan.model import (
     Whole,
 )
 from opsmith.plan.resolver import resolve, resolve_group
+from opsmith.plan.whole import decompositions
 
 __all__ = [
     "Autograd",
@@ -32,6 +33,7 @@ __all__ = [
     "Route",
     "Shape",
     "Whole",
+    "decompositions",
     "plan_backend",
     "resolve",
     "resolve_group",

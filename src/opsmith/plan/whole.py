@@ -63,6 +63,19 @@ _OF_ROUTE = {
 }
 
 
+def decompositions(operator: Operator, catalogue: Catalogue) -> tuple[Mapping[str, int], ...]:
+    """The ways in which PyTorch decomposes a composite: how often it calls which operator."""
+    group = catalogue.group_of.get(operator.name)
+    if (
+        operator.composite is Composite.NON_FUNCTIONAL
+        and group is not None
+        and group.structured
+        and group.out is not None
+    ):
+        return ({group.out: 1},)
+    return read_parts().parts.get(operator.name, ())
+
+
 class WholeCalls:
     """The composites that a fallback policy catches whole.
 
@@ -176,15 +189,7 @@ class WholeCalls:
         )
 
     def _decompositions(self, operator: Operator) -> tuple[Mapping[str, int], ...]:
-        group = self._catalogue.group_of.get(operator.name)
-        if (
-            operator.composite is Composite.NON_FUNCTIONAL
-            and group is not None
-            and group.structured
-            and group.out is not None
-        ):
-            return ({group.out: 1},)
-        return read_parts().parts.get(operator.name, ())
+        return decompositions(operator, self._catalogue)
 
     def _of_parts(self, operator: Operator) -> frozenset[_Outcome]:
         """What a call of a composite can come to when PyTorch decomposes it."""

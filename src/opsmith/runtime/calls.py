@@ -29,8 +29,9 @@ class Call:
     ``operator`` is its name as the plan has it, or that of a node of the autograd graph (``AddBackward0``,
     with ``is_backward``), ``parent`` the call that was running, by its place in the tree; -1: none.
     ``on_device``: a Tensor or device among the arguments is the backend's.  Of the ``calls``,
-    ``fell_back`` ran on the CPU in the device's place.  ``seconds`` is the time of all calls, ``own_seconds`` without that of the
-    calls inside them, ``fallback_seconds`` the part of it of the calls that fell back.
+    ``fell_back`` ran on the CPU in the device's place.  ``seconds`` is the time of all calls,
+    ``own_seconds`` without that of the calls inside them, ``fallback_seconds`` the part of it of the
+    calls that fell back.
     """
 
     operator: str
