@@ -218,5 +218,9 @@ class ResultsInvalid(OpsmithError):
     """A file of results that holds none, or that a newer opsmith wrote."""
 
 
+class ProgramInvalid(OpsmithError):
+    """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
+
+
 class ExpressionInvalid(OpsmithError):
     """A Python expression on the command line raises, or gives no Tensor."""

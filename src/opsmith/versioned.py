@@ -1,4 +1,4 @@
-"""Reading the JSON files that commands write for other commands and later days: whole, or refused with a reason.
+"""Reading the JSON files that commands write for other commands, and for later days: whole, or refused.
 
 Each has a field ``format``, the version of its format.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import msgspec
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from opsmith.build.progress import Progress
-from opsmith.errors import OpsmithError
+from opsmith.errors import OpsmithError, OutputRefused
 
 out = Console()
 err = Console(stderr=True)
@@ -24,6 +25,25 @@ Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON, f
 def print_json(value: Any) -> None:
     """Writes ``value`` as one line of JSON to standard output."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def write_output(path: Path, value: Any) -> None:
+    """Writes ``value`` as JSON to ``path``, whole or not at all; raises :class:`OutputRefused`."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        unfinished.write_bytes(msgspec.json.encode(value) + b"\n")
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise OutputRefused(
+            f"`{path}` cannot be written: {error.strerror}",
+            remedy="name a file in a folder of yours",
+        ) from None
+
+
+def many(count: int, what: str) -> str:
+    """``1 call``, ``2,000 calls``."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def fail(error: OpsmithError) -> NoReturn:

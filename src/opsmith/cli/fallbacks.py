@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.build.cache import cache_root
-from opsmith.cli.console import Json, err, out, print_json
+from opsmith.cli.console import Json, err, many, out, print_json
 from opsmith.inspect.advice import Advice
 from opsmith.inspect.fallbacks import (
     first_kernel,
@@ -89,14 +89,12 @@ def fallbacks(
 
 def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
     if found.denied:
-        out.print(
-            f"denied the fallback, and raised: {_many(found.denied, 'call')}", highlight=False
-        )
+        out.print(f"denied the fallback, and raised: {many(found.denied, 'call')}", highlight=False)
     if advice is None:
         out.print("no operator fell back")
         return
     counts = [count for count in found.counts if count.calls]
-    title = f"{_many(found.calls, 'call')} of {_many(len(counts), 'operator')} ran on the CPU"
+    title = f"{many(found.calls, 'call')} of {many(len(counts), 'operator')} ran on the CPU"
     table = Table(title=title, header_style="bold")
     table.add_column("operator", no_wrap=True)
     for column in ("calls", "ms", "share", "MB moved"):
@@ -123,10 +121,6 @@ def _print(found: Fallbacks, advice: Advice | None, callers: bool) -> None:
         highlight=False,
     )
     out.print(escape(advice.remedy), soft_wrap=True, highlight=False)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _share(seconds: float, found: Fallbacks) -> float:

@@ -8,6 +8,7 @@ import typer
 
 from opsmith.cli.build import build
 from opsmith.cli.console import err, fail
+from opsmith.cli.coverage import coverage
 from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
 from opsmith.cli.explain import explain
@@ -33,6 +34,7 @@ app.add_typer(ops, name="ops")
 app.command("import")(import_)
 # What follows the program's name is the program's.
 app.command(context_settings={"allow_interspersed_args": False})(fallbacks)
+app.command(context_settings={"allow_interspersed_args": False})(coverage)
 
 
 def main() -> None:

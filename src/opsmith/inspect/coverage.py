@@ -47,17 +47,13 @@ def backend_coverage(plan: Plan, catalogue: Catalogue) -> tuple[Coverage, ...]:
     return (_coverage("ATen", known, reach), _coverage("core ATen", core, reach))
 
 
-def entries_coverage(
-    name: str, entries: Mapping[str, Iterable[str]], plan: Plan, catalogue: Catalogue
-) -> Coverage:
-    """The coverage of calls of which it is known which operators each makes, such as OpInfo's entries.
+def entries_coverage(name: str, entries: Mapping[str, Iterable[str]], plan: Plan) -> Coverage:
+    """The coverage of calls of which all operators that each makes are known, such as OpInfo's entries.
 
     The route of one is the least preferred that an operator in it takes, besides ``composite``.
     """
-    reach = _Reach(plan, catalogue)
     reached = [
-        frozenset(route for operator in called for route in reach.of(operator))
-        for called in entries.values()
+        frozenset(_route(plan, operator) for operator in called) for called in entries.values()
     ]
     return _summed(name, [_last(routes) for routes in reached], reached)
 
@@ -88,6 +84,11 @@ def _last(routes: frozenset[Route]) -> Route:
     return max(leaves, key=order.index, default=Route.COMPOSITE)
 
 
+def _route(plan: Plan, operator: str) -> Route:
+    entry = plan.by_name.get(operator)
+    return plan.unlisted if entry is None else entry.route
+
+
 class _Reach:
     """The routes that a call of an operator comes to, through what it is decomposed into."""
 
@@ -99,8 +100,7 @@ class _Reach:
     def of(self, name: str) -> frozenset[Route]:
         if name not in self._known:
             self._known[name] = frozenset()  # meanwhile: a composite may call itself
-            entry, operator = self.plan.by_name.get(name), self._catalogue.operators.get(name)
-            route = self.plan.unlisted if entry is None else entry.route
+            route, operator = _route(self.plan, name), self._catalogue.operators.get(name)
             found = frozenset({route})
             if route is Route.COMPOSITE and operator is not None:
                 for calls in decompositions(operator, self._catalogue):
@@ -225,7 +225,7 @@ def _use(name: str, calls: list[Call], plan: Plan) -> OperatorUse:
     entry = plan.by_name.get(name)
     return OperatorUse(
         name=name,
-        route=(plan.unlisted if entry is None else entry.route).value,
+        route=_route(plan, name).value,
         library="" if entry is None else entry.library,
         calls=sum(call.calls for call in calls),
         seconds=sum(call.own_seconds for call in calls),

@@ -1,0 +1,201 @@
+"""``opsmith coverage``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from opsmith.build.cache import cache_root
+from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_output
+from opsmith.inspect.coverage import (
+    Coverage,
+    ProgramCoverage,
+    backend_coverage,
+    program_coverage,
+    run_recorded,
+)
+from opsmith.inspect.module_program import ModuleProgram, made_by_factory, read_exported
+from opsmith.inspect.program import Program, no_backend_loaded
+from opsmith.plan import Route, plan_backend
+from opsmith.runtime import load
+from opsmith.schema import read_catalogue
+
+_SHOWN_OPERATORS = 20
+_EXPORTED = ".pt2"
+
+
+def coverage(
+    program: Annotated[
+        str | None, typer.Argument(help="A Python file, a module with -m, or an exported .pt2.")
+    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    python_module: Annotated[bool, typer.Option("-m", help="PROGRAM is a Python module.")] = False,
+    module: Annotated[
+        str | None,
+        typer.Option(help="A factory of a torch.nn.Module, such as transformers:BertModel."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="An input of the module: 1x3x32x32, 1x16:int64; repeatable."),
+    ] = None,
+    train: Annotated[bool, typer.Option(help="Run the module's backward too.")] = False,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="A shipped backend, or a backend.yaml; else the program's own."),
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="The share of the fallback's time to write kernels for."),
+    ] = 0.95,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a program's coverage, as JSON.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show how much of PyTorch a backend serves; or of a program, by time, and which kernels to write next.
+
+    Exits with the program's own status if that is not 0.
+    """
+    if program is None and module is None:
+        _show_backend(backend or "sim", json)
+        return
+    if module is not None:
+        found = _of_module(
+            made_by_factory(module, inputs or (), train=train), backend, train, share
+        )
+    elif program is not None and program.endswith(_EXPORTED):
+        found = _of_module(read_exported(Path(program), inputs or ()), backend, train, share)
+    else:
+        assert program is not None
+        found = _of_program(Program(program, tuple(arguments or ()), python_module), backend, share)
+    if output is not None:
+        write_output(output, found)
+    _print(found)
+    if json:
+        print_json(found)
+    raise typer.Exit(found.status)
+
+
+def _of_program(program: Program, backend: str | None, share: float) -> ProgramCoverage:
+    status, description, calls = run_recorded(program, backend=backend)
+    if description is None:
+        if status == 0:
+            raise no_backend_loaded(program, "coverage")
+        err.print(
+            escape(
+                f"{program.name} ended with status {status} and left no record: it loaded no backend, or "
+                "could not write one"
+            ),
+            soft_wrap=True,
+            highlight=False,
+        )
+        raise typer.Exit(status)
+    planned = plan_backend(description, cache_root())
+    return program_coverage(program.name, status, calls, planned, read_catalogue(), share)
+
+
+def _of_module(
+    program: ModuleProgram, backend: str | None, train: bool, share: float
+) -> ProgramCoverage:
+    with shown_progress() as progress:
+        loaded = load(backend or "sim", progress=progress)
+    calls = program.record(loaded.name, train=train)
+    return program_coverage(program.name, 0, calls, loaded.plan, read_catalogue(), share)
+
+
+def _show_backend(backend: str, json: bool) -> None:
+    sets = backend_coverage(plan_backend(backend, cache_root()), read_catalogue())
+    out.print(_table(backend, sets))
+    if json:
+        print_json({"backend": backend, "coverage": sets})
+
+
+def _table(backend: str, sets: tuple[Coverage, ...]) -> Table:
+    table = Table(title=f"how {backend} serves PyTorch's operators", header_style="bold")
+    table.add_column("route", no_wrap=True)
+    for each in sets:
+        table.add_column(each.name, justify="right", no_wrap=True)
+    for route in Route:
+        if any(each.routes[route.value] for each in sets):
+            table.add_row(route.value, *(_of(each.routes[route.value], each) for each in sets))
+    table.add_section()
+    table.add_row("all", *(f"{each.total:,}" for each in sets))
+    table.add_row("come to the CPU", *(_of(each.on_cpu, each) for each in sets))
+    table.add_row("come to an error", *(_of(each.refused, each) for each in sets))
+    return table
+
+
+def _of(count: int, coverage: Coverage) -> str:
+    return f"{count:,} {count / coverage.total:>4.0%}" if coverage.total else "0"
+
+
+def _print(found: ProgramCoverage) -> None:
+    title = f"{found.program} on {found.backend}: {found.calls:,} calls, {_ms(found.seconds)} ms in them"
+    table = Table(title=title, header_style="bold")
+    table.add_column("route", no_wrap=True)
+    for column in ("operators", "calls", "ms", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for use in found.routes:
+        table.add_row(
+            use.route,
+            f"{use.operators:,}",
+            f"{use.calls:,}",
+            _ms(use.seconds),
+            _share(use.seconds, found.seconds),
+        )
+    out.print(table)
+    _print_operators(found)
+    if found.elsewhere:
+        out.print(f"{found.elsewhere:,} calls were on Tensors of other devices", highlight=False)
+    if not found.kernels:
+        out.print("no operator fell back")
+        return
+    saved = sum(kernel.seconds for kernel in found.kernels)
+    who = "it" if len(found.kernels) == 1 else "together they"
+    out.print(
+        f"\n{many(len(found.kernels), 'kernel')} to write next; {who} would take "
+        f"{_share(saved, found.fallback_seconds)} of the fallback's time off the CPU:",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for number, kernel in enumerate(found.kernels, 1):
+        names = ", ".join(kernel.operators)
+        out.print(
+            f"[bold]{number}.[/] at most {_ms(kernel.seconds)} ms in {many(kernel.calls, 'call')}: "
+            f"{escape(names)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        out.print(escape(kernel.remedy), highlight=False, soft_wrap=True)
+
+
+def _print_operators(found: ProgramCoverage) -> None:
+    table = Table(header_style="bold")
+    table.add_column("operator", overflow="fold")
+    table.add_column("route", no_wrap=True)
+    for column in ("calls", "fell back", "ms", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for use in found.operators[:_SHOWN_OPERATORS]:
+        table.add_row(
+            use.name,
+            use.route,
+            f"{use.calls:,}",
+            f"{use.fell_back:,}" if use.fell_back else "",
+            _ms(use.seconds),
+            _share(use.seconds, found.seconds),
+        )
+    out.print(table)
+    if (more := len(found.operators) - _SHOWN_OPERATORS) > 0:
+        out.print(f"and {many(more, 'operator')} more: --json has all", highlight=False)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f}"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"
