@@ -33,9 +33,7 @@ lint: $(INSTALLED)
 	$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror
 
 bench: $(INSTALLED)
-	@failed=; for benchmark in benchmarks/[a-z]*.py; do \
-	  echo "== $$benchmark"; $(BIN)/python "$$benchmark" || failed="$$failed $$benchmark"; \
-	done; test -z "$$failed" || { echo "missed their goals or failed:$$failed" >&2; exit 1; }
+	$(BIN)/opsmith bench --strict
 
 clean:
 	rm -rf $(VENV) build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,5 +1,6 @@
-import opsmith
 import torch
+
+import opsmith
 
 opsmith.load("sim")
 model = torch.nn.Sequential(torch.nn.Embedding(100, 16), torch.nn.LSTM(16, 16)).to("sim")

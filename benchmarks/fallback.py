@@ -19,11 +19,11 @@ from pathlib import Path
 
 import torch
 from _callgrind import instructions
-from _report import Measurement, compared, report
 from torch import Tensor
 
 import opsmith
 from opsmith.build.backend import build_backend
+from opsmith.inspect.measurements import Measurement, measured, report
 
 BACKENDS = Path(__file__).parent / "fallback_backends"
 SETUP = f"""
@@ -32,15 +32,15 @@ opsmith.load({str(BACKENDS / "window" / "backend.yaml")!r})
 on_cpu = [torch.zeros(4) for _ in range(3)]
 on_sim = [x.to("sim") for x in on_cpu]
 """
-COUNTED = [
-    "x.neg()",
-    "x.add(y)",
-    "x.add_(y)",
-    "torch.add(x, y, out=z)",
-    "x.cumsum(0)",
-    "x.sum()",
-    "x.sort()",
-]
+COUNTED = {
+    "x.neg()": "neg",
+    "x.add(y)": "add.Tensor",
+    "x.add_(y)": "add_.Tensor",
+    "torch.add(x, y, out=z)": "add.out",
+    "x.cumsum(0)": "cumsum",
+    "x.sum()": "sum",
+    "x.sort()": "sort",
+}
 
 Call = Callable[[Tensor, Tensor, Tensor], object]
 # Those that compute little: what is to be seen is the memory.
@@ -68,32 +68,34 @@ COPIED_SIZES = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
 ROUNDS = 15
 ROUND_SECONDS = 2e-3
 
-# By size, by statement, by who runs it: the microseconds of a call.
-Times = dict[int, dict[str, dict[str, float]]]
+# By who runs it: the microseconds of a call, in each round.
+Rounds = dict[str, list[float]]
+# By size, by statement.
+Times = dict[int, dict[str, Rounds]]
 
 
 def time_calls(backend: str, sizes: list[int]) -> None:
     """Prints the :data:`Times` of all calls as JSON."""
     opsmith.load(str(BACKENDS / backend / "backend.yaml"))
     torch.set_num_threads(1)  # threads would be measured in the fallback's place
-    times: dict[int, dict[str, dict[str, float]]] = {}
+    times: Times = {}
     for size in sizes:
         indices = torch.randperm(size)[: size // 10]
         on_cpu = tuple(torch.rand(size) for _ in range(3))
         on_sim = tuple(x.to("sim") for x in on_cpu)
         for name, call in {**ELEMENTWISE, **OTHERS}.items():
-            times.setdefault(size, {})[name] = medians(
+            times.setdefault(size, {})[name] = rounds(
                 partial(call, *on_cpu), partial(call, *on_sim)
             )
-        times[size][INDEXED] = medians(indexed(on_cpu[0], indices), indexed(on_sim[0], indices))
+        times[size][INDEXED] = rounds(indexed(on_cpu[0], indices), indexed(on_sim[0], indices))
     print(json.dumps(times))
 
 
-def medians(on_cpu: Callable[[], object], on_sim: Callable[[], object]) -> dict[str, float]:
+def rounds(on_cpu: Callable[[], object], on_sim: Callable[[], object]) -> Rounds:
     """The microseconds of a call on the CPU, by opsmith's fallback and by PyTorch's, which take turns."""
     use_stock = torch.ops.fallback_benchmark.use_stock
     turns = {"cpu": (on_cpu, False), "ours": (on_sim, False), "stock": (on_sim, True)}
-    times: dict[str, list[float]] = {name: [] for name in turns}
+    times: Rounds = {name: [] for name in turns}
     for _ in range(1 + ROUNDS):
         for name, (call, stock) in turns.items():
             use_stock(stock)
@@ -105,7 +107,7 @@ def medians(on_cpu: Callable[[], object], on_sim: Callable[[], object]) -> dict[
                 seconds.append(time.perf_counter() - start)
             times[name].append(statistics.median(seconds))
     use_stock(False)
-    return {name: 1e6 * statistics.median(values[1:]) for name, values in times.items()}
+    return {name: [1e6 * seconds for seconds in values[1:]] for name, values in times.items()}
 
 
 def indexed(x: Tensor, indices: Tensor) -> Callable[[], object]:
@@ -116,14 +118,14 @@ def indexed(x: Tensor, indices: Tensor) -> Callable[[], object]:
 
 
 def count_nanoseconds() -> None:
-    """Prints what counting one call takes: the median of rounds of 100,000."""
+    """Prints what counting one call takes, in rounds of 100,000."""
     opsmith.load(str(BACKENDS / "window" / "backend.yaml"))
-    rounds = []
+    nanoseconds = []
     for _ in range(ROUNDS):
         start = time.perf_counter_ns()
         torch.ops.fallback_benchmark.count(100_000)
-        rounds.append((time.perf_counter_ns() - start) / 100_000)
-    print(statistics.median(rounds))
+        nanoseconds.append((time.perf_counter_ns() - start) / 100_000)
+    print(json.dumps(nanoseconds))
 
 
 def timed(backend: str, sizes: list[int]) -> Times:
@@ -142,18 +144,16 @@ def printed_by(call: str) -> bytes:
     ).stdout
 
 
-def slowest(
-    what: str, times: dict[str, dict[str, float]], size: int, peer: str, goal: float
-) -> Measurement:
+def slowest(what: str, times: dict[str, Rounds], size: int, peer: str, goal: float) -> Measurement:
     """Of ``times``, the statement that is slowest beside its ``peer``."""
-    name, figures = max(times.items(), key=lambda item: item[1]["ours"] / item[1][peer])
-    ours, others = figures["ours"], figures[peer]
-    return Measurement(
-        f"{what}, {size:.0e}: {name}", f"{ours:,.1f} µs", f"{others:,.1f} µs", ours / others, goal
-    )
+    each = [
+        measured(f"{what}, {size:.0e}: {name}", "µs", figures["ours"], figures[peer], goal)
+        for name, figures in times.items()
+    ]
+    return max(each, key=lambda one: one.value)
 
 
-def elementwise(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def elementwise(times: dict[str, Rounds]) -> dict[str, Rounds]:
     return {name: figures for name, figures in times.items() if name in ELEMENTWISE}
 
 
@@ -163,23 +163,21 @@ def main() -> None:
     window, copies = timed("window", WINDOW_SIZES), timed("copies", COPIED_SIZES)
     places = {place: f"x, y, z = {place}" for place in ("on_cpu", "on_sim")}
     counts = {place: instructions(SETUP + choice, COUNTED) for place, choice in places.items()}
-    counting = float(printed_by("count_nanoseconds()"))
-    report(
-        "what counting adds to a call that falls back",
-        [Measurement("counting", f"{counting:.1f} ns", "", counting, 40)],
-        unit="ns",
-    )
+    counting = json.loads(printed_by("count_nanoseconds()"))
     report(
         "running on the CPU for want of a kernel; of each group the slowest beside its peer",
         [
+            measured("what counting adds to a call", "ns", counting, goal=40),
             *(
-                compared(
-                    f"instructions; CPU: {name}",
-                    counts["on_sim"][name],
-                    counts["on_cpu"][name],
+                measured(
+                    f"a whole call; CPU: {name}",
+                    "instructions",
+                    [counts["on_sim"][name]],
+                    [counts["on_cpu"][name]],
                     1.9,
+                    operator=operator,
                 )
-                for name in COUNTED
+                for name, operator in COUNTED.items()
             ),
             *(slowest("window; CPU", times, size, "cpu", 1.15) for size, times in window.items()),
             slowest("window; cpu_fallback", elementwise(window[10**6]), 10**6, "stock", 1 / 5),

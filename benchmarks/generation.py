@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from _report import Measurement, report
+from opsmith.inspect.measurements import measured, report
 
 ROUNDS = 3
 CORES = 2
@@ -107,7 +106,7 @@ def main() -> None:
             each.mkdir()
         description = describe(everything, only_structured=False)
         emitted = [run(_EMIT, description) for _ in range(ROUNDS)]
-        seconds = statistics.median(float(lines[0]) for lines in emitted)
+        seconds = [float(lines[0]) for lines in emitted]
         files, size = emitted[0][1].split()
 
         description = describe(structured, only_structured=True)
@@ -120,25 +119,16 @@ def main() -> None:
     report(
         "generating and building; peer: the processors' own time, shared by two cores",
         [
-            Measurement(
-                "emit all of ATen",
-                f"{seconds:.2f} s",
-                f"{files} files, {int(size) >> 10} KiB",
-                seconds,
-                3,
+            measured(
+                f"emit all of ATen: {files} files, {int(size) >> 10} KiB", "s", seconds, goal=3
             ),
-            Measurement(
-                "build 275 structured groups", f"{whole:.0f} s", f"{whole_used:.0f} s", whole, 300
+            measured(
+                "build 275 structured groups", "s", [whole], [whole_used], 300, is_absolute=True
             ),
-            Measurement(
-                "after an edit of a kernel file",
-                f"{edited:.1f} s",
-                f"{edited_used:.1f} s",
-                edited,
-                15,
+            measured(
+                "after an edit of a kernel file", "s", [edited], [edited_used], 15, is_absolute=True
             ),
         ],
-        unit="seconds",
     )
 
 

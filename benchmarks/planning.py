@@ -6,12 +6,11 @@ processes, because a second plan in one process would find the schemas parsed.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
 
-from _report import Measurement, report
+from opsmith.inspect.measurements import measured, report
 
 ROUNDS = 5
 _PLAN = """
@@ -44,13 +43,13 @@ def main() -> None:
             fresh.append(seconds(_PLAN, cache))
             cached.append(seconds(_PLAN, cache))
         parse.append(seconds(_PARSE))
-    peer = f"{statistics.median(parse):.3f} s"
-    rows = [("plan from nothing", fresh, 1.5), ("plan from the cache", cached, 0.1)]
-    measurements = []
-    for name, values, goal in rows:
-        median = statistics.median(values)
-        measurements.append(Measurement(name, f"{median:.3f} s", peer, median, goal))
-    report("planning every ATen operator; peer: torchgen's parse", measurements, unit="seconds")
+    report(
+        "planning every ATen operator; peer: torchgen's parse",
+        [
+            measured("plan from nothing", "s", fresh, parse, 1.5, is_absolute=True),
+            measured("plan from the cache", "s", cached, parse, 0.1, is_absolute=True),
+        ],
+    )
 
 
 if __name__ == "__main__":

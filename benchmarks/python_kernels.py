@@ -10,9 +10,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from _callgrind import instructions
-from _report import compared, report
 
 import opsmith
+from opsmith.inspect.measurements import measured, report
 
 # At least 1.3 times cheaper.
 GOAL = 1 / 1.3
@@ -72,7 +72,9 @@ def main() -> None:
     report(
         "instructions of a Python call: a Python kernel by opsmith and by torch.library",
         [
-            compared(f"{name}: {statement}", ours[statement], peers[statement], goal)
+            measured(
+                f"{name}: {statement}", "instructions", [ours[statement]], [peers[statement]], goal
+            )
             for name, (statement, goal) in MEASURED.items()
         ],
     )

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import time
 
-from _report import Measurement, report
-
 import opsmith
+from opsmith.inspect.measurements import measured, report
 
 _START = """
 import opsmith
@@ -29,15 +28,15 @@ def main() -> None:
     from opsmith.demo.training import compare
 
     comparison = compare("sim", loaded.plan, 8, lambda epoch, device, cpu: None)
-    ours, peer = comparison.device.step_ms, comparison.cpu.step_ms
+    ours, peer = comparison.device.warm_steps_ms, comparison.cpu.warm_steps_ms
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", _START], check=True)
     first = time.perf_counter() - start
     report(
         "the demo on sim; peer: the CPU",
         [
-            Measurement("training step", f"{ours:.2f} ms", f"{peer:.2f} ms", ours / peer, 1.4),
-            Measurement("second start to first step", f"{first:.2f} s", "", first, 5.0),
+            measured("training step", "ms", ours, peer, 1.4),
+            measured("second start to first step", "s", [first], goal=5.0),
         ],
     )
 

@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from _callgrind import instructions
-from _report import compared, report
 
 from opsmith.build.backend import build_backend
+from opsmith.inspect.measurements import measured, report
 
 BACKENDS = Path(__file__).parent / "variants_backends"
 GOALS = {
-    "derived in-place, from out": ("x.add_(y)", 1.03),
-    "derived functional, from out": ("x.add(y)", 1.05),
-    "structured functional": ("x.mul(y)", 1.05),
-    "structured in-place": ("x.mul_(y)", 1.05),
-    "structured out": ("torch.mul(x, y, out=z)", 1.05),
+    "derived in-place, from out": ("x.add_(y)", "add_.Tensor", 1.03),
+    "derived functional, from out": ("x.add(y)", "add.Tensor", 1.05),
+    "structured functional": ("x.mul(y)", "mul.Tensor", 1.05),
+    "structured in-place": ("x.mul_(y)", "mul_.Tensor", 1.05),
+    "structured out": ("torch.mul(x, y, out=z)", "mul.out", 1.05),
 }
 COPYING = "x.sub_(y)"
 NOTHING = "x.xlogy_(y)"
@@ -35,7 +35,7 @@ def counts(backend: str) -> dict[str, float]:
     opsmith.load({str(BACKENDS / backend / "backend.yaml")!r})
     x, y, z = (torch.zeros(4).to({backend!r}) for _ in range(3))
     """
-    statements = [statement for statement, _ in GOALS.values()]
+    statements = [statement for statement, _, _ in GOALS.values()]
     return instructions(setup, [*statements, COPYING, NOTHING])
 
 
@@ -48,14 +48,23 @@ def main() -> None:
         "instructions of a Python call: generated against by hand",
         [
             *(
-                compared(f"{name}: {statement}", ours[statement], peer[statement], goal)
-                for name, (statement, goal) in GOALS.items()
+                measured(
+                    f"{name}: {statement}",
+                    "instructions",
+                    [ours[statement]],
+                    [peer[statement]],
+                    goal,
+                    operator=operator,
+                )
+                for name, (statement, operator, goal) in GOALS.items()
             ),
-            compared(
+            measured(
                 f"derived in-place / functional and copy: {COPYING}, the wrapper alone",
-                ours[COPYING] - ours[NOTHING],
-                peer[COPYING] - peer[NOTHING],
+                "instructions",
+                [ours[COPYING] - ours[NOTHING]],
+                [peer[COPYING] - peer[NOTHING]],
                 0.4,
+                operator="sub_.Tensor",
             ),
         ],
     )

@@ -218,6 +218,10 @@ class ResultsInvalid(OpsmithError):
     """A file of results that holds none, or that a newer opsmith wrote."""
 
 
+class BenchmarkUnknown(OpsmithError):
+    """A benchmark that the folder does not have."""
+
+
 class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
 

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from opsmith.cli.bench import bench
 from opsmith.cli.build import build
 from opsmith.cli.console import err, fail
 from opsmith.cli.coverage import coverage
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, keys, gen, build, doctor, stubs):
+for command in (demo, plan, explain, keys, gen, build, doctor, stubs, bench):
     app.command()(command)
 app.add_typer(ops, name="ops")
 app.command("import")(import_)

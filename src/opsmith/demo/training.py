@@ -34,10 +34,15 @@ class Run:
     accuracy: float = 0.0
 
     @property
-    def step_ms(self) -> float:
-        """The median step in milliseconds; the first epoch warms up and is left out."""
+    def warm_steps_ms(self) -> list[float]:
+        """The steps in milliseconds; the first epoch warms up and is left out, where there are others."""
         warm = self.step_seconds[len(self.step_seconds) // max(len(self.epoch_losses), 1) :]
-        return 1e3 * statistics.median(warm or self.step_seconds)
+        return [1e3 * seconds for seconds in warm or self.step_seconds]
+
+    @property
+    def step_ms(self) -> float:
+        """The median step in milliseconds."""
+        return statistics.median(self.warm_steps_ms)
 
 
 @dataclass(frozen=True)
