@@ -99,8 +99,14 @@ def _print(result: BenchmarkResult) -> None:
 
 def _print_changes(earlier: BenchRun, found: tuple[Change, ...]) -> None:
     certain = [change for change in found if change.is_certain]
-    title = f"{many(len(certain), 'change')} of {many(len(found), 'measurement')} since {earlier.started}"
-    rows = Table(title=title, header_style="bold", title_justify="left")
+    out.print(
+        f"{many(len(certain), 'change')} of {many(len(found), 'measurement')} since {earlier.started}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    if not certain:
+        return
+    rows = Table(header_style="bold")
     rows.add_column("measured", overflow="fold")
     for column in ("before", "now", "change"):
         rows.add_column(column, justify="right", no_wrap=True)
