@@ -150,10 +150,10 @@ def test_filters_that_nothing_can_pass(
 def test_the_road_of_a_call(sim: LoadedBackend) -> None:
     stops = {stop.key: stop for stop in road(dispatch_table("aten::cumsum"))}
     assert stops["AutogradPrivateUse1"].what == (
-        "runs first, unless under torch.inference_mode() [autograd kernel]"
+        "runs first, unless under torch.inference_mode(), and passes on: the alias Autograd"
     )
-    assert stops["ADInplaceOrView"].what.startswith("passes through")
-    assert stops["PrivateUse1"].what == "serves the call [kernel]"
+    assert stops["ADInplaceOrView"].what == ("passes through: the key's fallback for all operators")
+    assert stops["PrivateUse1"].what == "wins: a kernel for this very key"
     assert stops["PrivateUse1"].place.startswith("RegisterSimFallback.cpp:")
     keys = list(stops)
     assert (
@@ -163,6 +163,19 @@ def test_the_road_of_a_call(sim: LoadedBackend) -> None:
     )
     assert "CPU" not in stops
     assert road([TableRow("CPU", "registered at x.cpp:1", "kernel")]) == ()
+
+
+def test_a_composite_is_decomposed_above_the_device(sim: LoadedBackend) -> None:
+    stops = {stop.key: stop.what for stop in road(dispatch_table("aten::layer_norm"))}
+    decomposes = "the alias CompositeImplicitAutograd, which decomposes it"
+    assert stops["AutogradPrivateUse1"] == (
+        f"wins, unless under torch.inference_mode(): {decomposes}"
+    )
+    assert stops["PrivateUse1"] == f"wins under torch.inference_mode(): {decomposes}"
+    explicit = {stop.key: stop.what for stop in road(dispatch_table("aten::mvlgamma"))}
+    assert explicit["PrivateUse1"] == (
+        "wins: the alias CompositeExplicitAutograd, which decomposes it"
+    )
 
 
 # ---- keys
@@ -222,7 +235,7 @@ def test_the_commands() -> None:
     assert shown["operator"] == listed["operators"][0]
     assert [stop["key"] for stop in shown["road"]][-1] == "PrivateUse1"
     text = command("ops", "show", "add.out")
-    assert "hosted: opsmith::hosted::add" in text and "serves the call [kernel]" in text
+    assert "hosted: opsmith::hosted::add" in text and "wins: a kernel for this" in text
     keys = as_json("keys", "torch.ones(1, device='sim')", "--operator", "neg")
     assert keys["keys"][-1]["key"] == "PrivateUse1"
     assert command("ops", "--tag", "cor", status=1).startswith(

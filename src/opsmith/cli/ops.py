@@ -35,6 +35,7 @@ def list_operators(
     differentiable: Annotated[
         str, typer.Option(help="formula, parts, discrete, description or no.")
     ] = "",
+    stub: Annotated[str, typer.Option(help="Served through this DispatchStub.")] = "",
     structured: Annotated[
         bool | None, typer.Option("--structured/--unstructured", help="By PyTorch's meta function.")
     ] = None,
@@ -45,7 +46,7 @@ def list_operators(
     if context.invoked_subcommand is not None:
         return
     chosen = Filter(
-        search, route, tag, variant, library, dtype, composite, differentiable, structured
+        search, route, tag, variant, library, dtype, composite, differentiable, stub, structured
     ).choose(_gather(plan_backend(backend, cache_root()), backend))
     if json:
         print_json({"backend": backend, "operators": chosen})

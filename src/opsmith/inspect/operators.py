@@ -13,7 +13,7 @@ from opsmith.description import Backend, Kernel
 from opsmith.errors import FilterInvalid, nearest
 from opsmith.inspect.explain import RELEVANT_KEYS, TableRow
 from opsmith.plan import Entry, Plan, Route
-from opsmith.schema import Catalogue, Operator, Variant, differentiable
+from opsmith.schema import Catalogue, Operator, Variant, differentiable, read_stubs
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class Filter:
     dtype: str = ""
     composite: str = ""
     differentiable: str = ""
+    stub: str = ""
     structured: bool | None = None
 
     def choose(self, operators: Sequence[OperatorFacts]) -> tuple[OperatorFacts, ...]:
@@ -123,6 +124,7 @@ class Filter:
             "library": lambda facts: [facts.library],
             "composite": lambda facts: [facts.composite],
             "differentiable": lambda facts: [facts.differentiable],
+            "stub": lambda facts: facts.stubs,
         }
         chosen = list(operators)
         for key, values in exact.items():
@@ -147,10 +149,14 @@ class Filter:
             known |= {route.value for route in Route}
         if key == "variant":
             known |= {variant.value for variant in Variant}
+        if key == "stub":
+            known |= read_stubs().stubs.keys()
         if wanted not in known:
             raise FilterInvalid(
                 f"no operator has the {key} `{wanted}`{nearest(wanted, known)}",
-                remedy=f"name one of: {', '.join(sorted(known))}",
+                remedy="`opsmith stubs` lists every stub"
+                if key == "stub"
+                else f"name one of: {', '.join(sorted(known))}",
             )
 
     def _takes(self, facts: OperatorFacts) -> bool:
@@ -196,29 +202,46 @@ _ONLY_UNDER = {
     "Conjugate": "only for a lazily conjugated Tensor",
     "Functionalize": "only while torch.compile or export functionalizes",
 }
-_SERVED_HERE = ("AutogradPrivateUse1", "ADInplaceOrView", "PrivateUse1")
+# How PyTorch has filled a key's place in the table, by the words of its dump.
+_FILLED_BY = {
+    "kernel": "a kernel for this very key",
+    "autograd kernel": "the alias Autograd",
+    "batched kernel": "the alias FuncTorchBatchedDecomposition",
+    "math kernel": "the alias CompositeImplicitAutograd, which decomposes it",
+    "default backend kernel": "the alias CompositeExplicitAutograd, which decomposes it",
+    "backend fallback": "the key's fallback for all operators",
+}
+_DECOMPOSES_ABOVE = "math kernel"
 
 
 def road(table: Sequence[TableRow]) -> tuple[Stop, ...]:
-    """The keys that a call meets, in the dispatcher's order of priority, with what each does.
+    """The keys that a call meets, in the dispatcher's order of priority, with what each does and why.
 
     ``table`` is the operator's computed dispatch table.
     """
     rows = {row.key: row for row in table}
+    autograd = rows.get("AutogradPrivateUse1")
+    decomposed = autograd is not None and autograd.kind == _DECOMPOSES_ABOVE
     stops = []
     for key in RELEVANT_KEYS:
         row = rows.get(key)
         if row is None or key in {"Meta", "CPU"}:
             continue
-        if "fallthrough" in f"{row.kernel} {row.kind}":
-            what = "passes through"
-        elif key in _ONLY_UNDER:
-            what = f"stops here {_ONLY_UNDER[key]}"
-        elif key == "AutogradPrivateUse1":
-            what = "runs first, unless under torch.inference_mode()"
-        elif key == "ADInplaceOrView":
-            what = "runs next: version counters and views"
-        else:
-            what = "serves the call"
-        stops.append(Stop(key, f"{what} [{row.kind}]" if row.kind else what, row.place))
+        what = _what_happens(key, row, decomposed)
+        how = _FILLED_BY.get(row.kind, row.kind)
+        stops.append(Stop(key, f"{what}: {how}" if how else what, row.place))
     return tuple(stops)
+
+
+def _what_happens(key: str, row: TableRow, decomposed: bool) -> str:
+    if "fallthrough" in f"{row.kernel} {row.kind}":
+        return "passes through"
+    if key in _ONLY_UNDER:
+        return f"stops here {_ONLY_UNDER[key]}"
+    if key == "AutogradPrivateUse1" and decomposed:
+        return "wins, unless under torch.inference_mode()"
+    if key == "AutogradPrivateUse1":
+        return "runs first, unless under torch.inference_mode(), and passes on"
+    if key == "ADInplaceOrView":
+        return "runs next, for version counters and views, and passes on"
+    return "wins under torch.inference_mode()" if decomposed else "wins"
