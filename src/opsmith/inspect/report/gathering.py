@@ -1,0 +1,125 @@
+"""All that a report shows, from where it lies: the plan, the dispatch tables, the files of other commands.
+
+Refuses no input for belonging to something else: the page says so instead, since a comparison across torch
+versions may be just what is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from opsmith.build.progress import Progress
+from opsmith.conformance.results import Results, latest_path, read_results
+from opsmith.inspect.report.document import Document, read_document
+from opsmith.inspect.report.measured import read_benchmarks, read_program
+from opsmith.inspect.report.operators import Inspected, inspect_backend
+from opsmith.inspect.report.trend import trend
+from opsmith.inspect.report.verdicts import in_columns
+from opsmith.schema import torch_version
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files that a report is made of; None where there is none.
+
+    ``conform`` None: the latest results of the backend, if there are any.
+    """
+
+    conform: Path | None = None
+    coverage: Path | None = None
+    bench: Path | None = None
+    against: Path | None = None
+
+
+class Gathering:
+    """A backend's report, which is gathered again where the results of ``opsmith conform`` changed."""
+
+    def __init__(
+        self,
+        backend: str,
+        inputs: Inputs,
+        *,
+        source_link: str = "",
+        tables: bool = True,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        """Reads all of ``inputs``, so that what is wrong with one is known before anything is built.
+
+        Raises :class:`~opsmith.errors.OpsmithError`.
+        """
+        self._inputs = inputs
+        self._source_link = source_link
+        self._earlier = read_document(inputs.against) if inputs.against else None
+        self._program = read_program(inputs.coverage) if inputs.coverage else None
+        self._benchmarks = read_benchmarks(inputs.bench) if inputs.bench else ()
+        if inputs.conform is not None:
+            read_results(inputs.conform)
+        self._inspected = inspect_backend(backend, tables=tables, progress=progress)
+        self._routes = self._inspected.operators.routes()
+
+    @property
+    def results(self) -> Path:
+        """The file of the conformance results, which may not be there yet."""
+        return self._inputs.conform or latest_path(Path(self._inspected.description))
+
+    def document(self) -> Document:
+        """The report as of now.  Raises what reading the conformance results raises."""
+        wanted = self._inputs.conform is not None or self.results.exists()
+        results = read_results(self.results) if wanted else None
+        conformance = in_columns(results, str(self.results), self._routes) if results else None
+        document = Document(
+            opsmith=opsmith_version(),
+            written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            backend=self._inspected.backend,
+            torch=torch_version(),
+            description=self._inspected.description,
+            operators=self._inspected.operators,
+            source_link=self._source_link,
+            sizes=self._inspected.sizes,
+            warnings=self._warnings(self._inspected, results),
+            conformance=conformance,
+            program=self._program,
+            benchmarks=self._benchmarks,
+        )
+        if self._earlier is not None:
+            changed = trend(self._earlier, str(self._inputs.against), document)
+            document = replace(document, trend=changed)
+        return document
+
+    def _warnings(self, inspected: Inspected, results: Results | None) -> tuple[str, ...]:
+        torch = torch_version()
+        found = []
+        if results is not None and results.backend != inspected.backend:
+            found.append(
+                f"the conformance results in {self.results} are for the backend `{results.backend}`, "
+                f"and this report is on `{inspected.backend}`"
+            )
+        if results is not None and results.torch != torch:
+            found.append(
+                f"the conformance results in {self.results} were made with torch {results.torch}, and "
+                f"this report with {torch}"
+            )
+        earlier = self._earlier
+        if earlier is not None and earlier.backend != inspected.backend:
+            found.append(
+                f"the earlier report {self._inputs.against} is on the backend `{earlier.backend}`, and "
+                f"this one on `{inspected.backend}`"
+            )
+        if earlier is not None and earlier.torch != torch:
+            found.append(
+                f"the earlier report {self._inputs.against} was made with torch {earlier.torch}, and "
+                f"this one with {torch}"
+            )
+        return tuple(found)
+
+
+def opsmith_version() -> str:
+    """The installed opsmith's version."""
+    try:
+        return version("opsmith")
+    except PackageNotFoundError:
+        return "unknown"

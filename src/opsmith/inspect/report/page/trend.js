@@ -1,0 +1,80 @@
+// What changed since the earlier report.
+
+const SHOWN_CHANGES = 300;
+const GOOD_STATUSES = ["passed", "gap passes"];
+
+function showTrend() {
+  const trend = report.trend;
+  const view = document.querySelector("#changes > div");
+  if (!trend) {
+    view.replaceChildren();
+    return;
+  }
+  const gained = trend.route_changes.filter((each) => each.gained);
+  const lost = trend.route_changes.filter((each) => !each.gained);
+  const passes = trend.verdict_changes.filter((each) => GOOD_STATUSES.includes(each.after) && !GOOD_STATUSES.includes(each.before));
+  const fails = trend.verdict_changes.filter((each) => !GOOD_STATUSES.includes(each.after) && GOOD_STATUSES.includes(each.before));
+  const others = trend.verdict_changes.filter((each) => !passes.includes(each) && !fails.includes(each));
+  view.replaceChildren(
+    h("p", { class: "quiet" }, `Since ${trend.source}, written ${trend.written.replace("T", " ").replace("+00:00", " UTC")} with torch ${trend.torch}`),
+    h("div", { class: "figures" },
+      figure(`+${count(gained.length)}`, "", "operators on a better route"),
+      figure(lost.length ? `−${count(lost.length)}` : "0", "", "on a worse one"),
+      figure(`+${count(passes.length)}`, "", "verdicts pass now"),
+      figure(fails.length ? `−${count(fails.length)}` : "0", "", "pass no more")),
+    ...[
+      fails.length && changeCard("Pass no more", fails.map(verdictRow), VERDICT_HEAD),
+      lost.length && changeCard("Lost: a worse route than before", lost.map(routeRow), ROUTE_HEAD),
+      gained.length && changeCard("Gained: a better route than before", gained.map(routeRow), ROUTE_HEAD),
+      passes.length && changeCard("Pass now", passes.map(verdictRow), VERDICT_HEAD),
+      others.length && changeCard("Other verdicts that changed", others.map(verdictRow), VERDICT_HEAD),
+      card("Operators by route", dataTable("Operators by route", [["route"], ["before", 1], ["now", 1], ["", 1]],
+        trend.routes.filter(([, before, now]) => before || now).map(([route, before, now]) =>
+          [routeBadge(route), count(before), count(now), difference(now - before)]))),
+      scoreCard(trend),
+      numberCard(trend),
+    ].filter(Boolean));
+}
+
+const VERDICT_HEAD = [["entry"], ["check"], ["dtype"], ["before"], ["now"]];
+const ROUTE_HEAD = [["operator"], ["before"], ["now"]];
+
+const card = (title, ...children) => h("section", { class: "card" }, h("h3", {}, title), ...children);
+
+function changeCard(title, rows, head) {
+  return card(`${title} (${count(rows.length)})`, dataTable(title, head, rows.slice(0, SHOWN_CHANGES)),
+    rows.length > SHOWN_CHANGES && h("p", { class: "quiet" }, `and ${count(rows.length - SHOWN_CHANGES)} more`));
+}
+
+const verdictRow = (each) => [entryLink(each.entry), each.check, each.dtype, each.before, each.after];
+const routeRow = (each) => [
+  operatorByName.has(each.operator) ? operatorLink(each.operator) : each.operator,
+  routeBadge(each.before) || "not there", routeBadge(each.after) || "not there",
+];
+
+function difference(value, text = count(Math.abs(value))) {
+  if (!value) return h("span", { class: "quiet" }, "=");
+  return `${value > 0 ? "+" : "−"}${text}`;
+}
+
+function scoreCard(trend) {
+  const rows = trend.scores.filter(([, , before, of, now, all]) => before !== now || of !== all);
+  return rows.length > 0 && card("Scores that changed", dataTable("Scores that changed",
+    [["check"], ["dtype"], ["before", 1], ["now", 1], ["%", 1]],
+    rows.map(([check, dtype, before, of, now, all]) => [
+      check, dtype, `${count(before)} / ${count(of)}`, `${count(now)} / ${count(all)}`,
+      `${percent(before, of)} → ${percent(now, all)}`])));
+}
+
+function numberCard(trend) {
+  const rows = trend.sizes.map(([name, before, now]) =>
+    [name, before ? bytes(before) : "", now ? bytes(now) : "", before && now ? difference(now - before, bytes(Math.abs(now - before))) : ""]);
+  if (trend.fallback_seconds) {
+    const [before, now] = trend.fallback_seconds;
+    rows.push(["time on the CPU", duration(before), duration(now), difference(now - before, duration(Math.abs(now - before)))]);
+  }
+  for (const [name, before, now] of trend.benchmarks) {
+    rows.push([name, before.toFixed(3), now.toFixed(3), difference(now - before, Math.abs(now - before).toFixed(3))]);
+  }
+  return rows.length > 0 && card("Sizes and times", dataTable("Sizes and times", [[""], ["before", 1], ["now", 1], ["", 1]], rows));
+}
