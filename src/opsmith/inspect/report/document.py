@@ -15,6 +15,8 @@ import msgspec
 
 from opsmith.conformance.results import Status
 from opsmith.errors import FileMissing, ReportInvalid
+from opsmith.inspect.coverage import Coverage, ProgramCoverage
+from opsmith.plan import Route
 
 FORMAT = 1
 """The version of the format; a report of a newer one is refused."""
@@ -40,10 +42,11 @@ MARKS: Mapping[Status, str] = {
 class Operators:
     """All operators of the plan, a column for each fact; each row of a column is one operator.
 
-    Numbers stand for strings of ``strings``.  In ``tags``, ``dtypes``, ``stubs``, ``variants`` and
-    ``kernels`` they stand for lists of strings, of ``lists``.  ``road`` is an index of ``roads``: the
-    dispatch keys that a call meets, each with what happens there; ``places`` says, in the same order,
-    which kernel is registered there.  ``source`` is an index of ``sources``, -1 where there is none.
+    Numbers stand for strings of ``strings``.  In ``tags``, ``dtypes``, ``stubs``, ``variants``,
+    ``kernels`` and ``reached`` they stand for lists of strings, of ``lists``.  ``road`` is an index of
+    ``roads``: the dispatch keys that a call meets, each with what happens there; ``places`` says, in the
+    same order, which kernel is registered there.  ``reached`` are the routes of the operator and of what it is
+    decomposed into.  ``source`` is an index of ``sources``, -1 where there is none.
     """
 
     strings: tuple[str, ...]
@@ -65,6 +68,7 @@ class Operators:
     stubs: tuple[int, ...]
     variants: tuple[int, ...]
     kernels: tuple[int, ...]
+    reached: tuple[int, ...]
     road: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
     source: tuple[int, ...]
@@ -74,6 +78,14 @@ class Operators:
         return {
             name: self.strings[route] for name, route in zip(self.name, self.route, strict=True)
         }
+
+    def reached_routes(self) -> dict[str, frozenset[Route]]:
+        """The routes that a call of each operator comes to."""
+        sets = {
+            index: frozenset(Route(self.strings[route]) for route in self.lists[index])
+            for index in set(self.reached)
+        }
+        return {name: sets[index] for name, index in zip(self.name, self.reached, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -114,34 +126,6 @@ class Conformance:
             for (check, dtype), mark in zip(cells, marks, strict=True):
                 if mark != ".":
                     yield (entry, check, dtype), mark
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What one operator cost a program on the CPU."""
-
-    operator: str
-    calls: int
-    seconds: float
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class ProgramCost:
-    """What a program did on the device, as far as it was counted.
-
-    ``routes`` are calls and seconds by route; ``fallbacks`` what ran on the CPU, the costliest first;
-    ``first`` the kernel to write first, in words.
-    """
-
-    source: str
-    routes: tuple[tuple[str, int, float], ...]
-    fallbacks: tuple[Cost, ...]
-    first: str = ""
-
-    @property
-    def fallback_seconds(self) -> float:
-        return sum(cost.seconds for cost in self.fallbacks)
 
 
 @dataclass(frozen=True)
@@ -202,6 +186,7 @@ class Trend:
 class Document:
     """A whole report.
 
+    ``coverage`` is how the backend serves ATen, core ATen and OpInfo's entries, where these were run.
     ``sizes`` are bytes by name; ``warnings`` what of the inputs does not fit.  ``source_link`` is the
     address of a kernel's source, with ``{path}`` and ``{line}`` in it; empty: places are no links.
     """
@@ -212,11 +197,12 @@ class Document:
     torch: str
     description: str
     operators: Operators
+    coverage: tuple[Coverage, ...] = ()
     source_link: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     conformance: Conformance | None = None
-    program: ProgramCost | None = None
+    program: ProgramCoverage | None = None
     benchmarks: tuple[Measured, ...] = ()
     trend: Trend | None = None
     format: int = FORMAT

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from opsmith.build.progress import Progress
 from opsmith.conformance.results import Results, latest_path, read_results
+from opsmith.inspect.coverage import Coverage, entries_coverage, read_coverage
 from opsmith.inspect.report.document import Document, read_document
-from opsmith.inspect.report.measured import read_benchmarks, read_program
+from opsmith.inspect.report.measured import read_benchmarks
 from opsmith.inspect.report.operators import Inspected, inspect_backend
 from opsmith.inspect.report.trend import trend
 from opsmith.inspect.report.verdicts import in_columns
@@ -54,12 +55,12 @@ class Gathering:
         self._inputs = inputs
         self._source_link = source_link
         self._earlier = read_document(inputs.against) if inputs.against else None
-        self._program = read_program(inputs.coverage) if inputs.coverage else None
+        self._program = read_coverage(inputs.coverage) if inputs.coverage else None
         self._benchmarks = read_benchmarks(inputs.bench) if inputs.bench else ()
         if inputs.conform is not None:
             read_results(inputs.conform)
         self._inspected = inspect_backend(backend, tables=tables, progress=progress)
-        self._routes = self._inspected.operators.routes()
+        self._reached = self._inspected.operators.reached_routes()
 
     @property
     def results(self) -> Path:
@@ -70,7 +71,7 @@ class Gathering:
         """The report as of now.  Raises what reading the conformance results raises."""
         wanted = self._inputs.conform is not None or self.results.exists()
         results = read_results(self.results) if wanted else None
-        conformance = in_columns(results, str(self.results), self._routes) if results else None
+        conformance = in_columns(results, str(self.results), self._reached) if results else None
         document = Document(
             opsmith=opsmith_version(),
             written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -78,6 +79,7 @@ class Gathering:
             torch=torch_version(),
             description=self._inspected.description,
             operators=self._inspected.operators,
+            coverage=self._coverage(results),
             source_link=self._source_link,
             sizes=self._inspected.sizes,
             warnings=self._warnings(self._inspected, results),
@@ -89,6 +91,12 @@ class Gathering:
             changed = trend(self._earlier, str(self._inputs.against), document)
             document = replace(document, trend=changed)
         return document
+
+    def _coverage(self, results: Results | None) -> tuple[Coverage, ...]:
+        coverage = self._inspected.coverage
+        if results is None or not results.operators:
+            return coverage
+        return (*coverage, entries_coverage("OpInfo entries", results.operators, self._reached))
 
     def _warnings(self, inspected: Inspected, results: Results | None) -> tuple[str, ...]:
         torch = torch_version()
@@ -102,6 +110,12 @@ class Gathering:
             found.append(
                 f"the conformance results in {self.results} were made with torch {results.torch}, and "
                 f"this report with {torch}"
+            )
+        program = self._program
+        if program is not None and program.backend != inspected.backend:
+            found.append(
+                f"the program of {self._inputs.coverage} ran on the backend `{program.backend}`, and this "
+                f"report is on `{inspected.backend}`"
             )
         earlier = self._earlier
         if earlier is not None and earlier.backend != inspected.backend:

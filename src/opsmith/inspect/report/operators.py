@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +21,24 @@ from opsmith.build.cache import cache_root, mark_used, write_whole
 from opsmith.build.progress import Progress
 from opsmith.description import Backend, Kernel, find_backend, read_backend
 from opsmith.errors import CacheUnusable, Location
+from opsmith.inspect.coverage import Coverage, backend_coverage, reached_routes
 from opsmith.inspect.explain import RELEVANT_KEYS, dispatch_table
 from opsmith.inspect.operators import OperatorFacts, Stop, gather, road
 from opsmith.inspect.report.document import Operators
 from opsmith.inspect.report.interning import Interned
 from opsmith.inspect.report.sources import definitions, sources_of
-from opsmith.plan import Plan, plan_backend
+from opsmith.plan import Plan, Route, plan_backend
 from opsmith.plan.cache import planning_code_digest
 from opsmith.runtime import load
 from opsmith.schema import qualified, read_catalogue, torch_version
 
 _INSPECT = Path(__file__).resolve().parents[1]
-_CODE = ("explain.py", "operators.py", *(f"report/{name}.py" for name in ("operators", "sources")))
+_CODE = (
+    "coverage.py",
+    "explain.py",
+    "operators.py",
+    *(f"report/{name}.py" for name in ("operators", "sources")),
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Inspected:
     backend: str
     description: str
     operators: Operators
+    coverage: tuple[Coverage, ...]
     sizes: dict[str, int]
 
 
@@ -57,20 +65,26 @@ def inspect_backend(
     backend = read_backend(description, None)
     key = _key(plan, backend, built)
     record = cache_root() / "inspected" / f"{plan.backend}-{key}.json"
-    operators = _read(record)
-    if operators is None:
+    found = _read(record)
+    if found is None:
         # Who imported torch before may have changed its tables, with a Python kernel for example.
         untouched = "torch" not in sys.modules
-        operators = _look(name, plan, tables, progress)
+        found = _look(name, plan, tables, progress)
         if untouched:
-            _write(record, operators)
+            _write(record, found)
     sizes = {"library": built.library.stat().st_size} if built else {}
-    return Inspected(plan.backend, str(description), operators, sizes)
+    return Inspected(plan.backend, str(description), found.operators, found.coverage, sizes)
+
+
+@dataclass(frozen=True)
+class _Record:
+    operators: Operators
+    coverage: tuple[Coverage, ...]
 
 
 def _look(
     name: str, plan: Plan, tables: bool, progress: Callable[[Progress], None] | None
-) -> Operators:
+) -> _Record:
     catalogue = read_catalogue()
     backend = read_backend(find_backend(name), catalogue)
     facts = gather(plan, backend, catalogue)
@@ -81,7 +95,9 @@ def _look(
             each.name: road(dispatch_table(qualified(each.name), keys=RELEVANT_KEYS))
             for each in facts
         }
-    return in_columns(facts, roads, _serving(plan), _defined(plan, backend))
+    reached = reached_routes(plan, catalogue)
+    operators = in_columns(facts, reached, roads, _serving(plan), _defined(plan, backend))
+    return _Record(operators, backend_coverage(plan, catalogue))
 
 
 def _serving(plan: Plan) -> dict[str, Kernel]:
@@ -104,6 +120,7 @@ def _defined(plan: Plan, backend: Backend) -> dict[str, Location]:
 
 def in_columns(
     operators: Iterable[OperatorFacts],
+    reached: Mapping[str, frozenset[Route]],
     roads: dict[str, tuple[Stop, ...]],
     serving: dict[str, Kernel],
     defined: dict[str, Location],
@@ -142,6 +159,9 @@ def in_columns(
         stubs=tuple(listed(each.stubs) for each in facts),
         variants=tuple(listed(each.variants) for each in facts),
         kernels=tuple(listed(each.kernels) for each in facts),
+        reached=tuple(
+            listed(route.value for route in Route if route in reached[each.name]) for each in facts
+        ),
         road=tuple(
             ways(tuple((strings(stop.key), strings(stop.what)) for stop in each)) for each in stops
         ),
@@ -170,17 +190,15 @@ def _key(plan: Plan, backend: Backend, built: BuiltBackend | None) -> str:
     return digest.hexdigest()[:32]
 
 
-def _read(record: Path) -> Operators | None:
+def _read(record: Path) -> _Record | None:
     try:
-        found = msgspec.json.decode(record.read_bytes(), type=Operators)
+        found = msgspec.json.decode(record.read_bytes(), type=_Record)
     except (OSError, msgspec.DecodeError):
         return None
     mark_used(record)
     return found
 
 
-def _write(record: Path, operators: Operators) -> None:
-    try:
-        write_whole(record, msgspec.json.encode(operators))
-    except CacheUnusable:
-        pass  # what was found is as good without
+def _write(record: Path, found: _Record) -> None:
+    with suppress(CacheUnusable):  # what was found is as good without
+        write_whole(record, msgspec.json.encode(found))

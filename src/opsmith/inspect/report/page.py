@@ -40,9 +40,7 @@ def choices(operators: Operators) -> dict[str, dict[str, str]]:
     """The filters of the operators' table beside their routes: each value with its label."""
     strings = operators.strings
     columns = {
-        "tag": Counter(
-            strings[tag] for index in operators.tags for tag in operators.lists[index]
-        ),
+        "tag": Counter(strings[tag] for index in operators.tags for tag in operators.lists[index]),
         "variant": Counter(strings[index] for index in operators.variant),
         "gradient": Counter(strings[index] for index in operators.differentiable),
         "library": Counter(strings[index] for index in operators.library),

@@ -68,6 +68,7 @@ def changes(document: Document, token: str, problem: str, known: str) -> bytes:
         if token == known
         else {
             "conformance": document.conformance,
+            "coverage": document.coverage,
             "trend": document.trend,
             "warnings": document.warnings,
         }

@@ -35,7 +35,9 @@ def definitions(library: Library, symbols: Iterable[str]) -> dict[str, Location]
         return {}
     names = "|".join(sorted(by_name, key=len, reverse=True))
     # `void add(…`, `at::Tensor& Lib::add(…` at the start of a line; else `OPSMITH_UNARY(exp, …`.
-    function = re.compile(rf"^(?!\s|//|#)[\w:<>,&*\[\] ]*?[\s:&*](?P<name>{names})\s*\([^;\n]*$", re.M)
+    function = re.compile(
+        rf"^(?!\s|//|#)[\w:<>,&*\[\] ]*?[\s:&*](?P<name>{names})\s*\([^;\n]*$", re.M
+    )
     macro = re.compile(rf"^[A-Z][A-Z0-9_]*\(\s*(?P<name>{names})\b", re.M)
     found: dict[str, Location] = {}
     texts = [(source, _text(source)) for source in sources_of(library)]

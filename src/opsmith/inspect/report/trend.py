@@ -67,7 +67,7 @@ def _scores(
 ) -> tuple[tuple[str, str, int, int, int, int], ...]:
     if earlier is None or now is None:
         return ()
-    before = {(check, dtype): counted for check, dtype, *counted in earlier.scores}
+    before = {(check, dtype): (passed, total) for check, dtype, passed, total in earlier.scores}
     return tuple(
         (check, dtype, *before[check, dtype], passed, total)
         for check, dtype, passed, total in now.scores

@@ -1,4 +1,4 @@
-"""A conformance run's verdicts as the report keeps them, and which operator an entry of OpInfo is named for."""
+"""A conformance run's verdicts as the report keeps them, and which operator an entry is named for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from opsmith.conformance.results import Check, Results, Status, scores
+from opsmith.inspect.coverage import least_preferred, routes_of
 from opsmith.inspect.report.document import MARKS, Conformance
 from opsmith.inspect.report.interning import Interned
 from opsmith.plan import Route
@@ -15,11 +16,12 @@ _DTYPES = (
     "int64 int32 int16 int8 uint8 bool"
 ).split()
 _LONGEST_MESSAGE = 600
-_PREFERENCE = {route.value: rank for rank, route in enumerate(Route)}
 
 
-def in_columns(results: Results, source: str, routes: Mapping[str, str]) -> Conformance:
-    """``results``, read from ``source``; ``routes`` are the plan's, in the order of its operators."""
+def in_columns(
+    results: Results, source: str, reached: Mapping[str, frozenset[Route]]
+) -> Conformance:
+    """``results``, read from ``source``; ``reached`` are routes by operator, in the plan's order."""
     checks = tuple(check.value for check in Check)
     dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
     entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
@@ -41,7 +43,7 @@ def in_columns(results: Results, source: str, routes: Mapping[str, str]) -> Conf
         samples[index] += verdict.samples
         if verdict.message:
             notes[index][place] = messages(_short(verdict.message))
-    operators = {name: index for index, name in enumerate(routes)}
+    operators = {name: index for index, name in enumerate(reached)}
     called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
     return Conformance(
         backend=results.backend,
@@ -63,7 +65,9 @@ def in_columns(results: Results, source: str, routes: Mapping[str, str]) -> Conf
             tuple(operators[name] for name in names if is_named_for(entry, name))
             for entry, names in zip(entries, called, strict=True)
         ),
-        routes=tuple(_last(routes[name] for name in names) for names in called),
+        routes=tuple(
+            least_preferred(routes_of(names, reached)).value if names else "" for names in called
+        ),
         scores=tuple(
             (check.value, dtype, passed, total)
             for (check, dtype), (passed, total) in sorted(
@@ -101,10 +105,6 @@ def _rank(dtype: str) -> int:
 def _known(names: Sequence[str], operators: Mapping[str, int]) -> list[str]:
     plain = dict.fromkeys(name.removeprefix("aten::") for name in names)
     return [name for name in plain if name in operators]
-
-
-def _last(routes: Iterable[str]) -> str:
-    return max(routes, key=lambda route: _PREFERENCE.get(route, 0), default="")
 
 
 def _short(message: str) -> str:

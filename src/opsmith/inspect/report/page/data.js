@@ -36,6 +36,7 @@ function readOperators(columns) {
     stubs: lists[columns.stubs[row]],
     variants: lists[columns.variants[row]],
     kernels: lists[columns.kernels[row]],
+    reached: lists[columns.reached[row]],
     get road() {
       const places = columns.places[row];
       return roads[columns.road[row]].map((stop, index) => ({ ...stop, place: strings[places[index]] }));
@@ -47,7 +48,7 @@ function readOperators(columns) {
     named: [],
     callers: [],
     tests: null,
-    cost: null,
+    use: null,
   }));
 }
 
@@ -115,8 +116,8 @@ function readConformance() {
   }
 }
 
-for (const cost of report.program?.fallbacks ?? []) {
-  const operator = operatorByName.get(cost.operator.replace(/^aten::/, ""));
-  if (operator) operator.cost = cost;
+for (const use of report.program?.operators ?? []) {
+  const operator = operatorByName.get(use.name);
+  if (operator) operator.use = use;
 }
 readConformance();

@@ -36,10 +36,10 @@ function facts(pairs) {
     .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-// The schema, which may be broken before each argument.
+// The schema, which may be broken between its words only.
 function schemaText(schema) {
-  return h("code", { class: "schema" }, schema.split(/(?<=[,(]) ?(?=[A-Z*])/).map((part, index) =>
-    index ? [schema[schema.indexOf(part) - 1] === " " ? " " : "", h("wbr"), part] : part));
+  return h("code", { class: "schema" }, schema.split(" ").map((word, index) =>
+    [index ? " " : "", word.length < 30 ? h("span", { class: "token" }, word) : word]));
 }
 
 function showOperator(listing, operator) {
@@ -49,7 +49,7 @@ function showOperator(listing, operator) {
   const road = operator.road;
   fillDetail(listing, operator.name, routeBadge(operator.route), [
     schemaText(operator.schema),
-    h("p", { class: "why" }, operator.why),
+    h("p", { class: "why" }, prose(operator.why)),
     change && h("p", { class: "note" }, change.before
       ? ["Before: ", routeBadge(change.before)] : "It was not there in the earlier report."),
     facts([
@@ -59,6 +59,7 @@ function showOperator(listing, operator) {
       ["group", operator.variants.map((name, index) => [index ? ", " : "", operatorLink(name)])],
       ["checked by", operator.structured && "PyTorch’s structured meta function"],
       ["composite", operator.composite],
+      ["comes to", operator.route === "composite" && operator.reached.filter((route) => route !== "composite").map((route) => [routeBadge(route), " "])],
       ["gradient", operator.gradient],
       ["dtypes", operator.dtypes.join(", ") || (operator.library && "all")],
       ["tags", operator.tags.join(", ")],
@@ -68,10 +69,10 @@ function showOperator(listing, operator) {
     road.length > 0 && block("A call on the device", h("ol", { class: "road" }, road.map((stop) =>
       h("li", { class: stop.what.startsWith("passes") ? "passed" : null },
         h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.place))))),
-    operator.cost && block("In the program", facts([
-      ["calls", count(operator.cost.calls)],
-      ["on the CPU", duration(operator.cost.seconds)],
-      ["why", operator.cost.reason],
+    operator.use && block("In the program", facts([
+      ["calls", count(operator.use.calls)],
+      ["own time", duration(operator.use.seconds)],
+      ["on the CPU", operator.use.fell_back && `${plural(operator.use.fell_back, "call")}, ${duration(operator.use.fallback_seconds)}`],
     ])),
     rows.length > 0 && block("Benchmarks", benchmarkTable(rows)),
     testsOf(operator),

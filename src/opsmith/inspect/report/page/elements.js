@@ -22,6 +22,7 @@ function percent(passed, total) {
 
 function duration(seconds) {
   if (seconds >= 100) return `${count(Math.round(seconds))} s`;
+  if (seconds >= 0.1 && seconds < 1) return `${Math.round(seconds * 1e3)} ms`;
   if (seconds >= 1) return `${seconds.toFixed(1)} s`;
   return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms`;
 }
@@ -33,6 +34,9 @@ function bytes(value) {
 function routeBadge(route) {
   return route ? h("span", { class: "route", "data-route": route }, h("i", { class: "swatch" }), route) : "";
 }
+
+// What stands between backticks is code.
+const prose = (text) => text.split("`").map((part, index) => (index % 2 ? h("code", {}, part) : part));
 
 const operatorLink = (name) => h("a", { href: `#${encodeURIComponent(name)}` }, name);
 const entryLink = (name) => h("a", { href: `#/entries/${encodeURIComponent(name)}` }, name);
@@ -55,6 +59,17 @@ function marked(name, words) {
   }
   parts.push(name.slice(done));
   return parts;
+}
+
+// A table of checks by dtypes; `cell` gives the attributes and the content of one, or null.
+function checkMatrix(caption, checks, dtypes, cell) {
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    h("table", { class: "matrix" }, h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, h("td"), dtypes.map((dtype) => h("th", { scope: "col" }, dtype)))),
+      h("tbody", {}, checks.map((check) => h("tr", {}, h("th", { scope: "row" }, check), dtypes.map((dtype) => {
+        const [attributes, content] = cell(check, dtype) ?? [{ class: "none" }, h("span", {}, "·")];
+        return h("td", attributes, content);
+      }))))));
 }
 
 function dataTable(caption, headings, rows) {

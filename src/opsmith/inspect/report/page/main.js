@@ -88,6 +88,11 @@ function arrive() {
   }
 }
 
+function go(hash) {
+  history.pushState(null, "", hash);
+  arrive();
+}
+
 function refreshListing(name) {
   listings[name].refresh();
   listings[name].draw(true);
@@ -139,12 +144,12 @@ document.addEventListener("keydown", (event) => {
     j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity,
   };
   if (event.key === "/") {
-    if (!now) location.hash = "#/operators";
-    setTimeout(() => listing()?.filters.search.select());
+    if (!now) go("#/operators");
+    listing().filters.search.select();
   } else if (event.key === "?") document.getElementById("keys").showModal();
   else if (event.key === "t") nextTheme();
   else if (VIEWS[Number(event.key) - 1] && available(VIEWS[Number(event.key) - 1])) {
-    location.hash = `#/${VIEWS[Number(event.key) - 1]}`;
+    go(`#/${VIEWS[Number(event.key) - 1]}`);
   } else if (now && event.key === "Escape" && !now.detail.hidden) closeDetail(now);
   else if (now && event.key in moves && !(inDetail && event.key.length > 1)) now.move(moves[event.key]);
   else if (now && event.key === "Enter" && target.closest("a, button") === null && now.active >= 0) {

@@ -1,7 +1,5 @@
 // The overview: figures, coverage by route, conformance by dtype, what runs on the CPU, benchmarks.
 
-const ON_CPU = ["fallback", "denied", "missing"];
-
 function showOverview() {
   const view = document.getElementById("overview");
   const { conformance, program } = report;
@@ -32,41 +30,43 @@ function figure(value, unit, label, href) {
 }
 
 function figures() {
-  const core = operators.filter((operator) => operator.tags.includes("core"));
-  const served = (list) => list.filter((operator) => !ON_CPU.includes(operator.route)).length;
+  const core = report.coverage.find((each) => each.name === "core ATen");
   const found = [figure(count(operators.length), "", "operators", "#/operators")];
-  if (core.length) found.push(figure(percent(served(core), core.length), "%", "of core ATen off the CPU", "#/operators?tag=core"));
+  if (core?.total) found.push(figure(percent(core.total - core.on_cpu - core.refused, core.total), "%", "of core ATen off the CPU", "#/operators?tag=core"));
   const forward = report.conformance?.scores.find(([check, dtype]) => check === "forward" && dtype === "float32");
   if (forward) found.push(figure(percent(forward[2], forward[3]), "%", "of forward float32 passes", "#/entries?check=forward&dtype=float32"));
   const bad = entries.filter((entry) => entry.counts.bad).length;
   if (report.conformance) found.push(figure(count(bad), "", bad === 1 ? "entry fails" : "entries fail", "#/entries?verdict=failing"));
   if (report.program) {
-    const seconds = report.program.fallbacks.reduce((sum, each) => sum + each.seconds, 0);
+    const seconds = report.program.operators.reduce((sum, use) => sum + use.fallback_seconds, 0);
     found.push(figure(...duration(seconds).split(" "), "on the CPU", null));
   }
   return found;
 }
 
-function bars() {
-  const found = [
-    bar("ATen", "every operator of PyTorch", operators, "#/operators"),
-    bar("core ATen", "what exported programs are made of", operators.filter((operator) => operator.tags.includes("core")), "#/operators", "tag=core"),
-  ];
-  const called = entries.filter((entry) => entry.route);
-  if (called.length) found.push(bar("OpInfo entries", "by the least preferred route of what they call", called, "#/entries"));
-  return found;
-}
+// Where each set of the coverage is listed.
+const LISTED = {
+  "ATen": ["#/operators", "", "every operator of PyTorch"],
+  "core ATen": ["#/operators", "tag=core", "what exported programs are made of"],
+  "OpInfo entries": ["#/entries", "", "by the least preferred route of what they call"],
+};
 
-function bar(title, about, items, view, query) {
-  const counts = ROUTES.map((route) => [route, items.filter((item) => item.route === route).length]).filter(([, number]) => number);
-  const href = (route) => `${view}?${[query, `route=${route}`].filter(Boolean).join("&")}`;
-  return h("div", { class: "bar" },
-    h("p", {}, h("b", {}, title), " ", h("span", { class: "quiet" }, `${count(items.length)}, ${about}`)),
-    h("div", { class: "track", "aria-hidden": "true" }, counts.map(([route, number]) =>
-      h("a", { href: href(route), tabindex: -1, "data-route": route, style: `flex-grow:${number}`, title: `${route}: ${count(number)}` }))),
-    h("ul", { class: "legend" }, counts.map(([route, number]) => h("li", {},
-      h("a", { href: href(route) }, routeBadge(route), " ", h("b", {}, count(number)),
-        h("span", { class: "quiet" }, ` ${percent(number, items.length)} %`))))));
+function bars() {
+  return report.coverage.map((each) => {
+    const [view, query, about] = LISTED[each.name];
+    const counts = ROUTES.map((route) => [route, each.routes[route]]).filter(([, number]) => number);
+    const href = (route) => `${view}?${[query, `route=${route}`].filter(Boolean).join("&")}`;
+    const cpu = each.on_cpu && `${percent(each.on_cpu, each.total)} % come to the CPU, by themselves or in their parts`;
+    const refused = each.refused && `${percent(each.refused, each.total)} % to an error`;
+    return h("div", { class: "bar" },
+      h("p", {}, h("b", {}, each.name), " ", h("span", { class: "quiet" },
+        [`${count(each.total)}, ${about}`, cpu, refused].filter(Boolean).join("; "))),
+      h("div", { class: "track", "aria-hidden": "true" }, counts.map(([route, number]) =>
+        h("a", { href: href(route), tabindex: -1, "data-route": route, style: `flex-grow:${number}`, title: `${route}: ${count(number)}` }))),
+      h("ul", { class: "legend" }, counts.map(([route, number]) => h("li", {},
+        h("a", { href: href(route) }, routeBadge(route), " ", h("b", {}, count(number)),
+          h("span", { class: "quiet" }, ` ${percent(number, each.total)} %`))))));
+  });
 }
 
 function grade(passed, total) {
@@ -79,46 +79,50 @@ function matrix(found) {
   const state = found.complete ? "complete" : "not complete";
   return [
     h("p", { class: "quiet" }, `${plural(found.entries.length, "entry", "entries")}, ${plural(found.scores.reduce((sum, each) => sum + each[3], 0), "verdict")}; ${state}; torch ${found.torch}; ${found.updated.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")}`),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Conformance by check and dtype" },
-      h("table", { class: "matrix" }, h("caption", { class: "unseen" }, "Share of verdicts that pass, in percent"),
-        h("thead", {}, h("tr", {}, h("td"), found.dtypes.map((dtype) => h("th", { scope: "col" }, dtype)))),
-        h("tbody", {}, found.checks.map((check) => h("tr", {}, h("th", { scope: "row" }, check), found.dtypes.map((dtype) => {
-          const score = cells.get(`${check} ${dtype}`);
-          if (!score) return h("td", { class: "none" }, "·");
-          const [passed, total] = score;
-          return h("td", { "data-grade": grade(passed, total) }, h("a", {
-            href: `#/entries?check=${check}&dtype=${dtype}${passed === total ? "" : "&verdict=open"}`,
-            title: `${check}, ${dtype}: ${count(passed)} of ${count(total)} pass`,
-          }, percent(passed, total)));
-        })))))),
+    checkMatrix("Share of verdicts that pass, in percent", found.checks, found.dtypes, (check, dtype) => {
+      const score = cells.get(`${check} ${dtype}`);
+      if (!score) return null;
+      const [passed, total] = score;
+      return [{ "data-grade": grade(passed, total) }, h("a", {
+        href: `#/entries?check=${check}&dtype=${dtype}${passed === total ? "" : "&verdict=open"}`,
+        title: `${check}, ${dtype}: ${count(passed)} of ${count(total)} pass`,
+      }, percent(passed, total))];
+    }),
   ];
 }
 
+const SHOWN_COSTS = 15;
+
 function cost(program) {
-  const total = program.fallbacks.reduce((sum, each) => sum + each.seconds, 0);
-  const routes = program.routes.filter(([, calls]) => calls);
+  const fallen = program.operators.filter((use) => use.fell_back)
+    .sort((one, other) => other.fallback_seconds - one.fallback_seconds);
+  const total = fallen.reduce((sum, use) => sum + use.fallback_seconds, 0);
+  const all = program.routes.reduce((sum, route) => sum + route.seconds, 0);
   return [
-    h("p", { class: "quiet" }, program.source),
-    routes.length > 1 && dataTable("Calls by route", [["route"], ["calls", 1], ["time", 1]], routes.map(([route, calls, seconds]) =>
-      [routeBadge(route), count(calls), seconds ? duration(seconds) : ""])),
-    program.fallbacks.length
-      ? dataTable("What ran on the CPU", [["operator"], ["calls", 1], ["time", 1], ["share", 1], [""]],
-        program.fallbacks.slice(0, 15).map((each) => [
-          operatorByName.has(each.operator) ? operatorLink(each.operator) : each.operator,
-          count(each.calls), duration(each.seconds), `${percent(each.seconds, total || 1)} %`,
-          h("span", { class: "share", "aria-hidden": "true" }, h("i", { style: `width:${(100 * each.seconds) / (total || 1)}%` })),
+    h("p", { class: "quiet" }, program.program, program.status ? `, which ended with status ${program.status}` : "",
+      `: ${duration(total)} of ${duration(all)} in operators on the device`),
+    dataTable("Calls and time by route", [["route"], ["operators", 1], ["calls", 1], ["time", 1]],
+      program.routes.map((route) => [routeBadge(route.route), count(route.operators), count(route.calls), duration(route.seconds)])),
+    fallen.length
+      ? dataTable("What ran on the CPU", [["on the CPU"], ["calls", 1], ["time", 1], ["share", 1], [""]],
+        fallen.slice(0, SHOWN_COSTS).map((use) => [
+          operatorByName.has(use.name) ? operatorLink(use.name) : use.name,
+          count(use.fell_back), duration(use.fallback_seconds), `${percent(use.fallback_seconds, total || 1)} %`,
+          h("span", { class: "share", "aria-hidden": "true" }, h("i", { style: `width:${(100 * use.fallback_seconds) / (total || 1)}%` })),
         ]))
       : h("p", {}, "Nothing ran on the CPU."),
-    program.fallbacks.length > 15 && h("p", { class: "quiet" }, `and ${plural(program.fallbacks.length - 15, "more operator")}`),
-    program.first && h("div", { class: "hint" }, h("p", {}, "Write this kernel first:"), h("pre", {}, program.first)),
+    fallen.length > SHOWN_COSTS && h("p", { class: "quiet" }, `and ${plural(fallen.length - SHOWN_COSTS, "more operator")}`),
+    program.kernels.length > 0 && h("div", { class: "hint" }, h("p", {}, "Kernels to write, the most profitable first:"),
+      program.kernels.map((advice) => h("pre", {}, `${advice.remedy}\n# ${duration(advice.seconds)} in ${plural(advice.calls, "call")}: ${advice.operators.join(", ")}`))),
   ].filter(Boolean);
 }
 
 function benchmarkTable(rows, all = false) {
+  const sides = rows.some((row) => row.ours || row.peer);
   return dataTable("Benchmarks",
-    [...(all ? [["benchmark"]] : []), ["measured"], ["ours", 1], ["peer", 1], ["ratio", 1], ["goal", 1], [""]],
+    [...(all ? [["benchmark"]] : []), ["measured"], ...(sides ? [["ours", 1], ["peer", 1]] : []), ["ratio", 1], ["goal", 1], [""]],
     rows.map((row) => [
-      ...(all ? [row.benchmark] : []), row.name, row.ours, row.peer, row.ratio.toFixed(3),
+      ...(all ? [row.benchmark] : []), row.name, ...(sides ? [row.ours, row.peer] : []), row.ratio.toFixed(3),
       row.goal === null ? "" : `≤ ${row.goal}`,
       row.goal === null ? "" : h("span", { class: "verdict", "data-verdict": row.ok ? "passing" : "failing" }, row.ok ? "ok" : "missed"),
     ]));

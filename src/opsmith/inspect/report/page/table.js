@@ -20,6 +20,9 @@ class Listing {
       showQuery(this);
       performance.measure("opsmith:search", "opsmith:search");
     });
+    const more = this.view.querySelector(".more");
+    more.addEventListener("click", () =>
+      more.setAttribute("aria-expanded", more.getAttribute("aria-expanded") === "false"));
     this.sort = { key: columns[0].key, down: false, chosen: false };
     this.active = -1;
     this.shown = [];
@@ -167,9 +170,14 @@ class Listing {
     if (!this.detail.hidden && this.shown.length) this.open(this.shown[this.active], { follow: true });
   }
 
+  // The row of an item that somebody came for, in the middle of the window.
   show(item) {
     const index = this.shown.indexOf(item);
-    if (index >= 0) this.activate(index);
+    if (index >= 0) {
+      const top = this.rows.getBoundingClientRect().top + index * this.rowHeight;
+      if (top > innerHeight - this.rowHeight) scrollBy(0, top - innerHeight / 2);
+      this.activate(index);
+    }
     else {
       this.active = -1;
       this.markActive();

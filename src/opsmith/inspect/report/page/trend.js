@@ -1,6 +1,6 @@
 // What changed since the earlier report.
 
-const SHOWN_CHANGES = 300;
+const SHOWN_CHANGES = 15;
 const GOOD_STATUSES = ["passed", "gap passes"];
 
 function showTrend() {
@@ -41,9 +41,11 @@ const ROUTE_HEAD = [["operator"], ["before"], ["now"]];
 
 const card = (title, ...children) => h("section", { class: "card" }, h("h3", {}, title), ...children);
 
+// The first rows; the others for who asks.
 function changeCard(title, rows, head) {
+  const others = rows.slice(SHOWN_CHANGES);
   return card(`${title} (${count(rows.length)})`, dataTable(title, head, rows.slice(0, SHOWN_CHANGES)),
-    rows.length > SHOWN_CHANGES && h("p", { class: "quiet" }, `and ${count(rows.length - SHOWN_CHANGES)} more`));
+    others.length > 0 && h("details", {}, h("summary", {}, `${count(others.length)} more`), dataTable(title, head, others)));
 }
 
 const verdictRow = (each) => [entryLink(each.entry), each.check, each.dtype, each.before, each.after];
@@ -57,13 +59,21 @@ function difference(value, text = count(Math.abs(value))) {
   return `${value > 0 ? "+" : "−"}${text}`;
 }
 
+// How many points of a percent each score has moved.
 function scoreCard(trend) {
-  const rows = trend.scores.filter(([, , before, of, now, all]) => before !== now || of !== all);
-  return rows.length > 0 && card("Scores that changed", dataTable("Scores that changed",
-    [["check"], ["dtype"], ["before", 1], ["now", 1], ["%", 1]],
-    rows.map(([check, dtype, before, of, now, all]) => [
-      check, dtype, `${count(before)} / ${count(of)}`, `${count(now)} / ${count(all)}`,
-      `${percent(before, of)} → ${percent(now, all)}`])));
+  const cells = new Map(trend.scores.map(([check, dtype, ...counts]) => [`${check} ${dtype}`, counts]));
+  if (!trend.scores.some(([, , before, of, now, all]) => before !== now || of !== all)) return null;
+  const { checks, dtypes } = report.conformance;
+  return card("Scores, in points of a percent", checkMatrix("Scores, in points of a percent", checks, dtypes, (check, dtype) => {
+    const counts = cells.get(`${check} ${dtype}`);
+    if (!counts) return null;
+    const [before, of, now, all] = counts;
+    const points = 100 * (now / all - before / of);
+    const title = `${check}, ${dtype}: ${count(before)} of ${count(of)} before, ${count(now)} of ${count(all)} now`;
+    const kind = Math.abs(points) < 0.05 ? "same" : points > 0 ? "all" : "few";
+    const text = kind === "same" ? "=" : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`;
+    return [{ "data-grade": kind }, h("span", { title }, text)];
+  }));
 }
 
 function numberCard(trend) {

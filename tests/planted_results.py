@@ -1,0 +1,97 @@
+"""Results of a conformance run as large and as varied as real ones, made without running any.
+
+Every entry of PyTorch's OpInfo in twelve dtypes and all checks, nearly all passing; the same each time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from opsmith.conformance.results import Check, Results, Status, Verdict
+
+DTYPES = (
+    "float32 float64 bfloat16 float16 complex64 complex128 int64 int32 int16 int8 uint8 bool"
+).split()
+_FLOATING = set(DTYPES[:6])
+_ONLY_FLOATING = {Check.BACKWARD, Check.NONCONTIGUOUS}
+
+
+def planted_results(
+    operators: Iterable[str], *, backend: str = "sim", torch: str = "2.13.0+cpu", seed: int = 5
+) -> Results:
+    """Results with an entry for each name without overload and underscore among ``operators``."""
+    draw = random.Random(seed)
+    names = sorted(operators)
+    bases: dict[str, list[str]] = {}
+    for name in names:
+        base = name.partition(".")[0]
+        if not base.startswith("_") and not base.endswith("_") and "backward" not in base:
+            bases.setdefault(base, []).append(name)
+    chosen = sorted(draw.sample(sorted(bases), min(len(bases), 700)))
+    for wanted in ("add", "cumsum", "linalg_norm", "relu"):
+        if wanted in bases and wanted not in chosen:
+            chosen.append(wanted)
+    verdicts: list[Verdict] = []
+    called: dict[str, tuple[str, ...]] = {}
+    for base in sorted(chosen):
+        entry = _as_opinfo(base)
+        called[entry] = ("empty.memory_format", "_copy_from", *bases[base][:2])
+        weak = draw.random() < 0.05
+        for dtype in DTYPES:
+            for check in Check:
+                verdicts.append(_verdict(draw, entry, check, dtype, weak))
+    return Results(
+        backend=backend,
+        torch=torch,
+        description="/chips/sim/backend.yaml",
+        started="2026-02-03T10:00:00Z",
+        updated="2026-02-03T10:12:00Z",
+        complete=True,
+        verdicts=tuple(verdicts),
+        operators=called,
+    )
+
+
+def with_verdict(results: Results, verdict: Verdict) -> Results:
+    """``results`` with ``verdict`` in the place of the one for its entry, check and dtype."""
+    kept = (
+        each
+        for each in results.verdicts
+        if (each.entry, each.check, each.dtype) != (verdict.entry, verdict.check, verdict.dtype)
+    )
+    return replace(results, verdicts=(*kept, verdict))
+
+
+def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bool) -> Verdict:
+    if check in _ONLY_FLOATING and dtype not in _FLOATING:
+        return Verdict(entry, check, dtype, Status.SKIPPED, message=f"{dtype} has no gradient")
+    if check is Check.OUT and draw.random() < 0.3:
+        return Verdict(entry, check, dtype, Status.SKIPPED, message="the entry has no out=")
+    status = Status.PASSED
+    message = ""
+    if weak and draw.random() < 0.08:
+        status = draw.choice(
+            [
+                Status.FAILED,
+                Status.FAILED,
+                Status.FAILED,
+                Status.GAP,
+                Status.CRASHED,
+                Status.TIMED_OUT,
+            ]
+        )
+        message = (
+            f"sample {draw.randrange(9)}: Tensor-likes are not close! Mismatched elements: "
+            f"{draw.randrange(1, 90)} / 100; greatest absolute difference: {draw.random():.4f} at "
+            f"index ({draw.randrange(10)},)"
+        )
+    return Verdict(entry, check, dtype, status, draw.randrange(1, 11), draw.random() / 50, message)
+
+
+def _as_opinfo(base: str) -> str:
+    for prefix in ("linalg_", "fft_", "special_"):
+        if base.startswith(prefix):
+            return base.replace("_", ".", 1)
+    return base
