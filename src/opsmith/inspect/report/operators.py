@@ -68,7 +68,7 @@ def inspect_backend(
     found = _read(record)
     if found is None:
         # Who imported torch before may have changed its tables, with a Python kernel for example.
-        untouched = "torch" not in sys.modules
+        untouched = not tables or "torch" not in sys.modules
         found = _look(name, plan, tables, progress)
         if untouched:
             _write(record, found)

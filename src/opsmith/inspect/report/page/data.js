@@ -8,49 +8,55 @@ const STATUS = {
 };
 const BAD = "ftcx";
 
+class Operator {
+  constructor(columns, lists, row) {
+    const { strings } = columns;
+    this.columns = columns;
+    this.row = row;
+    this.name = columns.name[row];
+    this.lower = this.name.toLowerCase();
+    this.schema = columns.schema[row];
+    this.route = strings[columns.route[row]];
+    this.rank = ROUTES.indexOf(this.route);
+    this.why = strings[columns.why[row]];
+    this.library = strings[columns.library[row]];
+    this.variant = strings[columns.variant[row]];
+    this.composite = strings[columns.composite[row]];
+    this.gradient = strings[columns.differentiable[row]];
+    this.structured = columns.structured[row];
+    this.tags = lists[columns.tags[row]];
+    this.dtypes = lists[columns.dtypes[row]];
+    this.stubs = lists[columns.stubs[row]];
+    this.variants = lists[columns.variants[row]];
+    this.kernels = lists[columns.kernels[row]];
+    this.reached = lists[columns.reached[row]];
+    this.named = [];
+    this.callers = [];
+    this.tests = null;
+    this.use = null;
+  }
+
+  get road() {
+    const { strings, roads, road, places } = this.columns;
+    return roads[road[this.row]].map(([key, what], index) =>
+      ({ key: strings[key], what: strings[what], place: strings[places[this.row][index]] }));
+  }
+
+  get source() {
+    const found = this.columns.sources[this.columns.source[this.row]];
+    return found && { symbol: found[0], place: found[1], link: this.columns.strings[found[2]] };
+  }
+}
+
+function readOperators(columns) {
+  const lists = columns.lists.map((list) => list.map((index) => columns.strings[index]));
+  return columns.name.map((name, row) => new Operator(columns, lists, row));
+}
+
 const operators = readOperators(report.operators);
 const operatorByName = new Map(operators.map((operator) => [operator.name, operator]));
 let entries = [];
 let entryByName = new Map();
-
-function readOperators(columns) {
-  const { strings } = columns;
-  const lists = columns.lists.map((list) => list.map((index) => strings[index]));
-  const roads = columns.roads.map((road) =>
-    road.map(([key, what]) => ({ key: strings[key], what: strings[what] })));
-  return columns.name.map((name, row) => ({
-    row,
-    name,
-    lower: name.toLowerCase(),
-    schema: columns.schema[row],
-    route: strings[columns.route[row]],
-    rank: ROUTES.indexOf(strings[columns.route[row]]),
-    why: strings[columns.why[row]],
-    library: strings[columns.library[row]],
-    variant: strings[columns.variant[row]],
-    composite: strings[columns.composite[row]],
-    gradient: strings[columns.differentiable[row]],
-    structured: columns.structured[row],
-    tags: lists[columns.tags[row]],
-    dtypes: lists[columns.dtypes[row]],
-    stubs: lists[columns.stubs[row]],
-    variants: lists[columns.variants[row]],
-    kernels: lists[columns.kernels[row]],
-    reached: lists[columns.reached[row]],
-    get road() {
-      const places = columns.places[row];
-      return roads[columns.road[row]].map((stop, index) => ({ ...stop, place: strings[places[index]] }));
-    },
-    get source() {
-      const found = columns.sources[columns.source[row]];
-      return found && { symbol: found[0], place: found[1], link: strings[found[2]] };
-    },
-    named: [],
-    callers: [],
-    tests: null,
-    use: null,
-  }));
-}
 
 // How the marks of an entry end, over all checks and dtypes or over one of them.
 function countMarks(entry, check = -1, dtype = -1) {

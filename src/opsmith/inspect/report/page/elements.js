@@ -11,7 +11,8 @@ function h(tag, attributes, ...children) {
   return element;
 }
 
-const count = (value) => value.toLocaleString("en-US");
+// Not by toLocaleString, whose first call takes as long as a view.
+const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 const plural = (value, what, many = `${what}s`) => `${count(value)} ${value === 1 ? what : many}`;
 
 // Never rounded up to 100 %: that is for when all passed.

@@ -70,8 +70,10 @@ function entryListing() {
 
 // Controls that show what the data has: counts by route, dtypes of the run.
 function showChoices() {
+  const numbers = {};
+  for (const { route } of operators) numbers[route] = (numbers[route] ?? 0) + 1;
   for (const chip of document.querySelectorAll("#operators .chip")) {
-    const number = operators.filter((operator) => operator.route === chip.dataset.route).length;
+    const number = numbers[chip.dataset.route] ?? 0;
     chip.querySelector(".number").textContent = count(number);
     chip.hidden = number === 0;
   }

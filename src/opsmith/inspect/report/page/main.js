@@ -5,7 +5,15 @@
 
 const listings = { operators: operatorListing(), entries: entryListing() };
 const VIEWS = ["overview", "operators", "entries", "changes"];
-let view = "overview";
+// How each view is drawn, when it is first seen and where the document has changed since.
+const DRAWN = {
+  overview: showOverview,
+  operators: () => listings.operators.refresh(),
+  entries: () => listings.entries.refresh(),
+  changes: showTrend,
+};
+const stale = new Set(VIEWS);
+let view = "";
 
 function available(name) {
   return name === "entries" ? Boolean(report.conformance) : name === "changes" ? Boolean(report.trend) : true;
@@ -19,7 +27,7 @@ function showView(name) {
     if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.documentElement.dataset.view = name;
+  if (stale.delete(name)) DRAWN[name]();
   if (moved) scrollTo(0, 0);
 }
 
@@ -98,8 +106,8 @@ function refreshListing(name) {
   listings[name].draw(true);
 }
 
-// Draws all that the document says; again, where it changed.
-function showAll() {
+// Has all be drawn that the document says, each view when it is seen.
+function changed() {
   for (const link of document.querySelectorAll("nav [data-needs]")) {
     const found = report[link.dataset.needs];
     link.hidden = !found;
@@ -110,9 +118,7 @@ function showAll() {
     }
   }
   showChoices();
-  showOverview();
-  showTrend();
-  for (const name in listings) refreshListing(name);
+  for (const name of VIEWS) stale.add(name);
 }
 
 const isControl = (element) => element.matches?.("input[type=search], select, textarea");
@@ -161,16 +167,21 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("keys-button").addEventListener("click", () => document.getElementById("keys").showModal());
 addEventListener("hashchange", arrive);
 
-showAll();
+changed();
 arrive();
 startLive(() => {
   readConformance();
-  showAll();
+  changed();
+  showView(available(view) ? view : "overview");
   const open = listing();
+  open?.draw(true);
   const item = decoded(location.hash.replace(/^#(\/entries\/)?/, ""));
   if (open && !open.detail.hidden) {
     const shown = view === "operators" ? operatorByName.get(item) : entryByName.get(item);
     if (shown) (view === "operators" ? showOperator : showEntry)(open, shown);
   }
 });
-requestAnimationFrame(() => setTimeout(() => performance.mark("opsmith:interactive")));
+requestAnimationFrame(() => setTimeout(() => {
+  performance.mark("opsmith:interactive");
+  document.documentElement.dataset.ready = "yes";
+}));
