@@ -1,6 +1,6 @@
-"""Results of a conformance run as large and as varied as real ones, made without running any.
+"""Inputs of a report as large and as varied as real ones, made without running anything.
 
-Every entry of PyTorch's OpInfo in twelve dtypes and all checks, nearly all passing; the same each time.
+Seven hundred entries like OpInfo's in twelve dtypes and all checks, nearly all passing; the same each time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from opsmith.conformance.results import Check, Results, Status, Verdict
+from opsmith.inspect.advice import Advice
+from opsmith.inspect.coverage import OperatorUse, ProgramCoverage, RouteUse
+from opsmith.inspect.report.document import Operators
 
 DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 int64 int32 int16 int8 uint8 bool"
 ).split()
 _FLOATING = set(DTYPES[:6])
 _ONLY_FLOATING = {Check.BACKWARD, Check.NONCONTIGUOUS}
+
+
+FAILS = Verdict(
+    "add", Check.FORWARD, "float32", Status.FAILED, 3, 0.1, "</script><script>alert(1)</script>"
+)
 
 
 def planted_results(
@@ -62,6 +70,41 @@ def with_verdict(results: Results, verdict: Verdict) -> Results:
         if (each.entry, each.check, each.dtype) != (verdict.entry, verdict.check, verdict.dtype)
     )
     return replace(results, verdicts=(*kept, verdict))
+
+
+def with_routes(operators: Operators, routes: dict[str, str]) -> Operators:
+    """``operators``, of which some take other routes."""
+    strings = (*operators.strings, *routes.values())
+    column = list(operators.route)
+    for name, route in routes.items():
+        column[operators.name.index(name)] = strings.index(route)
+    return replace(operators, strings=strings, route=tuple(column))
+
+
+def planted_coverage() -> ProgramCoverage:
+    """A program that spent most of its time in three operators that fell back."""
+
+    def use(name: str, route: str, calls: int, seconds: float, fell_back: int) -> OperatorUse:
+        on_cpu = seconds * fell_back / calls
+        return OperatorUse(name, route, "", calls, seconds, fell_back, on_cpu, "it is so planned")
+
+    return ProgramCoverage(
+        program="train.py",
+        backend="sim",
+        torch="2.13.0+cpu",
+        status=0,
+        routes=(RouteUse("structured", 2, 4888, 0.29), RouteUse("fallback", 4, 572, 0.8)),
+        operators=(
+            use("cumsum", "fallback", 120, 0.4, 120),
+            use("topk.values", "fallback", 40, 0.3, 40),
+            use("addmm", "structured", 900, 0.2, 12),
+            use("add.Tensor", "structured", 4000, 0.1, 0),
+        ),
+        kernels=(
+            Advice(("cumsum",), 0.4, 120, "  - op: cumsum.out\n    kernel_name: sim::cumsum_out"),
+        ),
+        elsewhere=3,
+    )
 
 
 def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bool) -> Verdict:

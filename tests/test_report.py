@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 from opsmith.build.cache import cache_root
-from opsmith.conformance.results import Check, Results, Status, Verdict, scores
+from opsmith.conformance.results import Results, Status, scores
 from opsmith.description import find_backend, read_backend
 from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ReportInvalid
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import road
 from opsmith.inspect.report import operators as report_operators
-from opsmith.inspect.report.document import Document, Operators, read_document
+from opsmith.inspect.report.document import Document, read_document
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.operators import inspect_backend
 from opsmith.inspect.report.page import embeddable, render
@@ -30,13 +30,9 @@ from opsmith.inspect.report.verdicts import is_named_for
 from opsmith.inspect.report.writing import write_output
 from opsmith.plan import plan_backend
 from opsmith.runtime import LoadedBackend
-from planted_results import planted_results, with_verdict
+from planted_results import FAILS, planted_results, with_routes, with_verdict
 
 Describe = Callable[..., Path]
-
-FAILS = Verdict(
-    "add", Check.FORWARD, "float32", Status.FAILED, 3, 0.1, "</script><script>alert(1)</script>"
-)
 
 
 def command(*arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -90,15 +86,6 @@ def written(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Writt
     )
     answer = json.loads(done.stdout.splitlines()[-1])
     return Written(page, data, earlier, results, answer, done.stderr)
-
-
-def with_routes(operators: Operators, routes: dict[str, str]) -> Operators:
-    """``operators``, of which some take other routes."""
-    strings = (*operators.strings, *routes.values())
-    column = list(operators.route)
-    for name, route in routes.items():
-        column[operators.name.index(name)] = strings.index(route)
-    return replace(operators, strings=strings, route=tuple(column))
 
 
 # ---- what a report holds

@@ -45,8 +45,8 @@ class Operators:
     Numbers stand for strings of ``strings``.  In ``tags``, ``dtypes``, ``stubs``, ``variants``,
     ``kernels`` and ``reached`` they stand for lists of strings, of ``lists``.  ``road`` is an index of
     ``roads``: the dispatch keys that a call meets, each with what happens there; ``places`` says, in the
-    same order, which kernel is registered there.  ``reached`` are the routes of the operator and of what it is
-    decomposed into.  ``source`` is an index of ``sources``, -1 where there is none.
+    same order, which kernel is registered there.  ``reached`` are the routes of the operator and of
+    what it is decomposed into.  ``source`` is an index of ``sources``, -1 where there is none.
     """
 
     strings: tuple[str, ...]
