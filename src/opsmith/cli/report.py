@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.markup import escape
 
-from opsmith.cli.console import Json, err, out, print_json, shown_progress
+from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
+from opsmith.inspect.outputs import check_writable, write_output
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.page import render
-from opsmith.inspect.report.writing import check_writable, write_output
 
 Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
 Conform = Annotated[
@@ -47,9 +46,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""
-    check_writable(output, "--output")
+    check_writable(output)
     if data is not None:
-        check_writable(data, "--data")
+        check_writable(data)
     with shown_progress() as progress:
         document = Gathering(
             backend,
@@ -59,9 +58,9 @@ def report(
             progress=progress,
         ).document()
     page = render(document).encode()
-    write_output(output, page, "--output")
+    write_output(output, page)
     if data is not None:
-        write_output(data, msgspec.json.encode(document), "--data")
+        write_json(data, document)
     for warning in document.warnings:
         err.print(f"[bold yellow]warning[/]: {escape(warning)}", soft_wrap=True, highlight=False)
     count = len(document.operators.name)

@@ -16,7 +16,6 @@ import msgspec
 from opsmith.conformance.results import Status
 from opsmith.errors import FileMissing, ReportInvalid
 from opsmith.inspect.coverage import Coverage, ProgramCoverage
-from opsmith.plan import Route
 
 FORMAT = 1
 """The version of the format; a report of a newer one is refused."""
@@ -78,14 +77,6 @@ class Operators:
         return {
             name: self.strings[route] for name, route in zip(self.name, self.route, strict=True)
         }
-
-    def reached_routes(self) -> dict[str, frozenset[Route]]:
-        """The routes that a call of each operator comes to."""
-        sets = {
-            index: frozenset(Route(self.strings[route]) for route in self.lists[index])
-            for index in set(self.reached)
-        }
-        return {name: sets[index] for name, index in zip(self.name, self.reached, strict=True)}
 
 
 @dataclass(frozen=True)

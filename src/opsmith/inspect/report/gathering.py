@@ -60,7 +60,6 @@ class Gathering:
         if inputs.conform is not None:
             read_results(inputs.conform)
         self._inspected = inspect_backend(backend, tables=tables, progress=progress)
-        self._reached = self._inspected.operators.reached_routes()
 
     @property
     def results(self) -> Path:
@@ -71,11 +70,13 @@ class Gathering:
         """The report as of now.  Raises what reading the conformance results raises."""
         wanted = self._inputs.conform is not None or self.results.exists()
         results = read_results(self.results) if wanted else None
-        conformance = in_columns(results, str(self.results), self._reached) if results else None
+        conformance = (
+            in_columns(results, str(self.results), self._inspected.plan) if results else None
+        )
         document = Document(
             opsmith=opsmith_version(),
             written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            backend=self._inspected.backend,
+            backend=self._inspected.plan.backend,
             torch=torch_version(),
             description=self._inspected.description,
             operators=self._inspected.operators,
@@ -96,15 +97,18 @@ class Gathering:
         coverage = self._inspected.coverage
         if results is None or not results.operators:
             return coverage
-        return (*coverage, entries_coverage("OpInfo entries", results.operators, self._reached))
+        return (
+            *coverage,
+            entries_coverage("OpInfo entries", results.operators, self._inspected.plan),
+        )
 
     def _warnings(self, inspected: Inspected, results: Results | None) -> tuple[str, ...]:
         torch = torch_version()
         found = []
-        if results is not None and results.backend != inspected.backend:
+        if results is not None and results.backend != inspected.plan.backend:
             found.append(
                 f"the conformance results in {self.results} are for the backend `{results.backend}`, "
-                f"and this report is on `{inspected.backend}`"
+                f"and this report is on `{inspected.plan.backend}`"
             )
         if results is not None and results.torch != torch:
             found.append(
@@ -112,16 +116,16 @@ class Gathering:
                 f"this report with {torch}"
             )
         program = self._program
-        if program is not None and program.backend != inspected.backend:
+        if program is not None and program.backend != inspected.plan.backend:
             found.append(
                 f"the program of {self._inputs.coverage} ran on the backend `{program.backend}`, and this "
-                f"report is on `{inspected.backend}`"
+                f"report is on `{inspected.plan.backend}`"
             )
         earlier = self._earlier
-        if earlier is not None and earlier.backend != inspected.backend:
+        if earlier is not None and earlier.backend != inspected.plan.backend:
             found.append(
                 f"the earlier report {self._inputs.against} is on the backend `{earlier.backend}`, and "
-                f"this one on `{inspected.backend}`"
+                f"this one on `{inspected.plan.backend}`"
             )
         if earlier is not None and earlier.torch != torch:
             found.append(

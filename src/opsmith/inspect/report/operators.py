@@ -45,7 +45,7 @@ _CODE = (
 class Inspected:
     """What is known of a backend: its operators, and how large its libraries are, in bytes."""
 
-    backend: str
+    plan: Plan
     description: str
     operators: Operators
     coverage: tuple[Coverage, ...]
@@ -73,7 +73,7 @@ def inspect_backend(
         if untouched:
             _write(record, found)
     sizes = {"library": built.library.stat().st_size} if built else {}
-    return Inspected(plan.backend, str(description), found.operators, found.coverage, sizes)
+    return Inspected(plan, str(description), found.operators, found.coverage, sizes)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from opsmith.conformance.results import Check, Results, Status, scores
-from opsmith.inspect.coverage import least_preferred, routes_of
+from opsmith.inspect.coverage import least_preferred
 from opsmith.inspect.report.document import MARKS, Conformance
 from opsmith.inspect.report.interning import Interned
-from opsmith.plan import Route
+from opsmith.plan import Plan
 
 _DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 complex32 "
@@ -18,10 +18,8 @@ _DTYPES = (
 _LONGEST_MESSAGE = 600
 
 
-def in_columns(
-    results: Results, source: str, reached: Mapping[str, frozenset[Route]]
-) -> Conformance:
-    """``results``, read from ``source``; ``reached`` are routes by operator, in the plan's order."""
+def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
+    """``results``, read from ``source``, on the backend of ``plan``."""
     checks = tuple(check.value for check in Check)
     dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
     entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
@@ -43,7 +41,7 @@ def in_columns(
         samples[index] += verdict.samples
         if verdict.message:
             notes[index][place] = messages(_short(verdict.message))
-    operators = {name: index for index, name in enumerate(reached)}
+    operators = {name: index for index, name in enumerate(plan.by_name)}
     called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
     return Conformance(
         backend=results.backend,
@@ -66,7 +64,10 @@ def in_columns(
             for entry, names in zip(entries, called, strict=True)
         ),
         routes=tuple(
-            least_preferred(routes_of(names, reached)).value if names else "" for names in called
+            least_preferred(frozenset(plan.by_name[name].route for name in names)).value
+            if names
+            else ""
+            for names in called
         ),
         scores=tuple(
             (check.value, dtype, passed, total)
