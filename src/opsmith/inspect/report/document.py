@@ -86,7 +86,7 @@ class Conformance:
     ``marks`` holds a text for each entry, with one letter of :data:`MARKS` for each check and dtype:
     ``marks[entry][check * len(dtypes) + dtype]``.  ``notes`` maps an entry's index to its cells with a
     message, which index ``messages``.  ``calls`` are the indices of the operators that an entry called
-    on the device; ``named`` those among them that it is named for.  ``scores`` are check, dtype, how many
+    on the device; ``named`` those that it is named for, with the variants of their groups.  ``scores`` are check, dtype, how many
     passed and how many there are.
     """
 

@@ -60,7 +60,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         notes=dict(notes),
         calls=tuple(tuple(operators[name] for name in names) for names in called),
         named=tuple(
-            tuple(operators[name] for name in names if is_named_for(entry, name))
+            tuple(operators[name] for name in _tested(entry, names, plan))
             for entry, names in zip(entries, called, strict=True)
         ),
         routes=tuple(
@@ -76,6 +76,12 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
             )
         ),
     )
+
+
+def _tested(entry: str, called: Sequence[str], plan: Plan) -> list[str]:
+    """What ``entry`` is named for of ``called``, and its variants, which other checks call."""
+    named = [name for name in called if is_named_for(entry, name)]
+    return list(dict.fromkeys(each for name in named for each in plan.group_of(name)))
 
 
 def is_named_for(entry: str, operator: str) -> bool:

@@ -101,6 +101,7 @@ function readConformance() {
     route: found.routes[row],
     rank: ROUTES.indexOf(found.routes[row]),
     calls: found.calls[row].map((index) => operators[index]),
+    tested: found.named[row].map((index) => operators[index]),
     note(cell) {
       const message = found.notes[row]?.[cell];
       return message === undefined ? "" : found.messages[message];
@@ -110,7 +111,7 @@ function readConformance() {
   for (const entry of entries) {
     entry.counts = countMarks(entry);
     for (const operator of entry.calls) operator.callers.push(entry);
-    for (const index of found.named[entry.row]) operators[index].named.push(entry);
+    for (const operator of entry.tested) operator.named.push(entry);
   }
   for (const operator of operators) {
     // What is named for it says more of an operator than what calls it among others.

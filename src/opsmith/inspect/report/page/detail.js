@@ -120,15 +120,18 @@ function testsText(counts) {
     verdict === "failing" ? `${text}, ${count(counts.bad)} bad` : verdict === "gaps" ? `${text}, ${plural(counts.gaps, "gap")}` : text);
 }
 
-const SIGN = { p: "✓", f: "✗", t: "⧖", c: "☠", g: "○", x: "!", s: "–", ".": "" };
+// Signs that every font has.
+const SIGN = { p: "✓", f: "✗", t: "T", c: "C", g: "○", x: "!", s: "–", ".": "" };
 
 function verdictGrid(entry) {
   const { checks, dtypes } = report.conformance;
+  const run = dtypes.map((dtype, second) => checks.some((check, first) => entry.marks[first * dtypes.length + second] !== "."));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Verdicts of ${entry.name}` },
     h("table", { class: "verdicts" },
-      h("thead", {}, h("tr", {}, h("td"), dtypes.map((dtype) => h("th", { scope: "col" }, h("span", {}, dtype))))),
+      h("thead", {}, h("tr", {}, h("td"), dtypes.map((dtype, second) => run[second] && h("th", { scope: "col" }, h("span", {}, dtype))))),
       h("tbody", {}, checks.map((check, first) => h("tr", {}, h("th", { scope: "row" }, check),
         dtypes.map((dtype, second) => {
+          if (!run[second]) return null;
           const cell = first * dtypes.length + second;
           const mark = entry.marks[cell];
           const status = STATUS[mark] ?? "not run";
@@ -157,18 +160,17 @@ function badNotes(entry) {
 }
 
 function showEntry(listing, entry) {
-  const own = entry.calls.filter((operator) => operator.named.includes(entry));
-  const others = entry.calls.filter((operator) => !own.includes(operator));
+  const others = entry.calls.filter((operator) => !entry.tested.includes(operator));
   const links = (list) => list.map((operator, index) => [index ? ", " : "", operatorLink(operator.name)]);
   fillDetail(listing, entry.name, routeBadge(entry.route), [
     facts([
       ["verdicts", testsText(entry.counts)],
-      ["tests", links(own)],
+      ["tests", links(entry.tested)],
       ["calls too", links(others)],
       ["samples", count(entry.samples)],
       ["time", duration(entry.seconds)],
     ]),
-    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed  ✗ failed  ⧖ timed out  ☠ crashed  ○ declared gap  ! declared gap passes  – skipped"), badNotes(entry)),
+    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed, ✗ failed, T timed out, C crashed, ○ declared gap, ! declared gap that passes, – skipped"), badNotes(entry)),
     skippedNotes(entry),
   ]);
 }

@@ -22,7 +22,7 @@ function operatorListing() {
   const changed = new Map((report.trend?.route_changes ?? []).map((each) => [each.operator, each]));
   return new Listing("operators", {
     what: ["operator"],
-    template: "minmax(14rem, 3fr) minmax(7.5rem, 1fr) minmax(6.5rem, 1fr) minmax(6rem, 1fr) minmax(6rem, 1fr) minmax(8rem, 1fr)",
+    template: "minmax(14rem, 3fr) minmax(7.5rem, 1fr) minmax(6.5rem, 1fr) minmax(6rem, 1fr) minmax(5rem, 1fr) minmax(10.5rem, 1fr)",
     items: () => operators,
     open: openOperator,
     columns: [
@@ -49,7 +49,7 @@ function operatorListing() {
 function entryListing() {
   return new Listing("entries", {
     what: ["entry", "entries"],
-    template: "minmax(14rem, 3fr) minmax(9rem, 1fr) minmax(7.5rem, 1fr) minmax(5rem, 1fr) minmax(5rem, 1fr)",
+    template: "minmax(14rem, 3fr) minmax(10.5rem, 1fr) minmax(7.5rem, 1fr) minmax(5rem, 1fr) minmax(5rem, 1fr)",
     items: () => entries,
     open: openEntry,
     columns: [

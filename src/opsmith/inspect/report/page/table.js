@@ -164,10 +164,11 @@ class Listing {
     this.markActive();
   }
 
-  // Moves by `step` rows, and has the details follow where they are open.
+  // Moves by `step` rows, and has the details follow where they are open; else Enter is the row's from now.
   move(step) {
     this.activate(this.active < 0 ? 0 : this.active + step);
-    if (!this.detail.hidden && this.shown.length) this.open(this.shown[this.active], { follow: true });
+    if (this.detail.hidden) this.grid.focus({ preventScroll: true });
+    else if (this.shown.length) this.open(this.shown[this.active], { follow: true });
   }
 
   // The row of an item that somebody came for, in the middle of the window.
