@@ -26,7 +26,10 @@ Table = Annotated[
     bool, typer.Option(help="Show dispatch tables, for which the backend is built and loaded once.")
 ]
 SourceLink = Annotated[
-    str, typer.Option(help="Where kernels' sources are linked to, with {path} and {line} in it.")
+    str,
+    typer.Option(
+        help="Where kernels' sources are linked to: {path}, {line}, {relative} to this folder."
+    ),
 ]
 LOCAL_FILE = "file://{path}"
 

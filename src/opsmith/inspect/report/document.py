@@ -86,8 +86,8 @@ class Conformance:
     ``marks`` holds a text for each entry, with one letter of :data:`MARKS` for each check and dtype:
     ``marks[entry][check * len(dtypes) + dtype]``.  ``notes`` maps an entry's index to its cells with a
     message, which index ``messages``.  ``calls`` are the indices of the operators that an entry called
-    on the device; ``named`` those that it is named for, with the variants of their groups.  ``scores`` are check, dtype, how many
-    passed and how many there are.
+    on the device; ``named`` those that it is named for, with the variants of their groups.  ``scores``
+    are check, dtype, how many passed and how many there are.
     """
 
     backend: str
@@ -179,7 +179,8 @@ class Document:
 
     ``coverage`` is how the backend serves ATen, core ATen and OpInfo's entries, where these were run.
     ``sizes`` are bytes by name; ``warnings`` what of the inputs does not fit.  ``source_link`` is the
-    address of a kernel's source, with ``{path}`` and ``{line}`` in it; empty: places are no links.
+    address of a kernel's source, with ``{path}``, ``{relative}`` (to ``source_root``) and ``{line}`` in
+    it; empty: places are no links.
     """
 
     opsmith: str
@@ -190,6 +191,7 @@ class Document:
     operators: Operators
     coverage: tuple[Coverage, ...] = ()
     source_link: str = ""
+    source_root: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     conformance: Conformance | None = None

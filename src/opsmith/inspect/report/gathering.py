@@ -82,6 +82,7 @@ class Gathering:
             operators=self._inspected.operators,
             coverage=self._coverage(results),
             source_link=self._source_link,
+            source_root=str(Path.cwd()),
             sizes=self._inspected.sizes,
             warnings=self._warnings(self._inspected, results),
             conformance=conformance,

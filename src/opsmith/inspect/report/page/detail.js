@@ -80,11 +80,15 @@ function showOperator(listing, operator) {
 }
 
 function sourceLink(source) {
-  if (!report.source_link) return h("code", {}, source.place);
   const at = source.link.lastIndexOf(":");
+  const [path, line] = [source.link.slice(0, at), source.link.slice(at + 1)];
+  const root = `${report.source_root}/`;
+  const relative = path.startsWith(root) ? path.slice(root.length) : null;
+  const place = h("code", {}, source.place);
+  if (!report.source_link || (relative === null && report.source_link.includes("{relative}"))) return place;
   const href = report.source_link
-    .replaceAll("{path}", source.link.slice(0, at)).replaceAll("{line}", source.link.slice(at + 1));
-  return h("a", { href }, h("code", {}, source.place));
+    .replaceAll("{path}", path).replaceAll("{relative}", relative).replaceAll("{line}", line);
+  return h("a", { href }, place);
 }
 
 function namesOperator(row, operator) {
