@@ -412,9 +412,10 @@ def test_serve_shows_a_run_as_it_goes_on(chromium: Browser, tmp_path: Path) -> N
         verdicts=(first,),
         operators={"add": ("add.Tensor",)},
     )
-    write_results(conform, now)
     with served(conform) as server, opened(chromium, f"{server.address}#add.Tensor") as page:
         page.page.evaluate("document.body.dataset.opened = 'once'")
+        page.page.wait_for_selector(".live:text-is('waiting for results')")
+        write_results(conform, now)
         page.page.wait_for_selector(".live:text-is('running: 1 entry so far')")
         assert "1 / 1" in page.text("#operators .detail")
         bad = replace(first, check=Check.BACKWARD, status=Status.FAILED, message="wrong by 2")

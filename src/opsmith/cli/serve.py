@@ -43,6 +43,7 @@ def serve(
             Inputs(conform, coverage, bench, against),
             source_link=source_link,
             tables=table,
+            awaits_results=True,
             progress=progress,
         )
     with serving(gathering, port) as address:

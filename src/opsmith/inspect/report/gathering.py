@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opsmith.build.progress import Progress
 from opsmith.conformance.results import Results, latest_path, read_results
+from opsmith.description import find_backend
 from opsmith.inspect.coverage import Coverage, entries_coverage, read_coverage
 from opsmith.inspect.report.document import Document, read_document
 from opsmith.inspect.report.measured import read_benchmarks
@@ -21,6 +22,8 @@ from opsmith.inspect.report.operators import Inspected, inspect_backend
 from opsmith.inspect.report.trend import trend
 from opsmith.inspect.report.verdicts import in_columns
 from opsmith.schema import torch_version
+
+_ABSENT = "absent"
 
 
 @dataclass(frozen=True)
@@ -46,30 +49,43 @@ class Gathering:
         *,
         source_link: str = "",
         tables: bool = True,
+        awaits_results: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Reads all of ``inputs``, so that what is wrong with one is known before anything is built.
 
+        The results of ``inputs.conform`` need not be there yet where the caller ``awaits_results``.
         Raises :class:`~opsmith.errors.OpsmithError`.
         """
         self._inputs = inputs
+        self._needs_results = inputs.conform is not None and not awaits_results
         self._source_link = source_link
         self._earlier = read_document(inputs.against) if inputs.against else None
         self._program = read_coverage(inputs.coverage) if inputs.coverage else None
         self._benchmarks = read_benchmarks(inputs.bench) if inputs.bench else ()
-        if inputs.conform is not None:
-            read_results(inputs.conform)
+        self._description = find_backend(backend)
+        self._known_state = _ABSENT
+        self._results: Results | None = None
+        self._read()
         self._inspected = inspect_backend(backend, tables=tables, progress=progress)
 
     @property
     def results(self) -> Path:
         """The file of the conformance results, which may not be there yet."""
-        return self._inputs.conform or latest_path(Path(self._inspected.description))
+        return self._inputs.conform or latest_path(self._description)
+
+    @property
+    def state(self) -> str:
+        """What changes with the file of the conformance results; ``absent`` while there is none."""
+        try:
+            found = self.results.stat()
+        except OSError:
+            return _ABSENT
+        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
     def document(self) -> Document:
         """The report as of now.  Raises what reading the conformance results raises."""
-        wanted = self._inputs.conform is not None or self.results.exists()
-        results = read_results(self.results) if wanted else None
+        results = self._read()
         conformance = (
             in_columns(results, str(self.results), self._inspected.plan) if results else None
         )
@@ -78,7 +94,7 @@ class Gathering:
             written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             backend=self._inspected.plan.backend,
             torch=torch_version(),
-            description=self._inspected.description,
+            description=str(self._description),
             operators=self._inspected.operators,
             coverage=self._coverage(results),
             source_link=self._source_link,
@@ -93,6 +109,15 @@ class Gathering:
             changed = trend(self._earlier, str(self._inputs.against), document)
             document = replace(document, trend=changed)
         return document
+
+    def _read(self) -> Results | None:
+        """The conformance results, read anew only where the file is another one than before."""
+        state = self.state
+        if state != self._known_state or self._needs_results:
+            there = state != _ABSENT or self._needs_results
+            self._results = read_results(self.results) if there else None
+            self._known_state, self._needs_results = state, False
+        return self._results
 
     def _coverage(self, results: Results | None) -> tuple[Coverage, ...]:
         coverage = self._inspected.coverage

@@ -46,7 +46,6 @@ class Inspected:
     """What is known of a backend: its operators, and how large its libraries are, in bytes."""
 
     plan: Plan
-    description: str
     operators: Operators
     coverage: tuple[Coverage, ...]
     sizes: dict[str, int]
@@ -73,7 +72,7 @@ def inspect_backend(
         if untouched:
             _write(record, found)
     sizes = {"library": built.library.stat().st_size} if built else {}
-    return Inspected(plan, str(description), found.operators, found.coverage, sizes)
+    return Inspected(plan, found.operators, found.coverage, sizes)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Snapshots:
         Raises the first time what gathering raises; later, the last good document stays.
         """
         with self._lock:
-            token = self._state()
+            token = self._gathering.state
             if self._document is None or token != self._token:
                 try:
                     self._document = self._gathering.document()
@@ -52,13 +52,6 @@ class Snapshots:
                     self._problem = error.message
                 self._token = token
             return self._document, self._token, self._problem
-
-    def _state(self) -> str:
-        try:
-            found = self._gathering.results.stat()
-        except OSError:
-            return "none"
-        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
 
 def changes(document: Document, token: str, problem: str, known: str) -> bytes:
