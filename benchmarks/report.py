@@ -21,8 +21,8 @@ from opsmith.plan import plan_backend
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from chromium import EXECUTABLE, browser, opened  # noqa: E402
-from planted_results import planted_results  # noqa: E402
+from chromium import EXECUTABLE, browser, opened
+from planted_results import planted_results
 
 ROUNDS = 7
 _INTERACTIVE = "performance.getEntriesByName('opsmith:interactive')[0].startTime"

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.inspect.advice import Advice
+from opsmith.inspect.bench import BenchmarkResult, BenchRun
 from opsmith.inspect.coverage import OperatorUse, ProgramCoverage, RouteUse
+from opsmith.inspect.measurements import measured
 from opsmith.inspect.report.document import Operators
 
 DTYPES = (
@@ -105,6 +107,15 @@ def planted_coverage() -> ProgramCoverage:
         ),
         elsewhere=3,
     )
+
+
+def planted_bench(ours: float) -> BenchRun:
+    """A run of one benchmark, in which opsmith takes ``ours`` µs."""
+    measurements = (
+        measured("add_, 4 elements", "µs", [ours, ours], [2.0, 2.0], 1.0, operator="add_.Tensor"),
+    )
+    results = (BenchmarkResult("variants", "derived variants", 3.0, measurements),)
+    return BenchRun("2.13.0+cpu", "a machine, 2 cores", "2026-02-03T09:00:00+00:00", results)
 
 
 def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bool) -> Verdict:

@@ -26,7 +26,14 @@ from opsmith.inspect.report.document import read_document
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.page import render
 from opsmith.plan import plan_backend
-from planted_results import FAILS, planted_coverage, planted_results, with_routes, with_verdict
+from planted_results import (
+    FAILS,
+    planted_bench,
+    planted_coverage,
+    planted_results,
+    with_routes,
+    with_verdict,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -44,17 +51,18 @@ def results() -> Results:
 def report(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
     """A page with everything in it, against an earlier report that differs in three places."""
     folder = tmp_path_factory.mktemp("page")
-    conform, before, coverage, earlier = (
-        folder / f"{name}.json" for name in ("results", "before", "coverage", "earlier")
+    conform, before, coverage, earlier, bench = (
+        folder / f"{name}.json" for name in ("results", "before", "coverage", "earlier", "bench")
     )
+    bench.write_bytes(msgspec.json.encode(planted_bench(2.6)))
     conform.write_bytes(msgspec.json.encode(results))
     fixed = with_verdict(results, replace(FAILS, status=Status.PASSED, message=""))
     before.write_bytes(msgspec.json.encode(fixed))
     coverage.write_bytes(msgspec.json.encode(planted_coverage()))
     old = Gathering("sim", Inputs(conform=before)).document()
     old = replace(old, operators=with_routes(old.operators, {"cumsum": "missing", "mm": "kernel"}))
-    earlier.write_bytes(msgspec.json.encode(old))
-    inputs = Inputs(conform=conform, coverage=coverage, against=earlier)
+    earlier.write_bytes(msgspec.json.encode(replace(old, benchmarks=planted_bench(2.0))))
+    inputs = Inputs(conform=conform, coverage=coverage, bench=bench, against=earlier)
     now = Gathering("sim", inputs, source_link="vscode://file{path}:{line}").document()
     page = folder / "report.html"
     page.write_text(render(now))
@@ -102,6 +110,8 @@ def test_the_overview(visit: Open, report: Path) -> None:
         cost = page.text("#cost")
         assert "train.py: 703 ms of 1.1 s" in cost and "op: cumsum.out" in cost
         assert page.page.locator("#cost tbody tr").count() == 2 + 3
+        bench = " ".join(page.text("#benchmarks tbody tr").split())
+        assert bench == "variants add_, 4 elements 2.6 ±0 % 2 ±0 % µs 1.300 ≤ 1 missed"
         assert page.requests == [f"file://{report}"]
 
 
@@ -218,6 +228,7 @@ def test_details_by_mouse(visit: Open) -> None:
         assert page.text(".detail h3") == "add_.Tensor"
         detail = page.text("#operators .detail")
         assert "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1)" in detail
+        assert "add_, 4 elements" in detail and "missed" in detail
         assert "serves the call [kernel]" in detail and "RegisterSim_" in detail
         assert page.page.url.endswith("#add_.Tensor")
         source = page.page.locator(".detail a[href^='vscode:']").get_attribute("href")
@@ -280,6 +291,7 @@ def test_the_trend(visit: Open) -> None:
         text = " ".join(page.text("#changes").split())
         assert "+1 operators on a better route −1 on a worse one +0 verdicts pass now" in text
         assert "Pass no more (1)" in text and "add forward float32 passed failed" in text
+        assert "variants: add_, 4 elements 1 1.3 +30.0 %" in text
         assert "cumsum missing fallback" in text and "mm kernel structured" in text
 
 

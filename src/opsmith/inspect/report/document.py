@@ -15,6 +15,7 @@ import msgspec
 
 from opsmith.conformance.results import Status
 from opsmith.errors import FileMissing, ReportInvalid
+from opsmith.inspect.bench import BenchRun, Change
 from opsmith.inspect.coverage import Coverage, ProgramCoverage
 
 FORMAT = 1
@@ -120,19 +121,6 @@ class Conformance:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One row of a benchmark: what was measured on both sides, and their ratio; lower is better."""
-
-    benchmark: str
-    name: str
-    ours: str
-    peer: str
-    ratio: float
-    goal: float | None = None
-    ok: bool = True
-
-
-@dataclass(frozen=True)
 class RouteChange:
     """An operator that is served in another way than before; an empty route: it was not there."""
 
@@ -158,7 +146,7 @@ class Trend:
     """What changed since an earlier report.
 
     ``routes`` are name, count before and now.  ``scores`` are check, dtype, passed and total before,
-    and now.  ``sizes`` are name, bytes before and now.  ``benchmarks`` are name, ratio before and now.
+    and now.  ``sizes`` are name, bytes before and now.
     """
 
     source: str
@@ -170,7 +158,7 @@ class Trend:
     scores: tuple[tuple[str, str, int, int, int, int], ...] = ()
     sizes: tuple[tuple[str, int, int], ...] = ()
     fallback_seconds: tuple[float, float] | None = None
-    benchmarks: tuple[tuple[str, float, float], ...] = ()
+    benchmarks: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,7 +184,7 @@ class Document:
     warnings: tuple[str, ...] = ()
     conformance: Conformance | None = None
     program: ProgramCoverage | None = None
-    benchmarks: tuple[Measured, ...] = ()
+    benchmarks: BenchRun | None = None
     trend: Trend | None = None
     format: int = FORMAT
 

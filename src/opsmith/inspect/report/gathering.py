@@ -15,9 +15,9 @@ from pathlib import Path
 from opsmith.build.progress import Progress
 from opsmith.conformance.results import Results, latest_path, read_results
 from opsmith.description import find_backend
+from opsmith.inspect.bench import read_run
 from opsmith.inspect.coverage import Coverage, entries_coverage, read_coverage
 from opsmith.inspect.report.document import Document, read_document
-from opsmith.inspect.report.measured import read_benchmarks
 from opsmith.inspect.report.operators import Inspected, inspect_backend
 from opsmith.inspect.report.trend import trend
 from opsmith.inspect.report.verdicts import in_columns
@@ -62,7 +62,7 @@ class Gathering:
         self._source_link = source_link
         self._earlier = read_document(inputs.against) if inputs.against else None
         self._program = read_coverage(inputs.coverage) if inputs.coverage else None
-        self._benchmarks = read_benchmarks(inputs.bench) if inputs.bench else ()
+        self._benchmarks = read_run(inputs.bench) if inputs.bench else None
         self._description = find_backend(backend)
         self._known_state = _ABSENT
         self._results: Results | None = None

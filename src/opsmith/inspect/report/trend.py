@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from opsmith.inspect.bench import changes
 from opsmith.inspect.report.document import Conformance, Document, RouteChange, Trend, VerdictChange
 from opsmith.inspect.report.verdicts import status_of
 from opsmith.plan import Route
@@ -35,7 +36,11 @@ def trend(earlier: Document, source: str, now: Document) -> Trend:
             if earlier.program and now.program
             else None
         ),
-        benchmarks=_benchmarks(earlier, now),
+        benchmarks=(
+            changes(earlier.benchmarks, now.benchmarks)
+            if earlier.benchmarks and now.benchmarks
+            else ()
+        ),
     )
 
 
@@ -72,13 +77,4 @@ def _scores(
         (check, dtype, *before[check, dtype], passed, total)
         for check, dtype, passed, total in now.scores
         if (check, dtype) in before
-    )
-
-
-def _benchmarks(earlier: Document, now: Document) -> tuple[tuple[str, float, float], ...]:
-    before = {(row.benchmark, row.name): row.ratio for row in earlier.benchmarks}
-    return tuple(
-        (f"{row.benchmark}: {row.name}", before[row.benchmark, row.name], row.ratio)
-        for row in now.benchmarks
-        if (row.benchmark, row.name) in before
     )

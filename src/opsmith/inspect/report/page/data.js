@@ -123,6 +123,10 @@ function readConformance() {
   }
 }
 
+// Each measurement, with the name of its benchmark.
+const measurements = (report.benchmarks?.results ?? []).flatMap((result) =>
+  result.measurements.map((each) => ({ benchmark: result.name, ...each })));
+
 for (const use of report.program?.operators ?? []) {
   const operator = operatorByName.get(use.name);
   if (operator) operator.use = use;

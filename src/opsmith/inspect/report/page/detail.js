@@ -45,7 +45,7 @@ function schemaText(schema) {
 function showOperator(listing, operator) {
   const source = operator.source;
   const change = report.trend?.route_changes.find((each) => each.operator === operator.name);
-  const rows = report.benchmarks.filter((row) => namesOperator(row, operator));
+  const rows = measurements.filter((each) => each.operator === operator.name);
   const road = operator.road;
   fillDetail(listing, operator.name, routeBadge(operator.route), [
     schemaText(operator.schema),
@@ -89,12 +89,6 @@ function sourceLink(source) {
   const href = report.source_link
     .replaceAll("{path}", path).replaceAll("{relative}", relative).replaceAll("{line}", line);
   return h("a", { href }, place);
-}
-
-function namesOperator(row, operator) {
-  const base = operator.name.split(".")[0].replace(/_$/, "");
-  const words = `${row.benchmark} ${row.name}`.toLowerCase().match(/[a-z0-9_.]+/g) ?? [];
-  return words.some((word) => word === operator.lower || word === base);
 }
 
 const SHOWN_ENTRIES = 12;

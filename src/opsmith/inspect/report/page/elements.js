@@ -32,6 +32,9 @@ function bytes(value) {
   return value >= 1e6 ? `${(value / 1e6).toFixed(2)} MB` : `${count(Math.round(value / 1e3))} kB`;
 }
 
+// An ISO time as people read it.
+const moment = (time) => time.replace("T", " ").replace(/(\+00:00|Z)$/, " UTC").replace(/\.\d+/, "");
+
 function routeBadge(route) {
   return route ? h("span", { class: "route", "data-route": route }, h("i", { class: "swatch" }), route) : "";
 }

@@ -14,10 +14,8 @@ function showOverview() {
     "No program was measured. See what of yours runs on the CPU:",
     "opsmith coverage script.py -o coverage.json\nopsmith report --coverage coverage.json")]));
   const benchmarks = document.getElementById("benchmarks");
-  benchmarks.hidden = !report.benchmarks.length;
-  if (report.benchmarks.length) {
-    benchmarks.querySelector("div").replaceChildren(benchmarkTable(report.benchmarks, true));
-  }
+  benchmarks.hidden = !report.benchmarks;
+  if (report.benchmarks) benchmarks.querySelector("div").replaceChildren(...benchmarked(report.benchmarks));
 }
 
 function hint(text, command) {
@@ -78,7 +76,7 @@ function matrix(found) {
   const cells = new Map(found.scores.map(([check, dtype, passed, total]) => [`${check} ${dtype}`, [passed, total]]));
   const state = found.complete ? "complete" : "not complete";
   return [
-    h("p", { class: "quiet" }, `${plural(found.entries.length, "entry", "entries")}, ${plural(found.scores.reduce((sum, each) => sum + each[3], 0), "verdict")}; ${state}; torch ${found.torch}; ${found.updated.replace("T", " ").replace("+00:00", " UTC").replace("Z", " UTC")}`),
+    h("p", { class: "quiet" }, `${plural(found.entries.length, "entry", "entries")}, ${plural(found.scores.reduce((sum, each) => sum + each[3], 0), "verdict")}; ${state}; torch ${found.torch}; ${moment(found.updated)}`),
     checkMatrix("Share of verdicts that pass, in percent", found.checks, found.dtypes, (check, dtype) => {
       const score = cells.get(`${check} ${dtype}`);
       if (!score) return null;
@@ -117,13 +115,33 @@ function cost(program) {
   ].filter(Boolean);
 }
 
+function benchmarked(run) {
+  const failed = run.results.filter((result) => result.failure);
+  return [
+    h("p", { class: "quiet" }, `${run.machine}; torch ${run.torch}; ${moment(run.started)}`),
+    benchmarkTable(measurements, true),
+    ...failed.map((result) => h("p", { class: "warning" }, `${result.name} failed: ${result.failure}`)),
+  ];
+}
+
+function measure(figure) {
+  if (!figure) return "";
+  const { median, spread, rounds } = figure;
+  const digits = Math.abs(median) >= 1000 ? count(Math.round(median)) : String(Number(median.toPrecision(3)));
+  return [digits, rounds > 1 && h("span", { class: "quiet" }, ` ±${Math.round(100 * spread)} %`)];
+}
+
 function benchmarkTable(rows, all = false) {
-  const sides = rows.some((row) => row.ours || row.peer);
   return dataTable("Benchmarks",
-    [...(all ? [["benchmark"]] : []), ["measured"], ...(sides ? [["ours", 1], ["peer", 1]] : []), ["ratio", 1], ["goal", 1], [""]],
-    rows.map((row) => [
-      ...(all ? [row.benchmark] : []), row.name, ...(sides ? [row.ours, row.peer] : []), row.ratio.toFixed(3),
-      row.goal === null ? "" : `≤ ${row.goal}`,
-      row.goal === null ? "" : h("span", { class: "verdict", "data-verdict": row.ok ? "passing" : "failing" }, row.ok ? "ok" : "missed"),
-    ]));
+    [...(all ? [["benchmark"]] : []), ["measured"], ["opsmith", 1], ["peer", 1], ["unit"], ["ratio", 1], ["goal", 1], [""]],
+    rows.map((row) => {
+      const ratio = row.peer && row.ours.median / row.peer.median;
+      const value = row.is_absolute || !row.peer ? row.ours.median : ratio;
+      const ok = value <= row.goal;
+      return [
+        ...(all ? [row.benchmark] : []), row.name, measure(row.ours), measure(row.peer), row.unit,
+        ratio ? ratio.toFixed(3) : "", row.goal === null ? "" : `≤ ${row.goal}`,
+        row.goal === null ? "" : h("span", { class: "verdict", "data-verdict": ok ? "passing" : "failing" }, ok ? "ok" : "missed"),
+      ];
+    }));
 }

@@ -16,7 +16,7 @@ function showTrend() {
   const fails = trend.verdict_changes.filter((each) => !GOOD_STATUSES.includes(each.after) && GOOD_STATUSES.includes(each.before));
   const others = trend.verdict_changes.filter((each) => !passes.includes(each) && !fails.includes(each));
   view.replaceChildren(
-    h("p", { class: "quiet" }, `Since ${trend.source}, written ${trend.written.replace("T", " ").replace("+00:00", " UTC")} with torch ${trend.torch}`),
+    h("p", { class: "quiet" }, `Since ${trend.source}, written ${moment(trend.written)} with torch ${trend.torch}`),
     h("div", { class: "figures" },
       figure(`+${count(gained.length)}`, "", "operators on a better route"),
       figure(lost.length ? `−${count(lost.length)}` : "0", "", "on a worse one"),
@@ -83,8 +83,9 @@ function numberCard(trend) {
     const [before, now] = trend.fallback_seconds;
     rows.push(["time on the CPU", duration(before), duration(now), difference(now - before, duration(Math.abs(now - before)))]);
   }
-  for (const [name, before, now] of trend.benchmarks) {
-    rows.push([name, before.toFixed(3), now.toFixed(3), difference(now - before, Math.abs(now - before).toFixed(3))]);
+  for (const { benchmark, name, before, now, change, is_certain: certain } of trend.benchmarks) {
+    const text = `${(100 * Math.abs(change)).toFixed(1)} %${certain ? "" : ", within the spread"}`;
+    rows.push([`${benchmark}: ${name}`, measure({ median: before }), measure({ median: now }), difference(change, text)]);
   }
   return rows.length > 0 && card("Sizes and times", dataTable("Sizes and times", [[""], ["before", 1], ["now", 1], ["", 1]], rows));
 }
