@@ -16,8 +16,8 @@ import pytest
 
 from opsmith.build.cache import cache_root
 from opsmith.conformance.results import Results, Status, scores
-from opsmith.description import find_backend, read_backend
-from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ReportInvalid
+from opsmith.description import read_backend
+from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ResultsInvalid
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import road
 from opsmith.inspect.outputs import write_output
@@ -168,6 +168,19 @@ def test_every_verdict_is_in_the_report(written: Written) -> None:
     assert conformance.dtypes[:3] == ("float32", "float64", "bfloat16")
 
 
+def test_a_device_on_which_everything_fails_fits_too(results: Results, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    verdicts = tuple(
+        replace(verdict, status=Status.FAILED, message=f"{index} differs by a lot " * 50)
+        for index, verdict in enumerate(results.verdicts)
+    )
+    path.write_bytes(msgspec.json.encode(replace(results, verdicts=verdicts)))
+    document = Gathering("sim", Inputs(conform=path)).document()
+    assert len(render(document).encode()) < 6_000_000
+    assert document.conformance is not None
+    assert max(map(len, document.conformance.messages)) < 60
+
+
 @pytest.mark.parametrize(
     ("entry", "operator", "named"),
     [
@@ -254,7 +267,7 @@ def test_a_report_of_a_newer_version(tmp_path: Path) -> None:
     newer.write_text('{"format": 2, "operators": "in some other way"}')
     done = command("report", "-o", tmp_path / "r.html", "--against", newer, status=1)
     assert " ".join(done.stderr.split()) == (
-        f"error: `{newer}` has format 2, and this opsmith reads up to 1 "
+        f"error: `{newer}` has format 2, and this opsmith reads a report up to format 1 "
         "remedy: update opsmith: pip install --upgrade opsmith"
     )
     assert not (tmp_path / "r.html").exists()
@@ -266,15 +279,19 @@ def test_a_report_of_a_newer_version(tmp_path: Path) -> None:
         (b"{", "Input data was truncated"),
         (b"<html></html>", "JSON is malformed: invalid character (byte 0)"),
         (b"{}", "Object missing required field `format`"),
+        (
+            b'{"format": 1, "opsmith": "\xff"}',
+            "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ),
         (b'{"format": 1}', "Object missing required field `opsmith`"),
     ],
 )
 def test_what_is_no_report(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_bytes(content)
-    with pytest.raises(ReportInvalid) as error:
+    with pytest.raises(ResultsInvalid) as error:
         read_document(path)
-    assert error.value.message == f"`{path}` is no report of opsmith: {message}"
+    assert error.value.message == f"`{path}` does not hold a report: {message}"
 
 
 @pytest.mark.parametrize("option", ["conform", "coverage", "bench", "against"])
@@ -371,12 +388,12 @@ def test_a_backend_without_results(
     done = command("report", "-o", page, "--backend", backend, "--no-table")
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{page}: 3,1") and " operators of chip, " in lines[0]
-    assert lines[1] == f"no conformance results yet: opsmith conform {backend}"
+    assert lines[1] == f"no conformance results yet: opsmith conform --backend {backend}"
     document = read_document(page)
     assert document.conformance is document.trend is None
     assert [each.name for each in document.coverage] == ["ATen", "core ATen"]
     assert document.operators.roads == ((),)
-    assert str(find_backend(str(backend))) == document.description
+    assert document.description == str(backend)
 
 
 def test_no_text_of_the_data_ends_its_element(written: Written) -> None:

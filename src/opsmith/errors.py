@@ -226,10 +226,6 @@ class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
 
 
-class ReportInvalid(OpsmithError):
-    """A file that is to be an earlier report and is none, or that a newer opsmith wrote."""
-
-
 class PortTaken(OpsmithError):
     """A port of this machine that a server was to listen on and cannot."""
 

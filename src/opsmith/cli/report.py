@@ -17,7 +17,7 @@ Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml
 Conform = Annotated[
     Path | None, typer.Option(help="Results of `opsmith conform`; else the latest of the backend.")
 ]
-Coverage = Annotated[Path | None, typer.Option(help="What `opsmith coverage SCRIPT -o` wrote.")]
+Coverage = Annotated[Path | None, typer.Option(help="What `opsmith coverage -o` wrote.")]
 Bench = Annotated[Path | None, typer.Option(help="What `opsmith bench -o` wrote.")]
 Against = Annotated[
     Path | None, typer.Option(help="An earlier report, or its --data: shows what changed since.")
@@ -93,7 +93,7 @@ def report(
     )
     if tested is None:
         out.print(
-            f"no conformance results yet: opsmith conform {escape(backend)}",
+            f"no conformance results yet: opsmith conform --backend {escape(backend)}",
             style="dim",
             soft_wrap=True,
         )

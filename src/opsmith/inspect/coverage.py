@@ -280,10 +280,10 @@ def _fallen(calls: Calls) -> list[FallenBack]:
 
 
 def read_coverage(path: Path) -> ProgramCoverage:
-    """The coverage that ``opsmith coverage PROGRAM --output FILE`` wrote to ``path``.
+    """The coverage that ``opsmith coverage --output FILE PROGRAM`` wrote to ``path``.
 
     Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
     that holds none, or is of a newer version.
     """
-    remedy = "write it with `opsmith coverage PROGRAM --output FILE`"
+    remedy = "write it with `opsmith coverage --output FILE PROGRAM`"
     return read_versioned(path, ProgramCoverage, FORMAT, "coverage of a program", remedy)

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from opsmith.conformance.results import Status
-from opsmith.errors import FileMissing, ReportInvalid
+from opsmith.errors import FileMissing
 from opsmith.inspect.bench import BenchRun, Change
 from opsmith.inspect.coverage import Coverage, ProgramCoverage
+from opsmith.versioned import decode_versioned
 
 FORMAT = 1
 """The version of the format; a report of a newer one is refused."""
@@ -165,6 +164,7 @@ class Trend:
 class Document:
     """A whole report.
 
+    ``description`` is the backend as the command named it: ``sim``, or the path of a ``backend.yaml``.
     ``coverage`` is how the backend serves ATen, core ATen and OpInfo's entries, where these were run.
     ``sizes`` are bytes by name; ``warnings`` what of the inputs does not fit.  ``source_link`` is the
     address of a kernel's source, with ``{path}``, ``{relative}`` (to ``source_root``) and ``{line}`` in
@@ -189,35 +189,19 @@ class Document:
     format: int = FORMAT
 
 
-class _Versioned(msgspec.Struct):
-    format: int
-
-
 def read_document(path: Path) -> Document:
     """The document in ``path``: a report, or what its ``--data`` wrote.
 
-    Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ReportInvalid` for a file that
-    is neither, or of a newer opsmith.
+    Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
+    that is neither, or of a newer opsmith.
     """
+    remedy = "name a page that `opsmith report -o` wrote, or the JSON of its --data"
     try:
         content = path.read_bytes()
     except OSError as error:
         raise FileMissing(
-            f"the earlier report cannot be read from `{path}`: {error.strerror}",
-            remedy="name a page that `opsmith report -o` wrote, or the JSON of its --data",
+            f"a report cannot be read from `{path}`: {error.strerror}", remedy=remedy
         ) from None
     embedded = _EMBEDDED.search(content)
     data = embedded["data"] if embedded else content
-    try:
-        version = msgspec.json.decode(data, type=_Versioned).format
-        if version > FORMAT:
-            raise ReportInvalid(
-                f"`{path}` has format {version}, and this opsmith reads up to {FORMAT}",
-                remedy="update opsmith: pip install --upgrade opsmith",
-            )
-        return msgspec.json.decode(data, type=Document)
-    except msgspec.DecodeError as error:
-        raise ReportInvalid(
-            f"`{path}` is no report of opsmith: {error}",
-            remedy="name a page that `opsmith report -o` wrote, or the JSON of its --data",
-        ) from None
+    return decode_versioned(data, path, Document, FORMAT, "a report", remedy)

@@ -63,6 +63,7 @@ class Gathering:
         self._earlier = read_document(inputs.against) if inputs.against else None
         self._program = read_coverage(inputs.coverage) if inputs.coverage else None
         self._benchmarks = read_run(inputs.bench) if inputs.bench else None
+        self._backend = backend
         self._description = find_backend(backend)
         self._known_state = _ABSENT
         self._results: Results | None = None
@@ -94,7 +95,7 @@ class Gathering:
             written=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             backend=self._inspected.plan.backend,
             torch=torch_version(),
-            description=str(self._description),
+            description=self._backend,
             operators=self._inspected.operators,
             coverage=self._coverage(results),
             source_link=self._source_link,

@@ -6,6 +6,7 @@ the browser can read the page.  A results file that is not whole yet is read aga
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,6 +103,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # A second server on the port is refused, also where the first one runs.
     allow_reuse_port = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Passes over a browser that went away before it had its answer; else as usual."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.inspect.coverage import least_preferred
@@ -15,7 +15,9 @@ _DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 complex32 "
     "int64 int32 int16 int8 uint8 bool"
 ).split()
-_LONGEST_MESSAGE = 600
+# A device of which most checks fail has a message for each: they are cut until all fit.
+_MESSAGE_LENGTHS = (600, 300, 150, 80, 40)
+_ALL_MESSAGES = 800_000
 
 
 def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
@@ -30,6 +32,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         for second, dtype in enumerate(dtypes)
     }
     messages: Interned[str] = Interned()
+    longest = _longest_message({verdict.message for verdict in results.verdicts})
     marks = [["."] * len(cell) for _ in entries]
     notes: dict[int, dict[int, int]] = defaultdict(dict)
     seconds = [0.0] * len(entries)
@@ -40,7 +43,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         seconds[index] += verdict.seconds
         samples[index] += verdict.samples
         if verdict.message:
-            notes[index][place] = messages(_short(verdict.message))
+            notes[index][place] = messages(_cut(verdict.message, longest))
     operators = {name: index for index, name in enumerate(plan.by_name)}
     called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
     return Conformance(
@@ -114,7 +117,13 @@ def _known(names: Sequence[str], operators: Mapping[str, int]) -> list[str]:
     return [name for name in plain if name in operators]
 
 
-def _short(message: str) -> str:
-    return (
-        message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE].rstrip()} …"
-    )
+def _longest_message(messages: Collection[str]) -> int:
+    """How long a message may be, in characters, so that all of them are not too many."""
+    for longest in _MESSAGE_LENGTHS:
+        if sum(min(len(message), longest) for message in messages) <= _ALL_MESSAGES:
+            return longest
+    return _MESSAGE_LENGTHS[-1]
+
+
+def _cut(message: str, longest: int) -> str:
+    return message if len(message) <= longest else f"{message[:longest].rstrip()} …"

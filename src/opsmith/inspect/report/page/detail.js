@@ -2,6 +2,8 @@
 
 function fillDetail(listing, title, badge, children) {
   const pane = listing.detail;
+  // A run that goes on changes the details in place.
+  const top = !pane.hidden && pane.querySelector("h3").textContent === title ? pane.scrollTop : 0;
   pane.replaceChildren(
     h("header", {},
       h("h3", { tabindex: -1 }, title), badge,
@@ -9,7 +11,7 @@ function fillDetail(listing, title, badge, children) {
         onclick: () => closeDetail(listing) }, "Close")),
     ...children.filter(Boolean));
   pane.hidden = false;
-  pane.scrollTop = 0;
+  pane.scrollTop = top;
   listing.view.classList.add("opened");
   document.documentElement.classList.add("has-detail");
 }

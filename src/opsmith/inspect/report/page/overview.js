@@ -9,10 +9,10 @@ function showOverview() {
   document.getElementById("bars").replaceChildren(...bars());
   document.getElementById("matrix").replaceChildren(...(conformance ? matrix(conformance) : [hint(
     "No conformance results yet. Run PyTorch’s own operator tests on the device, and write the report again:",
-    `opsmith conform ${report.backend}`)]));
+    `opsmith conform --backend ${report.description}`)]));
   document.getElementById("cost").replaceChildren(...(program ? cost(program) : [hint(
     "No program was measured. See what of yours runs on the CPU:",
-    "opsmith coverage script.py -o coverage.json\nopsmith report --coverage coverage.json")]));
+    "opsmith coverage -o coverage.json script.py\nopsmith report --coverage coverage.json")]));
   const benchmarks = document.getElementById("benchmarks");
   benchmarks.hidden = !report.benchmarks;
   if (report.benchmarks) benchmarks.querySelector("div").replaceChildren(...benchmarked(report.benchmarks));

@@ -97,7 +97,7 @@ class Listing {
       });
     }
     this.shown = found.map(([item]) => item);
-    this.active = kept ? this.shown.indexOf(kept) : -1;
+    this.active = kept ? this.shown.findIndex((item) => item.name === kept.name) : -1;
     const all = this.items().length;
     const filtered = Object.keys(values).length > 0;
     this.output.textContent = !exact && this.shown.length
