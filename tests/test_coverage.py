@@ -470,7 +470,7 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path, catalogue:
         read_coverage(path)
     assert str(missing.value) == (
         f"coverage of a program cannot be read from `{path}`: No such file or directory\n"
-        "  remedy: write it with `opsmith coverage PROGRAM --output FILE`"
+        "  remedy: write it with `opsmith coverage --output FILE PROGRAM`"
     )
     path.write_text('{"format": 99}')
     with pytest.raises(ResultsInvalid) as newer:

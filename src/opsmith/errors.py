@@ -226,5 +226,9 @@ class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
 
 
+class PortTaken(OpsmithError):
+    """A port of this machine that a server was to listen on and cannot."""
+
+
 class ExpressionInvalid(OpsmithError):
     """A Python expression on the command line raises, or gives no Tensor."""

@@ -31,6 +31,13 @@ def read_versioned(path: Path, what: type[_File], format: int, name: str, remedy
         raise FileMissing(
             f"{name} cannot be read from `{path}`: {error.strerror}", remedy=remedy
         ) from None
+    return decode_versioned(content, path, what, format, name, remedy)
+
+
+def decode_versioned(
+    content: bytes, path: Path, what: type[_File], format: int, name: str, remedy: str
+) -> _File:
+    """The ``what`` that is ``content``, as :func:`read_versioned`; ``path`` is where it stood."""
     try:
         version = msgspec.json.decode(content, type=_Versioned).format
         if version > format:
@@ -39,5 +46,5 @@ def read_versioned(path: Path, what: type[_File], format: int, name: str, remedy
                 remedy="update opsmith: pip install --upgrade opsmith",
             )
         return msgspec.json.decode(content, type=what)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ResultsInvalid(f"`{path}` does not hold {name}: {error}", remedy=remedy) from None

@@ -5,6 +5,7 @@
     objects/     compiled files by content of source, headers and flags
     libraries/   linked libraries by content of their objects
     backends/    which libraries serve a description
+    inspected/   operators with their dispatch tables, by the library that was loaded
     compilers/   what was learned of each compiler
     logs/        the last failed build's output, by backend
     work/        what a running build needs; empty otherwise
@@ -34,7 +35,7 @@ UNUSED_AFTER_SECONDS = 30 * 24 * 3600
 
 _ONE_DAY = 24 * 3600
 # Their entries are files or directories that carry the time of their last use.
-_PRUNED_FOLDERS = ("plans", "generated", "objects", "libraries", "backends")
+_PRUNED_FOLDERS = ("plans", "generated", "objects", "libraries", "backends", "inspected")
 
 
 def cache_root() -> Path:

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.cli.console import Json, err, many, out, print_json, write_output
+from opsmith.cli.console import Json, err, many, out, print_json, write_json
 from opsmith.inspect.bench import (
     BenchmarkResult,
     BenchRun,
@@ -71,7 +71,7 @@ def bench(
     if earlier is not None:
         _print_changes(earlier, found)
     if output is not None:
-        write_output(output, run)
+        write_json(output, run)
     if json:
         print_json({"run": run, "changes": found})
     if interrupted:

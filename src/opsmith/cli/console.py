@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from opsmith.build.progress import Progress
-from opsmith.errors import OpsmithError, OutputRefused
+from opsmith.errors import OpsmithError
+from opsmith.inspect.outputs import write_output
 
 out = Console()
 err = Console(stderr=True)
@@ -27,18 +28,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
-def write_output(path: Path, value: Any) -> None:
-    """Writes ``value`` as JSON to ``path``, whole or not at all; raises :class:`OutputRefused`."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    try:
-        unfinished.write_bytes(msgspec.json.encode(value) + b"\n")
-        unfinished.replace(path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise OutputRefused(
-            f"`{path}` cannot be written: {error.strerror}",
-            remedy="name a file in a folder of yours",
-        ) from None
+def write_json(path: Path, value: Any) -> None:
+    """Writes ``value`` as JSON to ``path``, whole or not at all.
+
+    Raises :class:`~opsmith.errors.OutputRefused`.
+    """
+    write_output(path, msgspec.json.encode(value) + b"\n")
 
 
 def many(count: int, what: str) -> str:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.build.cache import cache_root
-from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_output
+from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
 from opsmith.inspect.coverage import (
     Coverage,
     ProgramCoverage,
@@ -73,7 +73,7 @@ def coverage(
         assert program is not None
         found = _of_program(Program(program, tuple(arguments or ()), python_module), backend, share)
     if output is not None:
-        write_output(output, found)
+        write_json(output, found)
     _print(found)
     if json:
         print_json(found)

@@ -19,6 +19,8 @@ from opsmith.cli.import_ import import_
 from opsmith.cli.keys import keys
 from opsmith.cli.ops import ops
 from opsmith.cli.plan import plan
+from opsmith.cli.report import report
+from opsmith.cli.serve import serve
 from opsmith.cli.stubs import stubs
 from opsmith.errors import OpsmithError
 
@@ -29,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, keys, gen, build, doctor, stubs, bench):
+for command in (demo, plan, explain, keys, gen, build, doctor, stubs, bench, report, serve):
     app.command()(command)
 app.add_typer(ops, name="ops")
 app.command("import")(import_)

@@ -47,6 +47,12 @@ def backend_coverage(plan: Plan, catalogue: Catalogue) -> tuple[Coverage, ...]:
     return (_coverage("ATen", known, reach), _coverage("core ATen", core, reach))
 
 
+def reached_routes(plan: Plan, catalogue: Catalogue) -> dict[str, frozenset[Route]]:
+    """For each operator, the routes that a call comes to: its own, and those of its parts."""
+    reach = _Reach(plan, catalogue)
+    return {name: reach.of(name) for name in plan.by_name}
+
+
 def entries_coverage(name: str, entries: Mapping[str, Iterable[str]], plan: Plan) -> Coverage:
     """The coverage of calls of which all operators that each makes are known, such as OpInfo's entries.
 
@@ -55,7 +61,7 @@ def entries_coverage(name: str, entries: Mapping[str, Iterable[str]], plan: Plan
     reached = [
         frozenset(_route(plan, operator) for operator in called) for called in entries.values()
     ]
-    return _summed(name, [_last(routes) for routes in reached], reached)
+    return _summed(name, [least_preferred(routes) for routes in reached], reached)
 
 
 def _coverage(name: str, operators: Iterable[str], reach: _Reach) -> Coverage:
@@ -78,7 +84,8 @@ def _summed(name: str, routes: list[Route], reached: list[frozenset[Route]]) -> 
     )
 
 
-def _last(routes: frozenset[Route]) -> Route:
+def least_preferred(routes: frozenset[Route]) -> Route:
+    """The last of ``routes`` in the order of preference, besides ``composite``."""
     order = list(Route)
     leaves = routes - {Route.COMPOSITE} or routes
     return max(leaves, key=order.index, default=Route.COMPOSITE)
@@ -273,10 +280,10 @@ def _fallen(calls: Calls) -> list[FallenBack]:
 
 
 def read_coverage(path: Path) -> ProgramCoverage:
-    """The coverage that ``opsmith coverage PROGRAM --output FILE`` wrote to ``path``.
+    """The coverage that ``opsmith coverage --output FILE PROGRAM`` wrote to ``path``.
 
     Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
     that holds none, or is of a newer version.
     """
-    remedy = "write it with `opsmith coverage PROGRAM --output FILE`"
+    remedy = "write it with `opsmith coverage --output FILE PROGRAM`"
     return read_versioned(path, ProgramCoverage, FORMAT, "coverage of a program", remedy)

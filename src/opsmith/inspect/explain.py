@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from opsmith.plan import Entry, Meta, Plan
@@ -67,12 +68,16 @@ def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
     return Explanation(entry, schema, plan.meta(entry.name), table)
 
 
-def dispatch_table(qualified_name: str) -> tuple[TableRow, ...]:
-    """The computed dispatch table of an operator: every key, those of :data:`RELEVANT_KEYS` first."""
+def dispatch_table(
+    qualified_name: str, *, keys: Collection[str] | None = None
+) -> tuple[TableRow, ...]:
+    """The computed dispatch table of an operator: ``keys``, or all; :data:`RELEVANT_KEYS` first."""
     import torch
 
     rows = []
     for line in torch._C._dispatch_dump_table(qualified_name).splitlines():
+        if keys is not None and line.partition(":")[0] not in keys:
+            continue
         if matched := _ROW.match(line.strip()):
             rows.append(TableRow(matched["key"], matched["kernel"], matched["kind"] or ""))
     return tuple(sorted(rows, key=_priority))

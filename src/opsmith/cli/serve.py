@@ -1,0 +1,57 @@
+"""``opsmith serve``."""
+
+from __future__ import annotations
+
+import threading
+from typing import Annotated
+
+import typer
+
+from opsmith.cli.console import Json, err, out, print_json, shown_progress
+from opsmith.cli.report import (
+    LOCAL_FILE,
+    Against,
+    Backend,
+    Bench,
+    Conform,
+    Coverage,
+    SourceLink,
+    Table,
+)
+from opsmith.inspect.report.gathering import Gathering, Inputs
+from opsmith.inspect.report.server import serving
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+    backend: Backend = "sim",
+    conform: Conform = None,
+    coverage: Coverage = None,
+    bench: Bench = None,
+    against: Against = None,
+    source_link: SourceLink = LOCAL_FILE,
+    table: Table = True,
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0, help="Stop after so many seconds.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the report in a browser of this machine, live while `opsmith conform` runs."""
+    with shown_progress() as progress:
+        gathering = Gathering(
+            backend,
+            Inputs(conform, coverage, bench, against),
+            source_link=source_link,
+            tables=table,
+            awaits_results=True,
+            progress=progress,
+        )
+    with serving(gathering, port) as address:
+        if json:
+            print_json({"address": address, "results": str(gathering.results)})
+        else:
+            out.print(f"{address}  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+        try:
+            threading.Event().wait(seconds)
+        except KeyboardInterrupt:
+            err.print("ended")

@@ -1,0 +1,129 @@
+"""A conformance run's verdicts as the report keeps them, and which operator an entry is named for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from opsmith.conformance.results import Check, Results, Status, scores
+from opsmith.inspect.coverage import least_preferred
+from opsmith.inspect.report.document import MARKS, Conformance
+from opsmith.inspect.report.interning import Interned
+from opsmith.plan import Plan
+
+_DTYPES = (
+    "float32 float64 bfloat16 float16 complex64 complex128 complex32 "
+    "int64 int32 int16 int8 uint8 bool"
+).split()
+# A device of which most checks fail has a message for each: they are cut until all fit.
+_MESSAGE_LENGTHS = (600, 300, 150, 80, 40)
+_ALL_MESSAGES = 800_000
+
+
+def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
+    """``results``, read from ``source``, on the backend of ``plan``."""
+    checks = tuple(check.value for check in Check)
+    dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
+    entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
+    row = {entry: index for index, entry in enumerate(entries)}
+    cell = {
+        (check, dtype): first * len(dtypes) + second
+        for first, check in enumerate(Check)
+        for second, dtype in enumerate(dtypes)
+    }
+    messages: Interned[str] = Interned()
+    longest = _longest_message({verdict.message for verdict in results.verdicts})
+    marks = [["."] * len(cell) for _ in entries]
+    notes: dict[int, dict[int, int]] = defaultdict(dict)
+    seconds = [0.0] * len(entries)
+    samples = [0] * len(entries)
+    for verdict in results.verdicts:
+        index, place = row[verdict.entry], cell[verdict.check, verdict.dtype]
+        marks[index][place] = MARKS[verdict.status]
+        seconds[index] += verdict.seconds
+        samples[index] += verdict.samples
+        if verdict.message:
+            notes[index][place] = messages(_cut(verdict.message, longest))
+    operators = {name: index for index, name in enumerate(plan.by_name)}
+    called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
+    return Conformance(
+        backend=results.backend,
+        torch=results.torch,
+        source=source,
+        started=results.started,
+        updated=results.updated,
+        complete=results.complete,
+        checks=checks,
+        dtypes=dtypes,
+        entries=entries,
+        marks=tuple("".join(letters) for letters in marks),
+        seconds=tuple(round(each, 3) for each in seconds),
+        samples=tuple(samples),
+        messages=messages.table,
+        notes=dict(notes),
+        calls=tuple(tuple(operators[name] for name in names) for names in called),
+        named=tuple(
+            tuple(operators[name] for name in _tested(entry, names, plan))
+            for entry, names in zip(entries, called, strict=True)
+        ),
+        routes=tuple(
+            least_preferred(frozenset(plan.by_name[name].route for name in names)).value
+            if names
+            else ""
+            for names in called
+        ),
+        scores=tuple(
+            (check.value, dtype, passed, total)
+            for (check, dtype), (passed, total) in sorted(
+                scores(results.verdicts).items(), key=lambda score: cell[score[0]]
+            )
+        ),
+    )
+
+
+def _tested(entry: str, called: Sequence[str], plan: Plan) -> list[str]:
+    """What ``entry`` is named for of ``called``, and its variants, which other checks call."""
+    named = [name for name in called if is_named_for(entry, name)]
+    return list(dict.fromkeys(each for name in named for each in plan.group_of(name)))
+
+
+def is_named_for(entry: str, operator: str) -> bool:
+    """Whether OpInfo's ``entry`` tests ``operator``: ``linalg.norm`` does ``linalg_norm.ord_str``.
+
+    OpInfo writes the namespaces of Python with dots, and a dot before the entry's variant too.
+    """
+    base = operator.partition(".")[0]
+    base = base[:-1] if base.endswith("_") and not base.endswith("__") else base
+    parts = entry.removeprefix("nn.functional.").split(".")
+    return any("_".join(parts[:count]) == base for count in range(1, len(parts) + 1))
+
+
+def status_of(mark: str) -> Status:
+    """The status that ``mark`` stands for."""
+    return next(status for status, letter in MARKS.items() if letter == mark)
+
+
+def _in_order(dtypes: Iterable[str]) -> tuple[str, ...]:
+    """The common ones in the order in which people look for them, then the others."""
+    return tuple(sorted(dtypes, key=lambda dtype: (_rank(dtype), dtype)))
+
+
+def _rank(dtype: str) -> int:
+    return _DTYPES.index(dtype) if dtype in _DTYPES else len(_DTYPES)
+
+
+def _known(names: Sequence[str], operators: Mapping[str, int]) -> list[str]:
+    plain = dict.fromkeys(name.removeprefix("aten::") for name in names)
+    return [name for name in plain if name in operators]
+
+
+def _longest_message(messages: Collection[str]) -> int:
+    """How long a message may be, in characters, so that all of them are not too many."""
+    for longest in _MESSAGE_LENGTHS:
+        if sum(min(len(message), longest) for message in messages) <= _ALL_MESSAGES:
+            return longest
+    return _MESSAGE_LENGTHS[-1]
+
+
+def _cut(message: str, longest: int) -> str:
+    return message if len(message) <= longest else f"{message[:longest].rstrip()} …"
