@@ -1,1 +1,19 @@
-"""Whether a device does what PyTorch's own operator database says: the checks, and their verdicts."""
+"""Whether a device does what PyTorch's own operator database says: the checks, and their verdicts.
+
+``run("sim", dtypes=["float32"], checks=["forward"])`` makes the checks and returns their results.
+"""
+
+from opsmith.conformance.results import Check, Results, Status, Verdict, read_results, scores
+from opsmith.conformance.running import Outcome, Standing, run
+
+__all__ = [
+    "Check",
+    "Outcome",
+    "Results",
+    "Standing",
+    "Status",
+    "Verdict",
+    "read_results",
+    "run",
+    "scores",
+]
