@@ -15,10 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
-from opsmith.conformance import Results, Standing, Status, Verdict, run, scores
+from opsmith.conformance import (
+    Results,
+    Standing,
+    Status,
+    Verdict,
+    read_checkout,
+    run,
+    run_upstream,
+    scores,
+)
 from opsmith.conformance.junit import write_junit
+from opsmith.conformance.record import Report
 from opsmith.conformance.results import latest_path, write_results
-from opsmith.conformance.running import Report
+from opsmith.errors import FilterInvalid
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0
@@ -48,6 +58,13 @@ def conform(
     kernels: Annotated[
         Path | None, typer.Option(help="A Python file that registers kernels on the device.")
     ] = None,
+    upstream: Annotated[
+        Path | None,
+        typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="A test file of the checkout; repeatable.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
     ] = None,
@@ -61,20 +78,48 @@ def conform(
     Exits with 1 where something fails that `gaps.yaml`, beside `backend.yaml`, does not declare, or
     where what it declares passes.
     """
+    checkout = None
+    if upstream is not None:
+        if op or dtype or check or samples or kernels:
+            raise FilterInvalid(
+                "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
+                remedy="leave them out; --file chooses what is run",
+            )
+        checkout = read_checkout(upstream)
+        if checkout.mismatch:
+            err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
+    elif file:
+        raise FilterInvalid(
+            "--file chooses among the test files of a checkout, and none is given",
+            remedy="name the checkout: --upstream PATH",
+        )
     with shown_progress() as building, _shown_standing() as report:
-        outcome = run(
-            backend,
-            operators=op or (),
-            dtypes=dtype or (),
-            checks=check or (),
-            samples=samples,
-            seed=seed,
-            jobs=jobs,
-            timeout=timeout,
-            resume=resume,
-            kernels=kernels,
-            report=report,
-            building=building,
+        outcome = (
+            run_upstream(
+                checkout,
+                backend,
+                files=file or (),
+                jobs=jobs,
+                timeout=timeout,
+                resume=resume,
+                report=report,
+                building=building,
+            )
+            if checkout
+            else run(
+                backend,
+                operators=op or (),
+                dtypes=dtype or (),
+                checks=check or (),
+                samples=samples,
+                seed=seed,
+                jobs=jobs,
+                timeout=timeout,
+                resume=resume,
+                kernels=kernels,
+                report=report,
+                building=building,
+            )
         )
     results = outcome.results
     if output is not None:

@@ -3,8 +3,10 @@
 ``run("sim", dtypes=["float32"], checks=["forward"])`` makes the checks and returns their results.
 """
 
+from opsmith.conformance.record import Standing
 from opsmith.conformance.results import Check, Results, Status, Verdict, read_results, scores
-from opsmith.conformance.running import Outcome, Standing, run
+from opsmith.conformance.running import Outcome, run, run_upstream
+from opsmith.conformance.upstream import read_checkout
 
 __all__ = [
     "Check",
@@ -13,7 +15,9 @@ __all__ = [
     "Standing",
     "Status",
     "Verdict",
+    "read_checkout",
     "read_results",
     "run",
+    "run_upstream",
     "scores",
 ]
