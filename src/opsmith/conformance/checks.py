@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_flatten
 
 from opsmith.conformance.comparison import Outcome, bytes_of, run, seed, tensors_in
@@ -137,8 +138,17 @@ def _like_the_cpu(
     if keywords and ours.raised and theirs.raised:
         yield  # out= that both refuse; each device has its own words and class
         return
-    subject.compare(name, ours, theirs, ignored, on_cpu)
+    subject.compare(
+        name, ours, theirs, ignored, on_cpu,
+        lambda: subject.on_cpu(call, subject.widened(sample), index, **_widened(subject, keywords)),
+    )  # fmt: skip
     yield
+
+
+def _widened(subject: Subject, keywords: dict[str, Any]) -> dict[str, Any]:
+    sample = SampleInput(None, args=(), kwargs=keywords)  # type: ignore[no-untyped-call]
+    widened: dict[str, Any] = subject.widened(sample).kwargs
+    return widened
 
 
 def _backward(subject: Subject) -> Iterator[None]:
@@ -146,17 +156,20 @@ def _backward(subject: Subject) -> Iterator[None]:
     call = subject.info.op
     for index, sample, name in _claimed_samples(subject, requires_grad=True):
 
-        def gradients_on_cpu(number: int, sample: Any = sample, index: int = index) -> Outcome:
-            forward = subject.on_cpu(call, sample, index, number=number)
-            return _gradients(forward, sample)
+        def on_cpu(number: int, sample: Any = sample, index: int = index) -> Outcome:
+            return _gradients(subject.on_cpu(call, sample, index, number=number), sample)
 
-        theirs = gradients_on_cpu(0)
+        def exactly(sample: Any = sample, index: int = index) -> Outcome:
+            wide = subject.widened(sample)
+            return _gradients(subject.on_cpu(call, wide, index), wide)
+
+        theirs = on_cpu(0)
         if theirs.raised or not theirs.tensors:
             continue
         forward = subject.on_device(call, sample, index)
         subject.watch.at(index, on_device=True)
         ours = _gradients(forward, sample)
-        subject.compare(name, ours, theirs, _OWN_AFFAIR, gradients_on_cpu)
+        subject.compare(name, ours, theirs, _OWN_AFFAIR, on_cpu, exactly)
         yield
 
 
@@ -171,13 +184,20 @@ def _gradients(forward: Outcome, sample: Any) -> Outcome:
     if not leaves or not results:
         return Outcome(forward.device, (), [], [], [])
     seed(forward.device, 2)  # the same cotangents for both devices
-    cotangents = [torch.randn(r.shape, dtype=r.dtype).to(r.device) for r in results]
+    cotangents = [_cotangent(result) for result in results]
     return run(
         forward.device,
         lambda: torch.autograd.grad(results, leaves, cotangents, allow_unused=True),
         (),
         {},
     )
+
+
+def _cotangent(result: Tensor) -> Tensor:
+    """Random numbers in the shape of ``result``: the same in every dtype, as bfloat16 holds them."""
+    parts = torch.randn(*result.shape, 2).bfloat16().double()
+    drawn = torch.view_as_complex(parts) if result.is_complex() else parts[..., 0]
+    return drawn.to(result.dtype).to(result.device)
 
 
 def _noncontiguous(subject: Subject) -> Iterator[None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -143,9 +142,9 @@ def write_results(results: Results, path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            file.write(msgspec.json.encode(results))
-        os.replace(file.name, path)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(results))
+        os.replace(unfinished, path)
     except OSError as error:
         raise OutputRefused(
             f"`{path}` cannot be written: {error.strerror}",
