@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from opsmith.build.progress import Progress as Step
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
 from opsmith.conformance import (
     Results,
@@ -28,7 +29,7 @@ from opsmith.conformance import (
 from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import Report
 from opsmith.conformance.results import latest_path, write_results
-from opsmith.errors import FilterInvalid
+from opsmith.errors import FilterInvalid, OutputRefused
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0
@@ -57,6 +58,9 @@ def conform(
     ] = False,
     kernels: Annotated[
         Path | None, typer.Option(help="A Python file that registers kernels on the device.")
+    ] = None,
+    gaps: Annotated[
+        Path | None, typer.Option(help="Known failures, in the place of gaps.yaml beside it.")
     ] = None,
     upstream: Annotated[
         Path | None,
@@ -93,7 +97,13 @@ def conform(
             "--file chooses among the test files of a checkout, and none is given",
             remedy="name the checkout: --upstream PATH",
         )
-    with shown_progress() as building, _shown_standing() as report:
+    for path in (output, junit):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise OutputRefused(
+                f"`{path}` cannot be written: there is no folder {path.absolute().parent}",
+                remedy="name a file in a folder that exists",
+            )
+    with _shown_standing() as (report, building):
         outcome = (
             run_upstream(
                 checkout,
@@ -102,6 +112,7 @@ def conform(
                 jobs=jobs,
                 timeout=timeout,
                 resume=resume,
+                gaps=gaps,
                 report=report,
                 building=building,
             )
@@ -117,6 +128,7 @@ def conform(
                 timeout=timeout,
                 resume=resume,
                 kernels=kernels,
+                gaps=gaps,
                 report=report,
                 building=building,
             )
@@ -139,16 +151,19 @@ def conform(
 
 
 @contextmanager
-def _shown_standing() -> Iterator[Report]:
-    """A callback that shows how far the run is: a bar on a terminal, a line now and then in a log."""
+def _shown_standing() -> Iterator[tuple[Report, Callable[[Step], None]]]:
+    """What shows how far the run is, and each step of a build: a bar on a terminal, lines in a log."""
     if err.is_terminal:
         with Progress(
             TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.description}"), console=err, transient=True,
         ) as progress:  # fmt: skip
             bar = progress.add_task("", total=None)
-            yield lambda now: progress.update(
-                bar, total=now.total, completed=now.done, description=escape(_at(now))
+            yield (
+                lambda now: progress.update(
+                    bar, total=now.total, completed=now.done, description=escape(_at(now))
+                ),
+                lambda step: progress.update(bar, description=escape(str(step))),
             )
         return
     said = time.monotonic()
@@ -159,7 +174,8 @@ def _shown_standing() -> Iterator[Report]:
             said = time.monotonic()
             err.print(f"{now.done:,} of {now.total:,} checks, {now.bad:,} bad", highlight=False)
 
-    yield say
+    with shown_progress() as building:
+        yield say, building
 
 
 def _at(now: Standing) -> str:

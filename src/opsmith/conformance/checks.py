@@ -45,6 +45,11 @@ _OUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 _MESSAGE_LENGTH = 600
 
+_NOTHING = {
+    Check.EMPTY: "the CPU computes none of its samples without elements",
+    Check.META: "PyTorch's meta function takes none of its samples",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -77,7 +82,7 @@ def examine(subject: Subject, check: Check) -> Finding:
         return Finding(Status.FAILED, ran + 1, message)
     if ran:
         return Finding(Status.PASSED, ran)
-    return Finding(Status.SKIPPED, 0, "OpInfo has no sample that the CPU computes")
+    return Finding(Status.SKIPPED, 0, _NOTHING.get(check, "the CPU computes none of its samples"))
 
 
 def _claimed_samples(

@@ -73,14 +73,16 @@ class Gap:
         return verdict.entry in self.entries[pattern]
 
 
-def read_gaps(description: Path, known: Sequence[EntryFacts]) -> tuple[Gap, ...]:
-    """The gaps declared beside ``description``; none where there is no file.
+def read_gaps(
+    description: Path, known: Sequence[EntryFacts], named: Path | None = None
+) -> tuple[Gap, ...]:
+    """The gaps declared beside ``description``, if any are; or in the file ``named``.
 
     Raises :class:`~opsmith.errors.GapInvalid` or a :class:`~opsmith.errors.DescriptionError`, with the
     place.
     """
-    path = description.with_name(FILE)
-    if not path.exists():
+    path = named or description.with_name(FILE)
+    if named is None and not path.exists():
         return ()
     document = read_document(path)
     declared = document.convert(_GapsYaml).gaps

@@ -53,6 +53,7 @@ def run(
     timeout: float = 120.0,
     resume: bool = False,
     kernels: Path | None = None,
+    gaps: Path | None = None,
     report: Report = _nobody,
     building: Callable[[Progress], None] | None = None,
 ) -> Outcome:
@@ -63,7 +64,8 @@ def run(
     entry, 0: all; ``seed`` draws them.  ``jobs`` workers run at a time, as many as there are cores if
     None.  A check that takes longer than ``timeout`` seconds fails.  ``resume`` goes on with what an
     interrupted run of the same build, torch, samples and seed has left.  ``kernels`` is a Python file that
-    registers kernels, run in each worker.  ``report`` is told how far it is, ``building`` of each step of
+    registers kernels, run in each worker; ``gaps`` declares known failures in the place of the file
+    ``gaps.yaml`` beside the description.  ``report`` is told how far it is, ``building`` of each step of
     a build.
 
     Ctrl-C ends the run with what is done.  Raises :class:`~opsmith.errors.FilterInvalid` for what there
@@ -81,7 +83,7 @@ def run(
         called=earlier.operators if earlier else {},
         aten=plan_backend(backend, cache_root()).by_name,
     )
-    record = _record(description, known, kernels, samples, seed, report, building)
+    record = _record(description, known, gaps, kernels, samples, seed, report, building)
     units = [*selection.units()]
     wanted = {(unit.entry, unit.dtype, check) for unit in units for check in unit.checks}
     record.begin(earlier, wanted.__contains__, resume=resume)
@@ -109,6 +111,7 @@ def run_upstream(
     jobs: int | None = None,
     timeout: float = 120.0,
     resume: bool = False,
+    gaps: Path | None = None,
     report: Report = _nobody,
     building: Callable[[Progress], None] | None = None,
 ) -> Outcome:
@@ -122,7 +125,7 @@ def run_upstream(
     known = known_entries(cache_root())
     chosen = checkout.chosen(files)
     prefixes = tuple(key_prefix(file) for file in chosen)
-    record = _record(description, known, None, 0, 0, report, building)
+    record = _record(description, known, gaps, None, 0, 0, report, building)
     record.begin(
         latest_results(description),
         lambda key: key[2] is Check.UPSTREAM and f"{key[0]}::".startswith(prefixes),
@@ -131,6 +134,7 @@ def run_upstream(
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         upstream = Upstream(
             description,
+            record.header.backend,
             _workers(jobs),
             timeout,
             {dtype for facts in known for dtype in facts.dtypes},
@@ -154,13 +158,14 @@ def run_upstream(
 def _record(
     description: Path,
     known: Sequence[EntryFacts],
+    named: Path | None,
     kernels: Path | None,
     samples: int,
     seed: int,
     report: Report,
     building: Callable[[Progress], None] | None,
 ) -> Record:
-    gaps = read_gaps(description, known)
+    gaps = read_gaps(description, known, named)
     if kernels is not None and not kernels.is_file():
         raise FileMissing(
             f"there is no file `{kernels}`",

@@ -190,6 +190,7 @@ class Upstream:
     """A run of test files with ``jobs`` processes at a time and ``timeout`` seconds for a test."""
 
     description: Path
+    device: str
     jobs: int
     timeout: float
     dtypes: Collection[str]
@@ -283,8 +284,8 @@ class Upstream:
 
     def _dtype(self, test: str) -> str:
         """The dtype at the end of a test's name, where it has one."""
-        last = test.rpartition("_privateuse1_")[2]
-        return last if last in self.dtypes else ""
+        found = re.search(rf"_(?:privateuse1|{re.escape(self.device)})_(\w+)$", test)
+        return found[1] if found and found[1] in self.dtypes else ""
 
 
 def _ended(status: int) -> str:
