@@ -8,6 +8,7 @@ seconds, so only workers do; what a command has to know of it beforehand is kept
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
 
     Raises :class:`~opsmith.errors.ConformanceError` where PyTorch's database cannot be imported.
     """
-    path = cache / "conformance" / f"entries-{torch_version()}.json"
+    code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]  # what the facts are made by
+    path = cache / "conformance" / f"entries-{torch_version()}-{code}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[EntryFacts, ...])
     except (OSError, msgspec.DecodeError):
@@ -128,12 +130,18 @@ def doubts_its_dtypes(info: Any) -> bool:
     )
 
 
+def _aten_name(info: Any) -> str:
+    """``softplus`` of ``nn.functional.softplus``, ``linalg_norm`` of ``linalg.norm``."""
+    named = str(info.aten_name or info.name)
+    return named.removeprefix("nn.functional.").replace(".", "_")
+
+
 def _facts() -> Iterator[EntryFacts]:
     for name, info in entries().items():
         yield EntryFacts(
             name,
             info.name,
-            info.aten_name or info.name,
+            _aten_name(info),
             tuple(sorted(map(dtype_name, info.supported_dtypes("cpu")))),
             tuple(sorted(map(dtype_name, info.supported_backward_dtypes("cpu")))),
             bool(info.supports_out) and not name.startswith(FOREACH),

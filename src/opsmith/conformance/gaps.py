@@ -157,7 +157,8 @@ def with_passing_gaps(
             covered = [verdict.key for verdict in universe if part.covers(verdict)]
             if not covered or any(key not in found for key in covered):
                 continue
-            if any(found[key].status is Status.GAP for key in covered):
+            # It fails somewhere, or another word has said that it does not.
+            if any(found[key].status in {Status.GAP, Status.GAP_PASSES} for key in covered):
                 continue
             message = f"{gap.location} declares that `{word}` fails, and it does not: take it out"
             for key in covered:

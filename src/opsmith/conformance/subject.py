@@ -36,7 +36,10 @@ from opsmith.runtime.calls import count_calls
 UNDEFINED_VALUES = ("empty", "empty_*", "new_empty*")
 """Entries whose results hold what the memory held."""
 
-READ_TOO_FAR_WHEN_EMPTY = ("nn.functional.multi_margin_loss",)
+READ_TOO_FAR_WHEN_EMPTY = (
+    "nn.functional.multi_margin_loss",
+    "nn.functional.multilabel_margin_loss",
+)
 """Entries whose CPU kernels read memory that is not theirs where there are no elements."""
 
 CPU_ARGUMENTS = ("tensor_split",)

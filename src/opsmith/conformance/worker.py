@@ -66,7 +66,7 @@ def _served(setting: Setting, board: Board) -> Iterator[Message]:
     loaded = opsmith.load(setting.description)
     if setting.kernels is not None:
         try:
-            runpy.run_path(setting.kernels)
+            runpy.run_path(setting.kernels, run_name=Path(setting.kernels).stem)
         except OpsmithError:
             raise
         except Exception:
