@@ -350,6 +350,7 @@ def _claim(subject: Subject, claimed: bool, *, backward: bool) -> Iterator[None]
                 f"{_named(index, sample)} raises {ours.result!r:.300}"
             )
         else:
+            yield  # neither claimed nor working
             break
         yield
     if not claimed and worked and worked == len(samples):

@@ -59,7 +59,7 @@ class Wrong(Exception):
 
 
 class NoSamples(Exception):
-    """PyTorch cannot make samples; the message says why."""
+    """There are no samples for the device; the message says why."""
 
 
 class Refused(Exception):
@@ -100,7 +100,10 @@ class Subject:
                 found = [*itertools.islice(all_samples, self.limit or None)]
             except Exception as error:
                 raise NoSamples(f"PyTorch makes no samples of it: {error!r:.300}") from None
-            self._samples[requires_grad] = [sample for sample in found if _is_strided(sample)]
+            strided = [sample for sample in found if _is_strided(sample)]
+            if found and not strided:
+                raise NoSamples("its samples are sparse, and the device has strided Tensors only")
+            self._samples[requires_grad] = strided
         return self._samples[requires_grad]
 
     # ---- calls
