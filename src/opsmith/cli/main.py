@@ -32,7 +32,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, keys, gen, build, doctor, stubs, conform, bench, report, serve):
+for command in (
+    demo,
+    plan,
+    explain,
+    keys,
+    gen,
+    build,
+    doctor,
+    stubs,
+    conform,
+    bench,
+    report,
+    serve,
+):
     app.command()(command)
 app.add_typer(ops, name="ops")
 app.command("import")(import_)

@@ -31,7 +31,7 @@ from opsmith.conformance.comparison import (
 from opsmith.conformance.database import dtype_name, samples_of, tolerances
 from opsmith.description import SCALAR_TYPE_OF
 from opsmith.plan import Plan, Route
-from opsmith.runtime.calls import count_calls
+from opsmith.runtime.calls import record_calls
 
 UNDEFINED_VALUES = ("empty", "empty_*", "new_empty*")
 """Entries whose results hold what the memory held."""
@@ -151,9 +151,13 @@ class Subject:
         stays = tuple(tensors_in(sample.args)) if self.name in CPU_ARGUMENTS else ()
         arguments, given = Twins(self.device, stays).of(_call_of(sample, keywords))
         self.watch.at(index, on_device=True)
-        with _default_device(self.device, sample), count_calls() as counts:
+        with _default_device(self.device, sample), record_calls() as block:
             run(self.device, call, arguments, given)
-        names = frozenset(name for name in counts.by_operator if name in self.plan.by_name)
+        names = frozenset(
+            call.operator
+            for call in block.calls.tree
+            if call.on_device and call.operator in self.plan.by_name
+        )
         self.operators |= names
         return names
 
