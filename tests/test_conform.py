@@ -23,9 +23,11 @@ from opsmith.conformance.gaps import everything, read_gaps, with_gaps, with_pass
 from opsmith.conformance.junit import write_junit
 from opsmith.conformance.results import Check, Results, Status, Verdict, latest_path
 from opsmith.conformance.selection import select
-from opsmith.description import find_backend
+from opsmith.description import find_backend, read_backend
 from opsmith.errors import GapInvalid, OpsmithError
+from opsmith.plan import resolve
 from opsmith.runtime import LoadedBackend
+from opsmith.schema import Catalogue
 
 FAULTS = Path(__file__).with_name("conform_backend") / "faults.py"
 COMMAND = [sys.executable, "-m", "opsmith", "conform"]
@@ -175,6 +177,39 @@ def test_kernels_that_cannot_be_registered_stop_the_run(tmp_path: Path) -> None:
     _, printed = conform("--op", "cosh", "--kernels", str(kernels), status=1)
     assert f"error: `{kernels}` raises\n" in printed
     assert "No module named 'nothing_of_that_name'" in printed
+
+
+class _Nobody:
+    def at(self, sample: int, *, on_device: bool) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("sim")
+def test_what_the_description_refuses_is_not_claimed(
+    describe: Callable[..., Path], catalogue: Catalogue
+) -> None:
+    import torch
+
+    from opsmith.conformance.database import entries
+    from opsmith.conformance.subject import Subject
+
+    kernels = """
+        - {op: add.out, kernel_name: chip::add, dtypes: [Float, Int]}
+        - {op: cumsum.out, kernel_name: chip::cumsum, dtypes: {self: [Double]}}
+    """
+    plan = resolve(read_backend(describe(kernels, fallback="none"), catalogue), catalogue)
+
+    def refused(dtype: torch.dtype, *operators: str) -> str:
+        subject = Subject("add", entries()["add"], dtype, "chip", plan, 0, 0, _Nobody())
+        return subject.refused(frozenset(operators)) or subject.declared(frozenset(operators))
+
+    assert refused(torch.float32, "add.out").startswith("`chip::add` (")
+    assert refused(torch.float32, "add.out").endswith(") declares Float")
+    assert refused(torch.float64, "add.out").startswith(
+        "the description refuses `add.out` in Double: "
+    )
+    assert refused(torch.float64, "cumsum.out").endswith(") declares Double")
+    assert refused(torch.float64, "erfinv.out").startswith("the description refuses `erfinv.out`: ")
 
 
 # ---- interrupted, and gone on with

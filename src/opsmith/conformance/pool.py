@@ -226,22 +226,15 @@ class Pool:
         unit = worker.unit
         assert unit is not None
         sample, on_device = worker.board.read()
-        if worker.ended < len(unit.checks):
-            seconds = round(time.monotonic() - worker.started, 3)
-            where = f"in sample {sample}"
-            if not on_device:
-                status, where = Status.SKIPPED, f"on PyTorch's CPU, {where}"
-            listener.verdict(
-                Verdict(
-                    unit.entry,
-                    unit.checks[worker.ended],
-                    unit.dtype,
-                    status,
-                    sample,
-                    seconds,
-                    f"{how}, {where}",
-                )
-            )
+        # One that dies after its last check died of something that this left behind.
+        check = unit.checks[min(worker.ended, len(unit.checks) - 1)]
+        seconds = round(time.monotonic() - worker.started, 3)
+        where = f"in sample {sample}"
+        if not on_device:
+            status, where = Status.SKIPPED, f"on PyTorch's CPU, {where}"
+        listener.verdict(
+            Verdict(unit.entry, check, unit.dtype, status, sample, seconds, f"{how}, {where}")
+        )
         if rest := unit.checks[worker.ended + 1 :]:
             self._queue.appendleft(replace(unit, checks=rest))
         self._remove(worker)
