@@ -599,11 +599,18 @@ def test_extremum_is_nan_where_there_is_one(name: str) -> None:
         (torch.float32, torch.int64),
         (torch.int64, torch.float64),
         (torch.float32, torch.complex64),
+        (torch.int8, torch.int8),
+        (torch.int16, torch.uint8),
+        (torch.float32, torch.int16),
+        (torch.bool, torch.bool),
+        (torch.int32, torch.bool),
     ],
     ids=str,
 )
 def test_sum_with_a_dtype(dtype: torch.dtype, result: torch.dtype) -> None:
-    compare(lambda x: torch.sum(x, dim=1, dtype=result), numbers(4, 50, dtype=dtype))
+    for name in ("sum", "prod"):
+        call = getattr(torch, name)
+        compare(lambda x, call=call: call(x, dim=1, dtype=result), numbers(4, 50, dtype=dtype))
 
 
 def test_long_sums_are_as_accurate_as_atens() -> None:

@@ -232,3 +232,14 @@ class PortTaken(OpsmithError):
 
 class ExpressionInvalid(OpsmithError):
     """A Python expression on the command line raises, or gives no Tensor."""
+
+
+# ---- conformance -------------------------------------------------------------------------------
+
+
+class ConformanceError(OpsmithError):
+    """A conformance run that cannot be made: something that it is asked for, or that it needs, is missing."""
+
+
+class GapInvalid(OpsmithError):
+    """A declared gap that names nothing that can be run."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import bytes_of, equal, tensors_in
 from loaded import DEVICE, MODE, fault
 from torch import Tensor
+
+from opsmith.conformance.comparison import bytes_of, equal, tensors_in
 
 
 def matrix(rows: int = 4, columns: int = 3) -> Tensor:

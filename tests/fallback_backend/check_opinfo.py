@@ -16,11 +16,21 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import Outcome, Twins, differences, run, seed, tensors_in
 from loaded import DEVICE
 from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+from opsmith.conformance.comparison import (
+    Outcome,
+    Twins,
+    differences,
+    distance,
+    run,
+    seed,
+    tensors_in,
+)
+from opsmith.conformance.database import samples_of
 
 SAMPLES = int(os.environ.get("OPSMITH_OPINFO_SAMPLES", "2"))
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
@@ -97,6 +107,10 @@ DECLARED = [
 ROUNDING = {torch.bfloat16: 1e-1, torch.float32: 5e-5, torch.complex64: 5e-5}
 
 
+def is_rounding(mine: Tensor, other: Tensor) -> bool:
+    return distance(mine, other) < ROUNDING.get(other.dtype, 0)
+
+
 def cases() -> Iterator[Any]:
     for op in op_db:
         for dtype in DTYPES:
@@ -107,10 +121,8 @@ def cases() -> Iterator[Any]:
 
 def samples(op: OpInfo, dtype: torch.dtype, requires_grad: bool) -> Iterator[SampleInput]:
     """Those that a device with nothing but strided tensors can be asked for."""
-    seed(1)  # some are drawn from the global generator
-    # OpInfo.sample_inputs() looks through the stack for the test's name each time, which takes long.
-    found = op.sample_inputs_func(op, "cpu", dtype, requires_grad)
-    for sample in itertools.islice(found, SAMPLES or None):
+    seed(DEVICE, 1)  # some are drawn from the global generator
+    for sample in itertools.islice(samples_of(op, dtype, requires_grad), SAMPLES or None):
         given = tensors_in((sample.input, sample.args, sample.kwargs))
         if all(tensor.layout == torch.strided for tensor in given):
             yield sample
@@ -131,22 +143,24 @@ class Comparison:
         keywords: dict[str, Any],
     ) -> tuple[Outcome, Outcome]:
         """The outcomes on the device and on the CPU."""
-        theirs = run(call, *Twins("cpu").of((arguments, keywords)))
+        theirs = run("cpu", call, *Twins("cpu").of((arguments, keywords)))
         # Factories that name no device take the default one.
         with nullcontext() if "device" in keywords else torch.device(DEVICE):
-            ours = run(call, *Twins(DEVICE).of((arguments, keywords)))
+            ours = run(DEVICE, call, *Twins(DEVICE).of((arguments, keywords)))
         self.compare(what, ours, theirs)
         return ours, theirs
 
     def compare(self, what: str, ours: Outcome, theirs: Outcome) -> None:
-        for aspect, text in differences(ours, theirs, ROUNDING):
+        for aspect, text in differences(ours, theirs, is_rounding):
             kind = aspect.removeprefix("argument ")
             if not any(declared.covers(self.op, kind) for declared in DECLARED):
                 self.found.append(f"{what}: {aspect}: {text}")
 
     def backward(self, ours: Outcome, theirs: Outcome) -> None:
         """The gradients of what two calls returned."""
-        gradients = [run(gradient_of(outcome), (), {}) for outcome in (ours, theirs)]
+        gradients = [
+            run(outcome.device, gradient_of(outcome), (), {}) for outcome in (ours, theirs)
+        ]
         self.compare("backward", *gradients)
 
 
@@ -155,7 +169,7 @@ def gradient_of(outcome: Outcome) -> Callable[[], Any]:
     given = len(outcome.versions)
     leaves = [tensor for tensor in outcome.tensors[:given] if tensor.requires_grad]
     results = [tensor for tensor in outcome.tensors[given:] if tensor.requires_grad]
-    seed(2)  # the same seeds for both devices
+    seed(outcome.device, 2)  # the same seeds for both devices
     seeds = [torch.randn(r.shape, dtype=r.dtype).to(r.device) for r in results]
     if not leaves or not results:
         return tuple
@@ -200,7 +214,7 @@ def check_writing(comparison: Comparison, dtype: torch.dtype) -> None:
         if op.inplace_variant is not None and not sample.broadcasts_input:
             comparison.call("in-place", op.inplace_variant, arguments, sample.kwargs)
         if op.supports_out:
-            expected = run(op.op, *Twins("cpu").of((arguments, sample.kwargs)))
+            expected = run("cpu", op.op, *Twins("cpu").of((arguments, sample.kwargs)))
             if not is_tensors(expected.result):
                 continue
             for kind, make in OUTS.items():

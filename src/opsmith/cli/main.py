@@ -8,6 +8,7 @@ import typer
 
 from opsmith.cli.bench import bench
 from opsmith.cli.build import build
+from opsmith.cli.conform import conform
 from opsmith.cli.console import err, fail
 from opsmith.cli.coverage import coverage
 from opsmith.cli.demo import demo
@@ -31,7 +32,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, plan, explain, keys, gen, build, doctor, stubs, bench, report, serve):
+for command in (
+    demo,
+    plan,
+    explain,
+    keys,
+    gen,
+    build,
+    doctor,
+    stubs,
+    conform,
+    bench,
+    report,
+    serve,
+):
     app.command()(command)
 app.add_typer(ops, name="ops")
 app.command("import")(import_)

@@ -7,12 +7,16 @@ Written by ``opsmith conform`` while it runs, so that what is done is kept; read
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+import msgspec
+
 from opsmith.build.cache import cache_root
+from opsmith.errors import OutputRefused
 from opsmith.versioned import read_versioned
 
 FORMAT = 1
@@ -31,13 +35,16 @@ class Check(Enum):
     DTYPES = "dtypes"
     DETERMINISM = "determinism"
     META = "meta"
+    UPSTREAM = "upstream"
+    """A test of PyTorch's own files; the verdict's entry is then ``file::class::test``."""
 
 
 class Status(Enum):
     """How a check ended.
 
     ``GAP`` is a failure that the gaps file declares, ``GAP_PASSES`` a declared one that did not fail:
-    it fails the run.  ``SKIPPED`` checks have nothing to run, and say why.
+    it fails the run.  ``SKIPPED`` checks have nothing to run, and say why.  A worker that ``CRASHED`` or
+    ``TIMED_OUT`` did so on the device; where PyTorch's CPU did, the check is skipped.
     """
 
     PASSED = "passed"
@@ -71,6 +78,11 @@ class Verdict:
     seconds: float = 0.0
     message: str = ""
 
+    @property
+    def key(self) -> tuple[str, str, Check]:
+        """What the verdict is about: entry, dtype, check."""
+        return self.entry, self.dtype, self.check
+
 
 @dataclass(frozen=True)
 class Results:
@@ -78,7 +90,9 @@ class Results:
 
     ``description`` is the path of the ``backend.yaml``; ``complete`` is False while the run goes on, or
     where it was interrupted.  ``operators`` maps an entry to the ATen operators that it called on the
-    device.  Times are ISO 8601, in UTC.
+    device.  ``build`` names what was run, libraries and Python kernels; with ``samples``, the most that
+    were run of each entry (0: all), and ``seed``, it says whether another run can continue this one.
+    Times are ISO 8601, in UTC.
     """
 
     backend: str
@@ -89,7 +103,15 @@ class Results:
     complete: bool
     verdicts: tuple[Verdict, ...] = ()
     operators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    build: str = ""
+    samples: int = 0
+    seed: int = 0
     format: int = FORMAT
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a verdict fails the run."""
+        return any(verdict.status.is_bad for verdict in self.verdicts)
 
     def of_operator(self, name: str) -> tuple[Verdict, ...]:
         """The verdicts of all entries that called the ATen operator ``name``: ``add.Tensor``."""
@@ -111,6 +133,23 @@ def read_results(path: Path) -> Results:
     """
     remedy = "write them with `opsmith conform --output FILE`"
     return read_versioned(path, Results, FORMAT, "conformance results", remedy)
+
+
+def write_results(results: Results, path: Path) -> None:
+    """Writes the file ``path`` so that a reader finds it as before or whole.
+
+    Raises :class:`~opsmith.errors.OutputRefused`.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(results))
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise OutputRefused(
+            f"`{path}` cannot be written: {error.strerror}",
+            remedy="name a file in a folder that may be written to",
+        ) from None
 
 
 def scores(verdicts: Iterable[Verdict]) -> dict[tuple[Check, str], tuple[int, int]]:

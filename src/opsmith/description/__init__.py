@@ -1,6 +1,8 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
 from opsmith.description.backend import find_backend, read_backend, shipped_backends
+from opsmith.description.document import Document, read_document
+from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.imported import Imported, import_library
 from opsmith.description.library import read_library
 from opsmith.description.model import (
@@ -31,10 +33,12 @@ from opsmith.description.python_kernel import (
 )
 
 __all__ = [
+    "SCALAR_TYPE_OF",
     "Abi",
     "ArgMeta",
     "Backend",
     "Derive",
+    "Document",
     "Driver",
     "Dtypes",
     "Execution",
@@ -56,6 +60,7 @@ __all__ = [
     "parameters_of",
     "python_kernel",
     "read_backend",
+    "read_document",
     "read_library",
     "shipped_backends",
     "with_python_kernels",

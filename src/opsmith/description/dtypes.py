@@ -28,6 +28,21 @@ SCALAR_TYPES: tuple[str, ...] = (
     "UInt64",
 )
 
+# By torch.dtype's names; most are c10's in lower case.
+SCALAR_TYPE_OF: Mapping[str, str] = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "complex32": "ComplexHalf",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+} | {name.lower(): name for name in SCALAR_TYPES}
+
 
 def expand_dtypes(
     names: Sequence[str], aliases: Mapping[str, Sequence[str]], location: Location

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from opsmith.description.dtypes import SCALAR_TYPES, expand_dtypes
+from opsmith.description.dtypes import SCALAR_TYPE_OF, expand_dtypes
 from opsmith.description.model import Abi, Backend, Kernel, Library
 from opsmith.errors import KernelRefused, Location, OperatorUnknown, nearest
 from opsmith.schema import Catalogue
@@ -23,21 +23,6 @@ LIBRARY = "python"
 
 Dtypes: TypeAlias = "Iterable[Any] | Mapping[str, Iterable[Any]]"
 """``torch.dtype``s or c10 names: of what the kernel computes in, or by argument."""
-
-# torch.dtype's names where lower case does not make them c10's.
-_TORCH_NAMES = {
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "float16": "Half",
-    "float32": "Float",
-    "float64": "Double",
-    "complex32": "ComplexHalf",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-} | {name.lower(): name for name in SCALAR_TYPES}
 
 
 @dataclass(frozen=True)
@@ -168,6 +153,5 @@ def _fails_over(on_error: str, location: Location) -> bool:
 
 def _dtype_name(dtype: object) -> str:
     text = str(dtype)
-    return (
-        _TORCH_NAMES.get(text.removeprefix("torch."), text) if text.startswith("torch.") else text
-    )
+    name = text.removeprefix("torch.")
+    return SCALAR_TYPE_OF.get(name, text) if name != text else text

@@ -91,6 +91,15 @@ bool accumulate(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdi
       return in_type.template operator()<int64_t, int64_t>();
     case at::kInt:
       return in_type.template operator()<int64_t, int32_t>();
+    // Integers wrap, so that it does not matter when they are cut off.
+    case at::kShort:
+      return in_type.template operator()<int64_t, int16_t>();
+    case at::kChar:
+      return in_type.template operator()<int64_t, int8_t>();
+    case at::kByte:
+      return in_type.template operator()<int64_t, uint8_t>();
+    case at::kBool:
+      return self.scalar_type() == at::kBool && in_type.template operator()<int64_t, bool>();
     default:
       return false;
   }

@@ -1,27 +1,35 @@
-"""One call on the device against the same call on the CPU: everything that a user could tell apart.
+"""One call on the device against the same call on another: everything that a user could tell apart.
 
-Values are only the first of it.  A fallback must also keep strides, flags and dtypes, which result
-is a view of which argument, what was written and how often, and what autograd knows.
+Values are only the first of it.  A device must also keep dtypes, shapes and flags, which result is a
+view of which argument, what was written and how often, and what autograd knows.  Which of these
+matter, and what is no more than rounding, is the caller's to say: the checks of ``opsmith conform``
+allow what PyTorch's own tests allow, those of the fallback nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from loaded import DEVICE
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map
+
+IsRounding: TypeAlias = "Callable[[Tensor, Tensor], bool]"
+"""Whether elements that are not equal differ by no more than rounding; both are on the CPU."""
 
 
 @dataclass
 class Twins:
-    """Copies of a call's arguments on ``device``, with the same views of the same storages."""
+    """Copies of a call's arguments on ``device``, with the same views of the same storages.
+
+    Tensors that ``stays`` holds are copied on the CPU: PyTorch wants some arguments there.
+    """
 
     device: str
-    _storages: dict[int, Tensor] = field(default_factory=dict)
+    stays: tuple[Tensor, ...] = ()
+    _storages: dict[tuple[int, str], Tensor] = field(default_factory=dict)
     _tensors: dict[int, Tensor] = field(default_factory=dict)
     _alive: list[Tensor] = field(default_factory=list)
 
@@ -39,16 +47,18 @@ class Twins:
     def _tensor(self, tensor: Tensor) -> Tensor:
         if id(tensor) not in self._tensors:
             self._alive.append(tensor)  # an id is one's own only during one's life
-            twin = self._view(tensor.detach()).requires_grad_(tensor.requires_grad)
+            device = "cpu" if any(tensor is other for other in self.stays) else self.device
+            twin = self._view(tensor.detach(), device).requires_grad_(tensor.requires_grad)
             self._tensors[id(tensor)] = twin
         return self._tensors[id(tensor)]
 
-    def _view(self, tensor: Tensor) -> Tensor:
+    def _view(self, tensor: Tensor, device: str) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._storages:
-            self._storages[storage._cdata] = bytes_of(tensor).to(self.device, copy=True)
-        copied = self._storages[storage._cdata].untyped_storage()
-        twin = torch.empty(0, dtype=tensor.dtype, device=self.device)
+        key = storage._cdata, device
+        if key not in self._storages:
+            self._storages[key] = bytes_of(tensor).to(device, copy=True)
+        copied = self._storages[key].untyped_storage()
+        twin = torch.empty(0, dtype=tensor.dtype, device=device)
         twin.set_(copied, tensor.storage_offset(), tensor.shape, tensor.stride())
         twin = torch._conj(twin) if tensor.is_conj() else twin
         return torch._neg_view(twin) if tensor.is_neg() else twin
@@ -60,21 +70,23 @@ def bytes_of(tensor: Tensor) -> Tensor:
     return raw.set_(tensor.untyped_storage())
 
 
-def seed(number: int) -> None:
-    """As torch.manual_seed() does, without its note of the stack for CUDA, which takes long."""
-    torch.default_generator.manual_seed(number)
-    torch.sim.manual_seed_all(number)
-
-
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors among arguments or results."""
     return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, Tensor)]
+
+
+def seed(device: str, number: int) -> None:
+    """torch.manual_seed() for the CPU and ``device``, without its look at the stack, which takes long."""
+    torch.default_generator.manual_seed(number)
+    if device not in {"cpu", "meta"}:
+        getattr(torch, device).manual_seed_all(number)
 
 
 @dataclass
 class Outcome:
     """What a call did: to be compared with another device's."""
 
+    device: str
     result: Any  # what it returned, or the exception
     tensors: list[Tensor]  # arguments first, then results
     versions: list[int]  # by how much each argument's version grew
@@ -85,12 +97,19 @@ class Outcome:
         return isinstance(self.result, Exception)
 
 
-def run(call: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> Outcome:
-    """Calls ``call``, with random numbers that depend on nothing before."""
+def run(
+    device: str,
+    call: Callable[..., Any],
+    arguments: Any,
+    keywords: dict[str, Any],
+    *,
+    number: int = 0,
+) -> Outcome:
+    """Calls ``call``, with random numbers that depend on nothing but the seed ``number``."""
     given = tensors_in((arguments, keywords))
     before = [tensor._version for tensor in given]
     sizes = [tensor.untyped_storage().nbytes() for tensor in given]
-    seed(0)
+    seed(device, number)
     result: Any
     try:
         result = call(*arguments, **keywords)
@@ -100,29 +119,32 @@ def run(call: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> O
     resized = [
         tensor.untyped_storage().nbytes() != size for tensor, size in zip(given, sizes, strict=True)
     ]
-    return Outcome(result, [*given, *tensors_in(result)], versions, resized)
+    return Outcome(device, result, [*given, *tensors_in(result)], versions, resized)
 
 
 def differences(
-    ours: Outcome, theirs: Outcome, rounding: dict[torch.dtype, float]
+    ours: Outcome, theirs: Outcome, is_rounding: IsRounding
 ) -> Iterator[tuple[str, str]]:
     """Each difference as its aspect and its description: ``("stride", "result 0.stride(): …")``.
 
-    Values that differ by less than ``rounding`` has for the dtype, relative to the largest, are of
-    the aspect "rounding".
+    ``theirs`` is the CPU's.  Values that ``is_rounding`` lets pass are of the aspect "rounding".
     """
     if ours.raised or theirs.raised:
         if type(ours.result) is not type(theirs.result):
-            yield "error", f"raises {ours.result!r:.600}, the CPU {theirs.result!r:.200}"
+            yield "error", f"{_told(ours)}, the CPU {_told(theirs)}"
         return
-    yield from _values_and_layout(ours, theirs, rounding)
+    yield from _values_and_layout(ours, theirs, is_rounding)
     yield from _aliasing(ours, theirs)
     if ours.versions != theirs.versions:
         yield "versions", f"versions grew by {ours.versions}, on the CPU by {theirs.versions}"
 
 
+def _told(outcome: Outcome) -> str:
+    return f"raises {outcome.result!r:.400}" if outcome.raised else "does not raise"
+
+
 def _values_and_layout(
-    ours: Outcome, theirs: Outcome, rounding: dict[torch.dtype, float]
+    ours: Outcome, theirs: Outcome, is_rounding: IsRounding
 ) -> Iterator[tuple[str, str]]:
     leaves, their_leaves = tree_flatten(ours.result)[0], tree_flatten(theirs.result)[0]
     if len(leaves) != len(their_leaves):
@@ -131,28 +153,32 @@ def _values_and_layout(
     for index, (mine, other) in enumerate(zip(leaves, their_leaves, strict=True)):
         if not isinstance(other, Tensor):
             if isinstance(other, torch.device):
-                other = torch.device(DEVICE, 0)
+                other = torch.device(ours.device, 0)
             if not (mine == other or (mine != mine and other != other)):
                 yield "values", f"result {index} is {mine!r}, on the CPU {other!r}"
-            continue
-        yield from compare(f"result {index}", mine, other, rounding)
+        elif not isinstance(mine, Tensor):
+            yield "structure", f"result {index} is {mine!r}, on the CPU a Tensor"
+        else:
+            yield from _compare(f"result {index}", ours.device, mine, other, is_rounding)
     for index, resized in enumerate(theirs.resized):
         mine, other = ours.tensors[index], theirs.tensors[index]
-        for aspect, text in compare(
-            f"argument {index}", mine, other, rounding, compare_bytes=not resized
+        device = ours.device if mine.device.type != "cpu" else "cpu"
+        for aspect, text in _compare(
+            f"argument {index}", device, mine, other, is_rounding, compare_bytes=not resized
         ):
             yield f"argument {aspect}", text
 
 
-def compare(
+def _compare(
     what: str,
+    device: str,
     mine: Tensor,
     other: Tensor,
-    rounding: dict[torch.dtype, float],
+    is_rounding: IsRounding,
     compare_bytes: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """What differs between a tensor on the device and its counterpart on the CPU."""
-    if mine.device.type != DEVICE:
+    if mine.device.type != device:
         yield "device", f"{what} is on {mine.device}"
     for aspect in ("dtype", "shape", "requires_grad", "is_leaf"):
         if getattr(mine, aspect) != getattr(other, aspect):
@@ -173,9 +199,8 @@ def compare(
         yield "grad_fn", f"{what}.grad_fn: {mine.grad_fn}, on the CPU {other.grad_fn}"
     host = mine.detach().cpu()
     if not equal(host, other.detach()):
-        gap = distance(host, other.detach())
-        aspect = "rounding" if gap < rounding.get(other.dtype, 0) else "values"
-        yield aspect, f"{what} differs by {gap}"
+        aspect = "rounding" if is_rounding(host, other.detach()) else "values"
+        yield aspect, f"{what} differs by {distance(host, other.detach()):.3g}"
     elif compare_bytes and not torch.equal(bytes_of(mine.detach()).cpu(), bytes_of(other.detach())):
         yield "bytes around", f"the bytes around {what} differ"
 
@@ -191,7 +216,13 @@ def widened(tensor: Tensor) -> Tensor:
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.is_complex():
         return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor
+    if tensor.is_floating_point():
+        return tensor.double()
+    return tensor.long() if tensor.dtype in _UNSIGNED else tensor
+
+
+# The CPU compares few of these dtypes; of the largest, bits are as good as numbers.
+_UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
 
 
 def distance(mine: Tensor, other: Tensor) -> float:

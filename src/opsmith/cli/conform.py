@@ -1,0 +1,238 @@
+"""``opsmith conform``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from opsmith.build.progress import Progress as Step
+from opsmith.cli.console import Json, err, out, print_json, shown_progress
+from opsmith.conformance import (
+    Results,
+    Standing,
+    Status,
+    Verdict,
+    read_checkout,
+    run,
+    run_upstream,
+    scores,
+)
+from opsmith.conformance.junit import write_junit
+from opsmith.conformance.record import Report
+from opsmith.conformance.results import latest_path, write_results
+from opsmith.errors import FilterInvalid, OutputRefused
+
+_SHOWN_FAILURES = 25
+_LOG_SECONDS = 15.0
+
+
+def conform(
+    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
+    op: Annotated[
+        list[str] | None,
+        typer.Option(help="An OpInfo entry, a pattern, or an ATen operator; repeatable."),
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float32, …; repeatable.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(help="forward, backward, out, …; repeatable.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(min=0, help="The most inputs of each entry; 0: all that OpInfo has.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Draws the inputs.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that one check may take.")] = 120.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the last run was interrupted.")
+    ] = False,
+    kernels: Annotated[
+        Path | None, typer.Option(help="A Python file that registers kernels on the device.")
+    ] = None,
+    gaps: Annotated[
+        Path | None, typer.Option(help="Known failures, in the place of gaps.yaml beside it.")
+    ] = None,
+    upstream: Annotated[
+        Path | None,
+        typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="A test file of the checkout; repeatable.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the results there, as JUnit XML.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a device against PyTorch's own operator database, OpInfo.
+
+    Exits with 1 where something fails that `gaps.yaml`, beside `backend.yaml`, does not declare, or
+    where what it declares passes.
+    """
+    checkout = None
+    if upstream is not None:
+        if op or dtype or check or samples or kernels:
+            raise FilterInvalid(
+                "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
+                remedy="leave them out; --file chooses what is run",
+            )
+        checkout = read_checkout(upstream)
+        if checkout.mismatch:
+            err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
+    elif file:
+        raise FilterInvalid(
+            "--file chooses among the test files of a checkout, and none is given",
+            remedy="name the checkout: --upstream PATH",
+        )
+    for path in (output, junit):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise OutputRefused(
+                f"`{path}` cannot be written: there is no folder {path.absolute().parent}",
+                remedy="name a file in a folder that exists",
+            )
+    with _shown_standing() as (report, building):
+        outcome = (
+            run_upstream(
+                checkout,
+                backend,
+                files=file or (),
+                jobs=jobs,
+                timeout=timeout,
+                resume=resume,
+                gaps=gaps,
+                report=report,
+                building=building,
+            )
+            if checkout
+            else run(
+                backend,
+                operators=op or (),
+                dtypes=dtype or (),
+                checks=check or (),
+                samples=samples,
+                seed=seed,
+                jobs=jobs,
+                timeout=timeout,
+                resume=resume,
+                kernels=kernels,
+                gaps=gaps,
+                report=report,
+                building=building,
+            )
+        )
+    results = outcome.results
+    if output is not None:
+        write_results(results, output)
+    if junit is not None:
+        write_junit(results, junit)
+    _print(results)
+    if outcome.interrupted:
+        err.print(
+            "interrupted; what is done is kept: opsmith conform --resume goes on", soft_wrap=True
+        )
+    if json:
+        print_json(_summary(results))
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    raise typer.Exit(1 if results.is_bad else 0)
+
+
+@contextmanager
+def _shown_standing() -> Iterator[tuple[Report, Callable[[Step], None]]]:
+    """What shows how far the run is, and each step of a build: a bar on a terminal, lines in a log."""
+    if err.is_terminal:
+        with Progress(
+            TextColumn("checking"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}"), console=err, transient=True,
+        ) as progress:  # fmt: skip
+            bar = progress.add_task("", total=None)
+            yield (
+                lambda now: progress.update(
+                    bar, total=now.total, completed=now.done, description=escape(_at(now))
+                ),
+                lambda step: progress.update(bar, description=escape(str(step))),
+            )
+        return
+    said = time.monotonic()
+
+    def say(now: Standing) -> None:
+        nonlocal said
+        if time.monotonic() - said > _LOG_SECONDS or now.done == now.total:
+            said = time.monotonic()
+            err.print(f"{now.done:,} of {now.total:,} checks, {now.bad:,} bad", highlight=False)
+
+    with shown_progress() as building:
+        yield say, building
+
+
+def _at(now: Standing) -> str:
+    bad = f"{now.bad:,} bad; " if now.bad else ""
+    return bad + (f"{now.verdict.entry} {now.verdict.dtype}" if now.verdict else "loading PyTorch")
+
+
+def _print(results: Results) -> None:
+    out.print(_table(results))
+    counts = Counter(verdict.status for verdict in results.verdicts)
+    out.print(", ".join(f"{counts[s]:,} {s.value}" for s in Status if counts[s]), highlight=False)
+    _print_failures([verdict for verdict in results.verdicts if verdict.status.is_bad])
+
+
+def _table(results: Results) -> Table:
+    """The share of checks that pass, of those that had something to run."""
+    counted = scores(results.verdicts)
+    checks = list(dict.fromkeys(check for check, _ in counted))
+    table = Table(title=f"{results.backend}, torch {results.torch}", header_style="bold")
+    table.add_column("passed", no_wrap=True)
+    for check in checks:
+        table.add_column(check.value, justify="right")
+    for dtype in dict.fromkeys(dtype for _, dtype in counted):
+        cells = [counted.get((check, dtype)) for check in checks]
+        table.add_row(dtype or "any", *(_share(*cell) if cell else "" for cell in cells))
+    return table
+
+
+def _share(passed: int, total: int) -> str:
+    # 99.96 % is not yet all.
+    return "100 %" if passed == total else f"{min(passed / total * 100, 99.9):.1f} %"
+
+
+def _print_failures(failures: Sequence[Verdict]) -> None:
+    for verdict in failures[:_SHOWN_FAILURES]:
+        where = escape(f"{verdict.entry} {verdict.dtype} {verdict.check.value}")
+        out.print(
+            f"[bold red]{verdict.status.value}[/]: {where}: {escape(verdict.message)}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if len(failures) > _SHOWN_FAILURES:
+        out.print(f"and {len(failures) - _SHOWN_FAILURES:,} more: --output or --junit has all")
+
+
+def _summary(results: Results) -> dict[str, object]:
+    counts = Counter(verdict.status for verdict in results.verdicts)
+    return {
+        "backend": results.backend,
+        "torch": results.torch,
+        "complete": results.complete,
+        "results": str(latest_path(Path(results.description))),
+        "totals": {status.value: counts[status] for status in Status},
+        "scores": [
+            {"check": check, "dtype": dtype, "passed": passed, "total": total}
+            for (check, dtype), (passed, total) in scores(results.verdicts).items()
+        ],
+        "failures": [verdict for verdict in results.verdicts if verdict.status.is_bad],
+        "gaps": [verdict for verdict in results.verdicts if verdict.status is Status.GAP],
+    }

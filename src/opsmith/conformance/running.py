@@ -1,0 +1,202 @@
+"""A conformance run from beginning to end: what is chosen, made, judged and kept.
+
+``opsmith conform`` and programs call :func:`run`, and :func:`run_upstream` for PyTorch's own test files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsmith.build.backend import BuiltBackend, build_backend
+from opsmith.build.cache import cache_root
+from opsmith.build.progress import Progress
+from opsmith.conformance.database import EntryFacts, known_entries
+from opsmith.conformance.gaps import everything, read_gaps
+from opsmith.conformance.pool import Listener, Pool
+from opsmith.conformance.protocol import Setting
+from opsmith.conformance.record import Record, Report, Standing, latest_results, now
+from opsmith.conformance.results import Check, Results
+from opsmith.conformance.selection import Unit, select
+from opsmith.conformance.upstream import Checkout, Upstream, key_prefix
+from opsmith.description import find_backend
+from opsmith.errors import FileMissing
+from opsmith.plan import plan_backend
+from opsmith.schema import torch_version
+
+
+def _nobody(standing: Standing) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run returns: the ``results`` of what was asked for; ``interrupted`` by Ctrl-C."""
+
+    results: Results
+    interrupted: bool = False
+
+
+def run(
+    backend: str = "sim",
+    *,
+    operators: Iterable[str] = (),
+    dtypes: Iterable[str] = (),
+    checks: Iterable[str] = (),
+    samples: int = 0,
+    seed: int = 0,
+    jobs: int | None = None,
+    timeout: float = 120.0,
+    resume: bool = False,
+    kernels: Path | None = None,
+    gaps: Path | None = None,
+    report: Report = _nobody,
+    building: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Checks the device of ``backend`` (shipped, or a ``backend.yaml``) against OpInfo.
+
+    ``operators`` (OpInfo's names, patterns of such, ATen operators), ``dtypes`` (``float32``) and
+    ``checks`` (``backward``) narrow what is run; empty: all.  ``samples`` is the most inputs of each
+    entry, 0: all; ``seed`` draws them.  ``jobs`` workers run at a time, as many as there are cores if
+    None.  A check that takes longer than ``timeout`` seconds fails.  ``resume`` goes on with what an
+    interrupted run of the same build, torch, samples and seed has left.  ``kernels`` is a Python file that
+    registers kernels, run in each worker; ``gaps`` declares known failures in the place of the file
+    ``gaps.yaml`` beside the description.  ``report`` is told how far it is, ``building`` of each step of
+    a build.
+
+    Ctrl-C ends the run with what is done.  Raises :class:`~opsmith.errors.FilterInvalid` for what there
+    is none of, and other :class:`~opsmith.errors.OpsmithError`: a description that is wrong, a gaps file
+    that is, nothing to resume.
+    """
+    description = find_backend(backend)
+    known = known_entries(cache_root())
+    earlier = latest_results(description)
+    selection = select(
+        known,
+        operators,
+        dtypes,
+        checks,
+        called=earlier.operators if earlier else {},
+        aten=plan_backend(backend, cache_root()).by_name,
+    )
+    record = _record(description, known, gaps, kernels, samples, seed, report, building)
+    units = [*selection.units()]
+    wanted = {(unit.entry, unit.dtype, check) for unit in units for check in unit.checks}
+    record.begin(earlier, wanted.__contains__, resume=resume)
+    done = record.done
+    record.expect(len(wanted))
+    left = [unit for unit in (_without(unit, done) for unit in units) if unit.checks]
+    setting = Setting(str(description), samples, seed, str(kernels) if kernels else None)
+    with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
+        pool = Pool(setting, _workers(jobs), timeout, Path(folder))
+        try:
+            pool.run(left, Listener(record.add, record.called, record.tick))
+        except KeyboardInterrupt:
+            return Outcome(record.end(None), interrupted=True)
+        except BaseException:
+            record.write()
+            raise
+    return Outcome(record.end(everything(known)))
+
+
+def run_upstream(
+    checkout: Checkout,
+    backend: str = "sim",
+    *,
+    files: Iterable[str] = (),
+    jobs: int | None = None,
+    timeout: float = 120.0,
+    resume: bool = False,
+    gaps: Path | None = None,
+    report: Report = _nobody,
+    building: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Runs test files of PyTorch's own against the device of ``backend``.
+
+    ``files`` names them; empty: the device-generic ones.  A test that takes longer than ``timeout``
+    seconds fails.  Otherwise as :func:`run`.  Raises :class:`~opsmith.errors.ConformanceError` where
+    there is no such file, or pytest cannot run it.
+    """
+    description = find_backend(backend)
+    known = known_entries(cache_root())
+    chosen = checkout.chosen(files)
+    prefixes = tuple(key_prefix(file) for file in chosen)
+    record = _record(description, known, gaps, None, 0, 0, report, building)
+    record.begin(
+        latest_results(description),
+        lambda key: key[2] is Check.UPSTREAM and f"{key[0]}::".startswith(prefixes),
+        resume=resume,
+    )
+    with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
+        upstream = Upstream(
+            description,
+            record.header.backend,
+            _workers(jobs),
+            timeout,
+            {dtype for facts in known for dtype in facts.dtypes},
+            Path(folder),
+            record.add,
+            record.expect,
+            record.tick,
+        )
+        done = record.done
+        record.expect(len(done))
+        try:
+            upstream.run(chosen, {entry for entry, _, _ in done})
+        except KeyboardInterrupt:
+            return Outcome(record.end(None), interrupted=True)
+        except BaseException:
+            record.write()
+            raise
+    return Outcome(record.end(record.done))
+
+
+def _record(
+    description: Path,
+    known: Sequence[EntryFacts],
+    named: Path | None,
+    kernels: Path | None,
+    samples: int,
+    seed: int,
+    report: Report,
+    building: Callable[[Progress], None] | None,
+) -> Record:
+    gaps = read_gaps(description, known, named)
+    if kernels is not None and not kernels.is_file():
+        raise FileMissing(
+            f"there is no file `{kernels}`",
+            remedy="--kernels names a Python file that registers kernels",
+        )
+    built = build_backend(description, progress=building)
+    started = now()
+    header = Results(
+        built.name,
+        torch_version(),
+        str(description),
+        started,
+        started,
+        complete=False,
+        build=_build_digest(built, kernels),
+        samples=samples,
+        seed=seed,
+    )
+    return Record(header, gaps, report)
+
+
+def _without(unit: Unit, done: frozenset[tuple[str, str, Check]]) -> Unit:
+    checks = (check for check in unit.checks if (unit.entry, unit.dtype, check) not in done)
+    return replace(unit, checks=tuple(checks))
+
+
+def _workers(jobs: int | None) -> int:
+    return jobs or len(os.sched_getaffinity(0))
+
+
+def _build_digest(built: BuiltBackend, kernels: Path | None) -> str:
+    # Both libraries are named for their content.
+    parts = [built.library.name, built.driver.name, kernels.read_text("utf-8") if kernels else ""]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,294 @@
+"""PyTorch's own device-generic test files, from a source checkout, run against the device.
+
+Each file is run by pytest in processes of its own (:mod:`upstream_plugin` speaks for them), with a time
+box for each test: one that crashes or hangs is named, and the run goes on behind it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from opsmith.conformance.results import Check, Status, Verdict
+from opsmith.conformance.upstream_plugin import (
+    DONE_VARIABLE,
+    LINES_VARIABLE,
+    SHARD_VARIABLE,
+    Begun,
+    Broken,
+    Collected,
+    Line,
+    Over,
+)
+from opsmith.errors import ConformanceError, nearest
+from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
+from opsmith.schema import torch_version
+
+FILES = (
+    "test_ops.py", "test_torch.py", "test_view_ops.py", "test_indexing.py", "test_reductions.py",
+    "test_unary_ufuncs.py", "test_binary_ufuncs.py", "test_tensor_creation_ops.py", "test_shape_ops.py",
+    "test_sort_and_select.py", "test_type_promotion.py", "test_linalg.py",
+)  # fmt: skip
+"""The device-generic files that are run where none is named."""
+
+# Importing and collecting test_ops.py takes minutes.
+_COLLECT_SECONDS = 1800.0
+
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+_STATUS = {"passed": Status.PASSED, "failed": Status.FAILED, "skipped": Status.SKIPPED}
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A source checkout of PyTorch: its folder of tests and its version, empty where it does not say."""
+
+    tests: Path
+    version: str
+
+    @property
+    def mismatch(self) -> str:
+        """How its version differs from the installed torch's; empty where it fits."""
+        installed = _release(torch_version())
+        if self.version and _release(self.version) == installed:
+            return ""
+        of = f"of {self.version}" if self.version else "of an unknown version"
+        return (
+            f"{self.tests.parent} is a checkout {of}, and torch {torch_version()} is installed: its tests "
+            f"may ask for what is not there (git checkout v{installed}.0 has those that fit)"
+        )
+
+    def chosen(self, files: Iterable[str]) -> tuple[Path, ...]:
+        """The test files by name, or all of :data:`FILES` that there are.
+
+        Raises :class:`~opsmith.errors.ConformanceError`.
+        """
+        known = sorted(path.name for path in self.tests.glob("test_*.py"))
+        wanted = [name.removesuffix(".py") + ".py" for name in files]
+        for name in wanted:
+            if name not in known:
+                raise ConformanceError(
+                    f"{self.tests} has no file `{name}`{nearest(name, known)}",
+                    remedy="name one of its files: --file test_view_ops.py",
+                )
+        return tuple(self.tests / name for name in wanted or FILES if name in known)
+
+
+def read_checkout(path: Path) -> Checkout:
+    """The checkout in the folder ``path``.  Raises :class:`~opsmith.errors.ConformanceError`."""
+    tests = path / "test"
+    if not any(tests.glob("test_*.py")):
+        raise ConformanceError(
+            f"`{path}` is no source checkout of PyTorch: it has no test/test_*.py",
+            remedy=f"git clone --depth 1 --branch v{_release(torch_version())}.0 "
+            "https://github.com/pytorch/pytorch, and name that folder",
+        )
+    if importlib.util.find_spec("pytest") is None:
+        raise ConformanceError(
+            "PyTorch's tests are run by pytest, which is not installed",
+            remedy="pip install pytest expecttest hypothesis numpy",
+        )
+    version = path / "version.txt"
+    return Checkout(
+        tests.resolve(), version.read_text("utf-8").strip() if version.is_file() else ""
+    )
+
+
+def _release(version: str) -> str:
+    """``2.13`` of ``2.13.0a0+git1234``."""
+    found = re.match(r"\d+\.\d+", version)
+    return found[0] if found else version
+
+
+def key_prefix(file: Path) -> str:
+    """How the entries of a file's tests begin."""
+    return f"{file.stem}::"
+
+
+@dataclass
+class _Session:
+    """pytest on one part of one file; ``done`` holds the tests that have ended."""
+
+    file: Path
+    shard: str
+    folder: Path
+    done: set[str]
+    running: str = ""
+    began: float = 0.0
+    deadline: float = 0.0
+    collected: bool = False
+    process: subprocess.Popen[bytes] | None = None
+    _read: int = 0
+
+    def start(self, description: Path) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.lines = self.folder / "lines"
+        self.lines.write_bytes(b"")
+        self._read = 0
+        self.running = ""
+        self.deadline = time.monotonic() + _COLLECT_SECONDS
+        done = self.folder / "done"
+        done.write_text("\n".join(sorted(self.done)), "utf-8")
+        nothing = self.folder / "pytest.ini"
+        nothing.write_text("[pytest]\n")
+        with (self.folder / "output").open("wb") as output:
+            self.process = subprocess.Popen(
+                # Its conftest.py and settings are for PyTorch's own CI.
+                [
+                    sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider",
+                    "-c", str(nothing), "-p", "opsmith.conformance.upstream_plugin", str(self.file),
+                ],
+                cwd=self.file.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    AUTOLOAD_VARIABLE: str(description),
+                    "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
+                    "OMP_NUM_THREADS": "1",
+                    LINES_VARIABLE: str(self.lines),
+                    DONE_VARIABLE: str(done),
+                    SHARD_VARIABLE: self.shard,
+                },
+            )  # fmt: skip
+
+    def new_lines(self) -> list[Line]:
+        """What it said since it was asked last."""
+        with self.lines.open("rb") as file:
+            file.seek(self._read)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._read += len(whole) + len(newline)
+        return [_decoder.decode(line) for line in whole.splitlines()]
+
+    def last_words(self) -> str:
+        lines = (self.folder / "output").read_text("utf-8", errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "it said nothing"
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@dataclass
+class Upstream:
+    """A run of test files with ``jobs`` processes at a time and ``timeout`` seconds for a test."""
+
+    description: Path
+    device: str
+    jobs: int
+    timeout: float
+    dtypes: Collection[str]
+    folder: Path
+    verdict: Callable[[Verdict], None]
+    expect: Callable[[int], None]
+    tick: Callable[[], None]
+    _alive: list[_Session] = field(default_factory=list)
+
+    def run(self, files: Sequence[Path], done: Collection[str]) -> None:
+        """Runs the tests of ``files`` but those ``done``, by their entries."""
+        waiting = deque(
+            _Session(
+                file, f"{part}/{self.jobs}", self.folder / f"{file.stem}-{part}",
+                {name.partition("::")[2] for name in done if name.startswith(key_prefix(file))},
+            )
+            for file in files
+            for part in range(self.jobs)
+        )  # fmt: skip
+        try:
+            while waiting or self._alive:
+                while waiting and len(self._alive) < self.jobs:
+                    session = waiting.popleft()
+                    session.start(self.description)
+                    self._alive.append(session)
+                for session in [*self._alive]:
+                    self._watch(session)
+                self.tick()
+                time.sleep(0.05)
+        finally:
+            for session in self._alive:
+                session.kill()
+
+    def _watch(self, session: _Session) -> None:
+        assert session.process is not None
+        status = session.process.poll()  # before what it said last is read
+        for line in session.new_lines():
+            self._take(session, line)
+        if status is None and time.monotonic() < session.deadline:
+            return
+        if status is None:
+            session.kill()
+        self._alive.remove(session)
+        if session.running:
+            if status is None:
+                how = Status.TIMED_OUT, f"no end after {self.timeout:g} s"
+            else:
+                how = Status.CRASHED, _ended(status)
+            self._end(session, session.running, *how, time.monotonic() - session.began)
+            session.start(self.description)
+            self._alive.append(session)
+        elif not session.collected:
+            said = session.last_words() if status is not None else "it takes too long"
+            raise ConformanceError(
+                f"pytest could not run {session.file}: {said}",
+                remedy="run it by hand to see why: OPSMITH_AUTOLOAD="
+                f"{self.description} python -m pytest --noconftest {session.file}",
+            )
+
+    def _take(self, session: _Session, line: Line) -> None:
+        session.deadline = time.monotonic() + self.timeout
+        match line:
+            case Collected():
+                if not session.collected:
+                    self.expect(line.count)
+                session.collected = True
+            case Broken():
+                session.collected = True
+                self.verdict(
+                    Verdict(
+                        session.file.stem, Check.UPSTREAM, "", Status.FAILED, message=line.message
+                    )
+                )
+            case Begun():
+                session.running, session.began = line.test, time.monotonic()
+            case Over():
+                status = _STATUS[line.outcome]
+                self._end(session, line.test, status, line.message, line.seconds)
+                session.running = ""
+
+    def _end(
+        self, session: _Session, test: str, status: Status, message: str, seconds: float
+    ) -> None:
+        session.done.add(test)
+        self.verdict(
+            Verdict(
+                f"{key_prefix(session.file)}{test}", Check.UPSTREAM, self._dtype(test), status, 1,
+                round(seconds, 4), message,
+            )
+        )  # fmt: skip
+
+    def _dtype(self, test: str) -> str:
+        """The dtype at the end of a test's name, where it has one."""
+        found = re.search(rf"_(?:privateuse1|{re.escape(self.device)})_(\w+)$", test)
+        return found[1] if found and found[1] in self.dtypes else ""
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        return f"the process was ended by {signal.Signals(-status).name}"
+    return f"the process ended itself with status {status}"

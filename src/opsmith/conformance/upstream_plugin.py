@@ -1,0 +1,121 @@
+"""Inside pytest, as it runs one of PyTorch's own test files: tells of each test as it begins and ends.
+
+pytest's own JUnit file is written when all is over, and so never where a test crashes the process; these
+lines are there at once.  :mod:`upstream` starts pytest with ``-p`` this module, and reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+LINES_VARIABLE = "OPSMITH_UPSTREAM_LINES"
+"""The file that the lines are appended to."""
+
+DONE_VARIABLE = "OPSMITH_UPSTREAM_DONE"
+"""A file with the tests that are not to run again, one in a line."""
+
+SHARD_VARIABLE = "OPSMITH_UPSTREAM_SHARD"
+"""``2/8``: run this part of the tests, counted from 0, of so many."""
+
+
+class Collected(msgspec.Struct, tag=True):
+    """So many tests will run."""
+
+    count: int
+
+
+class Broken(msgspec.Struct, tag=True):
+    """The file could not be imported."""
+
+    message: str
+
+
+class Begun(msgspec.Struct, tag=True):
+    """A test begins."""
+
+    test: str
+
+
+class Over(msgspec.Struct, tag=True):
+    """A test has ended; ``outcome`` is pytest's word."""
+
+    test: str
+    outcome: str
+    seconds: float
+    message: str
+
+
+Line = Collected | Broken | Begun | Over
+
+_outcomes: dict[str, tuple[str, str]] = {}
+_seconds: dict[str, float] = {}
+
+
+def _say(line: Line) -> None:
+    with Path(os.environ[LINES_VARIABLE]).open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+
+
+def name_of(nodeid: str) -> str:
+    """``class::test`` of ``file.py::class::test``."""
+    return nodeid.partition("::")[2]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps the tests of the device that belong to this process and are not done."""
+    from torch.testing._internal.common_device_type import PrivateUse1TestBase
+
+    done = set(Path(os.environ[DONE_VARIABLE]).read_text("utf-8").splitlines())
+    part, _, parts = os.environ[SHARD_VARIABLE].partition("/")
+
+    def is_ours(item: pytest.Item) -> bool:
+        of_device = issubclass(getattr(item, "cls", None) or object, PrivateUse1TestBase)
+        name = name_of(item.nodeid)
+        in_shard = zlib.crc32(name.encode()) % int(parts) == int(part)
+        return of_device and in_shard and name not in done
+
+    ours = [item for item in items if is_ours(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_ours(item)])
+    items[:] = ours
+    _say(Collected(len(ours)))
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        _say(Broken(_last_line(report.longreprtext)))
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _say(Begun(name_of(nodeid)))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+    if report.outcome != "passed":
+        # Of set-up, call and tear-down, the first that did not pass is the reason.
+        _outcomes.setdefault(report.nodeid, (report.outcome, _reason(report)))
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    outcome, message = _outcomes.get(nodeid, ("passed", ""))
+    _say(Over(name_of(nodeid), outcome, round(_seconds.get(nodeid, 0.0), 4), message))
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    if hasattr(report, "wasxfail"):
+        return f"expected to fail: {report.wasxfail}"
+    return _last_line(report.longreprtext)
+
+
+def _last_line(text: str) -> str:
+    """The exception of a traceback as pytest shows it: its lines begin with ``E``."""
+    said = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return (said[0] if said else text.strip().splitlines()[-1] if text.strip() else "")[:600]
