@@ -86,11 +86,11 @@ def test_what_is_decomposed_into_a_fallback_comes_to_the_cpu(
 
 
 def test_the_command_shows_a_backend() -> None:
-    done = coverage("--json")
+    done = coverage("--json", "--no-opinfo")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].strip() == "how sim serves PyTorch's operators"
     report = last_json(done)
-    assert [each["name"] for each in report["coverage"]][:2] == ["ATen", "core ATen"]
+    assert [each["name"] for each in report["coverage"]] == ["ATen", "core ATen"]
     assert report["coverage"][0]["total"] == 3110
 
 

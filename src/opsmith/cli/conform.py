@@ -103,7 +103,7 @@ def conform(
                 f"`{path}` cannot be written: there is no folder {path.absolute().parent}",
                 remedy="name a file in a folder that exists",
             )
-    with _shown_standing() as (report, building):
+    with shown_standing() as (report, building):
         outcome = (
             run_upstream(
                 checkout,
@@ -151,7 +151,7 @@ def conform(
 
 
 @contextmanager
-def _shown_standing() -> Iterator[tuple[Report, Callable[[Step], None]]]:
+def shown_standing() -> Iterator[tuple[Report, Callable[[Step], None]]]:
     """What shows how far the run is, and each step of a build: a bar on a terminal, lines in a log."""
     if err.is_terminal:
         with Progress(

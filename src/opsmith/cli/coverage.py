@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from opsmith import conformance
 from opsmith.build.cache import cache_root
+from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
+from opsmith.conformance.record import latest_results
+from opsmith.description import find_backend
 from opsmith.inspect.coverage import (
     Coverage,
     ProgramCoverage,
     backend_coverage,
+    entries_coverage,
     program_coverage,
     run_recorded,
 )
@@ -47,6 +53,9 @@ def coverage(
         str | None,
         typer.Option(help="A shipped backend, or a backend.yaml; else the program's own."),
     ] = None,
+    opinfo: Annotated[
+        bool, typer.Option(help="Of a backend: run OpInfo's entries too, where they never were.")
+    ] = True,
     share: Annotated[
         float,
         typer.Option(min=0, max=1, help="The share of the fallback's time to write kernels for."),
@@ -61,7 +70,7 @@ def coverage(
     Exits with the program's own status if that is not 0.
     """
     if program is None and module is None:
-        _show_backend(backend or "sim", json)
+        _show_backend(backend or "sim", opinfo, json)
         return
     if module is not None:
         found = _of_module(
@@ -107,11 +116,36 @@ def _of_module(
     return program_coverage(program.name, 0, calls, loaded.plan, read_catalogue(), share)
 
 
-def _show_backend(backend: str, json: bool) -> None:
-    sets = backend_coverage(plan_backend(backend, cache_root()), read_catalogue())
+def _show_backend(backend: str, opinfo: bool, json: bool) -> None:
+    plan = plan_backend(backend, cache_root())
+    sets = backend_coverage(plan, read_catalogue())
+    if opinfo:
+        sets = (*sets, entries_coverage("OpInfo entries", _entries(backend), plan))
     out.print(_table(backend, sets))
     if json:
         print_json({"backend": backend, "coverage": sets})
+
+
+def _entries(backend: str) -> Mapping[str, tuple[str, ...]]:
+    """The operators that OpInfo's entries call, from the latest conformance run, or from a short one."""
+    known = latest_results(find_backend(backend))
+    if known is not None and known.operators:
+        return known.operators
+    err.print(
+        "finding out what OpInfo's entries call: one input of each, in float32", soft_wrap=True
+    )
+    with shown_standing() as (report, building):
+        outcome = conformance.run(
+            backend,
+            dtypes=["float32"],
+            checks=["forward"],
+            samples=1,
+            report=report,
+            building=building,
+        )
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome.results.operators
 
 
 def _table(backend: str, sets: tuple[Coverage, ...]) -> Table:
