@@ -25,13 +25,14 @@ _LEFT_OUT = "the file of results says more"
 
 def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
     """``results``, read from ``source``, on the backend of ``plan``."""
-    checks = tuple(check.value for check in Check)
+    run = {verdict.check for verdict in results.verdicts}
+    checks = tuple(check for check in Check if check in run)
     dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
     entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
     row = {entry: index for index, entry in enumerate(entries)}
     cell = {
         (check, dtype): first * len(dtypes) + second
-        for first, check in enumerate(Check)
+        for first, check in enumerate(checks)
         for second, dtype in enumerate(dtypes)
     }
     messages: Interned[str] = Interned()
@@ -58,7 +59,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         started=results.started,
         updated=results.updated,
         complete=results.complete,
-        checks=checks,
+        checks=tuple(check.value for check in checks),
         dtypes=dtypes,
         entries=entries,
         marks=tuple("".join(letters) for letters in marks),
