@@ -92,7 +92,7 @@ def report(
     tested = document.conformance
     out.print(
         f"{output}: {count:,} operators of {escape(document.backend)}, "
-        + (f"{len(tested.entries):,} entries of OpInfo, " if tested else "")
+        + (f"{_entries(len(tested.entries))}, " if tested else "")
         + f"{len(page) / 1e6:.1f} MB",
         highlight=False,
         soft_wrap=True,
@@ -103,3 +103,7 @@ def report(
             style="dim",
             soft_wrap=True,
         )
+
+
+def _entries(count: int) -> str:
+    return "1 entry of OpInfo" if count == 1 else f"{count:,} entries of OpInfo"
