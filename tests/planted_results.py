@@ -19,6 +19,10 @@ from opsmith.inspect.report.document import Operators
 DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 int64 int32 int16 int8 uint8 bool"
 ).split()
+CHECKS = tuple(
+    Check(name)
+    for name in "forward backward out in-place non-contiguous empty dtypes determinism meta".split()
+)
 _FLOATING = set(DTYPES[:6])
 _ONLY_FLOATING = {Check.BACKWARD, Check.NONCONTIGUOUS}
 
@@ -50,7 +54,7 @@ def planted_results(
         called[entry] = ("empty.memory_format", "_copy_from", *bases[base][:2])
         weak = draw.random() < 0.05
         for dtype in DTYPES:
-            for check in Check:
+            for check in CHECKS:
                 verdicts.append(_verdict(draw, entry, check, dtype, weak))
     return Results(
         backend=backend,

@@ -229,7 +229,7 @@ def test_details_by_mouse(visit: Open) -> None:
         detail = page.text("#operators .detail")
         assert "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1)" in detail
         assert "add_, 4 elements" in detail and "missed" in detail
-        assert "serves the call [kernel]" in detail and "RegisterSim_" in detail
+        assert "wins: a kernel for this very key" in detail and "RegisterSim_" in detail
         assert page.page.url.endswith("#add_.Tensor")
         source = page.page.locator(".detail a[href^='vscode:']").get_attribute("href")
         assert source is not None

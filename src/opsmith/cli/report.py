@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.inspect.outputs import check_writable, write_output
+from opsmith.inspect.report.document import Document
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.page import render
 
@@ -32,6 +33,12 @@ SourceLink = Annotated[
     ),
 ]
 LOCAL_FILE = "file://{path}"
+
+
+def warn(document: Document) -> None:
+    """Says on standard error what of the inputs does not fit together."""
+    for warning in document.warnings:
+        err.print(f"[bold yellow]warning[/]: {escape(warning)}", soft_wrap=True, highlight=False)
 
 
 def report(
@@ -64,8 +71,7 @@ def report(
     write_output(output, page)
     if data is not None:
         write_json(data, document)
-    for warning in document.warnings:
-        err.print(f"[bold yellow]warning[/]: {escape(warning)}", soft_wrap=True, highlight=False)
+    warn(document)
     count = len(document.operators.name)
     if json:
         print_json(
@@ -86,7 +92,7 @@ def report(
     tested = document.conformance
     out.print(
         f"{output}: {count:,} operators of {escape(document.backend)}, "
-        + (f"{len(tested.entries):,} entries of OpInfo, " if tested else "")
+        + (f"{_entries(len(tested.entries))}, " if tested else "")
         + f"{len(page) / 1e6:.1f} MB",
         highlight=False,
         soft_wrap=True,
@@ -97,3 +103,7 @@ def report(
             style="dim",
             soft_wrap=True,
         )
+
+
+def _entries(count: int) -> str:
+    return "1 entry of OpInfo" if count == 1 else f"{count:,} entries of OpInfo"

@@ -17,9 +17,10 @@ from opsmith.cli.report import (
     Coverage,
     SourceLink,
     Table,
+    warn,
 )
 from opsmith.inspect.report.gathering import Gathering, Inputs
-from opsmith.inspect.report.server import serving
+from opsmith.inspect.report.server import Snapshots, serving
 
 
 def serve(
@@ -46,7 +47,12 @@ def serve(
             awaits_results=True,
             progress=progress,
         )
-    with serving(gathering, port) as address:
+    snapshots = Snapshots(gathering)
+    document, *_ = (
+        snapshots.latest()
+    )  # what is wrong with the inputs is said before anything listens
+    warn(document)
+    with serving(snapshots, port) as address:
         if json:
             print_json({"address": address, "results": str(gathering.results)})
         else:

@@ -18,7 +18,7 @@ from opsmith.description import find_backend
 from opsmith.inspect.bench import read_run
 from opsmith.inspect.coverage import Coverage, entries_coverage, read_coverage
 from opsmith.inspect.report.document import Document, read_document
-from opsmith.inspect.report.operators import Inspected, inspect_backend
+from opsmith.inspect.report.operators import inspect_backend
 from opsmith.inspect.report.trend import trend
 from opsmith.inspect.report.verdicts import in_columns
 from opsmith.schema import torch_version
@@ -101,7 +101,7 @@ class Gathering:
             source_link=self._source_link,
             source_root=str(Path.cwd()),
             sizes=self._inspected.sizes,
-            warnings=self._warnings(self._inspected, results),
+            warnings=self._warnings(results),
             conformance=conformance,
             program=self._program,
             benchmarks=self._benchmarks,
@@ -129,13 +129,13 @@ class Gathering:
             entries_coverage("OpInfo entries", results.operators, self._inspected.plan),
         )
 
-    def _warnings(self, inspected: Inspected, results: Results | None) -> tuple[str, ...]:
-        torch = torch_version()
+    def _warnings(self, results: Results | None) -> tuple[str, ...]:
+        backend, torch = self._inspected.plan.backend, torch_version()
         found = []
-        if results is not None and results.backend != inspected.plan.backend:
+        if results is not None and results.backend != backend:
             found.append(
                 f"the conformance results in {self.results} are for the backend `{results.backend}`, "
-                f"and this report is on `{inspected.plan.backend}`"
+                f"and this report is on `{backend}`"
             )
         if results is not None and results.torch != torch:
             found.append(
@@ -143,16 +143,16 @@ class Gathering:
                 f"this report with {torch}"
             )
         program = self._program
-        if program is not None and program.backend != inspected.plan.backend:
+        if program is not None and program.backend != backend:
             found.append(
                 f"the program of {self._inputs.coverage} ran on the backend `{program.backend}`, and this "
-                f"report is on `{inspected.plan.backend}`"
+                f"report is on `{backend}`"
             )
         earlier = self._earlier
-        if earlier is not None and earlier.backend != inspected.plan.backend:
+        if earlier is not None and earlier.backend != backend:
             found.append(
                 f"the earlier report {self._inputs.against} is on the backend `{earlier.backend}`, and "
-                f"this one on `{inspected.plan.backend}`"
+                f"this one on `{backend}`"
             )
         if earlier is not None and earlier.torch != torch:
             found.append(

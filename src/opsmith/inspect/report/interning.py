@@ -18,6 +18,12 @@ class Interned(Generic[T]):
         """The index of ``value`` in the table."""
         return self._index.setdefault(value, len(self._index))
 
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __contains__(self, value: T) -> bool:
+        return value in self._index
+
     @property
     def table(self) -> tuple[T, ...]:
         return tuple(self._index)

@@ -37,13 +37,13 @@ _CODE = (
     "coverage.py",
     "explain.py",
     "operators.py",
-    *(f"report/{name}.py" for name in ("operators", "sources")),
+    *(f"report/{name}.py" for name in ("document", "operators", "sources")),
 )
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """What is known of a backend: its operators, and how large its libraries are, in bytes."""
+    """What is known of a backend before anything runs on it; ``sizes`` are bytes by name."""
 
     plan: Plan
     operators: Operators
@@ -192,7 +192,7 @@ def _key(plan: Plan, backend: Backend, built: BuiltBackend | None) -> str:
 def _read(record: Path) -> _Record | None:
     try:
         found = msgspec.json.decode(record.read_bytes(), type=_Record)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return None
     mark_used(record)
     return found

@@ -14,7 +14,6 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from opsmith.conformance.results import Check
 from opsmith.inspect.report.document import OPENING, Document, Operators
 from opsmith.plan import Route
 
@@ -65,7 +64,6 @@ def render(document: Document, *, live: str = "") -> str:
         document=document,
         written=document.written.replace("T", " ").replace("+00:00", " UTC"),
         choices=choices(document.operators),
-        checks={check.value: check.value for check in Check},
         routes={route.value: route.value for route in Route},
         style=Markup(_asset("page.css")),
         script=Markup("\n".join(_asset(name) for name in SCRIPTS)),

@@ -71,13 +71,11 @@ def changes(document: Document, token: str, problem: str, known: str) -> bytes:
 
 
 @contextmanager
-def serving(gathering: Gathering, port: int) -> Iterator[str]:
+def serving(snapshots: Snapshots, port: int) -> Iterator[str]:
     """Serves the report in threads of its own while the block runs; gives the address.
 
-    ``port`` 0 takes a free one.  Raises :class:`~opsmith.errors.PortTaken` and what gathering raises.
+    ``port`` 0 takes a free one.  Raises :class:`~opsmith.errors.PortTaken`.
     """
-    snapshots = Snapshots(gathering)
-    snapshots.latest()  # what is wrong with the inputs is said at once
 
     class Handler(_Handler):
         latest = staticmethod(snapshots.latest)

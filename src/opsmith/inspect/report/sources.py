@@ -13,7 +13,7 @@ from pathlib import Path
 from opsmith.description import Library
 from opsmith.errors import Location
 
-_MANGLED = re.compile(r"\W")
+_NOT_A_NAME = re.compile(r"\W")
 _RUNTIME = "runtime"
 
 
@@ -29,7 +29,7 @@ def definitions(library: Library, symbols: Iterable[str]) -> dict[str, Location]
     by_name: dict[str, list[str]] = {}
     for symbol in symbols:
         name = symbol.rpartition("::")[2]
-        if name and not _MANGLED.search(name):
+        if name and not _NOT_A_NAME.search(name):
             by_name.setdefault(name, []).append(symbol)
     if not by_name:
         return {}

@@ -15,20 +15,24 @@ _DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 complex32 "
     "int64 int32 int16 int8 uint8 bool"
 ).split()
-# A device of which most checks fail has a message for each: they are cut until all fit.
-_MESSAGE_LENGTHS = (600, 300, 150, 80, 40)
+# A device on which most checks fail has a message for each: they are cut until all fit, and in the end
+# left to the file of results.
+_MESSAGE_LENGTHS = (600, 300, 150, 80)
 _ALL_MESSAGES = 800_000
+_MOST_MESSAGES = 10_000
+_LEFT_OUT = "the file of results says more"
 
 
 def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
     """``results``, read from ``source``, on the backend of ``plan``."""
-    checks = tuple(check.value for check in Check)
+    run = {verdict.check for verdict in results.verdicts}
+    checks = tuple(check for check in Check if check in run)
     dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
     entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
     row = {entry: index for index, entry in enumerate(entries)}
     cell = {
         (check, dtype): first * len(dtypes) + second
-        for first, check in enumerate(Check)
+        for first, check in enumerate(checks)
         for second, dtype in enumerate(dtypes)
     }
     messages: Interned[str] = Interned()
@@ -43,7 +47,9 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         seconds[index] += verdict.seconds
         samples[index] += verdict.samples
         if verdict.message:
-            notes[index][place] = messages(_cut(verdict.message, longest))
+            message = _cut(verdict.message, longest)
+            full = len(messages) >= _MOST_MESSAGES and message not in messages
+            notes[index][place] = messages(_LEFT_OUT if full else message)
     operators = {name: index for index, name in enumerate(plan.by_name)}
     called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
     return Conformance(
@@ -53,7 +59,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         started=results.started,
         updated=results.updated,
         complete=results.complete,
-        checks=checks,
+        checks=tuple(check.value for check in checks),
         dtypes=dtypes,
         entries=entries,
         marks=tuple("".join(letters) for letters in marks),

@@ -68,7 +68,7 @@ function entryListing() {
   });
 }
 
-// Controls that show what the data has: counts by route, dtypes of the run.
+// Controls that show what the data has: counts by route, checks and dtypes of the run.
 function showChoices() {
   const numbers = {};
   for (const { route } of operators) numbers[route] = (numbers[route] ?? 0) + 1;
@@ -77,11 +77,11 @@ function showChoices() {
     chip.querySelector(".number").textContent = count(number);
     chip.hidden = number === 0;
   }
-  const dtypes = document.querySelector("#entries [data-filter=dtype]");
-  const wanted = report.conformance?.dtypes ?? [];
-  if (dtypes.options.length !== wanted.length + 1) {
-    const chosen = dtypes.value;
-    dtypes.replaceChildren(h("option", { value: "" }, "any"), ...wanted.map((dtype) => h("option", {}, dtype)));
-    dtypes.value = wanted.includes(chosen) ? chosen : "";
+  for (const [key, wanted] of [["check", report.conformance?.checks], ["dtype", report.conformance?.dtypes]]) {
+    const select = document.querySelector(`#entries [data-filter=${key}]`);
+    if (select.options.length === (wanted?.length ?? 0) + 1) continue;
+    const chosen = select.value;
+    select.replaceChildren(h("option", { value: "" }, "any"), ...(wanted ?? []).map((each) => h("option", {}, each)));
+    select.value = wanted?.includes(chosen) ? chosen : "";
   }
 }
