@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.description import find_backend, read_backend
 from opsmith.errors import ExpressionInvalid, FilterInvalid, OperatorUnknown
 from opsmith.inspect.explain import TableRow, dispatch_table
 from opsmith.inspect.keys import keys_of
 from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
+from opsmith.inspect.tested import Tested, tested
 from opsmith.plan import resolve
 from opsmith.runtime import LoadedBackend
 from opsmith.schema import Catalogue, Differentiable, differentiable
@@ -178,6 +180,31 @@ def test_a_composite_is_decomposed_above_the_device(sim: LoadedBackend) -> None:
     )
 
 
+# ---- what the tests say
+
+
+def test_the_verdicts_of_the_entries_that_are_about_an_operator(sim: LoadedBackend) -> None:
+    bad = Verdict("cumsum", Check.OUT, "float32", Status.FAILED, 2, 0.1, "result differs")
+    results = Results(
+        backend="sim",
+        torch="2.13.0",
+        description="backend.yaml",
+        started="",
+        updated="",
+        complete=True,
+        verdicts=(
+            Verdict("cumsum", Check.FORWARD, "float32", Status.PASSED),
+            bad,
+            Verdict("cumsum", Check.EMPTY, "float32", Status.SKIPPED),
+            Verdict("masked.cumsum", Check.FORWARD, "float32", Status.PASSED),
+        ),
+        operators={"cumsum": ("cumsum",), "masked.cumsum": ("cumsum", "where.self")},
+    )
+    about = tested("cumsum.out", results, sim.plan)
+    assert about == Tested(("cumsum",), {"passed": 1, "failed": 1, "skipped": 1}, (bad,))
+    assert tested("where.self", results, sim.plan) == Tested((), {}, ())
+
+
 # ---- keys
 
 
@@ -234,6 +261,7 @@ def test_the_commands() -> None:
     shown = as_json("ops", "show", "aten::add_.Tensor")
     assert shown["operator"] == listed["operators"][0]
     assert [stop["key"] for stop in shown["road"]][-1] == "PrivateUse1"
+    assert "tests" in shown
     text = command("ops", "show", "add.out")
     assert "hosted: opsmith::hosted::add" in text and "wins: a kernel for this" in text
     keys = as_json("keys", "torch.ones(1, device='sim')", "--operator", "neg")

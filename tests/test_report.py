@@ -20,14 +20,14 @@ from opsmith.description import read_backend
 from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ResultsInvalid
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import road
-from opsmith.inspect.outputs import write_output
 from opsmith.inspect.report import operators as report_operators
 from opsmith.inspect.report.document import Document, read_document
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.operators import inspect_backend
 from opsmith.inspect.report.page import embeddable, render
 from opsmith.inspect.report.sources import definitions
-from opsmith.inspect.report.verdicts import is_named_for
+from opsmith.inspect.tested import is_named_for
+from opsmith.outputs import write_output
 from opsmith.plan import plan_backend
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, planted_results, with_routes, with_verdict

@@ -12,7 +12,7 @@ PACKAGE = Path(opsmith.__file__).parent
 # A floor may import those above it in this list; the rooms of one floor may not import each other.
 FLOORS = [
     {"errors"},
-    {"versioned"},
+    {"outputs", "versioned"},
     {"schema"},
     {"description"},
     {"plan"},

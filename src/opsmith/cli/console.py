@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from opsmith.build.progress import Progress
 from opsmith.errors import OpsmithError
-from opsmith.inspect.outputs import write_output
+from opsmith.outputs import write_output
 
 out = Console()
 err = Console(stderr=True)

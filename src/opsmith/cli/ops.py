@@ -10,9 +10,11 @@ from rich.table import Table
 
 from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.conformance.record import latest_results
 from opsmith.description import find_backend, read_backend
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
+from opsmith.inspect.tested import Tested, tested
 from opsmith.plan import Plan, plan_backend
 from opsmith.runtime import load
 from opsmith.schema import qualified, read_catalogue
@@ -80,10 +82,19 @@ def show(
     with shown_progress() as progress:
         load(backend, progress=progress)
     stops = road(dispatch_table(qualified(name)))
+    results = latest_results(find_backend(backend))
+    tests = None if results is None else tested(name, results, planned)
     if json:
-        print_json({"operator": facts, "road": stops})
+        print_json({"operator": facts, "road": stops, "tests": tests})
         return
-    out.print(_grid(facts))
+    out.print(_grid(facts, _in_words(tests, backend)))
+    for verdict in () if tests is None else tests.bad:
+        out.print(
+            f"[bold red]{verdict.status.value}[/]: {escape(verdict.entry)} {verdict.dtype} "
+            f"{verdict.check.value}: {escape(verdict.message)}",
+            soft_wrap=True,
+            highlight=False,
+        )
     table = Table(title="a call on the device", header_style="bold")
     for column in ("key", "what happens", "kernel"):
         table.add_column(column, overflow="fold")
@@ -101,7 +112,16 @@ def _gather(planned: Plan, backend: str) -> tuple[OperatorFacts, ...]:
     return gather(planned, read_backend(find_backend(backend), catalogue), catalogue)
 
 
-def _grid(facts: OperatorFacts) -> Table:
+def _in_words(tests: Tested | None, backend: str) -> str:
+    if tests is None:
+        return f"none were run: opsmith conform --backend {backend}"
+    if not tests.entries:
+        return "no entry of OpInfo that was run is about it"
+    counts = ", ".join(f"{count:,} {status}" for status, count in tests.counts.items())
+    return f"{counts} ({', '.join(tests.entries)})"
+
+
+def _grid(facts: OperatorFacts, tests: str) -> Table:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -118,6 +138,7 @@ def _grid(facts: OperatorFacts) -> Table:
         "dtypes": ", ".join(facts.dtypes) or ("all" if facts.library else ""),
         "tags": ", ".join(facts.tags),
         "kernels": "\n".join(facts.kernels),
+        "tests": tests,
     }
     for name, value in rows.items():
         if value:

@@ -9,10 +9,10 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
-from opsmith.inspect.outputs import check_writable, write_output
 from opsmith.inspect.report.document import Document
 from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.page import render
+from opsmith.outputs import check_writable, write_output
 
 Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
 Conform = Annotated[

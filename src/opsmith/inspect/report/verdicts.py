@@ -9,6 +9,7 @@ from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.inspect.coverage import least_preferred
 from opsmith.inspect.report.document import MARKS, Conformance
 from opsmith.inspect.report.interning import Interned
+from opsmith.inspect.tested import tested_by
 from opsmith.plan import Plan
 
 _DTYPES = (
@@ -69,7 +70,7 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         notes=dict(notes),
         calls=tuple(tuple(operators[name] for name in names) for names in called),
         named=tuple(
-            tuple(operators[name] for name in _tested(entry, names, plan))
+            tuple(operators[name] for name in tested_by(entry, names, plan))
             for entry, names in zip(entries, called, strict=True)
         ),
         routes=tuple(
@@ -85,23 +86,6 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
             )
         ),
     )
-
-
-def _tested(entry: str, called: Sequence[str], plan: Plan) -> list[str]:
-    """What ``entry`` is named for of ``called``, and its variants, which other checks call."""
-    named = [name for name in called if is_named_for(entry, name)]
-    return list(dict.fromkeys(each for name in named for each in plan.group_of(name)))
-
-
-def is_named_for(entry: str, operator: str) -> bool:
-    """Whether OpInfo's ``entry`` tests ``operator``: ``linalg.norm`` does ``linalg_norm.ord_str``.
-
-    OpInfo writes the namespaces of Python with dots, and a dot before the entry's variant too.
-    """
-    base = operator.partition(".")[0]
-    base = base[:-1] if base.endswith("_") and not base.endswith("__") else base
-    parts = entry.removeprefix("nn.functional.").split(".")
-    return any("_".join(parts[:count]) == base for count in range(1, len(parts) + 1))
 
 
 def status_of(mark: str) -> Status:
