@@ -26,7 +26,7 @@ from opsmith.inspect.report.gathering import Gathering, Inputs
 from opsmith.inspect.report.operators import inspect_backend
 from opsmith.inspect.report.page import embeddable, render
 from opsmith.inspect.report.sources import definitions
-from opsmith.inspect.tested import is_named_for
+from opsmith.inspect.verdicts import is_named_for
 from opsmith.outputs import write_output
 from opsmith.plan import plan_backend
 from opsmith.runtime import LoadedBackend

@@ -14,7 +14,7 @@ from opsmith.conformance.record import latest_results
 from opsmith.description import find_backend, read_backend
 from opsmith.inspect.explain import dispatch_table
 from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
-from opsmith.inspect.tested import Tested, tested
+from opsmith.inspect.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.plan import Plan, plan_backend
 from opsmith.runtime import load
 from opsmith.schema import qualified, read_catalogue
@@ -83,7 +83,7 @@ def show(
         load(backend, progress=progress)
     stops = road(dispatch_table(qualified(name)))
     results = latest_results(find_backend(backend))
-    tests = None if results is None else tested(name, results, planned)
+    tests = None if results is None else verdicts_of(name, results, planned)
     if json:
         print_json({"operator": facts, "road": stops, "tests": tests})
         return
@@ -112,7 +112,7 @@ def _gather(planned: Plan, backend: str) -> tuple[OperatorFacts, ...]:
     return gather(planned, read_backend(find_backend(backend), catalogue), catalogue)
 
 
-def _in_words(tests: Tested | None, backend: str) -> str:
+def _in_words(tests: OperatorVerdicts | None, backend: str) -> str:
     if tests is None:
         return f"none were run: opsmith conform --backend {backend}"
     if not tests.entries:

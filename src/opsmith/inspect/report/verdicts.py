@@ -9,7 +9,7 @@ from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.inspect.coverage import least_preferred
 from opsmith.inspect.report.document import MARKS, Conformance
 from opsmith.inspect.report.interning import Interned
-from opsmith.inspect.tested import tested_by
+from opsmith.inspect.verdicts import tested_by
 from opsmith.plan import Plan
 
 _DTYPES = (

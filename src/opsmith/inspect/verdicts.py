@@ -31,7 +31,7 @@ def is_named_for(entry: str, operator: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Tested:
+class OperatorVerdicts:
     """What the tests say of one operator: the verdicts of the ``entries`` that are named for it.
 
     ``counts`` has how many ended in each way, ``bad`` those that fail a run.
@@ -42,7 +42,7 @@ class Tested:
     bad: tuple[Verdict, ...]
 
 
-def tested(operator: str, results: Results, plan: Plan) -> Tested:
+def verdicts_of(operator: str, results: Results, plan: Plan) -> OperatorVerdicts:
     """What ``results`` say of ``operator``."""
     entries = tuple(
         entry
@@ -51,7 +51,7 @@ def tested(operator: str, results: Results, plan: Plan) -> Tested:
     )
     verdicts = [verdict for verdict in results.verdicts if verdict.entry in entries]
     counted = Counter(verdict.status for verdict in verdicts)
-    return Tested(
+    return OperatorVerdicts(
         entries,
         {status.value: counted[status] for status in Status if counted[status]},
         tuple(verdict for verdict in verdicts if verdict.status.is_bad),
