@@ -15,7 +15,7 @@ from opsmith.errors import ExpressionInvalid, FilterInvalid, OperatorUnknown
 from opsmith.inspect.explain import TableRow, dispatch_table
 from opsmith.inspect.keys import keys_of
 from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
-from opsmith.inspect.verdicts import OperatorVerdicts
+from opsmith.inspect.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.plan import resolve
 from opsmith.runtime import LoadedBackend
 from opsmith.schema import Catalogue, Differentiable, differentiable
@@ -200,9 +200,9 @@ def test_the_verdicts_of_the_entries_that_are_about_an_operator(sim: LoadedBacke
         ),
         operators={"cumsum": ("cumsum",), "masked.cumsum": ("cumsum", "where.self")},
     )
-    about = tested("cumsum.out", results, sim.plan)
+    about = verdicts_of("cumsum.out", results, sim.plan)
     assert about == OperatorVerdicts(("cumsum",), {"passed": 1, "failed": 1, "skipped": 1}, (bad,))
-    assert tested("where.self", results, sim.plan) == OperatorVerdicts((), {}, ())
+    assert verdicts_of("where.self", results, sim.plan) == OperatorVerdicts((), {}, ())
 
 
 # ---- keys
