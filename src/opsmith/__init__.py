@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
     from opsmith.runtime.trace import trace
 
-__all__ = ["OpsmithError", "Unsupported", "count_fallbacks", "fallback", "fallbacks", "load", "trace"]
+__all__ = [
+    "OpsmithError",
+    "Unsupported",
+    "count_fallbacks",
+    "fallback",
+    "fallbacks",
+    "load",
+    "trace",
+]
 
 _MODULES = {
     "count_fallbacks": "opsmith.runtime.fallbacks",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REQUEST = "request.json"
 
 LIMIT = 1_000_000
-"""How many calls are recorded, unless told otherwise; each takes 32 bytes, and 8 for each size of a tensor."""
+"""How many calls are recorded, unless told otherwise: 32 bytes each, and 8 for each size of a tensor."""
 
 
 class Request(msgspec.Struct):
@@ -153,7 +153,11 @@ def trace(
         finally:
             recording.stop()
             recorded.threads = routed(
-                (each for threads in read_threads(folder, shapes=shapes).values() for each in threads),
+                (
+                    each
+                    for threads in read_threads(folder, shapes=shapes).values()
+                    for each in threads
+                ),
                 loaded.plan if (loaded := _loaded()) else None,
             )
             if not failed:

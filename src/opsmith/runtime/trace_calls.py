@@ -85,6 +85,9 @@ class TracedThread:
         return self.process == self.thread
 
 
+_FELL_BACK = ", fell back"
+
+
 @dataclass(frozen=True)
 class Filter:
     """Which calls to show; what is empty, or None, lets all pass.
@@ -102,20 +105,21 @@ class Filter:
         return (
             (not self.operators or any(names(name, call.operator) for name in self.operators))
             and (not self.keys or any(fnmatchcase(call.key, key) for key in self.keys))
-            and (not self.routes or call.route in self.routes)
+            and (not self.routes or bool(_routes(call).intersection(self.routes)))
             and (self.depth is None or call.depth < self.depth)
         )
 
-    @property
-    def passes_all(self) -> bool:
-        return self == Filter()
-
 
 def names(pattern: str, operator: str) -> bool:
-    """Whether ``pattern``, as a user writes it, means ``operator``."""
-    short = operator.removeprefix("aten::")
-    pattern = pattern.removeprefix("aten::")
-    return fnmatchcase(short, pattern) or fnmatchcase(short.partition(".")[0], pattern)
+    """Whether ``pattern`` means ``operator``, whose namespace and overload it may leave out."""
+    full = operator if "::" in pattern else operator.rpartition("::")[2]
+    return fnmatchcase(full, pattern) or fnmatchcase(full.partition(".")[0], pattern)
+
+
+def _routes(call: TracedCall) -> set[str]:
+    """The routes by which ``call`` can be asked for."""
+    route = call.route.removesuffix(_FELL_BACK)
+    return {route} if route == call.route else {route, Route.FALLBACK.value}
 
 
 def routed(
@@ -146,7 +150,7 @@ def _routed(
             continue
         route = changed.get(call.operator) or routes.get(call.operator, unlisted).value
         if route != Route.FALLBACK.value and _fell_back(calls, index):
-            route += ", fell back"
+            route += _FELL_BACK
         yield replace(call, route=route)
 
 
@@ -170,7 +174,7 @@ def _fell_back(calls: tuple[TracedCall, ...], index: int) -> bool:
 
 @dataclass(frozen=True)
 class Total:
-    """What all calls of an operator at one key took; ``seconds`` hold what they called, ``own_seconds`` not."""
+    """What all calls of an operator at one key took, with what they called and, ``own_seconds``, without."""
 
     operator: str
     key: str

@@ -48,7 +48,7 @@ def _start(thread: TracedThread) -> int:
 
 
 class _Names:
-    """A process's file of names: a line for each name, each number of PyTorch's, and each look at the clock."""
+    """A process's file of names: a line for each name, each number of PyTorch's and each look at the clock."""
 
     def __init__(self, path: Path) -> None:
         self.names: list[str] = []

@@ -17,12 +17,17 @@ def text(threads: Sequence[TracedThread], chosen: Filter) -> Iterator[str]:
     """
     processes = {thread.process for thread in threads}
     for thread in threads:
-        if len(threads) > 1:
-            process = f"process {thread.process}, " if len(processes) > 1 else ""
-            name = "main thread" if thread.is_main else f"thread {thread.thread}"
-            yield f"{process}{name}:"
+        process = f"process {thread.process}, " if len(processes) > 1 else ""
+        header = f"{process}{_name(thread)}:" if len(threads) > 1 else ""
         for call, depth in _nested(thread.calls, chosen):
+            if header:
+                yield header
+                header = ""
             yield f"{'  ' * depth}{line(call)}"
+
+
+def _name(thread: TracedThread) -> str:
+    return "main thread" if thread.is_main else f"thread {thread.thread}"
 
 
 def _nested(calls: Iterable[TracedCall], chosen: Filter) -> Iterator[tuple[TracedCall, int]]:
@@ -90,8 +95,7 @@ def _events(
     for process in {thread.process: None for thread in threads}:
         yield _named("process_name", process, process, f"process {process}")
     for thread in threads:
-        name = "main thread" if thread.is_main else f"thread {thread.thread}"
-        yield _named("thread_name", thread.process, thread.thread, name)
+        yield _named("thread_name", thread.process, thread.thread, _name(thread))
         last = max((call.start + (call.nanoseconds or 0) for call in thread.calls), default=0)
         for call in thread.calls:
             if chosen.passes(call):

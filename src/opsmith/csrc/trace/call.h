@@ -40,7 +40,7 @@ class Call {
  public:
   Call(Log& log, const RecordingKernel& kernel, torch::jit::Stack* stack);
   ~Call() {
-    Log::end(record_, !returned_);
+    log_.end(record_, !returned_);
     log_.ascend();
     log_.current = outer_;
   }

@@ -68,14 +68,14 @@ class Log {
     record->how = how;
     record->depth = static_cast<uint16_t>(depth_);
     record->device_type = -1;
-    record->start = c10::getApproximateTime();
+    record->start = now();
     header_->used = used_;
     return record;
   }
 
-  static void end(Record* record, bool raised) {
+  void end(Record* record, bool raised) const {
     if (C10_LIKELY(record != nullptr)) {
-      record->end = c10::getApproximateTime();
+      record->end = now();
       if (C10_UNLIKELY(raised)) {
         record->flags |= kRaised;
       }
@@ -94,6 +94,9 @@ class Log {
     header_->used = used_;
     ++record.words;
   }
+
+  // Ticks since `start` were ours, and are taken out of this thread's time.
+  void leave_out(uint64_t start) { left_out_ += c10::getApproximateTime() - start; }
 
   // ---- what this thread is inside of
 
@@ -130,6 +133,7 @@ class Log {
   static constexpr uint64_t kMostDetails = kMostWords * sizeof(uint64_t);
 
   Log(Session& session, int file, char* base, uint64_t range);
+  uint64_t now() const { return c10::getApproximateTime() - left_out_; }
   bool more_room();
   bool grow();
   // Whether a boxed kernel calls with the values that it was called with.
@@ -150,6 +154,7 @@ class Log {
   char* const base_;
   const uint64_t range_;
   Header* const header_;
+  uint64_t left_out_ = 0;
   uint64_t used_ = 0;
   uint64_t capacity_ = 0;
   int64_t room_ = 0;

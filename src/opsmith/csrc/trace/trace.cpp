@@ -85,8 +85,10 @@ std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function)
     if (!operator_name.has_value()) {
       return nullptr;  // a span that C++ code marks, no operator
     }
+    const uint64_t start = c10::getApproximateTime();
     tracing().interposer.interpose(log->session(), *operator_name, generation);
     log->seen.add(name);
+    log->leave_out(start);
   }
   log->announce(name, function.inputs().data());
   return nullptr;
