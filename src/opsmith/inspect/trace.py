@@ -106,7 +106,7 @@ def check_filter(chosen: Filter, catalogue: Catalogue) -> None:
             continue
         raise OperatorUnknown(
             f"torch {catalogue.torch} has no operator `{short}`"
-            f"{nearest(short, [*catalogue.operators, *bases])}",
+            f"{nearest(short, bases.union(catalogue.operators))}",
             remedy="`opsmith ops --search` finds operators; wildcards are allowed, as in `conv*`",
         )
     if chosen.keys:

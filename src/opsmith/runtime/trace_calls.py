@@ -148,7 +148,11 @@ def _routed(
         if call.key != "PrivateUse1":
             yield call
             continue
-        route = changed.get(call.operator) or routes.get(call.operator, unlisted).value
+        route = changed.get(call.operator, call.route)
+        if call.operator in routes and call.operator not in changed:
+            route = routes[call.operator].value
+        elif route == Route.FALLBACK.value:
+            route = unlisted.value
         if route != Route.FALLBACK.value and _fell_back(calls, index):
             route += _FELL_BACK
         yield replace(call, route=route)

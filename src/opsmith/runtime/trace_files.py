@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from opsmith.plan import Route
 from opsmith.runtime.trace_calls import UNDEFINED, How, TracedCall, TracedTensor, TracedThread
 
 _HEADER = struct.Struct("<16sQQII16sQ")
@@ -18,8 +19,8 @@ _MAGIC = b"opsmith trace 1\0"
 _NO_SIZES = 255
 _RAISED, _MORE_TENSORS = 1, 2
 _HOW = (How.CALL, How.REDISPATCH, How.CALL_BOXED, How.NODE, How.MODULE)
-# Kind in record.h: which of the dispatcher's words for a registration stand for a decomposition.
-_COMPOSITE = frozenset({1, 2})
+# Kind in record.h: kernel, math kernel, default backend kernel, backend fallback, autograd kernel.
+_ROUTES = (Route.KERNEL.value, Route.COMPOSITE.value, Route.COMPOSITE.value, Route.FALLBACK.value, "")
 
 
 def read_threads(folder: Path, *, shapes: bool) -> dict[int, list[TracedThread]]:
@@ -48,7 +49,7 @@ def _start(thread: TracedThread) -> int:
 
 
 class _Names:
-    """A process's file of names: a line for each name, each number of PyTorch's and each look at the clock."""
+    """A process's file of names: a line for each name, number of PyTorch's and look at the clock."""
 
     def __init__(self, path: Path) -> None:
         self.names: list[str] = []
@@ -126,7 +127,7 @@ def _calls(content: bytes, end: int, names: _Names, shapes: bool) -> Iterator[Tr
             how=came,
             operator=names.name(name),
             key=names.keys.get(key, str(key)) if is_call else "",
-            route="composite" if is_call and kind in _COMPOSITE else "",
+            route=_route(names.keys.get(key, ""), kind) if is_call else "",
             tensors=names.tensors(details) if is_call and shapes else None,
             more_tensors=bool(flags & _MORE_TENSORS),
             device=names.device(device, index) if device >= 0 else "",
@@ -138,3 +139,9 @@ def _calls(content: bytes, end: int, names: _Names, shapes: bool) -> Iterator[Tr
         )
         if came is How.NODE:
             nodes.append(depth)
+
+
+def _route(key: str, kind: int) -> str:
+    """What the dispatcher itself knows of the route."""
+    route = _ROUTES[kind]
+    return route if key == "PrivateUse1" or route == Route.COMPOSITE.value else ""

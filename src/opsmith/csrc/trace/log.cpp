@@ -53,6 +53,10 @@ Log* current_log() {
   return log_here;
 }
 
+Log* opened_log() {
+  return log_of == active.load(std::memory_order_acquire) ? log_here : nullptr;
+}
+
 // ---- operators seen
 
 void Seen::add(const char* name) {

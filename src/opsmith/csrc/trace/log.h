@@ -170,4 +170,7 @@ class Log {
 // The calling thread's log of the trace that runs; null where none does.
 Log* current_log();
 
+// The same, where it has one already.
+Log* opened_log();
+
 }  // namespace opsmith::trace

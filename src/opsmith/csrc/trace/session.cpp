@@ -40,6 +40,10 @@ std::string dtype_name(c10::ScalarType dtype) {
   }
 }
 
+std::string device_line(c10::DeviceType type) {
+  return c10::str("D ", static_cast<int>(type), " ", c10::DeviceTypeName(type, /*lower_case=*/true), "\n");
+}
+
 // The names of the numbers that records hold for keys, dtypes and devices.
 std::string number_lines() {
   std::string lines;
@@ -50,8 +54,7 @@ std::string number_lines() {
     lines += c10::str("T ", dtype, " ", dtype_name(static_cast<c10::ScalarType>(dtype)), "\n");
   }
   for (int type = 0; type < c10::COMPILE_TIME_MAX_DEVICE_TYPES; ++type) {
-    lines += c10::str("D ", type, " ",
-                      c10::DeviceTypeName(static_cast<c10::DeviceType>(type), /*lower_case=*/true), "\n");
+    lines += device_line(static_cast<c10::DeviceType>(type));
   }
   return lines;
 }
@@ -116,7 +119,7 @@ Log* Session::open_log() {
 
 bool Session::others_are_calling() const {
   const std::lock_guard lock(mutex_);
-  const Log* const own = current_log();
+  const Log* const own = opened_log();
   return std::any_of(logs_.begin(), logs_.end(), [&](const Log* log) {
     return log != own && log->calls.load(std::memory_order_acquire) > 0;
   });
@@ -125,6 +128,11 @@ bool Session::others_are_calling() const {
 void Session::note_clock() {
   const std::lock_guard lock(mutex_);
   append(clock_line());
+}
+
+void Session::note_device() {
+  const std::lock_guard lock(mutex_);
+  append(device_line(c10::DeviceType::PrivateUse1));
 }
 
 void Session::close() {

@@ -50,6 +50,9 @@ class Session {
   // Notes what the clock says; two such notes tell its rate.
   void note_clock();
 
+  // Notes the name of the out-of-tree device, which a program may give at any time.
+  void note_device();
+
   // Closes the files of all threads that are not inside of a call.
   void close();
 

@@ -229,7 +229,12 @@ C10_EXPORT const char* opsmith_trace_note_clock() {
 
 // Kernels have been registered: all operators are looked at anew when they are called next.
 C10_EXPORT const char* opsmith_trace_refresh() {
-  return guarded([] { opsmith::trace::tracing().generation.fetch_add(1); });
+  return guarded([] {
+    opsmith::trace::tracing().generation.fetch_add(1);
+    if (auto* const session = opsmith::trace::running_session()) {
+      session->note_device();
+    }
+  });
 }
 
 C10_EXPORT const char* opsmith_trace_enter_module(const char* name) {
