@@ -41,7 +41,9 @@ def off() -> list[Measurement]:
     never = instructions(SETUP, COUNTED)
     after = instructions(SETUP + TRACED, COUNTED)
     return [
-        compared(f"{name}: instructions after a trace / without one", after[name], never[name], SAME)
+        compared(
+            f"{name}: instructions after a trace / without one", after[name], never[name], SAME
+        )
         for name in COUNTED
     ]
 

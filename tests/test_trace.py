@@ -717,8 +717,8 @@ def test_files_and_formats(program: Path, tmp_path: Path) -> None:
         ),
         (
             ["--operator", "negg"],
-            f"error: torch {torch.__version__} has no operator `negg` (did you mean neg, neg_, neg.out?)\n  remedy: `opsmith "
-            "ops --search` finds operators; wildcards are allowed, as in `conv*`\n",
+            f"error: torch {torch.__version__} has no operator `negg` (did you mean neg, neg_, ne?)\n  "
+            "remedy: `opsmith ops --search` finds operators; wildcards are allowed, as in `conv*`\n",
         ),
         (
             ["-o", "/no/such/folder/trace.json"],
