@@ -20,7 +20,13 @@ _NO_SIZES = 255
 _RAISED, _MORE_TENSORS = 1, 2
 _HOW = (How.CALL, How.REDISPATCH, How.CALL_BOXED, How.NODE, How.MODULE)
 # Kind in record.h: kernel, math kernel, default backend kernel, backend fallback, autograd kernel.
-_ROUTES = (Route.KERNEL.value, Route.COMPOSITE.value, Route.COMPOSITE.value, Route.FALLBACK.value, "")
+_ROUTES = (
+    Route.KERNEL.value,
+    Route.COMPOSITE.value,
+    Route.COMPOSITE.value,
+    Route.FALLBACK.value,
+    "",
+)
 
 
 def read_threads(folder: Path, *, shapes: bool) -> dict[int, list[TracedThread]]:

@@ -122,9 +122,9 @@ void Interposer::interpose(Session& session, const c10::OperatorName& name, uint
   // backend's autograd key.
   std::vector<std::pair<c10::DispatchKey, c10::KernelFunction>> kernels;
   for (const Row& row : rows_of(*op)) {
-    kernels.emplace_back(row.key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<RecordingKernel>(
-                                      op->getComputedKernelForDispatchKey(row.key), *op, number, row.key,
-                                      row.kind)));
+    kernels.emplace_back(row.key,
+                         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<RecordingKernel>(
+                             op->getComputedKernelForDispatchKey(row.key), *op, number, row.key, row.kind)));
   }
   // The dispatcher warns of kernels that are registered over others.
   struct Silent final : c10::WarningHandler {

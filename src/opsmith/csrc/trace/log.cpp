@@ -204,8 +204,7 @@ void Log::describe(Record& record, const torch::jit::Stack& stack, size_t count)
 // ---- what this thread is inside of
 
 void Log::enter_node(uint32_t name, uint64_t sequence, uint64_t forward_thread) {
-  const bool enters =
-      session_.options().only_modules && session_.made_in_module(forward_thread, sequence);
+  const bool enters = session_.options().only_modules && session_.made_in_module(forward_thread, sequence);
   inside_ += enters ? 1 : 0;
   Record* record = nullptr;
   if (records()) {

@@ -170,9 +170,8 @@ bool Session::made_in_module(uint64_t thread, uint64_t sequence) {
     return false;
   }
   // The latest first: a step's backward follows its forward.
-  return std::any_of(found->second.rbegin(), found->second.rend(), [&](const auto& range) {
-    return range.first <= sequence && sequence < range.second;
-  });
+  return std::any_of(found->second.rbegin(), found->second.rend(),
+                     [&](const auto& range) { return range.first <= sequence && sequence < range.second; });
 }
 
 }  // namespace opsmith::trace
