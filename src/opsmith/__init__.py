@@ -15,14 +15,24 @@ if TYPE_CHECKING:
     from opsmith.runtime import load
     from opsmith.runtime.fallback_policy import fallback
     from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
+    from opsmith.runtime.trace import trace
 
-__all__ = ["OpsmithError", "Unsupported", "count_fallbacks", "fallback", "fallbacks", "load"]
+__all__ = [
+    "OpsmithError",
+    "Unsupported",
+    "count_fallbacks",
+    "fallback",
+    "fallbacks",
+    "load",
+    "trace",
+]
 
 _MODULES = {
     "count_fallbacks": "opsmith.runtime.fallbacks",
     "fallback": "opsmith.runtime.fallback_policy",
     "fallbacks": "opsmith.runtime.fallbacks",
     "load": "opsmith.runtime",
+    "trace": "opsmith.runtime.trace",
 }
 
 

@@ -207,6 +207,10 @@ class BudgetInvalid(OpsmithError):
     """What a command is told that may fall back cannot be meant."""
 
 
+class TraceRefused(OpsmithError):
+    """A trace that cannot start: another one runs, or nothing can be recorded."""
+
+
 # ---- what commands are asked for ---------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from opsmith.cli.plan import plan
 from opsmith.cli.report import report
 from opsmith.cli.serve import serve
 from opsmith.cli.stubs import stubs
+from opsmith.cli.trace import trace
 from opsmith.errors import OpsmithError
 
 app = typer.Typer(
@@ -50,8 +51,8 @@ for command in (
 app.add_typer(ops, name="ops")
 app.command("import")(import_)
 # What follows the program's name is the program's.
-app.command(context_settings={"allow_interspersed_args": False})(fallbacks)
-app.command(context_settings={"allow_interspersed_args": False})(coverage)
+for program_command in (fallbacks, coverage, trace):
+    app.command(context_settings={"allow_interspersed_args": False})(program_command)
 
 
 def main() -> None:

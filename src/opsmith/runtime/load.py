@@ -17,8 +17,9 @@ from opsmith.build.progress import Progress
 from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
-from opsmith.runtime import calls, fallback_policy, fallbacks
+from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
+from opsmith.schema import qualified
 
 if TYPE_CHECKING:
     import torch
@@ -134,6 +135,10 @@ class LoadedBackend:
 
         return decorate
 
+    def python_routes(self) -> dict[str, str]:
+        """The routes of the operators that Python kernels serve now, by the operators' full names."""
+        return {qualified(entry.name): entry.route.value for entry in self._python_kernels.served}
+
     @functools.cached_property
     def _python_kernels(self) -> PythonKernels:
         return PythonKernels(self.description, self.built, self.progress)
@@ -170,16 +175,23 @@ def load(name: str = "sim", *, progress: Callable[[Progress], None] | None = Non
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
+    trace.note_backend()
     return loaded
 
 
 def loaded_backend() -> LoadedBackend:
     """The backend that this process has loaded.  Raises :class:`LoadError` where there is none."""
-    if _loaded is None:
+    loaded = loaded_if_any()
+    if loaded is None:
         raise LoadError(
             "no backend is loaded, so nothing can have fallen back",
             remedy='call opsmith.load("sim"), or another backend, first',
         )
+    return loaded
+
+
+def loaded_if_any() -> LoadedBackend | None:
+    """The backend that this process has loaded; None where there is none."""
     return _loaded
 
 

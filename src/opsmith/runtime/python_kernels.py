@@ -31,6 +31,7 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
 from opsmith.plan import Entry, Plan, Shape, plan_backend, resolve_group
+from opsmith.runtime import trace
 from opsmith.schema import (
     Catalogue,
     Declaration,
@@ -122,6 +123,11 @@ class PythonKernels:
         """The plan with the Python kernels that are registered now."""
         return self._plan or self.compiled_plan
 
+    @property
+    def served(self) -> tuple[Entry, ...]:
+        """The entries of the operators that are served from a Python kernel now."""
+        return tuple(served.entry for served in self._served.values())
+
     def decorator(
         self,
         name: str,
@@ -194,6 +200,7 @@ class PythonKernels:
                 self._served[entry.name] = now
             trampoline.set_reason(entry.name, entry.refusal)
         self._plan = self.plan.replacing(entries)
+        trace.refresh()
 
     def _serve(self, entry: Entry, trampoline: ModuleType) -> _Served | None:
         if entry.kernel is None or entry.kernel.abi is not Abi.PYTHON:

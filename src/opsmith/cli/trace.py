@@ -1,0 +1,169 @@
+"""``opsmith trace``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from opsmith.cli.console import Json, err, fail, print_json, shown_progress
+from opsmith.errors import OpsmithError, OutputRefused
+from opsmith.inspect.program import Program
+from opsmith.inspect.trace import ProgramTrace, check_filter, check_met, trace_program
+from opsmith.runtime.trace import LIMIT, Request
+from opsmith.runtime.trace_calls import Filter, totals
+from opsmith.runtime.trace_shown import perfetto, rows, table, text
+from opsmith.schema import read_catalogue
+
+
+class Format(Enum):
+    """How the trace is shown."""
+
+    TEXT = "text"
+    PERFETTO = "perfetto"
+    TABLE = "table"
+
+
+def trace(
+    program: Annotated[str, typer.Argument(help="A Python file, or a module with -m.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module.")] = False,
+    backend: Annotated[
+        str | None, typer.Option(help="Load this backend for a program that loads none itself.")
+    ] = None,
+    operator: Annotated[
+        list[str] | None, typer.Option(help="Only this one, such as add or conv*; repeatable.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="Only kernels at this dispatch key; repeatable.")
+    ] = None,
+    route: Annotated[
+        list[str] | None, typer.Option(help="Only kernels of this route; repeatable.")
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(help="Only what runs in this module's forward and backward; repeatable."),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Only this many levels of nesting.")
+    ] = None,
+    shapes: Annotated[bool, typer.Option(help="Record the tensors among the arguments.")] = True,
+    limit: Annotated[int, typer.Option(min=1, help="Record at most this many calls.")] = LIMIT,
+    format: Annotated[
+        Format | None,
+        typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file; .json: perfetto.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a program and show every kernel that PyTorch's dispatcher ran, nested, with key and route.
+
+    Exits with the program's own status.
+    """
+    chosen = Filter(tuple(operator or ()), tuple(key or ()), tuple(route or ()), depth)
+    check_filter(chosen, read_catalogue())
+    if output is not None:
+        _check_writable(output)
+    if format is None:
+        is_json = output is not None and output.suffix == ".json"
+        format = Format.PERFETTO if is_json else Format.TEXT
+    request = Request(limit, shapes, module or [])
+    with shown_progress() as progress:
+        traced = trace_program(
+            Program(program, tuple(arguments or ()), is_module),
+            request,
+            backend=backend,
+            progress=progress,
+        )
+    try:
+        if output is not None or not json:
+            _write(_shown(traced, chosen, format), output)
+        if json:
+            _print_json(traced, chosen, format)
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if output is not None:
+        err.print(escape(f"wrote {output}"), soft_wrap=True, highlight=False)
+    if traced.dropped:
+        err.print(
+            f"{traced.dropped:,} more calls came after the first {limit:,} and were not recorded (--limit)",
+            soft_wrap=True,
+            highlight=False,
+        )
+    try:
+        check_met(traced, chosen, request.modules)
+    except OpsmithError as error:
+        try:
+            fail(error)
+        except typer.Exit as failed:
+            raise typer.Exit(traced.status or failed.exit_code) from None
+    raise typer.Exit(traced.status)
+
+
+def _shown(traced: ProgramTrace, chosen: Filter, format: Format) -> Iterable[bytes]:
+    if format is Format.PERFETTO:
+        return perfetto(traced.threads, chosen)
+    lines = (
+        text(traced.threads, chosen)
+        if format is Format.TEXT
+        else table(totals(traced.threads, chosen))
+    )
+    return (f"{line}\n".encode() for line in lines)
+
+
+def _write(pieces: Iterable[bytes], output: Path | None) -> None:
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(pieces)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with output.open("wb") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise _refused(output, error) from None
+
+
+def _check_writable(output: Path) -> None:
+    """Raises before the program runs, not after."""
+    try:
+        output.open("ab").close()
+    except OSError as error:
+        raise _refused(output, error) from None
+
+
+def _refused(output: Path, error: OSError) -> OutputRefused:
+    return OutputRefused(
+        f"the trace cannot be written to `{output}`: {error.strerror}",
+        remedy="name a file in a folder that can be written to",
+    )
+
+
+def _print_json(traced: ProgramTrace, chosen: Filter, format: Format) -> None:
+    answer: dict[str, object] = {
+        "status": traced.status,
+        "backend": traced.description,
+        "dropped": traced.dropped,
+    }
+    if format is Format.TABLE:
+        answer["totals"] = totals(traced.threads, chosen)
+    else:
+        answer["threads"] = [
+            {
+                "process": thread.process,
+                "thread": thread.thread,
+                "name": thread.name,
+                "is_main": thread.is_main,
+                "calls": list(rows(thread, chosen)),
+            }
+            for thread in traced.threads
+        ]
+    print_json(answer)

@@ -1,0 +1,176 @@
+// What one thread writes: records in a file that is mapped into memory, so that nothing is lost however the
+// process ends.
+#pragma once
+
+#include "record.h"
+#include "session.h"
+
+#include <ATen/core/stack.h>
+#include <c10/util/ApproximateClock.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace opsmith::trace {
+
+class Call;
+
+// The names of operators that this thread has seen, by address.
+class Seen {
+ public:
+  bool has(const char* name) const {
+    for (size_t i = slot(name);; i = (i + 1) & (names_.size() - 1)) {
+      if (names_[i] == name) {
+        return true;
+      }
+      if (names_[i] == nullptr) {
+        return false;
+      }
+    }
+  }
+  void add(const char* name);
+  void clear();
+
+ private:
+  size_t slot(const char* name) const {
+    return (reinterpret_cast<uintptr_t>(name) * 0x9E3779B97F4A7C15U >> 20) & (names_.size() - 1);
+  }
+
+  std::vector<const char*> names_ = std::vector<const char*>(1024);
+  size_t count_ = 0;
+};
+
+class Log {
+ public:
+  // Null where the file cannot be written.
+  static std::unique_ptr<Log> create(Session& session);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  Session& session() { return session_; }
+  bool records() const { return inside_ > 0; }
+
+  // Begins a record; null where there is no room.
+  Record* begin(How how, uint32_t name) {
+    if (C10_UNLIKELY(room_ == 0) && !more_room()) {
+      return nullptr;
+    }
+    if (C10_UNLIKELY(used_ + sizeof(Record) + kMostDetails > capacity_) && !grow()) {
+      ++header_->dropped;
+      return nullptr;
+    }
+    --room_;
+    auto* const record = reinterpret_cast<Record*>(base_ + used_);
+    used_ += sizeof(Record);
+    record->name = name;
+    record->how = how;
+    record->depth = static_cast<uint16_t>(depth_);
+    record->device_type = -1;
+    record->start = now();
+    header_->used = used_;
+    return record;
+  }
+
+  void end(Record* record, bool raised) const {
+    if (C10_LIKELY(record != nullptr)) {
+      record->end = now();
+      if (C10_UNLIKELY(raised)) {
+        record->flags |= kRaised;
+      }
+    }
+  }
+
+  // Writes the tensors among the last `count` values as details of `record`, which must be the latest one.
+  // A tensor is a word of dtype, device type, device index and number of dimensions, and a word for each of
+  // its sizes. The number of dimensions is kNoSizes where sizes are not known.
+  void describe(Record& record, const torch::jit::Stack& stack, size_t count);
+
+  // Writes a word of details of the latest record.
+  void detail(Record& record, uint64_t word) {
+    *reinterpret_cast<uint64_t*>(base_ + used_) = word;
+    used_ += sizeof(word);
+    header_->used = used_;
+    ++record.words;
+  }
+
+  // Ticks since `start` were ours, and are taken out of this thread's time.
+  void leave_out(uint64_t start) { left_out_ += c10::getApproximateTime() - start; }
+
+  // ---- what this thread is inside of
+
+  void descend() { ++depth_; }
+  void ascend() { --depth_; }
+
+  void announce(const char* name, const c10::IValue* inputs) {
+    announced_ = name;
+    announced_inputs_ = inputs;
+  }
+  // How the operator `name` came to be called with `stack`.
+  How how(const char* name, const torch::jit::Stack* stack);
+
+  void enter_node(uint32_t name, uint64_t sequence, uint64_t forward_thread);
+  void leave_node();
+  void enter_module(uint32_t name);
+  void leave_module(bool raised);
+
+  uint32_t number_of(std::string_view name);
+
+  // Closes the file; the thread is at its end.
+  void finish();
+
+  // Calls that the dispatcher has announced and that have not ended; others read it.
+  std::atomic<uint32_t> calls{0};
+  uint64_t interpositions = 0;  // how many times all operators were to be looked at anew
+  Seen seen;
+  Call* current = nullptr;
+
+  static constexpr uint64_t kNoSizes = 255;
+
+ private:
+  static constexpr uint64_t kMostWords = 60;
+  static constexpr uint64_t kMostDetails = kMostWords * sizeof(uint64_t);
+
+  Log(Session& session, int file, char* base, uint64_t range);
+  uint64_t now() const { return c10::getApproximateTime() - left_out_; }
+  bool more_room();
+  bool grow();
+  // Whether a boxed kernel calls with the values that it was called with.
+  bool is_passed_on(const torch::jit::Stack* stack) const;
+  bool describe(Record& record, const at::Tensor& tensor);
+
+  struct Node {
+    Record* record;
+    bool enters;
+  };
+  struct Module {
+    Record* record;
+    uint64_t first;  // sequence number
+  };
+
+  Session& session_;
+  int file_;
+  char* const base_;
+  const uint64_t range_;
+  Header* const header_;
+  uint64_t left_out_ = 0;
+  uint64_t used_ = 0;
+  uint64_t capacity_ = 0;
+  int64_t room_ = 0;
+  uint32_t depth_ = 0;
+  uint32_t inside_;
+  const char* announced_ = nullptr;
+  const c10::IValue* announced_inputs_ = nullptr;
+  std::vector<Node> nodes_;
+  std::vector<Module> modules_;
+  std::unordered_map<std::string, uint32_t> numbers_;
+};
+
+// The calling thread's log of the trace that runs; null where none does.
+Log* current_log();
+
+// The same, where it has one already.
+Log* opened_log();
+
+}  // namespace opsmith::trace

@@ -1,0 +1,256 @@
+// Starts and ends traces. The functions at the end are called by runtime/trace.py through ctypes: an
+// operator of ours would be part of the trace.
+#include "interposer.h"
+#include "log.h"
+#include "session.h"
+
+#include <ATen/record_function.h>
+
+#include <pthread.h>
+
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+namespace opsmith::trace {
+namespace {
+
+// Note [A trace ends when no other thread is inside of a call]
+// Kernels are taken away under a gate: threads that begin a call wait, and those inside of one are waited
+// for. A thread that stays inside for longer is not reading a dispatch table but computing, or waiting.
+constexpr auto kPatience = std::chrono::seconds(1);
+constexpr auto kNap = std::chrono::microseconds(50);
+
+struct Tracing {
+  std::mutex mutex;  // of starting and ending
+  Session* session = nullptr;
+  Interposer interposer;
+  std::vector<at::CallbackHandle> callbacks;
+  std::atomic<bool> gate{false};
+  std::atomic<uint64_t> generation{1};
+  uint64_t last_id = 0;
+};
+
+Tracing& tracing() {
+  static auto* const one = new Tracing();  // never destroyed: threads may call at exit
+  return *one;
+}
+
+// ---- what the dispatcher and the autograd engine call
+
+Log* log_of_call() {
+  Log* const log = current_log();
+  if (log == nullptr) {
+    return nullptr;
+  }
+  const uint32_t calls = log->calls.load(std::memory_order_relaxed);
+  if (calls != 0) {
+    log->calls.store(calls + 1, std::memory_order_relaxed);
+    return log;
+  }
+  log->calls.store(1, std::memory_order_seq_cst);
+  if (C10_LIKELY(!tracing().gate.load(std::memory_order_seq_cst))) {
+    return log;
+  }
+  log->calls.store(0, std::memory_order_release);
+  while (tracing().gate.load(std::memory_order_acquire)) {
+    std::this_thread::sleep_for(kNap);
+  }
+  return log_of_call();
+}
+
+void call_ends() {
+  Log* const log = current_log();
+  if (log != nullptr) {
+    if (const uint32_t calls = log->calls.load(std::memory_order_relaxed); calls != 0) {
+      log->calls.store(calls - 1, std::memory_order_release);
+    }
+  }
+}
+
+std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function) {
+  Log* const log = log_of_call();
+  if (log == nullptr || !log->records()) {
+    return nullptr;
+  }
+  const uint64_t generation = tracing().generation.load(std::memory_order_relaxed);
+  if (C10_UNLIKELY(log->interpositions != generation)) {
+    log->interpositions = generation;
+    log->seen.clear();
+  }
+  const char* const name = function.name();
+  if (C10_UNLIKELY(!log->seen.has(name))) {
+    const auto operator_name = function.operator_name();
+    if (!operator_name.has_value()) {
+      return nullptr;  // a span that C++ code marks, no operator
+    }
+    const uint64_t start = c10::getApproximateTime();
+    tracing().interposer.interpose(log->session(), *operator_name, generation);
+    log->seen.add(name);
+    log->leave_out(start);
+  }
+  log->announce(name, function.inputs().data());
+  return nullptr;
+}
+
+std::unique_ptr<at::ObserverContext> on_node(const at::RecordFunction& function) {
+  if (Log* const log = log_of_call()) {
+    log->enter_node(log->number_of(function.name()), static_cast<uint64_t>(function.seqNr()),
+                    function.forwardThreadId());
+  }
+  return nullptr;
+}
+
+void on_call_end(const at::RecordFunction& /*function*/, at::ObserverContext* /*context*/) {
+  call_ends();
+}
+
+void on_node_end(const at::RecordFunction& /*function*/, at::ObserverContext* /*context*/) {
+  if (Log* const log = current_log()) {
+    log->leave_node();
+  }
+  call_ends();
+}
+
+// ---- forks
+
+void before_fork() {
+  tracing().mutex.lock();
+}
+
+void after_fork() {
+  tracing().mutex.unlock();
+}
+
+void in_child() {
+  Tracing& here = tracing();
+  new (&here.mutex) std::mutex();
+  here.interposer.forked();
+  here.gate.store(false);
+  if (here.session != nullptr) {
+    here.session->forked();
+    active.store(++here.last_id);
+  }
+}
+
+// ---- starting and ending
+
+void start(Options options) {
+  Tracing& here = tracing();
+  const std::lock_guard lock(here.mutex);
+  TORCH_CHECK(here.session == nullptr, "a trace runs already");
+  [[maybe_unused]] static const int at_forks = ::pthread_atfork(before_fork, after_fork, in_child);
+  // What the trace before left behind: no thread has been inside of it for long.
+  here.interposer.forget();
+  here.session = new Session(std::move(options));
+  here.generation.fetch_add(1);
+  active.store(++here.last_id);
+  here.callbacks = {
+      at::addGlobalCallback(at::RecordFunctionCallback(on_call, on_call_end)
+                                .needsInputs(here.session->options().shapes)
+                                .scopes({at::RecordScope::FUNCTION})),
+      at::addGlobalCallback(
+          at::RecordFunctionCallback(on_node, on_node_end).scopes({at::RecordScope::BACKWARD_FUNCTION})),
+  };
+}
+
+void stop() {
+  Tracing& here = tracing();
+  const std::lock_guard lock(here.mutex);
+  if (here.session == nullptr) {
+    return;
+  }
+  here.session->note_clock();
+  here.gate.store(true, std::memory_order_seq_cst);
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (here.session->others_are_calling() && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(kNap);
+  }
+  here.interposer.remove();
+  for (const at::CallbackHandle callback : here.callbacks) {
+    at::removeCallback(callback);
+  }
+  Session* const ended = here.session;
+  here.session = nullptr;
+  active.store(0);
+  ended->close();
+  here.gate.store(false, std::memory_order_release);
+}
+
+}  // namespace
+
+Session* running_session() {
+  return tracing().session;
+}
+
+}  // namespace opsmith::trace
+
+namespace {
+
+thread_local std::string error_text;
+
+// Runs `body`; what it throws becomes the text of the error.
+template <class Body>
+const char* guarded(const Body& body) {
+  try {
+    body();
+    return nullptr;
+  } catch (const c10::Error& error) {
+    error_text = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    error_text = error.what();
+  }
+  return error_text.c_str();
+}
+
+}  // namespace
+
+extern "C" {
+
+// Each returns null, or what went wrong.
+
+C10_EXPORT const char* opsmith_trace_start(const char* folder, int64_t limit, int shapes, int only_modules) {
+  return guarded([&] { opsmith::trace::start({folder, limit, shapes != 0, only_modules != 0}); });
+}
+
+C10_EXPORT const char* opsmith_trace_stop() {
+  return guarded([] { opsmith::trace::stop(); });
+}
+
+// Writes down what the clock says, at the end of a process.
+C10_EXPORT const char* opsmith_trace_note_clock() {
+  return guarded([] {
+    if (auto* const session = opsmith::trace::running_session()) {
+      session->note_clock();
+    }
+  });
+}
+
+// Kernels have been registered: all operators are looked at anew when they are called next.
+C10_EXPORT const char* opsmith_trace_refresh() {
+  return guarded([] {
+    opsmith::trace::tracing().generation.fetch_add(1);
+    if (auto* const session = opsmith::trace::running_session()) {
+      session->note_device();
+    }
+  });
+}
+
+C10_EXPORT const char* opsmith_trace_enter_module(const char* name) {
+  return guarded([&] {
+    if (auto* const log = opsmith::trace::current_log()) {
+      log->enter_module(log->number_of(name));
+    }
+  });
+}
+
+C10_EXPORT const char* opsmith_trace_leave_module(int raised) {
+  return guarded([&] {
+    if (auto* const log = opsmith::trace::current_log()) {
+      log->leave_module(raised != 0);
+    }
+  });
+}
+
+}  // extern "C"
