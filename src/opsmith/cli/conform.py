@@ -141,7 +141,8 @@ def conform(
     _print(results)
     if outcome.interrupted:
         err.print(
-            "interrupted; what is done is kept: opsmith conform --resume goes on", soft_wrap=True
+            "interrupted; what is done is kept: the same command with --resume goes on",
+            soft_wrap=True,
         )
     if json:
         print_json(_summary(results))
