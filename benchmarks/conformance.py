@@ -19,11 +19,10 @@ def run(
 ) -> list[Measurement]:
     """What one run takes, from the command's begin to its results."""
     before, start = _processors(), time.perf_counter()
-    results = conformance.run("sim", checks=checks, dtypes=dtypes).results
+    conformance.run("sim", checks=checks, dtypes=dtypes)
     took = time.perf_counter() - start
-    made = f"{name}, {len(results.verdicts):,} checks"
     return [
-        measured(made, "s", [took], goal=goal),
+        measured(name, "s", [took], goal=goal),
         measured(f"{name}, of the processors", "s", [_processors() - before]),
     ]
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from opsmith.build.progress import Progress as Step
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
 from opsmith.conformance import (
+    Check,
     Results,
     Standing,
     Status,
@@ -29,6 +30,7 @@ from opsmith.conformance import (
 from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import Report
 from opsmith.conformance.results import latest_path, write_results
+from opsmith.conformance.selection import dtype_order
 from opsmith.errors import FilterInvalid, OutputRefused
 
 _SHOWN_FAILURES = 25
@@ -141,7 +143,8 @@ def conform(
     _print(results)
     if outcome.interrupted:
         err.print(
-            "interrupted; what is done is kept: opsmith conform --resume goes on", soft_wrap=True
+            "interrupted; what is done is kept: the same command with --resume goes on",
+            soft_wrap=True,
         )
     if json:
         print_json(_summary(results))
@@ -193,12 +196,19 @@ def _print(results: Results) -> None:
 def _table(results: Results) -> Table:
     """The share of checks that pass, of those that had something to run."""
     counted = scores(results.verdicts)
-    checks = list(dict.fromkeys(check for check, _ in counted))
-    table = Table(title=f"{results.backend}, torch {results.torch}", header_style="bold")
-    table.add_column("passed", no_wrap=True)
+    checks = [check for check in Check if any(check is each for each, _ in counted)]
+    dtypes = sorted({dtype for _, dtype in counted}, key=dtype_order)
+    table = Table(
+        title=f"{results.backend}, torch {results.torch}",
+        title_justify="left",
+        header_style="bold",
+        box=None,
+        padding=(0, 1),
+    )
+    table.add_column("% passed", no_wrap=True)
     for check in checks:
-        table.add_column(check.value, justify="right")
-    for dtype in dict.fromkeys(dtype for _, dtype in counted):
+        table.add_column(check.value, justify="right", min_width=4, overflow="fold")
+    for dtype in dtypes:
         cells = [counted.get((check, dtype)) for check in checks]
         table.add_row(dtype or "any", *(_share(*cell) if cell else "" for cell in cells))
     return table
@@ -206,7 +216,7 @@ def _table(results: Results) -> Table:
 
 def _share(passed: int, total: int) -> str:
     # 99.96 % is not yet all.
-    return "100 %" if passed == total else f"{min(passed / total * 100, 99.9):.1f} %"
+    return "100" if passed == total else f"{min(passed / total * 100, 99.9):.1f}"
 
 
 def _print_failures(failures: Sequence[Verdict]) -> None:

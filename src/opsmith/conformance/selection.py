@@ -74,7 +74,7 @@ def select(
         if not found:
             raise _no_entry(known, pattern, aten)
         chosen |= found
-    every_dtype = sorted({dtype for facts in known for dtype in facts.dtypes}, key=_dtype_order)
+    every_dtype = sorted({dtype for facts in known for dtype in facts.dtypes}, key=dtype_order)
     return Selection(
         tuple(facts for facts in known if not chosen or facts.name in chosen),
         _named("dtype", dtypes, every_dtype),
@@ -137,5 +137,6 @@ _ORDER = (
 ).split()
 
 
-def _dtype_order(dtype: str) -> tuple[int, str]:
+def dtype_order(dtype: str) -> tuple[int, str]:
+    """What sorts dtypes as people ask for them."""
     return _ORDER.index(dtype) if dtype in _ORDER else len(_ORDER), dtype

@@ -36,11 +36,16 @@ from opsmith.runtime.calls import record_calls
 UNDEFINED_VALUES = ("empty", "empty_*", "new_empty*")
 """Entries whose results hold what the memory held."""
 
-READ_TOO_FAR_WHEN_EMPTY = (
+UNDEFINED_WHEN_EMPTY = (
     "nn.functional.multi_margin_loss",
     "nn.functional.multilabel_margin_loss",
+    "resize_",
+    "resize_as_",
 )
-"""Entries whose CPU kernels read memory that is not theirs where there are no elements."""
+"""Entries whose results hold what the memory held where there are no elements to begin with.
+
+The losses read, on the CPU, memory that is not theirs.
+"""
 
 CPU_ARGUMENTS = ("tensor_split",)
 """Entries of which PyTorch wants all Tensors but the first on the CPU, and says so."""
