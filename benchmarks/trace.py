@@ -42,8 +42,12 @@ def off() -> list[Measurement]:
     """Instructions of a call after a trace, and before there was one."""
     found = instructions(SETUP, COUNTED)
     return [
-        compared(
-            f"{name}: instructions after / before a trace", found[f"({name})"], found[name], SAME
+        measured(
+            f"{name}, after a trace; peer: before it",
+            "instructions",
+            [found[f"({name})"]],
+            [found[name]],
+            SAME,
         )
         for name in COUNTED[:2]
     ]
