@@ -7,14 +7,13 @@ kernel that the dispatcher runs.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 
 from _callgrind import instructions
-from _report import Measurement, compared, report
 
 import opsmith
+from opsmith.inspect.measurements import Measurement, measured, report
 
 SETUP = """
 import opsmith
@@ -43,8 +42,12 @@ def off() -> list[Measurement]:
     """Instructions of a call after a trace, and before there was one."""
     found = instructions(SETUP, COUNTED)
     return [
-        compared(
-            f"{name}: instructions after / before a trace", found[f"({name})"], found[name], SAME
+        measured(
+            f"{name}, after a trace; peer: before it",
+            "instructions",
+            [found[f"({name})"]],
+            [found[name]],
+            SAME,
         )
         for name in COUNTED[:2]
     ]
@@ -73,23 +76,21 @@ def on() -> list[Measurement]:
 
 
 def _added(name: str, call: Callable[[], object], shapes: bool) -> Measurement:
-    plain, added = [], []
+    added = []
     for _ in range(ROUNDS):
         before = _nanoseconds(call)
         with opsmith.trace(shapes=shapes, limit=100 * CALLS) as traced:
             call()  # its operators are interposed now
             during = _nanoseconds(call)
         kernels = len(traced.calls) / (CALLS + 1)
-        plain.append(before)
         added.append((during - before) / kernels)
-    nanoseconds = statistics.median(added)
     what = "with shapes" if shapes else "without shapes"
-    return Measurement(
-        f"{name}, {what}: ns more for each of {kernels:.0f} kernels",
-        f"{nanoseconds:.0f} ns",
-        f"{statistics.median(plain):.0f} ns a call",
-        nanoseconds,
-        None if shapes else GOAL_NS,
+    return measured(
+        f"{name}, {what}: more for each of {kernels:.0f} kernels",
+        "ns",
+        added,
+        goal=None if shapes else GOAL_NS,
+        is_absolute=True,
     )
 
 
@@ -101,4 +102,4 @@ def _nanoseconds(call: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    report("The cost of a trace", [*on(), *off()], unit="ns or ratio")
+    report("The cost of a trace", [*on(), *off()])
