@@ -223,8 +223,8 @@ def test_import_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
     source, target = tmp_path / "chip.yaml", tmp_path / "no" / "kernels.yaml"
     source.write_text(TORCHGEN)
     assert opsmith("import", str(source), "-o", str(target), status=1).endswith(
-        f"error: {target} cannot be written: No such file or directory\n"
-        "  remedy: name a file in a folder that exists and may be written\n"
+        f"error: `{target}` cannot be written: No such file or directory\n"
+        "  remedy: name a file in a folder of yours\n"
     )
 
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
     [
         (["--check", "backwards"], "there is no check `backwards` (did you mean backward?)\n  remedy: "
          "name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism, meta"),
-        (["-o", "no/such/r.json"], "`no/such/r.json` cannot be written: there is no folder "),
+        (["-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
         (["--file", "test_ops.py"], "--file chooses among the test files of a checkout, and none is given"),
         (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
         (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"

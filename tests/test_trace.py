@@ -549,7 +549,7 @@ def test_perfetto(x: torch.Tensor, tmp_path: Path) -> None:
         open_until.append(end)
     assert [event["ts"] for event in calls] == sorted(event["ts"] for event in calls)
     assert any(event["args"].get("route") == "structured" for event in calls)
-    with pytest.raises(opsmith.OpsmithError, match="the trace cannot be written to"):
+    with pytest.raises(opsmith.OpsmithError, match="cannot be written"):
         traced.save(tmp_path / "no" / "folder.json")
 
 
@@ -722,8 +722,8 @@ def test_files_and_formats(program: Path, tmp_path: Path) -> None:
         ),
         (
             ["-o", "/no/such/folder/trace.json"],
-            "error: the trace cannot be written to `/no/such/folder/trace.json`: No such file or directory\n"
-            "  remedy: name a file in a folder that can be written to\n",
+            "error: `/no/such/folder/trace.json` cannot be written: No such file or directory\n"
+            "  remedy: name a file in a folder of yours\n",
         ),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,8 +28,8 @@ def check_writable(path: Path) -> None:
         raise _refused(path, os.strerror(errno.EACCES))
 
 
-def write_output(path: Path, content: bytes) -> None:
-    """Writes ``content`` to ``path``; an interrupted write leaves what was there before.
+def write_output(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Writes ``content``, or its pieces, to ``path``; an interrupted write leaves what was there before.
 
     Raises :class:`~opsmith.errors.OutputRefused`.
     """
@@ -36,11 +37,11 @@ def write_output(path: Path, content: bytes) -> None:
     target = path.resolve()  # a link stays one
     try:
         if target.exists() and not target.is_file():
-            target.write_bytes(content)  # a device or a pipe must not be replaced by a file
+            _write(target, content)  # a device or a pipe must not be replaced by a file
             return
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            temporary.write_bytes(content)
+            _write(temporary, content)
             os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
@@ -48,6 +49,11 @@ def write_output(path: Path, content: bytes) -> None:
             raise
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
+
+
+def _write(path: Path, content: bytes | Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines([content] if isinstance(content, bytes) else content)
 
 
 def _refused(path: Path, reason: str) -> OutputRefused:

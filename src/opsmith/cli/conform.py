@@ -31,7 +31,8 @@ from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import Report
 from opsmith.conformance.results import latest_path, write_results
 from opsmith.conformance.selection import dtype_order
-from opsmith.errors import FilterInvalid, OutputRefused
+from opsmith.errors import FilterInvalid
+from opsmith.outputs import check_writable
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0
@@ -100,11 +101,8 @@ def conform(
             remedy="name the checkout: --upstream PATH",
         )
     for path in (output, junit):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise OutputRefused(
-                f"`{path}` cannot be written: there is no folder {path.absolute().parent}",
-                remedy="name a file in a folder that exists",
-            )
+        if path is not None:
+            check_writable(path)
     with shown_standing() as (report, building):
         outcome = (
             run_upstream(

@@ -12,6 +12,7 @@ from rich.markup import escape
 from opsmith.cli.console import err
 from opsmith.description import import_library
 from opsmith.errors import OutputRefused
+from opsmith.outputs import write_output
 from opsmith.schema import read_catalogue
 
 
@@ -37,10 +38,4 @@ def import_(
     if output is None:
         sys.stdout.write(imported.text)
         return
-    try:
-        output.write_text(imported.text, encoding="utf-8")
-    except OSError as error:
-        raise OutputRefused(
-            f"{output} cannot be written: {error.strerror}",
-            remedy="name a file in a folder that exists and may be written",
-        ) from None
+    write_output(output, imported.text.encode())

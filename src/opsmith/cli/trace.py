@@ -13,9 +13,10 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, err, fail, print_json, shown_progress
-from opsmith.errors import OpsmithError, OutputRefused
+from opsmith.errors import OpsmithError
 from opsmith.inspect.program import Program
 from opsmith.inspect.trace import ProgramTrace, check_filter, check_met, trace_program
+from opsmith.outputs import check_writable, write_output
 from opsmith.runtime.trace import LIMIT, Request
 from opsmith.runtime.trace_calls import Filter, totals
 from opsmith.runtime.trace_shown import perfetto, rows, table, text
@@ -71,7 +72,7 @@ def trace(
     chosen = Filter(tuple(operator or ()), tuple(key or ()), tuple(route or ()), depth)
     check_filter(chosen, read_catalogue())
     if output is not None:
-        _check_writable(output)
+        check_writable(output)
     if format is None:
         is_json = output is not None and output.suffix == ".json"
         format = Format.PERFETTO if is_json else Format.TEXT
@@ -125,26 +126,7 @@ def _write(pieces: Iterable[bytes], output: Path | None) -> None:
         sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
         return
-    try:
-        with output.open("wb") as file:
-            file.writelines(pieces)
-    except OSError as error:
-        raise _refused(output, error) from None
-
-
-def _check_writable(output: Path) -> None:
-    """Raises before the program runs, not after."""
-    try:
-        output.open("ab").close()
-    except OSError as error:
-        raise _refused(output, error) from None
-
-
-def _refused(output: Path, error: OSError) -> OutputRefused:
-    return OutputRefused(
-        f"the trace cannot be written to `{output}`: {error.strerror}",
-        remedy="name a file in a folder that can be written to",
-    )
+    write_output(output, pieces)
 
 
 def _print_json(traced: ProgramTrace, chosen: Filter, format: Format) -> None:

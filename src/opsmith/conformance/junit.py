@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from opsmith.conformance.results import Results, Status, Verdict
-from opsmith.errors import OutputRefused
+from opsmith.outputs import write_output
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -38,13 +38,7 @@ def write_junit(results: Results, path: Path) -> None:
         suites[verdict.check.value].append(verdict)
     for name, verdicts in suites.items():
         root.append(_suite(name, verdicts))
-    try:
-        ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise OutputRefused(
-            f"`{path}` cannot be written: {error.strerror}",
-            remedy="name a file in a folder that exists and may be written to",
-        ) from None
+    write_output(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def _suite(name: str, verdicts: list[Verdict]) -> ElementTree.Element:

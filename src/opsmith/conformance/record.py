@@ -118,6 +118,7 @@ class Record:
         """Writes the file of the latest results."""
         results = self._results({**self._kept, **self._verdicts})
         path = latest_path(Path(self.header.description))
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_results(replace(results, complete=complete), path)
 
     def end(self, could_run: Iterable[Key] | None) -> Results:

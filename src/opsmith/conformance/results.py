@@ -7,7 +7,6 @@ Written by ``opsmith conform`` while it runs, so that what is done is kept; read
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.cache import cache_root
-from opsmith.errors import OutputRefused
+from opsmith.outputs import write_output
 from opsmith.versioned import read_versioned
 
 FORMAT = 1
@@ -140,16 +139,7 @@ def write_results(results: Results, path: Path) -> None:
 
     Raises :class:`~opsmith.errors.OutputRefused`.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        unfinished.write_bytes(msgspec.json.encode(results))
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise OutputRefused(
-            f"`{path}` cannot be written: {error.strerror}",
-            remedy="name a file in a folder that may be written to",
-        ) from None
+    write_output(path, msgspec.json.encode(results))
 
 
 def scores(verdicts: Iterable[Verdict]) -> dict[tuple[Check, str], tuple[int, int]]:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opsmith.build.tracer import build_tracer
-from opsmith.errors import FilterInvalid, LoadError, OutputRefused, TraceRefused, nearest
+from opsmith.errors import FilterInvalid, LoadError, TraceRefused, nearest
+from opsmith.outputs import write_output
 from opsmith.runtime.autoload import TRACE_VARIABLE
 from opsmith.runtime.trace_calls import Filter, Total, TracedCall, TracedThread, routed, totals
 from opsmith.runtime.trace_files import read_threads
@@ -109,14 +110,7 @@ class Trace:
 
         Raises :class:`~opsmith.errors.OutputRefused`.
         """
-        try:
-            with open(path, "wb") as file:
-                file.writelines(perfetto(self.threads, Filter()))
-        except OSError as error:
-            raise OutputRefused(
-                f"the trace cannot be written to `{os.fspath(path)}`: {error.strerror}",
-                remedy="name a file in a folder that can be written to",
-            ) from None
+        write_output(Path(path), perfetto(self.threads, Filter()))
 
     def __str__(self) -> str:
         return self.text()
