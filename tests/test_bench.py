@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from command import run_opsmith
 from opsmith.errors import BenchmarkUnknown, FileMissing
 from opsmith.inspect.bench import (
     BenchmarkResult,
@@ -52,15 +53,8 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def bench(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("opsmith"), "bench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "100"},
-    )
+def bench(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run_opsmith("bench", *arguments, **options)
 
 
 # ---- figures

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from command import run_opsmith
 from opsmith.errors import FileMissing, ProgramInvalid, ResultsInvalid
 from opsmith.inspect.advice import FallenBack, kernels_to_write
 from opsmith.inspect.coverage import (
@@ -31,14 +31,7 @@ from opsmith.schema import Catalogue
 
 
 def coverage(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("opsmith"), "coverage", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "COLUMNS": "120"},
-        **options,
-    )
+    return run_opsmith("coverage", *arguments, **options)
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> Any:

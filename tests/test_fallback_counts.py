@@ -10,11 +10,13 @@ import sys
 import threading
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import torch
 
 import opsmith
+from command import run_opsmith
 from opsmith.errors import BudgetInvalid, FileMissing, LoadError, OperatorUnknown
 from opsmith.inspect.fallbacks import added, first_kernel, read_gate
 from opsmith.runtime import LoadedBackend
@@ -191,15 +193,8 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_fallbacks(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("opsmith"), "fallbacks", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "COLUMNS": "120"},
-        **options,  # type: ignore[call-overload]
-    )
+def opsmith_fallbacks(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run_opsmith("fallbacks", *arguments, **options)
 
 
 def test_the_command_shows_what_fell_back(program: Path) -> None:

@@ -6,16 +6,17 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import torch
 
 import opsmith
+from command import run_opsmith
 from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRefused
 from opsmith.inspect.trace import check_filter
 from opsmith.runtime import LoadedBackend
@@ -611,14 +612,8 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_trace(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).with_name("opsmith"), "trace", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **options,  # type: ignore[call-overload]
-    )
+def opsmith_trace(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run_opsmith("trace", *arguments, **options)
 
 
 @pytest.mark.parametrize(
