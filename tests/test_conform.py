@@ -140,7 +140,7 @@ def test_a_check_is_made_where_an_entry_has_it(known: tuple[EntryFacts, ...]) ->
         ({"operators": ["cumsun"]}, "there is no operator `cumsun` (did you mean cumsum, "),
         ({"dtypes": ["float23"]}, "there is no dtype `float23` (did you mean float32, "),
         ({"checks": ["foward"]}, "there is no check `foward` (did you mean forward"),
-        ({"operators": ["_copy_from"]}, "OpInfo has no entry about `_copy_from`, and none called it"),
+        ({"operators": ["_cudnn_rnn"]}, "OpInfo has no entry about `_cudnn_rnn`, and none called it"),
         ({"kernels": Path("no.py")}, "there is no file `no.py`"),
         ({"gaps": Path("no.yaml")}, "there is no file no.yaml"),
         ({"backend": "simm"}, "there is no backend `simm` (did you mean sim?)"),

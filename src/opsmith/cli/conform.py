@@ -55,7 +55,7 @@ def conform(
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one check may take.")] = 120.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that one check may take.")] = 300.0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the last run was interrupted.")
     ] = False,
