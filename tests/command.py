@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,5 +20,11 @@ def run_opsmith(
         text=True,
         timeout=300,
         env={**os.environ, "COLUMNS": "120", **(env or {})},
+        preexec_fn=obey_interrupts,
         **options,
     )
+
+
+def obey_interrupts() -> None:
+    """For ``preexec_fn``: where tests run in the background, what they start ignores SIGINT too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

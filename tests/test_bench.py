@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from command import run_opsmith
+from command import obey_interrupts, run_opsmith
 from opsmith.errors import BenchmarkUnknown, FileMissing
 from opsmith.inspect.bench import (
     BenchmarkResult,
@@ -184,6 +184,7 @@ def test_an_interrupt_keeps_what_is_done(folder: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=obey_interrupts,
     )
     for _ in range(600):
         if (folder.parent / "started").exists():

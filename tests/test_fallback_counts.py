@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import opsmith
-from command import run_opsmith
+from command import obey_interrupts, run_opsmith
 from opsmith.errors import BudgetInvalid, FileMissing, LoadError, OperatorUnknown
 from opsmith.inspect.fallbacks import added, first_kernel, read_gate
 from opsmith.runtime import LoadedBackend
@@ -250,8 +250,7 @@ def test_an_interrupted_program_is_reported(program: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Where the tests run in the background, SIGINT is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=obey_interrupts,
     ) as running:
         assert running.stdout is not None
         while "waits" not in running.stdout.readline():
