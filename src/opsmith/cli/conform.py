@@ -36,6 +36,14 @@ from opsmith.outputs import check_writable
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0
+# Short ones, so that a row of all checks fits 80 columns.
+_HEADS = {
+    Check.FORWARD: "fwd",
+    Check.BACKWARD: "bwd",
+    Check.OUT: "out=",
+    Check.NONCONTIGUOUS: "non-contig",
+    Check.DETERMINISM: "determ",
+}
 
 
 def conform(
@@ -185,6 +193,7 @@ def _at(now: Standing) -> str:
 
 
 def _print(results: Results) -> None:
+    out.print(f"[bold]{escape(results.backend)}, torch {results.torch}[/]", highlight=False)
     out.print(_table(results))
     counts = Counter(verdict.status for verdict in results.verdicts)
     out.print(", ".join(f"{counts[s]:,} {s.value}" for s in Status if counts[s]), highlight=False)
@@ -196,16 +205,10 @@ def _table(results: Results) -> Table:
     counted = scores(results.verdicts)
     checks = [check for check in Check if any(check is each for each, _ in counted)]
     dtypes = sorted({dtype for _, dtype in counted}, key=dtype_order)
-    table = Table(
-        title=f"{results.backend}, torch {results.torch}",
-        title_justify="left",
-        header_style="bold",
-        box=None,
-        padding=(0, 1),
-    )
+    table = Table(header_style="bold", box=None, padding=(0, 1, 0, 0))
     table.add_column("% passed", no_wrap=True)
     for check in checks:
-        table.add_column(check.value, justify="right", min_width=4, overflow="fold")
+        table.add_column(_HEADS.get(check, check.value), justify="right", no_wrap=True)
     for dtype in dtypes:
         cells = [counted.get((check, dtype)) for check in checks]
         table.add_row(dtype or "any", *(_share(*cell) if cell else "" for cell in cells))
