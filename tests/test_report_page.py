@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from chromium import Opened, browser, needs_chromium, opened
+from command import obey_interrupts
 from opsmith.build.cache import cache_root
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.inspect.report.document import read_document
@@ -393,6 +394,7 @@ def served(conform: Path, *options: str) -> Iterator[Served]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=obey_interrupts,
     )
     try:
         assert process.stdout is not None

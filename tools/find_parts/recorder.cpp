@@ -68,7 +68,7 @@ std::string overload(const c10::OperatorName& name) {
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function) {
   Frame frame;
   const std::optional<c10::OperatorName> name = function.operator_name();
-  frame.counted = recording && name.has_value() && opsmith::detail::uncounted_depth == 0;
+  frame.counted = recording && name.has_value() && opsmith::detail::unrecorded_depth == 0;
   if (frame.counted) {
     frame.name = overload(*name);
     const std::optional<c10::FunctionSchema> schema = function.operator_schema();
