@@ -20,7 +20,7 @@ FLOORS = [
     {"build"},
     {"runtime"},
     {"conformance"},
-    {"inspect", "demo", "pytest_plugin"},
+    {"executorch", "inspect", "demo", "pytest_plugin"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

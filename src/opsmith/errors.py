@@ -222,6 +222,10 @@ class ResultsInvalid(OpsmithError):
     """A file of results that holds none, or that a newer opsmith wrote."""
 
 
+class ExecutorchMissing(OpsmithError):
+    """A command for ExecuTorch's programs, and ExecuTorch is not installed."""
+
+
 class BenchmarkUnknown(OpsmithError):
     """A benchmark that the folder does not have."""
 

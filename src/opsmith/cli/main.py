@@ -13,6 +13,7 @@ from opsmith.cli.console import err, fail
 from opsmith.cli.coverage import coverage
 from opsmith.cli.demo import demo
 from opsmith.cli.doctor import doctor
+from opsmith.cli.executorch import executorch
 from opsmith.cli.explain import explain
 from opsmith.cli.fallbacks import fallbacks
 from opsmith.cli.gen import gen
@@ -49,6 +50,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(ops, name="ops")
+app.add_typer(executorch, name="executorch")
 app.command("import")(import_)
 # What follows the program's name is the program's.
 for program_command in (fallbacks, coverage, trace):

@@ -1,0 +1,1 @@
+"""ExecuTorch programs: what they ask of a kernel library."""

@@ -1,0 +1,53 @@
+"""The keys by which ExecuTorch's registry tells the kernels of one operator apart.
+
+``v1/`` and, for each Tensor argument, its dtype's number and its dim order: ``v1/6;0,1|6;0,1``
+(``executorch/runtime/kernel/operator_registry.h``, 1.4.1).  A single ``out`` stands twice among the
+arguments of a call, and so twice in the key; lists of Tensors and absent optionals are left out.  The
+rank of each Tensor is part of it, by its dim order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# c10/core/ScalarType.h, which ExecuTorch's numbers are.
+DTYPE_NUMBERS: Mapping[str, int] = {
+    name: number
+    for number, name in enumerate(
+        "Byte Char Short Int Long Half Float Double ComplexHalf ComplexFloat ComplexDouble Bool QInt8 "
+        "QUInt8 QInt32 BFloat16 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8 Bits16 Float8_e5m2 "
+        "Float8_e4m3fn Float8_e5m2fnuz Float8_e4m3fnuz UInt16 UInt32 UInt64".split()
+    )
+}
+_DTYPES = {number: name for name, number in DTYPE_NUMBERS.items()}
+
+
+@dataclass(frozen=True, order=True)
+class TensorMeta:
+    """What a key holds of a Tensor: c10's name of its dtype, and its dimensions, outermost first."""
+
+    dtype: str
+    dim_order: tuple[int, ...]
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the last dimension is the innermost, and so on."""
+        return self.dim_order == tuple(range(len(self.dim_order)))
+
+    def __str__(self) -> str:
+        return f"{self.dtype}({','.join(map(str, self.dim_order))})"
+
+
+def dtype_name(number: int) -> str:
+    """c10's name of the dtype with ``number``, ``Float`` for 6."""
+    return _DTYPES.get(number, f"dtype {number}")
+
+
+def kernel_key(tensors: Iterable[TensorMeta]) -> str:
+    """The key of a call with ``tensors``; empty where there are none."""
+    parts = [
+        f"{DTYPE_NUMBERS[tensor.dtype]};{','.join(map(str, tensor.dim_order))}"
+        for tensor in tensors
+    ]
+    return f"v1/{'|'.join(parts)}" if parts else ""

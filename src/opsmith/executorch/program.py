@@ -1,0 +1,126 @@
+"""What a ``.pte`` program calls: each kernel call with its operator and its Tensors' dtypes and dim orders.
+
+Reads the file with ExecuTorch's own deserializer, and runs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opsmith.errors import ExecutorchMissing, FileMissing, ProgramInvalid
+from opsmith.executorch.keys import TensorMeta, dtype_name
+
+if TYPE_CHECKING:
+    from executorch.exir.schema import ExecutionPlan
+
+# A flatbuffer's identifier stands after the offset of its root (exir/_serialize/program.fbs: ET12).
+_MAGIC = slice(4, 6)
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One instruction that calls a kernel: ``aten::add.out`` in ``method``, with its Tensor arguments.
+
+    ``tensors`` are those of the key: a single ``out`` stands in them twice.
+    """
+
+    operator: str
+    method: str
+    tensors: tuple[TensorMeta, ...]
+
+
+@dataclass(frozen=True)
+class ExecutorchProgram:
+    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``)."""
+
+    path: Path
+    calls: tuple[KernelCall, ...]
+    delegates: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_program(path: Path) -> ExecutorchProgram:
+    """The program in the file ``path``.
+
+    Raises :class:`~opsmith.errors.FileMissing`, :class:`~opsmith.errors.ProgramInvalid` for a file that
+    is none, and :class:`~opsmith.errors.ExecutorchMissing`.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileMissing(
+            f"the program `{path}` cannot be read: {error.strerror}",
+            remedy="name a .pte file, such as ExecutorchProgramManager.save() writes",
+        ) from None
+    if content[_MAGIC] != b"ET":
+        raise _invalid(path, "it does not begin as one does")
+    deserialize = _deserializer()
+    try:
+        plans = deserialize(content).program.execution_plan
+        calls = tuple(call for plan in plans for call in _calls(plan))
+        delegates = Counter(each for plan in plans for each in _delegates(plan))
+    except (
+        Exception
+    ) as error:  # flatbuffers, struct and IndexError: the bytes are not what they claim
+        raise _invalid(path, f"{type(error).__name__}: {error}") from None
+    return ExecutorchProgram(path, calls, dict(delegates))
+
+
+def _deserializer() -> Callable[[bytes], Any]:
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what torchao says of libraries for other machines
+    try:
+        from executorch.exir._serialize._program import deserialize_pte_binary
+    except ImportError:
+        raise ExecutorchMissing(
+            "reading a program needs ExecuTorch, which is not installed",
+            remedy="pip install executorch==1.4.1",
+        ) from None
+    finally:
+        logging.disable(before)
+    found: Callable[[bytes], Any] = deserialize_pte_binary
+    return found
+
+
+def _calls(plan: ExecutionPlan) -> list[KernelCall]:
+    from executorch.exir import schema
+
+    names = [
+        f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        for operator in plan.operators
+    ]
+    found = []
+    for chain in plan.chains:
+        for instruction in chain.instructions:
+            call = instruction.instr_args
+            if isinstance(call, schema.KernelCall):
+                values = [plan.values[place].val for place in call.args]
+                tensors = tuple(_meta(each) for each in values if isinstance(each, schema.Tensor))
+                found.append(KernelCall(names[call.op_index], plan.name, tensors))
+    return found
+
+
+def _delegates(plan: ExecutionPlan) -> list[str]:
+    from executorch.exir import schema
+
+    return [
+        plan.delegates[instruction.instr_args.delegate_index].id
+        for chain in plan.chains
+        for instruction in chain.instructions
+        if isinstance(instruction.instr_args, schema.DelegateCall)
+    ]
+
+
+def _meta(tensor: Any) -> TensorMeta:
+    return TensorMeta(dtype_name(int(tensor.scalar_type)), tuple(tensor.dim_order))
+
+
+def _invalid(path: Path, why: str) -> ProgramInvalid:
+    return ProgramInvalid(
+        f"`{path}` is no program of ExecuTorch: {why}",
+        remedy="export it anew; ExecutorchProgramManager.save() writes one",
+    )

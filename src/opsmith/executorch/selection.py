@@ -1,0 +1,63 @@
+"""What a kernel library must hold to run some programs: operators, by dtypes and dim orders, exactly.
+
+Made of the programs' own calls, so that nothing is in it that no instruction asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opsmith.executorch.keys import TensorMeta, kernel_key
+from opsmith.executorch.program import ExecutorchProgram, KernelCall
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """One operator with Tensors of certain dtypes and dim orders, and who calls it how often.
+
+    ``key`` is that of a kernel which would serve these calls alone.  ``programs`` are the files' names.
+    """
+
+    operator: str
+    tensors: tuple[TensorMeta, ...]
+    key: str
+    calls: int
+    programs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All that the ``programs`` use, sorted by operator; ``delegates`` run the rest of them."""
+
+    programs: tuple[str, ...]
+    kernels: tuple[KernelUse, ...]
+    delegates: tuple[str, ...]
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators, each once."""
+        return tuple(dict.fromkeys(use.operator for use in self.kernels))
+
+
+def select(programs: Iterable[ExecutorchProgram]) -> Selection:
+    """What ``programs`` use together."""
+    uses: dict[tuple[str, tuple[TensorMeta, ...]], list[tuple[str, KernelCall]]] = {}
+    listed = list(programs)
+    for program in listed:
+        for call in program.calls:
+            uses.setdefault((call.operator, call.tensors), []).append((str(program.path), call))
+    return Selection(
+        tuple(str(program.path) for program in listed),
+        tuple(
+            KernelUse(
+                operator,
+                tensors,
+                kernel_key(tensors),
+                len(calls),
+                tuple(dict.fromkeys(path for path, _ in calls)),
+            )
+            for (operator, tensors), calls in sorted(uses.items())
+        ),
+        tuple(sorted({delegate for program in listed for delegate in program.delegates})),
+    )
