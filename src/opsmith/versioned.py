@@ -25,13 +25,17 @@ def read_versioned(path: Path, what: type[_File], format: int, name: str, remedy
     Raises :class:`~opsmith.errors.FileMissing`, or :class:`~opsmith.errors.ResultsInvalid` for a file
     that holds something else, or is of a newer version than ``format``.
     """
+    return decode_versioned(read_content(path, name, remedy), path, what, format, name, remedy)
+
+
+def read_content(path: Path, name: str, remedy: str) -> bytes:
+    """What is in the file ``path``.  Raises :class:`~opsmith.errors.FileMissing`."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise FileMissing(
             f"{name} cannot be read from `{path}`: {error.strerror}", remedy=remedy
         ) from None
-    return decode_versioned(content, path, what, format, name, remedy)
 
 
 def decode_versioned(

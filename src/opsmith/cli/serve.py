@@ -48,9 +48,8 @@ def serve(
             progress=progress,
         )
     snapshots = Snapshots(gathering)
-    document, *_ = (
-        snapshots.latest()
-    )  # what is wrong with the inputs is said before anything listens
+    # What is wrong with the inputs is said before anything listens.
+    document, *_ = snapshots.latest()
     warn(document)
     with serving(snapshots, port) as address:
         if json:

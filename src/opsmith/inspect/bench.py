@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -23,6 +22,7 @@ import msgspec
 import opsmith
 from opsmith.errors import BenchmarkUnknown, FileMissing, nearest
 from opsmith.inspect.measurements import Measurement, Report
+from opsmith.schema import torch_version
 from opsmith.versioned import read_versioned
 
 FORMAT = 1
@@ -147,7 +147,7 @@ def _failed(
 def begin() -> BenchRun:
     """A run on this machine, from now on, without results."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return BenchRun(version("torch"), _machine(), now, ())
+    return BenchRun(torch_version(), _machine(), now, ())
 
 
 def _machine() -> str:

@@ -6,13 +6,10 @@ report shows it.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from opsmith.inspect.advice import Advice, FallenBack, kernels_to_write
 from opsmith.inspect.program import Program
@@ -192,12 +189,7 @@ def run_recorded(program: Program, *, backend: str | None) -> tuple[int, str | N
     The description is None where no process of the program loaded a backend.  Raises
     :class:`~opsmith.errors.FileMissing`.
     """
-    with tempfile.TemporaryDirectory(prefix="opsmith-coverage-") as folder:
-        status = program.run({REPORT_VARIABLE: folder}, backend=backend)
-        reports = [
-            msgspec.json.decode(path.read_bytes(), type=CallsReport)
-            for path in sorted(Path(folder).glob("*.json"))
-        ]
+    status, reports = program.run_reporting(REPORT_VARIABLE, CallsReport, backend=backend)
     description = reports[0].description if reports else None
     return status, description, merged([report.calls for report in reports])
 

@@ -6,13 +6,10 @@ that it starts are added up.  ``opsmith fallbacks`` prints what is found here.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import msgspec
 
 from opsmith.errors import BudgetInvalid, FileMissing, Location, OperatorUnknown, nearest
 from opsmith.inspect.advice import Advice, FallenBack, kernels_to_write
@@ -47,15 +44,12 @@ def run_program(program: Program, *, backend: str | None, callers: bool) -> Prog
 
     Raises :class:`~opsmith.errors.FileMissing`.
     """
-    with tempfile.TemporaryDirectory(prefix="opsmith-fallbacks-") as folder:
-        environment = {REPORT_VARIABLE: folder}
-        if callers:
-            environment[CALLERS_VARIABLE] = "1"
-        status = program.run(environment, backend=backend)
-        reports = [
-            msgspec.json.decode(path.read_bytes(), type=Report)
-            for path in sorted(Path(folder).glob("*.json"))
-        ]
+    status, reports = program.run_reporting(
+        REPORT_VARIABLE,
+        Report,
+        backend=backend,
+        environment={CALLERS_VARIABLE: "1"} if callers else {},
+    )
     return ProgramRun(
         status,
         reports[0].description if reports else None,

@@ -10,12 +10,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from opsmith.errors import FileMissing, LoadError
 from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
+
+_Report = TypeVar("_Report")
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,25 @@ class Program:
         loading = {} if backend is None else {AUTOLOAD_VARIABLE: backend}
         status = _run(self.command, {**os.environ, **environment, **loading})
         return status if status >= 0 else 128 - status
+
+    def run_reporting(
+        self,
+        variable: str,
+        report: type[_Report],
+        *,
+        backend: str | None,
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[int, list[_Report]]:
+        """Runs the program as :meth:`run` does: its status, and what each of its processes has written.
+
+        ``variable`` tells the runtime in them the folder for their files, each a ``report``.
+        """
+        with tempfile.TemporaryDirectory(prefix="opsmith-program-") as folder:
+            status = self.run({**(environment or {}), variable: folder}, backend=backend)
+            return status, [
+                msgspec.json.decode(path.read_bytes(), type=report)
+                for path in sorted(Path(folder).glob("*.json"))
+            ]
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""What a process writes when it ends, for the command that started it: one file for each process."""
+"""What a process writes for the command that started it: one file for each process, whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ def write_at_exit(folder: str, content: Callable[[], Any]) -> None:
     process = os.getpid()
 
     def write() -> None:
-        if os.getpid() != process:
-            return
-        unfinished = Path(folder) / f"{process}.tmp"
-        unfinished.write_bytes(msgspec.json.encode(content()))
-        unfinished.replace(unfinished.with_suffix(".json"))
+        if os.getpid() == process:
+            write_of_process(Path(folder), content())
 
     atexit.register(write)
+
+
+def write_of_process(folder: Path, content: Any) -> None:
+    """Writes ``content`` as JSON to ``<folder>/<pid>.json``, in the place of what stood there."""
+    unfinished = folder / f"{os.getpid()}.tmp"
+    unfinished.write_bytes(msgspec.json.encode(content))
+    unfinished.replace(unfinished.with_suffix(".json"))

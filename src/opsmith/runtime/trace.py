@@ -25,6 +25,7 @@ from opsmith.build.tracer import build_tracer
 from opsmith.errors import FilterInvalid, LoadError, TraceRefused, nearest
 from opsmith.outputs import write_output
 from opsmith.runtime.autoload import TRACE_VARIABLE
+from opsmith.runtime.exit_files import write_of_process
 from opsmith.runtime.trace_calls import Filter, Total, TracedCall, TracedThread, routed, totals
 from opsmith.runtime.trace_files import read_threads
 from opsmith.runtime.trace_modules import WatchedModules
@@ -299,6 +300,4 @@ def _write_facts(folder: Path, recording: _Recording, process: int) -> None:
         sorted(recording.modules.met),
     )
     _recorder().opsmith_trace_note_clock()
-    unfinished = folder / f"{process}.tmp"
-    unfinished.write_bytes(msgspec.json.encode(facts))
-    unfinished.replace(folder / f"{process}.json")
+    write_of_process(folder, facts)

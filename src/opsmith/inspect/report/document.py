@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opsmith.conformance.results import Status
-from opsmith.errors import FileMissing
 from opsmith.inspect.bench import BenchRun, Change
 from opsmith.inspect.coverage import Coverage, ProgramCoverage
-from opsmith.versioned import decode_versioned
+from opsmith.versioned import decode_versioned, read_content
 
 FORMAT = 1
 """The version of the format; a report of a newer one is refused."""
@@ -196,12 +195,7 @@ def read_document(path: Path) -> Document:
     that is neither, or of a newer opsmith.
     """
     remedy = "name a page that `opsmith report -o` wrote, or the JSON of its --data"
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileMissing(
-            f"a report cannot be read from `{path}`: {error.strerror}", remedy=remedy
-        ) from None
+    content = read_content(path, "a report", remedy)
     embedded = _EMBEDDED.search(content)
     data = embedded["data"] if embedded else content
     return decode_versioned(data, path, Document, FORMAT, "a report", remedy)
