@@ -30,6 +30,52 @@ class Case(NamedTuple):
     struct: type[msgspec.Struct] | None = None
 
 
+_EXECUTORCH = "library: chiplib\nabi: executorch\nkernels:\n  - "
+_EXECUTORCH_ENTRIES = [
+    (
+        "dtypes of no kernel",
+        "{op: relu.out, dtypes: [Float]}",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:20: `dtypes` describes the kernel of this entry, and none is named\n"
+        "  remedy: add `kernel_name: …` here, or remove `dtypes`",
+    ),
+    (
+        "one kernel and a list",
+        "{op: relu.out, kernel_name: f, kernels: [{kernel_name: g}]}",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:20: an entry names one kernel (`kernel_name`) or lists them (`kernels`)\n"
+        "  remedy: move it to `kernels`, with `arg_meta: null`",
+    ),
+    (
+        "kernel of no dtype",
+        "{op: relu.out, kernel_name: f, dtypes: {self: []}}",
+        "KernelRefused",
+        "DIR/kernels.yaml:4:36: this kernel for `relu.out` takes nothing: a list of dtypes is empty\n"
+        "  remedy: name the dtypes that it takes, or leave `dtypes` out where it takes all",
+    ),
+    (
+        "dtypes of an unknown argument",
+        "{op: relu.out, kernel_name: f, dtypes: {sef: [Float]}}",
+        "KernelRefused",
+        "DIR/kernels.yaml:4:45: `relu.out` has no Tensor argument `sef` (did you mean self?)\n"
+        "  remedy: its Tensor arguments are self, out",
+    ),
+    (
+        "unknown dim order",
+        "{op: relu.out, kernel_name: f, dim_order: some}",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:36: `kernels.0.dim_order` cannot be `some`\n"
+        "  remedy: it takes any or contiguous",
+    ),
+    (
+        "meta of PyTorch's operator",
+        "{op: relu.out, kernel_name: f, meta: {same_as: self}}",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:36: `meta` belongs to a custom operator; PyTorch has its own for `relu.out`\n"
+        "  remedy: remove `meta`",
+    ),
+]
+
 CASES = [
     # ---- backend.yaml
     Case(
@@ -1302,11 +1348,11 @@ CASES = [
     Case(
         "executorch manifest with a manifest's kernel",
         "kernels.yaml",
-        ("library: chiplib\nabi: executorch\nkernels:\n  - {op: relu.out, kernel_name: f}\n"),
+        ("library: chiplib\nabi: executorch\nkernels:\n  - {op: relu.out, structured: true}\n"),
         "KeyUnknown",
         (
-            "DIR/kernels.yaml:4:20: unknown key `kernel_name` (did you mean kernels?)\n"
-            "  remedy: the keys here are op, func, kernels, type_alias, dim_order_alias, variants, tags, cpp_no_default_args, dispatch, namespace, autogen, device_check, device_guard, python_module, category_override, use_const_ref_for_mutable_tensors, manual_cpp_binding, manual_kernel_registration"
+            "DIR/kernels.yaml:4:20: unknown key `structured`\n"
+            "  remedy: the keys here are op, func, kernels, type_alias, dim_order_alias, variants, tags, cpp_no_default_args, dispatch, namespace, autogen, device_check, device_guard, python_module, category_override, use_const_ref_for_mutable_tensors, manual_cpp_binding, manual_kernel_registration, kernel_name, dtypes, dim_order, meta"
         ),
     ),
     Case(
@@ -1316,8 +1362,12 @@ CASES = [
         "KeyUnknown",
         (
             "DIR/kernels.yaml:3:1: unknown key `device_guard`\n"
-            "  remedy: the keys here are library, kernels, abi, sources, include_dirs"
+            "  remedy: the keys here are library, kernels, abi, dim_order, sources, vectorised, include_dirs, type_alias"
         ),
+    ),
+    *(
+        Case(f"executorch {name}", "kernels.yaml", f"{_EXECUTORCH}{entry}\n", kind, expected)
+        for name, entry, kind, expected in _EXECUTORCH_ENTRIES
     ),
     Case(
         "executorch with two mistakes in one entry",

@@ -441,6 +441,7 @@ def unplaced(library: Library) -> Library:
         unserved=(),
         kernels=tuple(replace(kernel, location=nowhere) for kernel in library.kernels),
         executorch=tuple(replace(each, location=nowhere) for each in library.executorch),
+        operators=tuple(replace(each, location=nowhere) for each in library.operators),
     )
 
 

@@ -229,7 +229,7 @@ def test_the_files_are_valid(name: str, tmp_path: Path, catalogue: Catalogue) ->
     if name not in {"backend.yaml", "kernels.yaml"}:
         backend.write_text(f"backend: chip\ndriver: sim\nlibraries: [{name}]\n")
     plan = resolve(read_backend(backend, catalogue), catalogue)
-    assert len(plan.entries) == len(catalogue.operators)
+    assert catalogue.operators.keys() <= plan.by_name.keys()
 
 
 def test_mutated_text(plans_or_refuses: Callable[[str, str], None]) -> None:

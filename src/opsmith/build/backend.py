@@ -13,9 +13,17 @@ import msgspec
 
 from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.lean import lean_sources
 from opsmith.build.progress import Progress
-from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
-from opsmith.description import Backend, Kernel, Library, StubKernel, read_backend
+from opsmith.build.toolchain import (
+    Compiler,
+    ExecutorchInstallation,
+    TorchInstallation,
+    find_compiler,
+    find_executorch,
+    find_torch,
+)
+from opsmith.description import Abi, Backend, Kernel, Library, StubKernel, read_backend
 from opsmith.emit import class_name, declaration, emit, meta_declaration
 from opsmith.errors import Location, SymbolUndefined
 from opsmith.plan import MetaRule, Plan, plan_backend
@@ -37,6 +45,20 @@ class BuiltBackend:
     cache: Path
 
 
+@dataclass(frozen=True)
+class _Tools:
+    """What is installed to build a backend with; ExecuTorch only where a library needs it."""
+
+    torch: TorchInstallation
+    compiler: Compiler
+    executorch: ExecutorchInstallation | None
+
+    @classmethod
+    def found(cls, backend: Backend, cache: Path) -> _Tools:
+        is_lean = any(library.abi is Abi.EXECUTORCH for library in backend.libraries)
+        return cls(find_torch(), find_compiler(cache), find_executorch() if is_lean else None)
+
+
 class _Record(msgspec.Struct):
     """What serves a description whose inputs have the digest that names the record's file."""
 
@@ -55,13 +77,12 @@ def build_backend(
     """
     report = progress or (lambda step: None)
     cache = usable_cache()
-    torch = find_torch()
-    compiler = find_compiler(cache)
     backend = read_backend(description, None)
-    record_path = _record_path(backend, torch, compiler, cache)
+    tools = _Tools.found(backend, cache)
+    record_path = _record_path(backend, tools, cache)
     record = _read(record_path)
     if record is None:
-        record = _build(backend, description, torch, compiler, cache, report)
+        record = _build(backend, description, tools, cache, report)
         write_whole(record_path, msgspec.json.encode(record))
     return _built(backend, record, cache)
 
@@ -73,14 +94,12 @@ def find_built(description: Path) -> BuiltBackend | None:
     """
     cache = usable_cache()
     backend = read_backend(description, None)
-    record = _read(_record_path(backend, find_torch(), find_compiler(cache), cache))
+    record = _read(_record_path(backend, _Tools.found(backend, cache), cache))
     return _built(backend, record, cache) if record else None
 
 
-def _record_path(
-    backend: Backend, torch: TorchInstallation, compiler: Compiler, cache: Path
-) -> Path:
-    return cache / "backends" / f"{backend.name}-{_digest(backend, torch, compiler)}.json"
+def _record_path(backend: Backend, tools: _Tools, cache: Path) -> Path:
+    return cache / "backends" / f"{backend.name}-{_digest(backend, tools)}.json"
 
 
 def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
@@ -98,8 +117,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
 def _build(
     backend: Backend,
     description: Path,
-    torch: TorchInstallation,
-    compiler: Compiler,
+    tools: _Tools,
     cache: Path,
     report: Callable[[Progress], None],
 ) -> _Record:
@@ -107,21 +125,31 @@ def _build(
     plan = plan_backend(str(description), cache)
     report(Progress("generating C++"))
     generated = _write_generated(plan, cache)
+    lean = [library for library in backend.libraries if library.abi is Abi.EXECUTORCH]
+    aten = [library for library in backend.libraries if library not in lean]
     libraries = [
         SharedLibrary(
             name=f"opsmith_{backend.name}",
             sources=(
                 *sorted((_CSRC / "opsmith").glob("*.cpp")),
                 *sorted(generated.glob("*.cpp")),
-                *(source for library in backend.libraries for source in library.sources),
+                *(source for library in aten for source in library.sources),
+                *(sorted((_CSRC / "lean").glob("*.cpp")) if lean else ()),
             ),
             include_dirs=(
                 _CSRC,
                 generated,
-                *(folder for library in backend.libraries for folder in library.include_dirs),
+                *(folder for library in aten for folder in library.include_dirs),
             ),
-            torch=torch,
-            flags=compiler.openmp_flags,
+            torch=tools.torch,
+            flags=tools.compiler.openmp_flags,
+            executorch=tools.executorch,
+            lean=tuple(
+                sources
+                for library in lean
+                if tools.executorch
+                for sources in lean_sources(library, tools.executorch)
+            ),
         )
     ]
     if backend.driver.library is None:
@@ -132,7 +160,7 @@ def _build(
                 include_dirs=(_CSRC, *backend.driver.include_dirs),
             )
         )
-    compilation = Compilation(libraries, compiler, cache)
+    compilation = Compilation(libraries, tools.compiler, cache)
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
@@ -215,10 +243,10 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
                     )
 
 
-def _digest(backend: Backend, torch: TorchInstallation, compiler: Compiler) -> str:
+def _digest(backend: Backend, tools: _Tools) -> str:
     """A digest of everything that the libraries are made from."""
     digest = hashlib.sha256()
-    digest.update(f"{torch} {compiler} {sys.version_info[:2]} {backend.location.path}".encode())
+    digest.update(f"{tools} {sys.version_info[:2]} {backend.location.path}".encode())
     for path in _inputs(backend):
         content = path.read_bytes()
         digest.update(f"{path} {len(content)}\n".encode())
@@ -233,7 +261,7 @@ def _inputs(backend: Backend) -> list[Path]:
     inputs += backend.files
     folders = [*backend.driver.include_dirs]
     for library in backend.libraries:
-        inputs += library.sources
+        inputs += library.sources + library.vectorised
         folders += library.include_dirs
     inputs += backend.driver.sources
     if backend.driver.library:

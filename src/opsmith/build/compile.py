@@ -25,6 +25,7 @@ from opsmith.build.cache import is_whole, mark_used, prune, unusable, write_whol
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import (
     Compiler,
+    ExecutorchInstallation,
     PythonInstallation,
     TorchInstallation,
     ninja_binary,
@@ -43,6 +44,12 @@ _FLAGS = (
     "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
 _STANDARD = {".c": "-std=c11"}
+# As the wheel's own kernels are compiled; without the last but one `parallel_for` is silently serial.
+# Errors that a kernel logs are what its caller is told.
+_LEAN_FLAGS = (
+    "-std=c++17", "-DC10_USING_CUSTOM_GENERATED_MACROS", "-DET_USE_THREADPOOL",
+    "-DET_LOG_ENABLED=1", "-DET_MIN_LOG_LEVEL=Error",
+)  # fmt: skip
 
 _COMMENT_LINE = re.compile(rb"^([ \t]*//)[^\n]*", re.MULTILINE)
 _STATUS = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\] (?P<action>.*)$")
@@ -69,11 +76,27 @@ _SECONDS_TO_STOP = 5
 
 
 @dataclass(frozen=True)
+class LeanSources:
+    """Sources on ExecuTorch's lean tensors, compiled without PyTorch's headers and in C++17.
+
+    Their objects do not depend on the library that they are part of: that of a PyTorch device and one
+    for ExecuTorch's runtime share them.
+    """
+
+    sources: tuple[Path, ...]
+    executorch: ExecutorchInstallation
+    include_dirs: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SharedLibrary:
     """A library to build: its name without ``lib``, sources, and where their headers lie.
 
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
-    ``python`` makes it an extension module of that Python; ``libraries`` are built ones that it calls.
+    ``executorch`` adds the headers of lean tensors to torch's, for the code that bridges the two; ``lean``
+    are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
+    ``libraries`` are built ones that it calls.
     """
 
     name: str
@@ -81,8 +104,19 @@ class SharedLibrary:
     include_dirs: tuple[Path, ...] = ()
     torch: TorchInstallation | None = None
     flags: tuple[str, ...] = ()
+    executorch: ExecutorchInstallation | None = None
+    lean: tuple[LeanSources, ...] = ()
     python: PythonInstallation | None = None
     libraries: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object file: its source, what it is compiled with, and where it is kept."""
+
+    source: Path
+    flags: tuple[str, ...]
+    path: Path
 
 
 class Compilation:
@@ -134,16 +168,26 @@ class Compilation:
     def _common(self) -> str:
         return f"{self._compiler.identity} {' '.join(_FLAGS)}"
 
-    def _objects(self, library: SharedLibrary) -> list[tuple[Path, Path]]:
-        return [(source, self._object_path(source, library)) for source in library.sources]
-
-    def _object_path(self, source: Path, library: SharedLibrary) -> Path:
-        digest = hashlib.sha256()
+    def _objects(self, library: SharedLibrary) -> list[_Object]:
+        """The object of each source; its digest names what its flags add to the package's own."""
         version = library.torch.version if library.torch else ""
-        if library.python:
-            version += f" {library.python}"
-        flags = " ".join((_standard(source), *library.flags))
-        digest.update(f"{self._common} {version} {flags}\n".encode())
+        for other in (library.executorch, library.python):
+            version += f" {other}" if other else ""
+        objects = []
+        for source in library.sources:
+            own = " ".join((_standard(source), *library.flags))
+            path = self._object_path(source, library.include_dirs, f"{version} {own}")
+            objects.append(_Object(source, tuple(_compile_flags(source, library)), path))
+        for lean in library.lean:
+            own = " ".join((*_LEAN_FLAGS, *lean.flags))
+            for source in lean.sources:
+                path = self._object_path(source, lean.include_dirs, f"{lean.executorch} {own}")
+                objects.append(_Object(source, tuple(_lean_flags(lean)), path))
+        return objects
+
+    def _object_path(self, source: Path, include_dirs: Sequence[Path], made_with: str) -> Path:
+        digest = hashlib.sha256()
+        digest.update(f"{self._common} {made_with}\n".encode())
         # Names count as well as contents: __FILE__ is part of error messages.
         waiting = [source.resolve()]
         seen = set(waiting)
@@ -152,9 +196,9 @@ class Compilation:
             content, included = self._scanned(path)
             digest.update(f"{path.name} {len(content)}\n".encode())
             digest.update(content)
-            headers = [_resolved(name, path, library.include_dirs) for name in included]
+            headers = [_resolved(name, path, include_dirs) for name in included]
             if _COMPUTED_INCLUDE.search(content):
-                headers += _every_header(path, library.include_dirs)
+                headers += _every_header(path, include_dirs)
             for found in headers:
                 if found is not None and found not in seen:
                     seen.add(found)
@@ -171,8 +215,9 @@ class Compilation:
             self._headers[path] = (content, names)
         return self._headers[path]
 
-    def _library_path(self, library: SharedLibrary, objects: Sequence[tuple[Path, Path]]) -> Path:
-        text = "\n".join([library.name, *_link_flags(library), *(o.name for _, o in objects)])
+    def _library_path(self, library: SharedLibrary, objects: Sequence[_Object]) -> Path:
+        names = (each.path.name for each in objects)
+        text = "\n".join([library.name, *_link_flags(library), *names])
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         return self._cache / "libraries" / digest / f"lib{library.name}.so"
 
@@ -197,7 +242,8 @@ class Compilation:
         steps = 0
         wanted: set[Path] = set()
         for library, objects in self._libraries:
-            for source, output in objects:
+            for each in objects:
+                output = each.path
                 if output not in wanted and is_whole(output):
                     mark_used(output)
                 elif output not in wanted:
@@ -205,10 +251,11 @@ class Compilation:
                     output.unlink(missing_ok=True)
                     variables = {
                         "compiler": _escaped(*self._compiler.command),
-                        "flags": _escaped(*_compile_flags(source, library)),
-                        "shown": source.name,
+                        "flags": _escaped(*each.flags),
+                        "shown": each.source.name,
                     }
-                    writer.build([_path(output)], "compile", [_path(source)], variables=variables)
+                    source = [_path(each.source)]
+                    writer.build([_path(output)], "compile", source, variables=variables)
                 wanted.add(output)
             target_path = self._library_path(library, objects)
             if not is_whole(target_path):
@@ -217,7 +264,7 @@ class Compilation:
                 writer.build(
                     [_path(target_path)],
                     "link",
-                    [_path(output) for _, output in objects],
+                    [_path(each.path) for each in objects],
                     variables={
                         "compiler": _escaped(*self._compiler.command),
                         "flags": _escaped(*_symbol_flags(library), "-Wl,--gc-sections"),
@@ -352,8 +399,19 @@ def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
     if library.torch:
         for folder in library.torch.include_dirs:
             flags += ["-isystem", str(folder)]
+    if library.executorch:
+        # After torch's: what both have is then torch's.
+        flags += ["-isystem", str(library.executorch.include_dir)]
     if library.python:
         flags += ["-isystem", str(library.python.include_dir)]
+    return flags
+
+
+def _lean_flags(lean: LeanSources) -> list[str]:
+    flags = [*_FLAGS, *_LEAN_FLAGS, *lean.flags, f"-ffile-prefix-map={_PACKAGE}=opsmith"]
+    flags += [f"-I{folder}" for folder in lean.include_dirs]
+    for folder in (lean.executorch.include_dir, lean.executorch.c10_include_dir):
+        flags += ["-isystem", str(folder)]
     return flags
 
 

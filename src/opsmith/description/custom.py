@@ -7,10 +7,11 @@ Called by ``manifest``; which variants come of it and which meta serves them is 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
-from opsmith.description.document import Document
+from opsmith.description.document import Document, Step
 from opsmith.description.model import GivenMeta
 from opsmith.errors import Location, SyntaxInvalid
 from opsmith.schema import Declaration, parse_operator
@@ -28,13 +29,15 @@ def schema_name(text: str) -> str:
     return text.partition("(")[0].strip()
 
 
-def read_declaration(document: Document, index: int, text: str, tags: list[str]) -> Declaration:
-    """The operator declared by entry ``index``, whose ``func`` is ``text``.
+def read_declaration(
+    document: Document, steps: Sequence[Step], text: str, tags: Sequence[str]
+) -> Declaration:
+    """The operator declared by the entry at ``steps``, whose ``func`` is ``text``.
 
     Raises :class:`~opsmith.errors.SchemaInvalid` where the mistake stands.
     """
-    place = document.locate("kernels", index, "func")
-    tag_places = {tag: document.locate("kernels", index, "tags", i) for i, tag in enumerate(tags)}
+    place = document.locate(*steps, "func")
+    tag_places = {tag: document.locate(*steps, "tags", i) for i, tag in enumerate(tags)}
 
     def locate(offending: str) -> Location:
         return tag_places.get(offending) or _inside(document, place, text, offending)
@@ -43,13 +46,17 @@ def read_declaration(document: Document, index: int, text: str, tags: list[str])
 
 
 def read_meta(
-    document: Document, index: int, operator: str, meta: str | Meta, symbol: re.Pattern[str]
+    document: Document,
+    steps: Sequence[Step],
+    operator: str,
+    meta: str | Meta,
+    symbol: re.Pattern[str],
 ) -> GivenMeta:
-    """What entry ``index`` says of the results' shapes; ``symbol`` matches a C++ function's name.
+    """What the entry at ``steps`` says of the results' shapes; ``symbol`` matches a C++ function's name.
 
     Raises :class:`SyntaxInvalid`.
     """
-    place = document.locate("kernels", index, "meta")
+    place = document.locate(*steps, "meta")
     given = Meta(kernel_name=meta) if isinstance(meta, str) else meta
     same_as = (given.same_as,) if isinstance(given.same_as, str) else tuple(given.same_as)
     if bool(given.kernel_name) == bool(same_as):

@@ -2,19 +2,30 @@
 
 The format is that of ``executorch/codegen`` (1.4.1): a list of operators, named by ``op`` or declared by
 ``func``, each with kernels for some dtypes and dim orders of its arguments.  The same entries stand under
-``kernels`` in a manifest with ``abi: executorch``.  Called by ``library``, ``manifest`` and ``imported``.
+``kernels`` in a manifest with ``abi: executorch``, where an entry may name its one kernel itself and say
+which dtypes and layouts that takes.  Called by ``library``, ``manifest`` and ``imported``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.custom import Meta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document, Step
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.model import Abi, ArgMeta, Execution, ExecutorchOperator, Kernel
+from opsmith.description.model import (
+    Abi,
+    ArgMeta,
+    DimOrder,
+    Execution,
+    ExecutorchOperator,
+    GivenMeta,
+    Kernel,
+)
 from opsmith.description.names import IDENTIFIER, SYMBOL
 from opsmith.errors import (
     KernelDuplicate,
@@ -25,7 +36,7 @@ from opsmith.errors import (
     SyntaxInvalid,
     nearest,
 )
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, Declaration
 
 
 class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,7 +44,9 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     arg_meta: dict[str, list[str]] | None = None
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry as ExecuTorch's own files have it."""
+
     op: str = ""
     func: str = ""
     kernels: list[_Kernel] = []
@@ -56,15 +69,44 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     manual_kernel_registration: bool = False
 
 
+class ManifestEntry(Entry, forbid_unknown_fields=True):
+    """An entry of a manifest, with what opsmith adds: one kernel for certain dtypes of any rank."""
+
+    kernel_name: str = ""
+    dtypes: list[str] | dict[str, list[str]] = []
+    dim_order: Literal["contiguous", "any"] | None = None
+    meta: str | Meta | None = None
+
+
+@dataclass(frozen=True)
+class ExecutorchHeader:
+    """What a file says of all its entries: ``dim_order`` and ``type_alias`` are a manifest's."""
+
+    library: str
+    entry: type[Entry] = Entry
+    dim_order: DimOrder = DimOrder.CONTIGUOUS
+    type_alias: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExecutorchEntries:
+    """What a list of entries holds; ``declared`` are those of the ``operators`` that are not ATen's."""
+
+    kernels: tuple[Kernel, ...]
+    operators: tuple[ExecutorchOperator, ...]
+    declared: tuple[Declaration, ...]
+    metas: tuple[GivenMeta, ...]
+
+
 # NamespaceHelper(max_level=3) of executorch/codegen/parse.py.
 _MOST_NAMESPACES = 3
 _VARIANTS = ("function", "method")
 
 
 def read_executorch_entries(
-    document: Document, library: str, catalogue: Catalogue | None, *steps: Step
-) -> tuple[tuple[Kernel, ...], tuple[ExecutorchOperator, ...]]:
-    """The kernels and operators of the list of entries at ``steps``.
+    document: Document, header: ExecutorchHeader, catalogue: Catalogue | None, *steps: Step
+) -> ExecutorchEntries:
+    """What the list of entries at ``steps`` holds.
 
     A kernel's C++ function is in the namespace ``native`` of the one that its name has, as ExecuTorch's
     generated code calls it.  Raises a :class:`DescriptionError` at the place of the first mistake.
@@ -80,8 +122,10 @@ def read_executorch_entries(
         )
     kernels: list[Kernel] = []
     operators: dict[str, ExecutorchOperator] = {}
+    declared: list[Declaration] = []
+    metas: list[GivenMeta] = []
     for index in range(len(data)):
-        reader = _EntryReader(document, library, catalogue, (*steps, index))
+        reader = _EntryReader(document, header, catalogue, (*steps, index))
         operator = reader.operator
         if earlier := operators.get(operator.name):
             raise KernelDuplicate(
@@ -90,23 +134,29 @@ def read_executorch_entries(
                 remedy="write all kernels of an operator below one entry",
             )
         operators[operator.name] = operator
-        kernels += reader.kernels()
-    return tuple(kernels), tuple(operators.values())
+        own = reader.kernels()
+        kernels += own
+        # ExecuTorch's files also declare what another library implements.
+        declared += reader.declared() if own else []
+        metas += reader.metas()
+    return ExecutorchEntries(
+        tuple(kernels), tuple(operators.values()), tuple(declared), tuple(metas)
+    )
 
 
 class _EntryReader:
     def __init__(
         self,
         document: Document,
-        library: str,
+        header: ExecutorchHeader,
         catalogue: Catalogue | None,
         steps: tuple[Step, ...],
     ) -> None:
         self.document = document
-        self.library = library
+        self.header = header
         self.catalogue = catalogue
         self.steps = steps
-        self.raw = document.convert(_Entry, *steps)
+        self.raw = document.convert(header.entry, *steps)
         self.operator, self.arguments = self._operator()
 
     def kernels(self) -> list[Kernel]:
@@ -116,6 +166,8 @@ class _EntryReader:
         ]
         for key, name in self.raw.dispatch.items():
             kernels.append(self._kernel(name, (), ("dispatch", key)))
+        if isinstance(self.raw, ManifestEntry):
+            kernels += self._own_kernel(self.raw)
         for index, kernel in enumerate(kernels):
             for earlier in kernels[:index]:
                 if _overlap(kernel.arg_meta, earlier.arg_meta):
@@ -132,6 +184,27 @@ class _EntryReader:
                         "to one",
                     )
         return kernels
+
+    def declared(self) -> list[Declaration]:
+        """The operator, where it is none of ATen's; its schema is parsed with a catalogue only."""
+        if self.catalogue is None or "::" not in self.operator.name:
+            return []
+        tags = self.operator.tags
+        return [read_declaration(self.document, self.steps, self.raw.func, tags)]
+
+    def metas(self) -> list[GivenMeta]:
+        """What a manifest says of the shapes of the operator's results."""
+        meta = self.raw.meta if isinstance(self.raw, ManifestEntry) else None
+        if meta is None:
+            return []
+        if self.raw.op:
+            raise SyntaxInvalid(
+                f"`meta` belongs to a custom operator; PyTorch has its own for `{self.raw.op}`",
+                location=self._locate("meta"),
+                remedy="remove `meta`",
+            )
+        name = schema_name(self.raw.func)
+        return [read_meta(self.document, self.steps, name, meta, SYMBOL)]
 
     def _locate(self, *steps: Step) -> Location:
         return self.document.locate(*self.steps, *steps)
@@ -200,7 +273,7 @@ class _EntryReader:
 
     def _declared(self) -> tuple[str, str, tuple[str, ...] | None]:
         # Of the head only: a default such as `str mode="a::b"` holds no namespace.
-        namespace = self.raw.func.partition("(")[0].rpartition("::")[0]
+        namespace = schema_name(self.raw.func).rpartition("::")[0]
         schema = self.raw.func.removeprefix(f"{namespace}::")
         location = self._locate("func")
         if namespace and not IDENTIFIER.fullmatch(namespace):
@@ -219,6 +292,61 @@ class _EntryReader:
 
     # ---- its kernels
 
+    def _own_kernel(self, raw: ManifestEntry) -> list[Kernel]:
+        """The kernel that the entry itself names."""
+        for key, given in (("dtypes", raw.dtypes), ("dim_order", raw.dim_order)):
+            if given and not raw.kernel_name:
+                raise SyntaxInvalid(
+                    f"`{key}` describes the kernel of this entry, and none is named",
+                    location=self._locate(key),
+                    remedy=f"add `kernel_name: …` here, or remove `{key}`",
+                )
+        if not raw.kernel_name:
+            return []
+        if raw.kernels or raw.dispatch:
+            raise SyntaxInvalid(
+                "an entry names one kernel (`kernel_name`) or lists them (`kernels`)",
+                location=self._locate("kernel_name"),
+                remedy="move it to `kernels`, with `arg_meta: null`",
+            )
+        kernel = self._kernel(raw.kernel_name, (), ("kernel_name",))
+        order = DimOrder(raw.dim_order) if raw.dim_order else self.header.dim_order
+        return [replace(kernel, dtypes=self._kernel_dtypes(raw), dim_order=order)]
+
+    def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        if "dtypes" not in self._data():
+            return ()
+        place = self._locate("dtypes")
+        declared = raw.dtypes if isinstance(raw.dtypes, dict) else {"": raw.dtypes}
+        if not all([declared, *declared.values()]):
+            raise KernelRefused(
+                f"this kernel for `{self.operator.name}` takes nothing: a list of dtypes is empty",
+                location=place,
+                remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+            )
+        for argument in declared:
+            if argument:
+                self._check_argument(argument, self._locate("dtypes", argument))
+        aliases = {**self.header.type_alias, **raw.type_alias}
+        return tuple(
+            (argument, expand_dtypes(names, aliases, place)) for argument, names in declared.items()
+        )
+
+    def _data(self) -> Any:
+        data = self.document.data
+        for step in self.steps:
+            data = data[step]
+        return data
+
+    def _check_argument(self, argument: str, place: Location) -> None:
+        if self.arguments is not None and argument not in self.arguments:
+            raise KernelRefused(
+                f"`{self.operator.name}` has no Tensor argument `{argument}`"
+                f"{nearest(argument, self.arguments)}",
+                location=place,
+                remedy=f"its Tensor arguments are {', '.join(self.arguments) or 'none'}",
+            )
+
     def _kernel(self, name: str, arg_meta: tuple[ArgMeta, ...], steps: tuple[Step, ...]) -> Kernel:
         where = ("kernel_name",) if steps[0] == "kernels" else ()
         location = self._locate(*steps, *where)
@@ -233,7 +361,7 @@ class _EntryReader:
         return Kernel(
             operator=self.operator.name,
             symbol="::".join([*(namespaces or ["at"]), "native", function]),
-            library=self.library,
+            library=self.header.library,
             location=location,
             abi=Abi.EXECUTORCH,
             execution=Execution.HOST,
@@ -254,13 +382,7 @@ class _EntryReader:
         metas = []
         for argument, spec in kernel.arg_meta.items():
             place = self._locate(*steps, argument)
-            if self.arguments is not None and argument not in self.arguments:
-                raise KernelRefused(
-                    f"`{self.operator.name}` has no Tensor argument `{argument}`"
-                    f"{nearest(argument, self.arguments)}",
-                    location=place,
-                    remedy=f"its Tensor arguments are {', '.join(self.arguments) or 'none'}",
-                )
+            self._check_argument(argument, place)
             if len(spec) != 2:
                 raise SyntaxInvalid(
                     f"`{argument}` needs a name from type_alias and one from dim_order_alias, and has "

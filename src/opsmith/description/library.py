@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from opsmith.description.document import Document, read_document
-from opsmith.description.executorch_yaml import read_executorch_entries
+from opsmith.description.executorch_yaml import ExecutorchHeader, read_executorch_entries
 from opsmith.description.formats import Format, format_of
 from opsmith.description.manifest import read_manifest
 from opsmith.description.model import Abi, Execution, Library
@@ -42,14 +42,15 @@ def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library
     # The file has no name for what it holds, but its own.
     name = re.sub(r"[^\w.-]", "_", document.path.stem, flags=re.ASCII)
     name = name if LIBRARY.fullmatch(name) else f"_{name}"
-    kernels, operators = read_executorch_entries(document, name, catalogue)
+    read = read_executorch_entries(document, ExecutorchHeader(name), catalogue)
     return Library(
         name=name,
         location=document.locate(),
         abi=Abi.EXECUTORCH,
         execution=Execution.HOST,
-        kernels=kernels,
-        executorch=operators,
+        kernels=read.kernels,
+        executorch=read.operators,
+        operators=read.declared,
     )
 
 

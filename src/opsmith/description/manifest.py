@@ -14,10 +14,15 @@ import msgspec
 from opsmith.description.custom import Meta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.executorch_yaml import read_executorch_entries
+from opsmith.description.executorch_yaml import (
+    ExecutorchHeader,
+    ManifestEntry,
+    read_executorch_entries,
+)
 from opsmith.description.model import (
     Abi,
     Derive,
+    DimOrder,
     Execution,
     GivenMeta,
     Kernel,
@@ -69,8 +74,11 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[Any]
     abi: Literal["aten", "executorch"] = "executorch"
+    dim_order: Literal["contiguous", "any"] = "contiguous"
     sources: list[str] = []
+    vectorised: list[str] = []
     include_dirs: list[str] = []
+    type_alias: dict[str, list[str]] = {}
 
 
 def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
@@ -97,10 +105,10 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
             continue
         if entry.func and catalogue is not None:
             tags = [entry.tags] if isinstance(entry.tags, str) else entry.tags
-            operators.append(read_declaration(document, index, entry.func, tags))
+            operators.append(read_declaration(document, ("kernels", index), entry.func, tags))
         if entry.meta is not None:
             name = schema_name(entry.func)
-            metas.append(read_meta(document, index, name, entry.meta, SYMBOL))
+            metas.append(read_meta(document, ("kernels", index), name, entry.meta, SYMBOL))
         if entry.func and not (entry.kernel_name or entry.autograd or entry.backward):
             continue  # declares a variant that is derived
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
@@ -130,16 +138,20 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
 def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_ExecutorchManifest)
     check_library_name(raw.library, document.locate("library"))
-    kernels, operators = read_executorch_entries(document, raw.library, catalogue, "kernels")
+    header = ExecutorchHeader(raw.library, ManifestEntry, DimOrder(raw.dim_order), raw.type_alias)
+    read = read_executorch_entries(document, header, catalogue, "kernels")
     return Library(
         name=raw.library,
         location=document.locate("library"),
         abi=Abi.EXECUTORCH,
         execution=Execution.HOST,
         sources=files_of(document, raw.sources, "sources"),
+        vectorised=files_of(document, raw.vectorised, "vectorised"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
-        kernels=kernels,
-        executorch=operators,
+        kernels=read.kernels,
+        executorch=read.operators,
+        operators=read.declared,
+        metas=read.metas,
     )
 
 

@@ -36,6 +36,15 @@ class Execution(Enum):
     """It has the CPU compute, as the fallback does, and is the fallback policy's to allow."""
 
 
+class DimOrder(Enum):
+    """Which layouts of dense Tensors an ExecuTorch kernel takes where its ``arg_meta`` does not say."""
+
+    CONTIGUOUS = "contiguous"
+    """The last dimension innermost; others are copied for it."""
+    ANY = "any"
+    """Any order of the dimensions in memory: the kernel goes by strides."""
+
+
 class Derive(Enum):
     """On which of a group's kernels its missing variants are built."""
 
@@ -89,7 +98,8 @@ class Kernel:
     """One implementation of one operator.
 
     ``dtypes`` maps an argument to the c10 ``ScalarType`` names (``Float``, ``Long``, …) that the
-    kernel takes there; the key ``""`` stands for the dtype in which the kernel computes.  Empty: all.
+    kernel takes there; the key ``""`` stands for the dtype in which the kernel computes, or, of an
+    ExecuTorch kernel, for the one that all its Tensor arguments share.  Empty: all.
     ``device_guard``: the caller checks that all Tensors share a device and makes it current.
     ``derive`` says whether, and with which preference, other variants are built on it.
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
@@ -106,7 +116,8 @@ class Kernel:
 
     ``class_name``, where given, is the C++ class of which the functions are static members, as torchgen
     has it; their symbols begin with it.  ``arg_meta`` holds the arguments' dtypes and dim orders of an
-    ExecuTorch kernel, and is empty for one that takes all that no other takes.
+    ExecuTorch kernel, and is empty for one that takes all that no other takes; ``dim_order`` says which
+    layouts it takes then.
 
     ``through`` is not empty where the kernel is PyTorch's own and these do its work; ``symbol`` is then
     a function of libtorch or, where ``structured``, a class.
@@ -131,6 +142,7 @@ class Kernel:
     fails_over: bool = False
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()
+    dim_order: DimOrder = DimOrder.CONTIGUOUS
     through: tuple[StubKernel, ...] = ()
 
 
@@ -180,7 +192,8 @@ class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
-    ``operators`` are the custom operators that it declares, with or without a kernel.
+    ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
+    are sources that are compiled once for each instruction set.
     """
 
     name: str
@@ -188,6 +201,7 @@ class Library:
     abi: Abi = Abi.ATEN
     execution: Execution = Execution.DEVICE
     sources: tuple[Path, ...] = ()
+    vectorised: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     executorch: tuple[ExecutorchOperator, ...] = ()

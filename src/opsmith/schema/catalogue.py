@@ -11,7 +11,7 @@ import functools
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,13 +110,14 @@ def custom_function(operator: Operator) -> NativeFunction:
 
 def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
     """torchgen's model of ``schema``; raises what torchgen does where that is not one."""
-    from torchgen.model import Location, NativeFunction
+    from torchgen.model import FunctionSchema, Location, NativeFunction
 
-    declared: dict[str, object] = {"func": f"{namespace}::{schema}"}
+    # from_yaml takes every `::` for a namespace's, in a default too: str mode="a::b".
+    declared: dict[str, object] = {"func": f"{namespace}::{schema.replace('::', '.')}"}
     if tags:
         declared["tags"] = list(tags)
     function, _ = NativeFunction.from_yaml(declared, Location("", 0), set(tags))
-    return function
+    return replace(function, func=FunctionSchema.parse(schema)) if "::" in schema else function
 
 
 def torch_function(operator: Operator) -> NativeFunction:

@@ -1,0 +1,50 @@
+"""How the sources of a kernel library on lean tensors are compiled, whichever runtime they are for.
+
+Vectorised sources are compiled once for each instruction set, with ``OPSMITH_ISA`` as its name; the
+library chooses among them when it is loaded.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+
+from opsmith.build.compile import LeanSources
+from opsmith.build.toolchain import ExecutorchInstallation
+from opsmith.description import Library
+
+# The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
+_OF_X86: Mapping[str, tuple[str, ...]] = {
+    "baseline": (),
+    "avx2": ("-march=x86-64-v3",),
+    "avx512": ("-march=x86-64-v4", "-mavx512vnni"),
+}
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {"baseline": ()}
+
+
+def instruction_sets() -> Mapping[str, tuple[str, ...]]:
+    """The instruction sets that vectorised sources are compiled for, and the compiler's options."""
+    return _OF_X86 if platform.machine() in {"x86_64", "AMD64"} else _ELSEWHERE
+
+
+def lean_sources(
+    library: Library, executorch: ExecutorchInstallation, flags: Sequence[str] = ()
+) -> tuple[LeanSources, ...]:
+    """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all."""
+    plain = LeanSources(library.sources, executorch, library.include_dirs, tuple(flags))
+    if not library.vectorised:
+        return (plain,)
+    names = instruction_sets()
+    every = [f"-DOPSMITH_ISA_{name.upper()}" for name in names]
+    return (
+        LeanSources(plain.sources, executorch, plain.include_dirs, (*plain.flags, *every)),
+        *(
+            LeanSources(
+                library.vectorised,
+                executorch,
+                library.include_dirs,
+                (*flags, *options, f"-DOPSMITH_ISA={name}"),
+            )
+            for name, options in names.items()
+        ),
+    )
