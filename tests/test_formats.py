@@ -406,27 +406,38 @@ def test_the_files_that_come_with_executorch(path: Path, catalogue: Catalogue) -
     assert_imported_is_the_same(path, catalogue)
 
 
-def test_plan_says_that_executorch_kernels_wait_for_their_bridge(
+def test_plan_asks_executorch_kernels_in_the_order_of_what_they_take(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:
     plan = planned(tmp_path, catalogue, FUNCTIONS, CUSTOM_OPS)
     entry = plan.entry("add.out")
-    assert entry.route is Route.FALLBACK
-    reason = (
-        "takes ExecuTorch's tensors, which opsmith does not bridge to PyTorch yet; a kernel of the "
-        "`aten` ABI can serve the operator"
-    )
-    assert f"the kernel `comet::native::add_real_out` ({FUNCTIONS}:18:7) {reason}" in entry.why
-    assert [(item.name, item.library) for item in plan.not_served] == [
-        ("add.out", "functions"),
-        ("add.out", "functions"),
-        ("add.out", "functions"),
-        ("clamp.out", "functions"),
-        ("full_like.out", "functions"),
-        ("comet::rope.out", "custom_ops"),
-        ("allclose.out", "custom_ops"),
+    assert entry.route is Route.KERNEL
+    assert [layer.kernel and layer.kernel.symbol for layer in entry.layers] == [
+        "comet::native::add_real_out",
+        "comet::native::add_mixed_out",
+        "torch::executor::native::add_out",
     ]
-    assert plan.not_served[5].why == f"its kernel {reason}"
+    rows = "Float/Double in dim order (0, 1)"
+    images = "in dim order (0, 2, 3, 1)"
+    assert entry.why == (
+        f"`comet::native::add_real_out` ({FUNCTIONS}:18:7); takes self {rows}, other {rows}, out {rows}, "
+        f"and else: `comet::native::add_mixed_out` ({FUNCTIONS}:23:7); takes self Int/Long {images}, other "
+        f"Float/Double {images}, out Float/Double {images}, and else: "
+        f"`torch::executor::native::add_out` ({FUNCTIONS}:25:7)"
+    )
+    assert [(item.name, item.library, item.why) for item in plan.not_served] == [
+        (
+            "comet::rope.out",
+            "custom_ops",
+            "its kernel serves ExecuTorch's programs only: nothing says how its result is shaped: add "
+            "`meta: …`",
+        ),
+        (
+            "allclose.out",
+            "custom_ops",
+            "its kernel serves ExecuTorch's programs only: torch 2.13.0+cpu has no such operator",
+        ),
+    ]
 
 
 # ---- import

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
-from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
 from opsmith.build.lean import lean_sources
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import (
@@ -134,7 +134,7 @@ def _build(
                 *sorted((_CSRC / "opsmith").glob("*.cpp")),
                 *sorted(generated.glob("*.cpp")),
                 *(source for library in aten for source in library.sources),
-                *(sorted((_CSRC / "lean").glob("*.cpp")) if lean else ()),
+                *(sorted((_CSRC / "bridge").glob("*.cpp")) if lean else ()),
             ),
             include_dirs=(
                 _CSRC,
@@ -144,12 +144,7 @@ def _build(
             torch=tools.torch,
             flags=tools.compiler.openmp_flags,
             executorch=tools.executorch,
-            lean=tuple(
-                sources
-                for library in lean
-                if tools.executorch
-                for sources in lean_sources(library, tools.executorch)
-            ),
+            lean=_lean(lean, tools.executorch) if tools.executorch else (),
         )
     ]
     if backend.driver.library is None:
@@ -168,6 +163,17 @@ def _build(
     outputs = compilation.outputs()
     driver = backend.driver.library or outputs[1]
     return _Record(str(outputs[0]), str(driver), str(generated))
+
+
+def _lean(
+    libraries: Iterable[Library], executorch: ExecutorchInstallation
+) -> tuple[LeanSources, ...]:
+    """The libraries' sources, and what takes the place of ExecuTorch's runtime for them."""
+    runtime = LeanSources(tuple(sorted((_CSRC / "lean").glob("*.cpp"))), executorch, (_CSRC,))
+    return (
+        runtime,
+        *(sources for library in libraries for sources in lean_sources(library, executorch)),
+    )
 
 
 def _write_generated(plan: Plan, cache: Path) -> Path:
@@ -216,7 +222,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
     ]
     named += (
         (symbol, kernel, kernel.operator)
-        for entry in plan.entries
+        for entry in (layer for first in plan.entries for layer in first.layers)
         for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
         if kernel is not None and not kernel.through
         for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)

@@ -171,21 +171,28 @@ class Compilation:
     def _objects(self, library: SharedLibrary) -> list[_Object]:
         """The object of each source; its digest names what its flags add to the package's own."""
         version = library.torch.version if library.torch else ""
-        for other in (library.executorch, library.python):
-            version += f" {other}" if other else ""
+        if library.python:
+            version += f" {library.python}"
         objects = []
         for source in library.sources:
             own = " ".join((_standard(source), *library.flags))
-            path = self._object_path(source, library.include_dirs, f"{version} {own}")
+            made_with = f"{version} {own}"
+            path = self._object_path(source, library.include_dirs, made_with, library.executorch)
             objects.append(_Object(source, tuple(_compile_flags(source, library)), path))
         for lean in library.lean:
             own = " ".join((*_LEAN_FLAGS, *lean.flags))
             for source in lean.sources:
-                path = self._object_path(source, lean.include_dirs, f"{lean.executorch} {own}")
+                path = self._object_path(source, lean.include_dirs, own, lean.executorch)
                 objects.append(_Object(source, tuple(_lean_flags(lean)), path))
         return objects
 
-    def _object_path(self, source: Path, include_dirs: Sequence[Path], made_with: str) -> Path:
+    def _object_path(
+        self,
+        source: Path,
+        include_dirs: Sequence[Path],
+        made_with: str,
+        executorch: ExecutorchInstallation | None,
+    ) -> Path:
         digest = hashlib.sha256()
         digest.update(f"{self._common} {made_with}\n".encode())
         # Names count as well as contents: __FILE__ is part of error messages.
@@ -196,6 +203,9 @@ class Compilation:
             content, included = self._scanned(path)
             digest.update(f"{path.name} {len(content)}\n".encode())
             digest.update(content)
+            # A source that does without ExecuTorch's headers is compiled once, whatever is installed.
+            if any(name.startswith("executorch/") for name in included):
+                digest.update(str(executorch).encode())
             headers = [_resolved(name, path, include_dirs) for name in included]
             if _COMPUTED_INCLUDE.search(content):
                 headers += _every_header(path, include_dirs)

@@ -7,7 +7,7 @@ by ``wrapper``, which knows how the kernel is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opsmith.description import Execution
@@ -21,8 +21,9 @@ class DerivedBody:
     """The lines of a derived variant.
 
     ``signature`` is the variant's own, ``source`` that of the kernel's operator; ``run`` writes a call
-    of the kernel in which some of its arguments, by name, are replaced.  ``headers`` collects what the
-    lines need.
+    of the kernel in which some of its arguments, by name, are replaced; ``unless_taken`` what happens to
+    results, by name, that were allocated for a kernel which does not take them.  ``headers`` collects what
+    the lines need.
     """
 
     entry: Entry
@@ -30,6 +31,7 @@ class DerivedBody:
     signature: Signature
     source: Signature
     run: Callable[[Mapping[str, str]], str]
+    unless_taken: Callable[[Sequence[str]], list[str]]
     headers: set[str] = field(default_factory=set)
 
     def lines(self) -> list[str]:
@@ -44,6 +46,7 @@ class DerivedBody:
         copies, renamed = self._copies(self.source.results()[len(outs) :])
         return [
             *self._allocate(outs, fast=True),
+            *self.unless_taken(outs),
             *copies,
             *(self._settled() if copies else []),
             f"{self.run(renamed)};",
@@ -121,6 +124,47 @@ class DerivedBody:
         check = self._check_self() if self.entry.shape is Shape.STRUCTURED_META else []
         return [*check, *self._write_results({}), *self._return_changed()]
 
+    # ---- an out kernel that must be given the shape of its result
+
+    def out_of_lean(self) -> list[str]:
+        """The body of the out variant itself around a kernel on lean tensors."""
+        outs = self.signature.outputs()
+        if self.entry.shape is Shape.STRUCTURED_META:
+            results = {out: f"op.result({index})" for index, out in enumerate(outs)}
+            checked = [
+                *self._structured_check(f"Out<{{}}, {len(outs)}>", outs),
+                f"{self.run(results)};",
+                "op.finish();",
+            ]
+            if self.entry.elementwise:
+                alike = ", ".join([*outs, self._elementwise_dtype(), *self._deciding()])
+                condition = f"opsmith::elementwise_out({alike})"
+                checked = [
+                    f"if (C10_LIKELY({condition})) {{",
+                    f"{self.run({})};",
+                    "} else {",
+                    *checked,
+                    "}",
+                ]
+            return [*checked, *self._return_changed()]
+        shapes = f"const auto shapes = {self._meta_call()};"
+        many = len(outs) > 1
+        described = [
+            f"std::get<{index}>(shapes)" if many else "shapes" for index in range(len(outs))
+        ]
+        operands = self._operands()
+        return [
+            *self._check_out_overlap(),
+            shapes,
+            *(
+                f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
+                for out, shape in zip(outs, described, strict=True)
+            ),
+            f"{self.run({out: f'result_{out}' for out in outs})};",
+            *(f"opsmith::write_out({self._quoted_name()}, result_{out}, {out});" for out in outs),
+            *self._return_changed(),
+        ]
+
     # ---- results
 
     def _copies(self, changed: tuple[Result, ...]) -> tuple[list[str], dict[str, str]]:
@@ -182,9 +226,7 @@ class DerivedBody:
         if not (fast and self.entry.elementwise):
             return [*lines, "{", *allocate, "}"]
         like = self._operands()[0]
-        dtype = (
-            "at::kBool" if self.entry.elementwise is Elementwise.BOOL else f"{like}.scalar_type()"
-        )
+        dtype = self._elementwise_dtype()
         return [
             *lines,
             f"if (C10_LIKELY(opsmith::elementwise_alike({', '.join(self._deciding())}))) {{",
@@ -281,6 +323,11 @@ class DerivedBody:
         """The arguments that decide the result's dtype: a complex Scalar makes it complex."""
         scalars = [p.name for p in self.signature.inputs() if p.type == "Scalar"]
         return self._operands() + scalars
+
+    def _elementwise_dtype(self) -> str:
+        """The dtype of the result where all operands are alike."""
+        is_bool = self.entry.elementwise is Elementwise.BOOL
+        return "at::kBool" if is_bool else f"{self._operands()[0]}.scalar_type()"
 
     def _quoted_name(self) -> str:
         return f'"{self.signature.qualified_name}"'

@@ -159,10 +159,10 @@ def _declared_once(
     Overloads share a symbol, and two operators may share one function.
     """
     found: dict[tuple[tuple[str, str], ...], tuple[Kernel, Declarations]] = {}
-    for entry in entries:
-        if entry.kernel and not entry.kernel.through:
-            declared = declarations(entry.kernel, signatures)
-            found[tuple(declared.by_symbol.items())] = entry.kernel, declared
+    for layer in (layer for entry in entries for layer in entry.layers):
+        if layer.kernel and not layer.kernel.through:
+            declared = declarations(layer.kernel, signatures)
+            found[tuple(declared.by_symbol.items())] = layer.kernel, declared
     return [found[key] for key in sorted(found)]
 
 

@@ -30,6 +30,7 @@ from torchgen.context import native_function_manager
 from torchgen.model import Argument, NativeFunction, SchemaKind
 
 from opsmith.description import Kernel
+from opsmith.emit.lean import lean_declaration
 from opsmith.schema import Operator, Result, qualified
 from opsmith.schema.catalogue import (
     custom_function,
@@ -162,11 +163,11 @@ class Signature:
         """The header that declares PyTorch's own kernels of it."""
         return f"ATen/ops/{self.function.root_name}_native.h"
 
-    def definition(self) -> str:
-        """The head of the function that is registered with the dispatcher."""
+    def definition(self, name: str = "") -> str:
+        """The head of the function that is registered with the dispatcher, or of one like it."""
         with native_function_manager(self.function):
             signature = DispatcherSignature.from_schema(self.function.func, symint=self.symint)
-            return str(signature.defn(self.cpp_name))
+            return str(signature.defn(name or self.cpp_name))
 
     def autograd_definition(self) -> str:
         """The head of a function for an autograd key: ``dispatchKeySet``, and SymInt where it may come."""
@@ -184,6 +185,10 @@ class Signature:
         """How an ordinary kernel of the ``aten`` ABI is declared, without its namespace."""
         with native_function_manager(self.function):
             return str(NativeSignature(self.function.func, symint=self.symint).defn(symbol))
+
+    def lean_declaration(self, symbol: str) -> str:
+        """How a kernel of the ``executorch`` ABI is declared, without its namespace."""
+        return lean_declaration(self.function, symbol)
 
     def kernel_pointer(self) -> str:
         """The type of a pointer to an ordinary kernel of the ``aten`` ABI."""

@@ -7,14 +7,14 @@ the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from opsmith.description import Execution, Kernel
+from opsmith.description import Abi, DimOrder, Execution, Kernel
 from opsmith.emit.derived import DerivedBody
 from opsmith.emit.signature import Signature, Signatures, Structured
-from opsmith.emit.text import comment, dtype_set
-from opsmith.plan import Entry, Operands, Route
+from opsmith.emit.text import comment, dtype_set, quoted
+from opsmith.plan import Derivation, Entry, Operands, Route
 
 # The boxed kernel of the runtime that each last resort ends in.
 BOXED_KERNELS: Mapping[Route, str] = {
@@ -54,8 +54,23 @@ class Wrapper:
 
 
 def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
-    """The function registered for ``entry``, whose route must be one that opsmith generates."""
-    return _Writer(entry, signatures).write()
+    """The function registered for ``entry``, whose route must be one that opsmith generates.
+
+    The functions of its backups stand before it.
+    """
+    names = [_layer_name(signatures[entry.name], depth) for depth in range(len(entry.layers))]
+    layers = [
+        _Writer(layer, signatures, name, backup).write()
+        for layer, name, backup in zip(entry.layers, names, [*names[1:], ""], strict=True)
+    ]
+    first = layers[0]
+    text = "\n".join(layer.text for layer in reversed(layers) if layer.text)
+    headers = first.headers.union(*(layer.headers for layer in layers))
+    return Wrapper(first.target, first.signature, text, headers)
+
+
+def _layer_name(signature: Signature, depth: int) -> str:
+    return f"{signature.cpp_name}_backup{depth}" if depth else signature.cpp_name
 
 
 def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
@@ -64,9 +79,13 @@ def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
 
 
 class _Writer:
-    def __init__(self, entry: Entry, signatures: Signatures) -> None:
+    """Writes the function ``name``, which leaves what its kernel does not take to ``backup``, if any."""
+
+    def __init__(self, entry: Entry, signatures: Signatures, name: str, backup: str) -> None:
         assert entry.kernel is not None
         self.entry = entry
+        self.name = name
+        self.backup = backup
         self.kernel: Kernel = entry.kernel
         self.signatures = signatures
         # A structured kernel gets what PyTorch's meta function computed, which has no SymInt.
@@ -74,8 +93,11 @@ class _Writer:
         self.signature = signatures[entry.name].taking(symint=symint)
         self.source = signatures[self.kernel.operator].taking(symint=symint)
         self.headers = {self.signature.header}
+        self.is_lean = self.kernel.abi is Abi.EXECUTORCH
         if self.kernel.through:
             self.headers |= {self.source.native_header, "opsmith/stub.h"}
+        if self.is_lean:
+            self.headers |= {"bridge/lean_call.h", "bridge/lean_checks.h"}
 
     def write(self) -> Wrapper:
         if self._is_direct() and not self._needs_wrapper():
@@ -87,8 +109,9 @@ class _Writer:
             )
         body = [*self._prologue(), *self._or_fallen_back(self._or_refused(self._body()))]
         above = comment(self.signature.schema, f"{self.entry.route.value}: {self.entry.why}")
-        text = f"{above}\n{self.signature.definition()} {{\n" + "\n".join(body) + "\n}\n"
-        return Wrapper(self.signature.cpp_name, self.signature, text, frozenset(self.headers))
+        head = self.signature.definition(self.name)
+        text = f"{above}\n{head} {{\n" + "\n".join(body) + "\n}\n"
+        return Wrapper(self.name, self.signature, text, frozenset(self.headers))
 
     def _is_direct(self) -> bool:
         """Whether the kernel is the operator's own, called with its very arguments."""
@@ -99,6 +122,7 @@ class _Writer:
     def _needs_wrapper(self) -> bool:
         return bool(
             self.entry.fails_over
+            or self.backup
             or self.kernel.device_guard
             or self.kernel.dtypes
             or self.kernel.execution is Execution.HOST
@@ -123,7 +147,10 @@ class _Writer:
             self.headers.add("opsmith/factory.h")
             if tensors and self.entry.route is Route.DERIVED:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
-        if self.kernel.dtypes and not self._is_iterator() and not self.kernel.through:
+        if self.is_lean:
+            if tests := self._lean_tests():
+                lines += self._refuse_unless(" && ".join(tests))
+        elif self.kernel.dtypes and not self._is_iterator() and not self.kernel.through:
             lines += self._refuse_unless(" && ".join(self._dtype_tests()))
         return lines
 
@@ -139,23 +166,67 @@ class _Writer:
             tests.append(f"{dtype_set(names)}.has({parameter.name})")
         return tests
 
+    def _lean_tests(self) -> list[str]:
+        """Whether the Tensors that this variant is given are those that its lean kernel takes."""
+        given = {p.name: p for p in self.signature.parameters() if p.tensor}
+        names = self._names_of_kernels_arguments()
+        tests = [test for test in self._lean_dtype_tests(names) if test]
+        tied: dict[int, str] = {}
+        for meta in self.kernel.arg_meta:
+            name = names.get(meta.argument, "")
+            if name not in given:
+                continue
+            tests.append(f"{dtype_set(meta.dtypes)}.has({name})")
+            if other := tied.setdefault(meta.tied, name):
+                tests += [f"opsmith::share_dtype({other}, {name})"] if other != name else []
+            order = ", ".join(map(str, meta.dim_order))
+            tests.append(f"opsmith::has_dim_order({name}, {{{order}}})")
+        return tests
+
+    def _lean_dtype_tests(self, names: Mapping[str, str]) -> list[str]:
+        return [
+            f"opsmith::share_dtype({dtype_set(dtypes)}, {', '.join(dict.fromkeys(names.values()))})"
+            if not argument
+            else f"{dtype_set(dtypes)}.has({names[argument]})"
+            for argument, dtypes in self.kernel.dtypes
+            if not argument or argument in names
+        ]
+
+    def _names_of_kernels_arguments(self) -> dict[str, str]:
+        """The parameter of this variant that stands for each Tensor argument of the kernel."""
+        mine = [p.name for p in self.signature.parameters() if p.tensor]
+        outs = self.source.outputs()
+        names = {p.name: p.name for p in self.source.inputs() if p.tensor and p.name in mine}
+        if self.signature.outputs():
+            names |= dict(zip(outs, self.signature.outputs(), strict=True))
+        elif self.entry.derivation is Derivation.INPLACE_FROM_OUT:
+            names |= {outs[0]: "self"}
+        return names
+
     def _refuse_unless(self, condition: str) -> list[str]:
+        return self._hand_over_if(f"!({condition})", self._last_resort())
+
+    def _last_resort(self) -> str:
+        """The boxed kernel for calls that no kernel takes; empty where another one is asked first."""
+        if self.backup:
+            return ""
         assert self.entry.other_dtypes is not None
-        return self._hand_over_if(f"!({condition})", BOXED_KERNELS[self.entry.other_dtypes])
+        return BOXED_KERNELS[self.entry.other_dtypes]
 
     def _hand_over_if(self, condition: str, boxed: str) -> list[str]:
         return [f"if (C10_UNLIKELY({condition})) {{", self._hand_over(boxed), "}"]
 
     def _hand_over(self, boxed: str) -> str:
         arguments = ", ".join(parameter.name for parameter in self.signature.parameters())
+        if not boxed:
+            return f"return {self.backup}({arguments});"
         return f"return opsmith::call_boxed<{self.signature.ops_struct}, &{boxed}>({arguments});"
 
     def _or_refused(self, body: list[str]) -> list[str]:
         """``body``, and what happens where a stub within it is called in a dtype that it does not take."""
         if not (self.kernel.through and self.kernel.dtypes):
             return body
-        assert self.entry.other_dtypes is not None
-        refusal = self._hand_over(BOXED_KERNELS[self.entry.other_dtypes])
+        refusal = self._hand_over(self._last_resort())
         return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
 
     def _or_fallen_back(self, body: list[str]) -> list[str]:
@@ -176,14 +247,37 @@ class _Writer:
     # ---- the kernel and what is around it
 
     def _body(self) -> list[str]:
-        if self._is_direct():
+        if self._is_direct() and not self.is_lean:
             return [f"return {self._run({})};"]
         if self.kernel.structured:
             return self._structured()
         body = DerivedBody(
-            self.entry, self.signatures, self.signature, self.source, self._run, self.headers
+            self.entry,
+            self.signatures,
+            self.signature,
+            self.source,
+            self._run,
+            self._unless_result_is_taken,
+            self.headers,
         )
-        return body.lines()
+        return body.lines() if self.entry.derivation else body.out_of_lean()
+
+    def _unless_result_is_taken(self, names: Sequence[str]) -> list[str]:
+        """Hands over where a lean kernel does not take the dtype of a result that was allocated for it."""
+        if not self.is_lean:
+            return []
+        outs = dict(zip(self.source.outputs(), names, strict=True))
+        tests = []
+        for argument, dtypes in self.kernel.dtypes:
+            if argument in outs:
+                tests.append(f"{dtype_set(dtypes)}.has({outs[argument]})")
+            elif not argument:
+                given = dict.fromkeys([*self._names_of_kernels_arguments().values(), *names])
+                tests.append(f"opsmith::share_dtype({dtype_set(dtypes)}, {', '.join(given)})")
+        for meta in self.kernel.arg_meta:
+            if meta.argument in outs:
+                tests.append(f"{dtype_set(meta.dtypes)}.has({outs[meta.argument]})")
+        return self._refuse_unless(" && ".join(tests)) if tests else []
 
     def _structured(self) -> list[str]:
         structured = self._structured_class(self.kernel.operator)
@@ -224,8 +318,20 @@ class _Writer:
 
     def _run(self, values: Mapping[str, str]) -> str:
         """A call of the kernel, in the signature of its own operator, with other ``values`` for some."""
-        names = (p.name for p in self.source.parameters())
-        return f"::{self.kernel.symbol}({', '.join(values.get(name, name) for name in names)})"
+        arguments = [values.get(p.name, p.name) for p in self.source.parameters()]
+        if not self.is_lean:
+            return f"::{self.kernel.symbol}({', '.join(arguments)})"
+        orders = {DimOrder.ANY: "kAny", DimOrder.CONTIGUOUS: "kContiguous"}[self.kernel.dim_order]
+        about = [
+            self._quoted_name(),
+            quoted(f"`{self.kernel.symbol}` (library {self.kernel.library})"),
+            f"opsmith::DimOrders::{orders}",
+        ]
+        inputs = [values.get(p.name, p.name) for p in self.source.inputs() if p.tensor]
+        if self.entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1:
+            about.append(f"opsmith::scalar_dtype({', '.join(inputs)})")
+        call = ", ".join([f"{{{', '.join(about)}}}", *arguments])
+        return f"opsmith::lean_call<&::{self.kernel.symbol}>({call})"
 
     def _structured_class(self, out_name: str) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""
@@ -262,6 +368,9 @@ def declarations(
     def named(symbol: str) -> str:
         return symbol if qualified else symbol.rpartition("::")[2]
 
+    if kernel.abi is Abi.EXECUTORCH:
+        text = signatures[kernel.operator].lean_declaration(named(kernel.symbol))
+        return Declarations({kernel.symbol: text}, frozenset({"bridge/lean_call.h"}))
     if not kernel.structured:
         signature = signatures[kernel.operator].taking(symint=kernel.symint)
         text = signature.kernel_declaration(named(kernel.symbol))

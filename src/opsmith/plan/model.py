@@ -186,6 +186,8 @@ class Entry:
     calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
     operator, in the place of PyTorch's composite kernel.
     ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
+    ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
+    or of a later one; ``other_dtypes`` is then what comes after the last of them.
     """
 
     name: str
@@ -205,6 +207,12 @@ class Entry:
     fails_over: bool = False
     whole: Whole | None = None
     by_name: bool = False
+    backup: Entry | None = None
+
+    @property
+    def layers(self) -> tuple[Entry, ...]:
+        """This entry and the backups behind it, in the order in which they are asked."""
+        return (self, *(self.backup.layers if self.backup else ()))
 
     @property
     def is_on_cpu(self) -> bool:
@@ -359,6 +367,7 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
     autograd = entry.autograd
     return replace(
         entry,
+        backup=entry.backup and _with_relative_places(entry.backup, folder),
         kernel=entry.kernel and moved(entry.kernel),
         source=entry.source.replace(prefix, ""),
         why=entry.why.replace(prefix, ""),

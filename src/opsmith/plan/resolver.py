@@ -12,6 +12,7 @@ from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
+from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import Elementwise, Entry, NotServed, Operands, Plan, Route, Shape
 from opsmith.plan.stubs import StubService, serve_through_stubs
@@ -62,6 +63,26 @@ _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
 
 
+# Kernels that a call has been shown to and that do not take it.
+Refused = tuple[Kernel, ...]
+
+_OTHER_DTYPES = "; for {claims}, other dtypes: "
+
+
+def _claims(kernel: Kernel) -> str:
+    """What ``kernel`` says that it takes: ``self Float/Half, other Float``."""
+    claims = [
+        f"{argument + ' ' if argument else ''}{'/'.join(names)}"
+        for argument, names in kernel.dtypes
+    ]
+    claims += [
+        f"{meta.argument} {'/'.join(meta.dtypes)} in dim order "
+        f"({', '.join(map(str, meta.dim_order))})"
+        for meta in kernel.arg_meta
+    ]
+    return ", ".join(claims)
+
+
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self.backend = backend
@@ -72,12 +93,19 @@ class _Resolver:
         # Why what the description says of an operator comes to nothing here.
         self.unusable: dict[str, str] = {}
         self.not_served: list[NotServed] = []
+        # The kernel of first choice by operator, and all of them in order of preference.
         self.kernels: dict[str, Kernel] = {}
+        self.candidates: dict[str, list[Kernel]] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
+        served = {kernel.operator for kernel in kernels if kernel.symbol}
+        served |= {each.name for library in backend.libraries for each in library.unserved}
+        self.metas = Metas(backend.libraries, served, catalogue)
+        self.lean = LeanKernels(catalogue, self.metas)
         usable = [kernel for kernel in kernels if not self._obstacle(kernel)]
         self.differentiation = Differentiation(usable, catalogue, backend.name)
         for library in backend.libraries:
-            for kernel in library.kernels:
+            # Those that take what no other takes are asked last.
+            for kernel in sorted(library.kernels, key=lambda kernel: not kernel.arg_meta):
                 if kernel.abi is not Abi.EXECUTORCH:
                     self._check(kernel)
                 if not kernel.symbol:
@@ -91,6 +119,7 @@ class _Resolver:
                         self._not_served(kernel, reason)
                 else:
                     self.kernels.setdefault(kernel.operator, kernel)
+                    self.candidates.setdefault(kernel.operator, []).append(kernel)
             for unserved in library.unserved:
                 self.unusable.setdefault(unserved.name, f"{unserved.reason} ({unserved.location})")
                 self.not_served.append(
@@ -111,7 +140,6 @@ class _Resolver:
             self._last_resort,
             lambda entry, operator: self.differentiation.of(entry, operator) is not None,
         )
-        self.metas = Metas(backend.libraries, self.kernels.keys() | self.unusable.keys(), catalogue)
 
     def plan(self) -> Plan:
         entries = [
@@ -140,11 +168,8 @@ class _Resolver:
 
     def _obstacle(self, kernel: Kernel) -> str:
         """Why ``kernel`` cannot run on this backend, however right it is; empty where it can."""
-        if kernel.abi is Abi.EXECUTORCH:
-            return (
-                "takes ExecuTorch's tensors, which opsmith does not bridge to PyTorch yet; a kernel of "
-                "the `aten` ABI can serve the operator"
-            )
+        if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
+            return reason
         if kernel.execution is Execution.HOST and not self.backend.driver.host_window:
             return (
                 "runs on the host and needs the driver's host window, which is off "
@@ -259,12 +284,41 @@ class _Resolver:
             return replace(entry, autograd=autograd)
         return entry
 
-    def _below_autograd(self, operator: Operator) -> Entry:
+    def _below_autograd(self, operator: Operator, refused: Refused = ()) -> Entry:
+        """The entry of ``operator`` for the calls that no kernel of ``refused`` takes."""
+        entry = self._of_first_choice(operator, refused)
+        if entry.kernel is None or not (entry.kernel.dtypes or entry.kernel.arg_meta):
+            return entry
+        asked = (*refused, entry.kernel)
+        names = self.catalogue.variants_of(operator.name)
+        if not any(self._candidate(name, asked) for name in names):
+            return entry
+        backup = self._below_autograd(operator, asked)
+        if backup.kernel is None:
+            return entry
+        own = _claims(entry.kernel)
+        why = entry.why.partition(_OTHER_DTYPES.format(claims=own))[0]
+        return replace(
+            entry,
+            why=f"{why}; takes {own}, and else: {backup.why}",
+            backup=backup,
+            other_dtypes=backup.other_dtypes,
+            refusal=backup.refusal,
+        )
+
+    def _candidate(self, name: str, refused: Refused) -> Kernel | None:
+        """The kernel of first choice for ``name`` among those that are not in ``refused``."""
+        if not refused:
+            return self.kernels.get(name)
+        left = (each for each in self.candidates.get(name, ()) if each not in refused)
+        return next(left, None)
+
+    def _of_first_choice(self, operator: Operator, refused: Refused) -> Entry:
         group = self.catalogue.group_of.get(operator.name)
-        if kernel := self.kernels.get(operator.name):
+        if kernel := self._candidate(operator.name, refused):
             return self._own(operator, kernel)
         note = self._unusable_note(operator, group)
-        siblings = self._kernels_to_derive_from(group) if group is not None else {}
+        siblings = self._kernels_to_derive_from(group, refused) if group is not None else {}
         structured = siblings.get(Variant.OUT)
         if structured is not None and structured.structured and not structured.through:
             return self._structured(operator, structured)
@@ -289,10 +343,10 @@ class _Resolver:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
 
-    def _kernels_to_derive_from(self, group: Group) -> dict[Variant, Kernel]:
+    def _kernels_to_derive_from(self, group: Group, refused: Refused = ()) -> dict[Variant, Kernel]:
         """The group's kernels that the description lets other variants be built on."""
         named = {
-            variant: self.kernels.get(name) or self.stubs.kernels.get(name)
+            variant: self._candidate(name, refused) or self.stubs.kernels.get(name)
             for variant, name in group.members()
         }
         return {
@@ -400,11 +454,11 @@ class _Resolver:
     def _expected(
         self, operator: Operator, kernel: Kernel
     ) -> tuple[Shape | None, Elementwise | None]:
-        """How the caller of a Python kernel knows what it must return, or write to.
+        """How the caller of a Python kernel, or of a lean one, knows what it must return, or write to.
 
-        A compiled kernel is taken at its word, so that its caller costs nothing.
+        Any other compiled kernel is taken at its word, so that its caller costs nothing.
         """
-        if kernel.abi is not Abi.PYTHON:
+        if kernel.abi is Abi.ATEN:
             return None, None
         group = self.catalogue.group_of.get(operator.name)
         functional = operator.name if group is None else group.functional
@@ -506,12 +560,9 @@ class _Resolver:
 
     def _other_dtypes(self, operator: Operator, kernel: Kernel) -> tuple[str, Route | None, str]:
         """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
-        if not kernel.dtypes:
+        if not (kernel.dtypes or kernel.arg_meta):
             return "", None, ""
-        claims = ", ".join(
-            f"{argument + ' ' if argument else ''}{'/'.join(names)}"
-            for argument, names in kernel.dtypes
-        )
+        claims = _claims(kernel)
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
         if route is not Route.FALLBACK:
@@ -521,7 +572,7 @@ class _Resolver:
             refusal = f"{only}, and there is no CPU kernel to fall back on"
         else:
             refusal = ""
-        return f"; for {claims}, other dtypes: {reason}", route, refusal
+        return f"{_OTHER_DTYPES.format(claims=claims)}{reason}", route, refusal
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
         names = (

@@ -1,0 +1,47 @@
+#include <bridge/lean_call.h>
+
+#include <cstdlib>
+
+namespace opsmith::detail {
+
+using ::executorch::runtime::Error;
+
+lean::Scalar lean_scalar(const LeanCall& call, const at::Scalar& scalar) {
+  if (scalar.isBoolean()) {
+    return scalar.toBool();
+  }
+  if (scalar.isIntegral(/*includeBool=*/false)) {
+    return scalar.toLong();
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(scalar.isFloatingPoint(), call.operator_name, ": its kernel ", call.kernel,
+                              " takes no complex number");
+  return scalar.toDouble();
+}
+
+void throw_failed(const LeanCall& call, Error error) {
+  const char* reason = lean_failure_text();
+  const std::string text =
+      c10::str(call.operator_name, ": its kernel ", call.kernel,
+               " refuses the call: ", *reason != '\0' ? reason : ::executorch::runtime::to_string(error));
+  const bool unsupported = error == Error::NotSupported || error == Error::NotImplemented;
+  TORCH_CHECK_NOT_IMPLEMENTED(!unsupported, text);
+  TORCH_CHECK(false, text);
+}
+
+TemporaryMemory::~TemporaryMemory() {
+  for (void* block : blocks_) {
+    std::free(block);
+  }
+}
+
+void* TemporaryMemory::allocate(size_t size, size_t alignment) {
+  alignment = std::max(alignment, sizeof(void*));
+  // aligned_alloc wants a multiple of the alignment.
+  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (block != nullptr) {
+    blocks_.push_back(block);
+  }
+  return block;
+}
+
+}  // namespace opsmith::detail

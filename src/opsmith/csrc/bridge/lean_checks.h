@@ -1,0 +1,80 @@
+// What generated code asks of the arguments before it gives them to a lean kernel: the dtypes and dim orders
+// that the kernel's manifest declares, and whether PyTorch's meta function could object at all.
+#pragma once
+
+#include <opsmith/derived.h>
+#include <opsmith/dtype_set.h>
+#include <opsmith/each_tensor.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+#include <ATen/core/Tensor.h>
+
+namespace opsmith {
+
+namespace detail {
+
+inline bool is_python_scalar(const at::TensorBase& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+// The dtype in which PyTorch computes with `tensors`, one of which is a Python scalar: the result's, or Float
+// for half precision.
+c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors);
+
+inline bool any_python_scalar() {
+  return false;
+}
+
+template <class... Tensors>
+bool any_python_scalar(const at::Tensor& tensor, const Tensors&... others) {
+  return (tensor.defined() && is_python_scalar(tensor)) || any_python_scalar(others...);
+}
+
+}  // namespace detail
+
+// Whether all Tensors among `arguments` have the same dtype, of `dtypes`. Python scalars have none.
+template <class... Arguments>
+bool share_dtype(const DtypeSet& dtypes, const Arguments&... arguments) {
+  c10::ScalarType shared = c10::ScalarType::Undefined;
+  bool same = true;
+  const auto look = [&](const at::TensorBase& tensor) {
+    if (detail::is_python_scalar(tensor)) {
+      return;
+    }
+    const c10::ScalarType dtype = tensor.scalar_type();
+    same = same && (shared == c10::ScalarType::Undefined || shared == dtype);
+    shared = dtype;
+  };
+  (each_tensor(arguments, look), ...);
+  return same && (shared == c10::ScalarType::Undefined || dtypes.has(shared));
+}
+
+inline bool share_dtype(const at::Tensor& first, const at::Tensor& second) {
+  return first.scalar_type() == second.scalar_type();
+}
+
+// Whether `tensor` has the dimensions `order` from the outermost in memory to the innermost, without gaps.
+bool has_dim_order(const at::Tensor& tensor, std::initializer_list<uint8_t> order);
+
+// What Python scalars among `tensors` become for a lean kernel; Undefined where there is none.
+template <class... Tensors>
+c10::ScalarType scalar_dtype(const Tensors&... tensors) {
+  if (C10_LIKELY(!detail::any_python_scalar(tensors...))) {
+    return c10::ScalarType::Undefined;
+  }
+  return detail::scalar_dtype_of({&tensors...});
+}
+
+// Whether the result of a pointwise operator on `operands` goes into `out` as it is: all alike, `out` has
+// their shape and `dtype`, and writing to it cannot disturb an operand that is yet to be read.
+template <class... Operands>
+bool elementwise_out(const at::Tensor& out, c10::ScalarType dtype, const at::Tensor& first,
+                     const Operands&... operands) {
+  return out.scalar_type() == dtype && out.is_contiguous() && out.sizes() == first.sizes() &&
+         out.device() == first.device() && elementwise_into(first, operands...) &&
+         detail::is_clear_of(first, out) && (detail::is_clear_of(operands, out) && ...);
+}
+
+}  // namespace opsmith

@@ -1,0 +1,109 @@
+#include <bridge/lean_tensor.h>
+
+#include <opsmith/device.h>
+
+#include <cstring>
+#include <numeric>
+
+#include <ATen/ops/empty.h>
+
+namespace opsmith {
+
+namespace {
+
+void check_size(const LeanCall& call, const at::TensorBase& tensor, size_t most_dims, int64_t most_elements) {
+  const bool fits = tensor.dim() <= static_cast<int64_t>(most_dims) && tensor.numel() <= most_elements;
+  TORCH_CHECK_NOT_IMPLEMENTED(fits, call.operator_name, ": its kernel ", call.kernel,
+                              " takes Tensors of at most ", most_dims, " dimensions and ", most_elements,
+                              " elements, and one has the shape ", tensor.sizes(),
+                              "\n  remedy: split the Tensor, or move it to the CPU: .cpu()");
+}
+
+template <class T>
+void convert_element(const at::Tensor& scalar, void* element) {
+  const T value = scalar.item().to<T>();
+  std::memcpy(element, &value, sizeof(T));
+}
+
+void convert_element(const at::Tensor& scalar, c10::ScalarType dtype, void* element) {
+  switch (dtype) {
+    case at::kDouble:
+      return convert_element<double>(scalar, element);
+    case at::kFloat:
+      return convert_element<float>(scalar, element);
+    case at::kLong:
+      return convert_element<int64_t>(scalar, element);
+    case at::kInt:
+      return convert_element<int32_t>(scalar, element);
+    case at::kShort:
+      return convert_element<int16_t>(scalar, element);
+    case at::kChar:
+      return convert_element<int8_t>(scalar, element);
+    case at::kByte:
+      return convert_element<uint8_t>(scalar, element);
+    case at::kBool:
+      return convert_element<bool>(scalar, element);
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "a Python scalar as ", dtype, " is not bridged to lean kernels");
+  }
+}
+
+}  // namespace
+
+void LeanInput::describe_dense(const at::TensorBase& tensor) {
+  const at::IntArrayRef sizes = tensor.sizes();
+  const at::IntArrayRef strides = tensor.strides();
+  const auto begin = order_.begin();
+  const auto end = begin + sizes.size();
+  std::iota(begin, end, uint8_t{0});
+  // Dimensions of one element may have any stride: they stay where they are among their neighbours.
+  std::stable_sort(begin, end, [&](uint8_t a, uint8_t b) { return strides[a] > strides[b]; });
+  int32_t stride = 1;
+  for (auto dim = end; dim != begin;) {
+    --dim;
+    sizes_[*dim] = static_cast<int32_t>(sizes[*dim]);
+    strides_[*dim] = stride;
+    stride *= std::max(sizes_[*dim], 1);
+  }
+}
+
+void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
+  check_size(call, tensor, kMostDims, kMostElements);
+  if (is_scalar(call, tensor)) {
+    convert_element(tensor, call.scalars, element_.data());
+    bind(call.scalars, 0, element_.data());
+  } else if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
+    describe_dense(tensor);
+    bind(tensor, tensor.const_data_ptr());
+  } else {
+    held_ = tensor.contiguous();
+    wait_for_device(current_device());
+    describe_contiguous(held_.sizes());
+    bind(held_, held_.const_data_ptr());
+  }
+}
+
+LeanOutput::LeanOutput(const LeanCall& call, const at::Tensor& tensor) : out_(tensor) {
+  if (C10_LIKELY(is_direct(tensor))) {
+    describe_contiguous(tensor.sizes());
+    bind(tensor, tensor.mutable_data_ptr());
+    return;
+  }
+  check_size(call, tensor, kMostDims, kMostElements);
+  if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
+    describe_dense(tensor);
+    bind(tensor, tensor.mutable_data_ptr());
+  } else {
+    held_ = at::empty(tensor.sizes(), tensor.options());
+    describe_contiguous(held_.sizes());
+    bind(held_, held_.mutable_data_ptr());
+  }
+}
+
+void LeanOutput::finish() {
+  if (C10_UNLIKELY(held_.defined())) {
+    out_.copy_(held_);
+  }
+}
+
+}  // namespace opsmith

@@ -1,0 +1,117 @@
+// An at::Tensor of the device, or a CPU scalar beside it, as the lean Tensor that kernels of the `executorch`
+// ABI take. Sizes, strides and dim order lie on the stack; the elements are where they were, seen through the
+// driver's host window.
+//
+// Note [Dim orders]
+// ~~~~~~~~~~~~~~~~~
+// A lean Tensor is dense: its strides follow from its sizes and the order of its dimensions in memory. What
+// is dense in PyTorch, transposed or channels-last, is passed by its dim order to a kernel that takes any;
+// for one that takes contiguous Tensors only, and where a Tensor has gaps or repeats elements, it is copied.
+#pragma once
+
+#include <opsmith/host_access.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_dimension_limit.h>
+
+namespace opsmith {
+
+namespace lean = ::executorch::aten;
+
+// Which dense Tensors a kernel takes; the others are copied for it.
+enum class DimOrders { kContiguous, kAny };
+
+// What a call needs to know of each of its Tensors.
+struct LeanCall {
+  const char* operator_name;
+  const char* kernel;  // its C++ name and library, for messages
+  DimOrders orders;
+  // What Python scalars among the operands become; Undefined where they are passed as they are.
+  c10::ScalarType scalars = c10::ScalarType::Undefined;
+};
+
+// A Tensor that the kernel reads. Throws NotImplementedError for one that is too large for lean Tensors.
+class LeanInput {
+ public:
+  LeanInput(const LeanCall& call, const at::Tensor& tensor) {
+    if (C10_LIKELY(is_direct(tensor) && !is_scalar(call, tensor))) {
+      describe_contiguous(tensor.sizes());
+      bind(tensor, tensor.const_data_ptr());
+    } else {
+      convert(call, tensor);
+    }
+  }
+  LeanInput(const LeanInput&) = delete;
+  LeanInput& operator=(const LeanInput&) = delete;
+
+  const lean::Tensor& get() const { return *tensor_; }
+
+ protected:
+  LeanInput() = default;
+
+  static constexpr size_t kMostDims = ::executorch::runtime::kTensorDimensionLimit;
+  static constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
+
+  // Whether the kernel can be given the very elements, whatever dim orders it takes.
+  static bool is_direct(const at::TensorBase& tensor) {
+    return tensor.is_contiguous() && tensor.dim() <= static_cast<int64_t>(kMostDims) &&
+           tensor.numel() <= kMostElements;
+  }
+
+  void describe_contiguous(at::IntArrayRef sizes) {
+    int32_t stride = 1;
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      sizes_[dim] = static_cast<int32_t>(sizes[dim]);
+      strides_[dim] = stride;
+      order_[dim] = static_cast<uint8_t>(dim);
+      stride *= std::max(sizes_[dim], 1);
+    }
+  }
+
+  void bind(const at::TensorBase& tensor, const void* elements) {
+    bind(tensor.scalar_type(), tensor.dim(), host_pointer(elements));
+  }
+
+  void bind(c10::ScalarType dtype, int64_t dim, void* elements) {
+    impl_.emplace(static_cast<lean::ScalarType>(dtype), dim, sizes_.data(), elements, order_.data(),
+                  strides_.data());
+    tensor_.emplace(&*impl_);
+  }
+
+  static bool is_scalar(const LeanCall& call, const at::Tensor& tensor) {
+    return call.scalars != c10::ScalarType::Undefined && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  }
+
+  // Of a Tensor that is dense and not contiguous.
+  void describe_dense(const at::TensorBase& tensor);
+  // What the constructor does where it is not simple.
+  void convert(const LeanCall& call, const at::Tensor& tensor);
+
+  std::array<int32_t, kMostDims> sizes_;
+  std::array<int32_t, kMostDims> strides_;
+  std::array<uint8_t, kMostDims> order_;
+  std::optional<lean::TensorImpl> impl_;
+  std::optional<lean::Tensor> tensor_;
+  at::Tensor held_;                           // a copy, where one was made
+  alignas(16) std::array<char, 16> element_;  // of a Python scalar in another dtype
+};
+
+// A Tensor that the kernel writes. finish() copies what was written to a stand-in to where it belongs.
+class LeanOutput : public LeanInput {
+ public:
+  LeanOutput(const LeanCall& call, const at::Tensor& tensor);
+
+  lean::Tensor& get() { return *tensor_; }
+  void finish();
+
+ private:
+  const at::Tensor& out_;
+};
+
+}  // namespace opsmith
