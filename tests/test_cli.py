@@ -61,11 +61,12 @@ def test_plan_as_json() -> None:
     assert plan["backend"] == "sim"
     assert sum(plan["counts"].values()) == len(plan["operators"])
     by_name = {operator["name"]: operator for operator in plan["operators"]}
-    assert list(by_name["add.out"]) == ["name", "route", "source", "library", "why"]
+    assert list(by_name["add.out"]) == ["name", "route", "source", "library", "why", "served_by"]
     assert by_name["add.out"]["route"] == "structured"
     assert by_name["add.out"]["library"] == "hosted"
-    assert by_name["relu_"] | {"why": ""} == {
+    assert by_name["relu_"] | {"why": "", "served_by": {}} == {
         "name": "relu_", "route": "derived", "source": "relu", "library": "hosted", "why": "",
+        "served_by": {},
     }  # fmt: skip
     assert plan["counts"]["structured"] + plan["counts"]["kernel"] > 40
 

@@ -11,6 +11,7 @@ from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.inspect.explain import RELEVANT_KEYS
 from opsmith.inspect.explain import explain as explanation_of
+from opsmith.inspect.layers import served_operator
 from opsmith.plan import Entry, plan_backend
 from opsmith.runtime import load
 from opsmith.schema import qualified
@@ -44,6 +45,7 @@ def explain(
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
+                "served_by": served_operator(entry),
                 "autograd": _autograd(entry),
                 "meta": explanation.meta.why if explanation.meta else None,
                 "dispatch_table": [
@@ -63,6 +65,11 @@ def explain(
     if entry.library:
         facts.add_row("library", entry.library)
     facts.add_row("why", entry.why)
+    served = served_operator(entry)
+    if entry.backup:
+        layers = [f"{layer.takes}: {layer.kernel} ({layer.library})" for layer in served.layers]
+        layers += [f"others: {served.last_resort}"] if served.last_resort else []
+        facts.add_row("in turn", "\n".join(layers))
     if autograd := _autograd(entry):
         facts.add_row("autograd", autograd)
     if explanation.meta:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json
+from opsmith.inspect.layers import served_operator, served_operators
 from opsmith.plan import NotServed, Plan, Route, plan_backend
 
 
@@ -19,6 +20,12 @@ def plan(
     not_served: Annotated[
         bool, typer.Option("--not-served", help="List what of the description no route uses.")
     ] = False,
+    libraries: Annotated[
+        bool,
+        typer.Option(
+            "--libraries", help="List which library serves which operator for which dtypes."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show how every ATen operator is served on a backend."""
@@ -27,6 +34,8 @@ def plan(
         print_json(_as_json(planned, route))
     elif not_served:
         _print_not_served(planned)
+    elif libraries:
+        out.print(_libraries(planned))
     elif route is None:
         out.print(
             f"{planned.backend} on torch {planned.torch}: {len(planned.entries):,} operators",
@@ -60,6 +69,7 @@ def _as_json(planned: Plan, route: Route | None) -> dict[str, object]:
                 "source": entry.source,
                 "library": entry.library,
                 "why": entry.why,
+                "served_by": served_operator(entry),
             }
             for entry in planned.entries
             if route is None or entry.route is route
@@ -75,6 +85,24 @@ def _counts(planned: Plan) -> Table:
     table.add_column("operators", justify="right")
     for route, count in planned.counts().items():
         table.add_row(route.value, f"{count:,}")
+    return table
+
+
+def _libraries(planned: Plan) -> Table:
+    served = served_operators(planned)
+    table = Table(
+        title=f"{planned.backend}: {len(served):,} operators with kernels", header_style="bold"
+    )
+    table.add_column("operator", no_wrap=True)
+    table.add_column("library", no_wrap=True)
+    table.add_column("dtypes", overflow="fold")
+    for operator in served:
+        shown = operator.name
+        for layer in operator.layers:
+            table.add_row(shown, layer.library, layer.takes)
+            shown = ""
+        if operator.last_resort:
+            table.add_row("", f"({operator.last_resort})", "others", style="dim")
     return table
 
 

@@ -15,6 +15,7 @@ from opsmith.plan.model import (
     Route,
     Shape,
     Whole,
+    claims_of,
 )
 from opsmith.plan.resolver import resolve, resolve_group
 from opsmith.plan.whole import decompositions
@@ -33,6 +34,7 @@ __all__ = [
     "Route",
     "Shape",
     "Whole",
+    "claims_of",
     "decompositions",
     "plan_backend",
     "resolve",

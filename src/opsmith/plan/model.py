@@ -171,6 +171,20 @@ class Whole:
         return f"{reason}; so it does with dropout" if self.dropout else reason
 
 
+def claims_of(kernel: Kernel) -> str:
+    """What ``kernel`` says that it takes: ``self Float/Half, other Float``; empty where that is all."""
+    claims = [
+        f"{argument + ' ' if argument else ''}{'/'.join(names)}"
+        for argument, names in kernel.dtypes
+    ]
+    claims += [
+        f"{meta.argument} {'/'.join(meta.dtypes)} in dim order "
+        f"({', '.join(map(str, meta.dim_order))})"
+        for meta in kernel.arg_meta
+    ]
+    return ", ".join(claims)
+
+
 @dataclass(frozen=True)
 class Entry:
     """The plan for one operator.

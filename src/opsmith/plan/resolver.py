@@ -14,7 +14,16 @@ from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
-from opsmith.plan.model import Elementwise, Entry, NotServed, Operands, Plan, Route, Shape
+from opsmith.plan.model import (
+    Elementwise,
+    Entry,
+    NotServed,
+    Operands,
+    Plan,
+    Route,
+    Shape,
+    claims_of,
+)
 from opsmith.plan.stubs import StubService, serve_through_stubs
 from opsmith.plan.whole import WholeCalls
 from opsmith.schema import (
@@ -67,20 +76,6 @@ _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
 Refused = tuple[Kernel, ...]
 
 _OTHER_DTYPES = "; for {claims}, other dtypes: "
-
-
-def _claims(kernel: Kernel) -> str:
-    """What ``kernel`` says that it takes: ``self Float/Half, other Float``."""
-    claims = [
-        f"{argument + ' ' if argument else ''}{'/'.join(names)}"
-        for argument, names in kernel.dtypes
-    ]
-    claims += [
-        f"{meta.argument} {'/'.join(meta.dtypes)} in dim order "
-        f"({', '.join(map(str, meta.dim_order))})"
-        for meta in kernel.arg_meta
-    ]
-    return ", ".join(claims)
 
 
 class _Resolver:
@@ -296,7 +291,7 @@ class _Resolver:
         backup = self._below_autograd(operator, asked)
         if backup.kernel is None:
             return entry
-        own = _claims(entry.kernel)
+        own = claims_of(entry.kernel)
         why = entry.why.partition(_OTHER_DTYPES.format(claims=own))[0]
         return replace(
             entry,
@@ -562,7 +557,7 @@ class _Resolver:
         """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if not (kernel.dtypes or kernel.arg_meta):
             return "", None, ""
-        claims = _claims(kernel)
+        claims = claims_of(kernel)
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
         if route is not Route.FALLBACK:

@@ -1,0 +1,50 @@
+"""Which library serves which operator for which dtypes, and what comes after the last of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsmith.plan import Entry, Plan, claims_of
+
+# What is shown for a kernel that leaves nothing to others.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kernel that serves an operator: ``takes`` are its dtypes and dim orders, or :data:`ALL`."""
+
+    library: str
+    kernel: str
+    takes: str
+
+
+@dataclass(frozen=True)
+class ServedOperator:
+    """An operator's kernels in the order in which they are asked.
+
+    ``last_resort`` is the route of calls that none takes: ``fallback``, ``denied`` or ``missing``; empty
+    where the last kernel takes all.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    last_resort: str
+
+
+def served_operators(plan: Plan) -> tuple[ServedOperator, ...]:
+    """The operators of ``plan`` that some kernel serves, sorted by name."""
+    return tuple(served for entry in plan.entries if (served := served_operator(entry)).layers)
+
+
+def served_operator(entry: Entry) -> ServedOperator:
+    """What serves the operator of ``entry``; no layers where it has no kernel."""
+    return ServedOperator(
+        entry.name,
+        tuple(
+            Layer(kernel.library, kernel.symbol, claims_of(kernel) or ALL)
+            for layer in entry.layers
+            if (kernel := layer.kernel) is not None
+        ),
+        entry.other_dtypes.value if entry.other_dtypes else "",
+    )
