@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from opsmith.build.backend import build_backend
+from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend
+from opsmith.errors import OpsmithError
+from opsmith.outputs import write_output
 
 
 def build(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="{backend | sources…}",
+            help="A shipped backend, a backend.yaml, or C++ sources whose kernels register themselves with "
+            "EXECUTORCH_LIBRARY.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Copy the libraries of C++ sources to this folder."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Build a backend's libraries, or find them in the cache."""
+    """Build a backend's libraries, or operators from C++ sources alone; or find them in the cache."""
+    if all(map(is_source, what)):
+        _build_operators([Path(each) for each in what], output, json)
+    elif len(what) == 1 and output is None:
+        _build_backend(what[0], json)
+    else:
+        raise OpsmithError(
+            "a backend is built alone, and into the cache",
+            remedy="name one backend without -o, or C++ sources only",
+        )
+
+
+def _build_backend(backend: str, json: bool) -> None:
     with shown_progress() as progress:
         built = build_backend(find_backend(backend), progress=progress)
     if json:
@@ -31,3 +58,41 @@ def build(
     out.print(f"library    {built.library}", highlight=False, soft_wrap=True)
     out.print(f"driver     {built.driver}", highlight=False, soft_wrap=True)
     out.print(f"generated  {built.generated}", highlight=False, soft_wrap=True)
+
+
+def _build_operators(sources: list[Path], folder: Path | None, json: bool) -> None:
+    with shown_progress() as progress:
+        built = build_cpu_operators(sources, progress=progress)
+    torch, executorch = built.torch, built.executorch
+    if folder is not None:
+        torch, executorch = (_copied(path, folder) for path in (torch, executorch))
+    if json:
+        print_json(_as_json(built, torch, executorch))
+        return
+    for kernel in built.kernels:
+        out.print(f"{kernel.operator}  `{kernel.symbol}` ({kernel.location})", highlight=False)
+    out.print(f"for PyTorch     {torch}", highlight=False, soft_wrap=True)
+    out.print(f"for ExecuTorch  {executorch}", highlight=False, soft_wrap=True)
+
+
+def _as_json(built: BuiltOperators, torch: Path, executorch: Path) -> dict[str, object]:
+    return {
+        "operators": [
+            {
+                "out": f"{kernel.operator.partition('::')[0]}::{kernel.out_schema}",
+                "functional": f"{kernel.operator.partition('::')[0]}::{kernel.functional_schema}",
+                "kernel": kernel.symbol,
+                "location": str(kernel.location),
+            }
+            for kernel in built.kernels
+        ],
+        "torch": str(torch),
+        "executorch": str(executorch),
+    }
+
+
+def _copied(library: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / library.name
+    write_output(copy, library.read_bytes())
+    return copy

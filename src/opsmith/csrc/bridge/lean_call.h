@@ -23,6 +23,7 @@ namespace opsmith {
 
 namespace detail {
 
+using ::executorch::runtime::Error;
 using ::executorch::runtime::KernelRuntimeContext;
 
 // `Given`, as `Taken`, the type of the kernel's parameter; the rest of the call lives as long as this does.
@@ -219,7 +220,7 @@ struct LeanArgument<std::optional<lean::ArrayRef<Element>>, std::optional<at::Ar
   using LeanOptionalList<Element, std::optional<at::ArrayRef<Element>>>::LeanOptionalList;
 };
 
-[[noreturn]] void throw_failed(const LeanCall& call, ::executorch::runtime::Error error);
+[[noreturn]] void throw_failed(const LeanCall& call, Error error);
 
 // Memory that a kernel asks for while it runs; freed when it has returned.
 class TemporaryMemory final : public ::executorch::runtime::MemoryAllocator {
@@ -237,28 +238,29 @@ struct LeanKernel;
 
 template <class Result, class... Taken, Result (*kKernel)(KernelRuntimeContext&, Taken...)>
 struct LeanKernel<kKernel> {
+  // The kernel's error, or Ok.
   template <class... Given>
-  static void call(const LeanCall& call, const Given&... given) {
+  static Error call(const LeanCall& call, const Given&... given) {
     static_assert(sizeof...(Taken) == sizeof...(Given));
-    run(call, LeanArgument<Taken, Given>(call, given)...);
+    return run(LeanArgument<Taken, Given>(call, given)...);
   }
 
  private:
   // The arguments are temporaries of the caller, built in place.
   template <class... Argument>
-  static void run(const LeanCall& call, Argument&&... arguments) {
+  static Error run(Argument&&... arguments) {
     TemporaryMemory memory;
     KernelRuntimeContext context(nullptr, &memory);
     clear_lean_failure();
     try {
       kKernel(context, arguments.get()...);
     } catch (const LeanAborted&) {
-      context.fail(::executorch::runtime::Error::Internal);
+      context.fail(Error::Internal);
     }
-    if (C10_UNLIKELY(context.failure_state() != ::executorch::runtime::Error::Ok)) {
-      throw_failed(call, context.failure_state());
+    if (C10_LIKELY(context.failure_state() == Error::Ok)) {
+      (arguments.finish(), ...);
     }
-    (arguments.finish(), ...);
+    return context.failure_state();
   }
 };
 
@@ -269,7 +271,10 @@ struct LeanKernel<kKernel> {
 // NotImplementedError where the kernel says NotSupported.
 template <auto kKernel, class... Given>
 inline void lean_call(const LeanCall& call, const Given&... given) {
-  detail::LeanKernel<kKernel>::call(call, given...);
+  const auto error = detail::LeanKernel<kKernel>::call(call, given...);
+  if (C10_UNLIKELY(error != detail::Error::Ok)) {
+    detail::throw_failed(call, error);
+  }
 }
 
 }  // namespace opsmith

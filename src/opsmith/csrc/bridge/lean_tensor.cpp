@@ -1,7 +1,5 @@
 #include <bridge/lean_tensor.h>
 
-#include <opsmith/device.h>
-
 #include <cstring>
 #include <numeric>
 
@@ -77,7 +75,7 @@ void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
     bind(tensor, tensor.const_data_ptr());
   } else {
     held_ = tensor.contiguous();
-    wait_for_device(current_device());
+    wait_for_copies();
     describe_contiguous(held_.sizes());
     bind(held_, held_.const_data_ptr());
   }

@@ -9,7 +9,7 @@
 // for one that takes contiguous Tensors only, and where a Tensor has gaps or repeats elements, it is copied.
 #pragma once
 
-#include <opsmith/host_access.h>
+#include <bridge/memory.h>
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,27 @@
 // The part of ExecuTorch's lean Tensor that its headers only declare, for kernels that run on a PyTorch
 // device. A Tensor there always has the shape that PyTorch's meta function gave it: resizing is checking.
+#include <lean/refused_shape.h>
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+
+namespace opsmith {
+namespace {
+
+thread_local RefusedShape refused;
+
+}  // namespace
+
+RefusedShape take_refused_shape() {
+  return std::exchange(refused, RefusedShape{});
+}
+
+}  // namespace opsmith
 
 namespace executorch::runtime {
 namespace etensor {
@@ -36,6 +52,11 @@ Error TensorImpl::internal_resize_contiguous(ArrayRef<SizesType> new_sizes) {
   if (new_sizes.size() == static_cast<size_t>(dim_) &&
       std::equal(new_sizes.begin(), new_sizes.end(), sizes_)) {
     return Error::Ok;
+  }
+  if (new_sizes.size() <= opsmith::refused.sizes.size()) {
+    opsmith::refused.wanted = true;
+    opsmith::refused.dim = new_sizes.size();
+    std::copy(new_sizes.begin(), new_sizes.end(), opsmith::refused.sizes.begin());
   }
   ET_LOG(Error, "it gives its result another shape than PyTorch's meta function does");
   return Error::NotSupported;

@@ -1,0 +1,131 @@
+"""C++ sources with kernels that register themselves → two libraries of the same objects.
+
+One makes the kernels operators of PyTorch on the CPU: ``torch.ops.load_library`` loads it.  The other
+registers them with ExecuTorch's runtime.  No description is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.cache import is_whole, usable_cache, write_whole
+from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.progress import Progress
+from opsmith.build.registered import RegisteredKernel, registered_kernels
+from opsmith.build.toolchain import (
+    Compiler,
+    ExecutorchInstallation,
+    find_compiler,
+    find_executorch,
+    find_torch,
+)
+from opsmith.emit.cpu import CpuOperator, emit_cpu_operators
+from opsmith.emit.lean import lean_declaration
+from opsmith.errors import FileMissing, Location
+from opsmith.schema.catalogue import native_function_of
+
+_CSRC = Path(__file__).resolve().parent.parent / "csrc"
+# What of the bridge does without a device.
+_BRIDGE = (
+    "cpu/operator.cpp",
+    "bridge/lean_call.cpp",
+    "bridge/lean_tensor.cpp",
+    "bridge/parallel.cpp",
+)
+_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+
+
+@dataclass(frozen=True)
+class BuiltOperators:
+    """What :func:`build_cpu_operators` built: ``torch`` for PyTorch, ``executorch`` for its runtime."""
+
+    kernels: tuple[RegisteredKernel, ...]
+    torch: Path
+    executorch: Path
+
+
+def is_source(name: str) -> bool:
+    """Whether ``name`` is that of a C++ source, and not of a description."""
+    return Path(name).suffix in _SUFFIXES
+
+
+def build_cpu_operators(
+    sources: Sequence[Path], *, progress: Callable[[Progress], None] | None = None
+) -> BuiltOperators:
+    """The libraries of the kernels that ``sources`` register with ``EXECUTORCH_LIBRARY``.
+
+    The first source names them.  Raises :class:`~opsmith.errors.KernelRefused` for a kernel that cannot be
+    an operator, and a :class:`~opsmith.errors.BuildError`.
+    """
+    for path in sources:
+        if not path.is_file():
+            raise FileMissing(
+                "no such file", location=Location(path), remedy="name C++ sources that exist"
+            )
+    return _Build(
+        tuple(path.resolve() for path in sources), progress or (lambda step: None)
+    ).built()
+
+
+class _Build:
+    def __init__(self, sources: tuple[Path, ...], report: Callable[[Progress], None]) -> None:
+        self.sources = sources
+        self.name = sources[0].stem
+        self.report = report
+        self.cache = usable_cache()
+        self.compiler: Compiler = find_compiler(self.cache)
+        self.executorch: ExecutorchInstallation = find_executorch()
+        self.kernels = LeanSources(sources, self.executorch)
+        runtime = tuple(sorted((_CSRC / "lean").glob("*.cpp")))
+        self.runtime = LeanSources(runtime, self.executorch, (_CSRC,))
+
+    def built(self) -> BuiltOperators:
+        (listed,) = self._compiled(
+            SharedLibrary(f"{self.name}_registered", (), lean=(self.runtime, self.kernels))
+        )
+        found = registered_kernels(listed, self.sources)
+        torch = SharedLibrary(
+            f"{self.name}_torch",
+            (self._generated(found), *(_CSRC / source for source in _BRIDGE)),
+            (_CSRC,),
+            find_torch(),
+            ("-DOPSMITH_FOR_CPU", *self.compiler.openmp_flags),
+            self.executorch,
+            (self.runtime, self.kernels),
+        )
+        executorch = SharedLibrary(
+            f"{self.name}_executorch",
+            (),
+            lean=(self.kernels,),
+            libraries=self.executorch.libraries,
+        )
+        return BuiltOperators(found, *self._compiled(torch, executorch))
+
+    def _compiled(self, *libraries: SharedLibrary) -> list[Path]:
+        compilation = Compilation(libraries, self.compiler, self.cache)
+        compilation.run(self.cache / "logs" / f"{self.name}.log", self.report)
+        return compilation.outputs()
+
+    def _generated(self, kernels: Sequence[RegisteredKernel]) -> Path:
+        text = emit_cpu_operators(self.sources[0].name, [_operator(kernel) for kernel in kernels])
+        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+        path = self.cache / "generated" / f"cpu-{digest}" / f"Register{self.name}.cpp"
+        if not is_whole(path):
+            write_whole(path, text.encode())
+        return path
+
+
+def _operator(kernel: RegisteredKernel) -> CpuOperator:
+    namespace = kernel.operator.partition("::")[0]
+    function = native_function_of(namespace, kernel.out_schema)
+    return CpuOperator(
+        operator=kernel.operator,
+        functional=kernel.functional,
+        out_schema=kernel.out_schema,
+        functional_schema=kernel.functional_schema,
+        symbol=kernel.symbol,
+        declaration=lean_declaration(function, kernel.symbol.rpartition("::")[2]),
+    )
