@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import ExecutorchMissing, FileMissing, ProgramInvalid
-from opsmith.executorch.keys import TensorMeta, dtype_name
+from opsmith.plan.executorch_keys import Argument, CallForm, TensorMeta, dtype_name
 
 if TYPE_CHECKING:
     from executorch.exir.schema import ExecutionPlan
@@ -24,14 +24,10 @@ _MAGIC = slice(4, 6)
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One instruction that calls a kernel: ``aten::add.out`` in ``method``, with its Tensor arguments.
+    """One instruction that calls a kernel in ``method``."""
 
-    ``tensors`` are those of the key: a single ``out`` stands in them twice.
-    """
-
-    operator: str
+    form: CallForm
     method: str
-    tensors: tuple[TensorMeta, ...]
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,22 @@ def _calls(plan: ExecutionPlan) -> list[KernelCall]:
         for instruction in chain.instructions:
             call = instruction.instr_args
             if isinstance(call, schema.KernelCall):
-                values = [plan.values[place].val for place in call.args]
-                tensors = tuple(_meta(each) for each in values if isinstance(each, schema.Tensor))
-                found.append(KernelCall(names[call.op_index], plan.name, tensors))
+                arguments = tuple(_argument(plan, place) for place in call.args)
+                found.append(KernelCall(CallForm(names[call.op_index], arguments), plan.name))
     return found
+
+
+def _argument(plan: ExecutionPlan, place: int) -> Argument:
+    from executorch.exir import schema
+
+    value = plan.values[place].val
+    if isinstance(value, schema.Tensor):
+        return _meta(value)
+    if isinstance(value, schema.TensorList | schema.OptionalTensorList):
+        # An absent Tensor of such a list stands at -1.
+        members = [plan.values[each].val for each in value.items if each >= 0]
+        return tuple(_meta(each) for each in members if isinstance(each, schema.Tensor))
+    return None
 
 
 def _delegates(plan: ExecutionPlan) -> list[str]:
