@@ -267,7 +267,7 @@ _INSTRUCTION_SETS: Mapping[str, str] = {
 
 def _description(plan: ExecutorchPlan, built_for: BuiltFor) -> list[str]:
     """The JSON in pieces, one a kernel, up to the instruction sets, which the compiler completes."""
-    description = LibraryDescription(FORMAT, plan.backend, built_for, (), "")
+    description = LibraryDescription(FORMAT, plan.backend, built_for, bool(plan.forms), (), "")
     head, tail = msgspec.json.encode(description).decode().split("[]")
     kernels = [msgspec.json.encode(_described(each)).decode() for each in plan.kernels]
     return [f"{head}[", *_separated(kernels), f"]{tail.removesuffix(_AFTER_INSTRUCTION_SETS)}"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.errors import ProgramFailed
-from opsmith.executorch.worker import Answer, Task
+from opsmith.executorch.tasks import Answer, Task
 
 _SHOWN_LINES = 6
 

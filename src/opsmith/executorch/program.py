@@ -31,12 +31,29 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
+class ProgramInput:
+    """A Tensor that a method takes.
+
+    ``sizes`` are those that it has, or, where it is ``dynamic``, those that it has at most: the export's
+    bound.
+    """
+
+    meta: TensorMeta
+    sizes: tuple[int, ...]
+    dynamic: bool
+
+
+@dataclass(frozen=True)
 class ExecutorchProgram:
-    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``)."""
+    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``).
+
+    ``inputs`` are those of each method; None stands for one that is no Tensor.
+    """
 
     path: Path
     calls: tuple[KernelCall, ...]
     delegates: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[ProgramInput | None, ...]] = field(default_factory=dict)
 
 
 def read_program(path: Path) -> ExecutorchProgram:
@@ -59,11 +76,12 @@ def read_program(path: Path) -> ExecutorchProgram:
         plans = deserialize(content).program.execution_plan
         calls = tuple(call for plan in plans for call in _calls(plan))
         delegates = Counter(each for plan in plans for each in _delegates(plan))
+        inputs = {plan.name: tuple(_input(plan, place) for place in plan.inputs) for plan in plans}
     except (
         Exception
     ) as error:  # flatbuffers, struct and IndexError: the bytes are not what they claim
         raise _invalid(path, f"{type(error).__name__}: {error}") from None
-    return ExecutorchProgram(path, calls, dict(delegates))
+    return ExecutorchProgram(path, calls, dict(delegates), inputs)
 
 
 def _deserializer() -> Callable[[bytes], Any]:
@@ -110,6 +128,16 @@ def _argument(plan: ExecutionPlan, place: int) -> Argument:
         members = [plan.values[each].val for each in value.items if each >= 0]
         return tuple(_meta(each) for each in members if isinstance(each, schema.Tensor))
     return None
+
+
+def _input(plan: ExecutionPlan, place: int) -> ProgramInput | None:
+    from executorch.exir import schema
+
+    value = plan.values[place].val
+    if not isinstance(value, schema.Tensor):
+        return None
+    dynamic = value.shape_dynamism is not schema.TensorShapeDynamism.STATIC
+    return ProgramInput(_meta(value), tuple(value.sizes), dynamic)
 
 
 def _delegates(plan: ExecutionPlan) -> list[str]:

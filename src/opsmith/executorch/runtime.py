@@ -10,7 +10,7 @@ from opsmith.build.cache import write_whole
 from opsmith.build.toolchain import find_executorch
 from opsmith.errors import ExecutorchMissing
 from opsmith.executorch.process import ask
-from opsmith.executorch.worker import ListOperators, Operators
+from opsmith.executorch.tasks import ListOperators, Operators
 from opsmith.plan.executorch import Runtime
 
 

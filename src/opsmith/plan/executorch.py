@@ -119,6 +119,14 @@ def plan_executorch(
     return plan
 
 
+def serve_forms(
+    backend: Backend, catalogue: Catalogue, runtime: Runtime, forms: Iterable[CallForm]
+) -> tuple[ServedForm, ...]:
+    """Who serves each of ``forms``, sorted; also where that is nobody.  Raises as :func:`plan_executorch`."""
+    resolver = _Resolver(backend, with_operators(catalogue, backend.operators), runtime)
+    return tuple(resolver.serve(form) for form in _sorted(forms))
+
+
 def executorch_libraries(backend: Backend) -> tuple[Library, ...]:
     """The libraries of ``backend`` with kernels for ExecuTorch, in order of preference."""
     return tuple(library for library in backend.libraries if library.abi is Abi.EXECUTORCH)

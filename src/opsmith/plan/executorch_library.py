@@ -46,13 +46,15 @@ class DescribedKernel:
 
 @dataclass(frozen=True)
 class LibraryDescription:
-    """What the file holds; ``instruction_sets`` are those that the compiler could use everywhere.
+    """What the file holds; ``selected``: its kernels know the dtypes and dim orders of their keys only.
 
-    They are separated by spaces, as ``/proc/cpuinfo`` names them, and come last: the compiler writes them.
+    ``instruction_sets`` are those that the compiler could use everywhere, separated by spaces, as
+    ``/proc/cpuinfo`` names them; they come last, since the compiler writes them.
     """
 
     format: int
     backend: str
     built_for: BuiltFor
+    selected: bool
     kernels: tuple[DescribedKernel, ...]
     instruction_sets: str

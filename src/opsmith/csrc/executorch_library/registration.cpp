@@ -95,10 +95,16 @@ bool read_wheel_version(char* version, size_t size) {
   return found;
 }
 
+// Without what stands behind a plus: 1.4.1+cpu is built of the sources of 1.4.1.
+bool is_same_version(const char* first, const char* second) {
+  const size_t length = std::strcspn(first, "+");
+  return length == std::strcspn(second, "+") && std::strncmp(first, second, length) == 0;
+}
+
 bool fits_runtime(const char* built_for) {
   char version[64];
   // A runtime in a program of its own says no version; its symbols were found, which is all that is known.
-  return !read_wheel_version(version, sizeof(version)) || std::strcmp(version, built_for) == 0 ||
+  return !read_wheel_version(version, sizeof(version)) || is_same_version(version, built_for) ||
          refuse("the library was built for ExecuTorch %s, and this is %s", built_for, version);
 }
 
