@@ -275,7 +275,7 @@ def _check_keys(operator: LeanOperator, kernel: Kernel) -> None:
     for meta in kernel.arg_meta:
         if not is_possible_dim_order(meta.dim_order):
             raise KernelRefused(
-                f"no program calls `{operator.name}` with `{meta.argument}` in the dim order "
+                f"no program calls `{kernel.operator}` with `{meta.argument}` in the dim order "
                 f"{list(meta.dim_order)}: Tensors of ExecuTorch have at most {MOST_DIMENSIONS} dimensions "
                 "and are contiguous or channels-last",
                 location=kernel.location,
@@ -284,13 +284,13 @@ def _check_keys(operator: LeanOperator, kernel: Kernel) -> None:
     for argument in operator.arguments:
         if argument.is_list and argument.name in metas:
             raise KernelRefused(
-                f"`{argument.name}` of `{operator.name}` is a list of Tensors, which no key holds",
+                f"`{argument.name}` of `{kernel.operator}` is a list of Tensors, which no key holds",
                 location=kernel.location,
                 remedy=f"leave `{argument.name}` out of `arg_meta`",
             )
         if metas and argument.is_tensor and not argument.optional and argument.name not in metas:
             raise KernelRefused(
-                f"`arg_meta` of this kernel leaves out `{argument.name}`, and a key of `{operator.name}` "
+                f"`arg_meta` of this kernel leaves out `{argument.name}`, and a key of `{kernel.operator}` "
                 "holds every Tensor of the call",
                 location=kernel.location,
                 remedy=f"add `{argument.name}: [T0, D0]`, or write `arg_meta: null` and `dtypes`",
@@ -306,7 +306,7 @@ def _check_duplicates(offered: Sequence[tuple[LeanOperator, Kernel]]) -> None:
             if earlier is not kernel:
                 what = f"the key {key}" if key else "every call that no key takes"
                 raise KernelDuplicate(
-                    f"two kernels of library `{kernel.library}` for `{operator.name}` take {what}; the "
+                    f"two kernels of library `{kernel.library}` for `{kernel.operator}` take {what}; the "
                     f"first is `{earlier.symbol}` at {earlier.location}",
                     location=kernel.location,
                     remedy="keep one; another library can hold the other, in order of preference",
