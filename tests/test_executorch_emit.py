@@ -145,6 +145,8 @@ def test_kernels_have_the_types_of_executorchs_own_generator(catalogue: Catalogu
             continue
         kernel = Kernel(operator.name, "a::native::f", "l", Location(Path("kernels.yaml")))
         function = native_function(operator.name)
+        if function.use_const_ref_for_mutable_tensors:
+            continue  # resize.out writes to a Tensor that is const there, and a lean kernel does not
         try:
             lean = lean_operator(kernel, catalogue)
             with native_function_manager(function):
