@@ -64,7 +64,7 @@ def check_fits(library: LibraryFile) -> None:
                 f"`{library.path}` was built for {what} {there}, and this is {now or 'without one'}",
                 remedy=_REBUILD,
             )
-    missing = set(library.description.instruction_sets.split()) - _instruction_sets()
+    missing = set(library.description.instruction_sets.split()) - processor_features()
     if missing:
         raise LibraryRefused(
             f"`{library.path}` needs {', '.join(sorted(missing))}, which this processor has not",
@@ -98,8 +98,8 @@ def _foreign(path: Path, why: str) -> LibraryRefused:
     )
 
 
-def _instruction_sets() -> set[str]:
-    """Those of this machine's processor."""
+def processor_features() -> set[str]:
+    """The instruction sets of this machine's processor, as ``/proc/cpuinfo`` names them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

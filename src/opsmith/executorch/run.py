@@ -23,10 +23,11 @@ from opsmith.errors import (
     nearest,
 )
 from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.executorch.loading import library_path
 from opsmith.executorch.process import ask
 from opsmith.executorch.program import ExecutorchProgram, read_program
 from opsmith.executorch.runtime import installed_runtime
-from opsmith.executorch.tasks import Expected, Failed, LoadedLibrary, Ran, RunProgram
+from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
 from opsmith.plan.executorch import Runtime
 from opsmith.plan.executorch_keys import CallForm
 from opsmith.plan.executorch_library import DescribedKernel
@@ -95,9 +96,8 @@ def run_program(
             f"`{path}` has no method `{method}`{nearest(method, program.inputs)}",
             remedy=f"its methods are {', '.join(program.inputs)}",
         )
-    files = [read_library_file(_library_path(library)) for library in libraries]
-    for file in files:
-        check_fits(file)
+    files = [read_library_file(library_path(library)) for library in libraries]
+    _check_libraries(files)
     forms = [call.form for call in program.calls if call.method == method]
     runtime = installed_runtime(usable_cache())
     _check_served(program, forms, files, runtime)
@@ -110,10 +110,8 @@ def run_program(
     task = RunProgram(
         program=str(path.resolve()),
         method=method,
-        libraries=[
-            LoadedLibrary(str(file.path.resolve()), _registrations(file, forms)) for file in files
-        ],
-        calls=[(form.operator, form.key) for form in forms],
+        libraries=[str(file.path.resolve()) for file in files],
+        calls=[(form.operator, form.arguments) for form in forms],
         inputs=None if inputs is None else str(inputs),
         expected=[
             None
@@ -153,36 +151,17 @@ def exported_beside(program: Path) -> Path | None:
 # ---- libraries
 
 
-def _library_path(path: Path) -> Path:
-    """The library's file; of a folder, the one that is in it."""
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("*.so"))
-    if len(found) == 1:
-        return found[0]
-    raise LibraryRefused(
-        f"`{path}` holds {len(found) or 'no'} shared libraries",
-        remedy="name one file, or a folder that `opsmith executorch build` wrote",
-    )
-
-
-def _registrations(file: LibraryFile, forms: Sequence[CallForm]) -> list[tuple[int, str]]:
-    """What a library that was built for any program registers for this one: kernels by place, and keys."""
-    if file.description.selected:
-        return []
-    found: dict[tuple[str, str], int | None] = {}
-    for form in forms:
-        if form.key and (form.operator, form.key) not in found:
-            found[form.operator, form.key] = _kernel_for(file, form)
-    return [(place, key) for (_, key), place in found.items() if place is not None]
-
-
-def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
-    """The place of the first kernel that takes ``form``, unless it is registered for that anyway."""
-    for place, kernel in enumerate(file.description.kernels):
-        if kernel.operator == form.operator and not refusal(kernel.arguments, kernel, form):
-            return None if kernel.unkeyed or form.key in kernel.keys else place
-    return None
+def _check_libraries(files: Sequence[LibraryFile]) -> None:
+    """Raises :class:`~opsmith.errors.LibraryRefused` for what cannot be loaded, or is named twice."""
+    seen: set[Path] = set()
+    for file in files:
+        check_fits(file)
+        if file.path.resolve() in seen:
+            raise LibraryRefused(
+                f"`{file.path}` is named twice, and its kernels can be registered once",
+                remedy="name each library once",
+            )
+        seen.add(file.path.resolve())
 
 
 def _takes(kernel: DescribedKernel, form: CallForm, selected: bool) -> bool:
@@ -229,10 +208,7 @@ def _check_served(
 def _failure(failed: Failed, log: str) -> OpsmithError:
     said = "".join(f"\n  {line}" for line in log.strip().splitlines()[-6:] if line.startswith("["))
     if failed.stage == "library":
-        return LibraryRefused(
-            f"`{failed.subject}` cannot be loaded: {failed.reason}{said}",
-            remedy="name each library once; build it anew where it was built for something else",
-        )
+        return LibraryRefused(f"{failed.reason}{said}", remedy=failed.remedy)
     if failed.stage == "inputs":
         return InputsRefused(f"`{failed.subject}`: {failed.reason}", remedy=failed.remedy)
     return ProgramFailed(

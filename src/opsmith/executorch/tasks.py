@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from opsmith.plan.executorch_keys import Argument
+
 
 class ListOperators(msgspec.Struct, frozen=True, tag=True):
     """Asks which operators the runtime has kernels for."""
@@ -15,13 +17,6 @@ class Operators(msgspec.Struct, frozen=True, tag=True):
     """Their names."""
 
     names: list[str]
-
-
-class LoadedLibrary(msgspec.Struct, frozen=True):
-    """A library to load, and which of its kernels, by place, to register under which keys."""
-
-    path: str
-    registrations: list[tuple[int, str]]
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -38,13 +33,14 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
 
     ``inputs`` is a file of ``torch.save``, ``exported`` one of ``torch.export.save`` with what to compare
     with, and its own inputs for where there are no others; ``expected`` is what the program takes, None
-    for what is no Tensor.  ``calls`` are the operators and keys of which to say who serves them.
+    for what is no Tensor.  ``calls`` are the operators with their arguments, of which to say who serves
+    them.
     """
 
     program: str
     method: str
-    libraries: list[LoadedLibrary]
-    calls: list[tuple[str, str]]
+    libraries: list[str]
+    calls: list[tuple[str, tuple[Argument, ...]]]
     expected: list[Expected | None]
     inputs: str | None
     exported: str | None

@@ -6,9 +6,7 @@ their own.  Reads one task from a file and writes the answer to another; ``proce
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-import os
 import statistics
 import sys
 import time
@@ -19,19 +17,22 @@ from typing import Any
 
 import msgspec
 
+from opsmith.errors import LibraryRefused
 from opsmith.executorch.comparison import Comparison
 from opsmith.executorch.inputs import check_inputs, shown
+from opsmith.executorch.library import read_library_file
+from opsmith.executorch.loading import LoadedLibrary
 from opsmith.executorch.tasks import (
     Answer,
     Failed,
     ListOperators,
-    LoadedLibrary,
     Operators,
     Ran,
     RunProgram,
     Stop,
     Task,
 )
+from opsmith.plan.executorch_keys import CallForm
 
 # How long, and how often at most and at least, calls are timed.
 _SECONDS = 0.5
@@ -63,7 +64,8 @@ def _run(task: RunProgram) -> Ran:
     inputs = comparison.inputs()
     check_inputs(task.program, inputs, task.expected)
     # Kernels are bound when a method is loaded, so libraries come first.
-    libraries = [_load(library) for library in task.libraries]
+    forms = [CallForm(operator, arguments) for operator, arguments in task.calls]
+    libraries = [_load(path, forms) for path in task.libraries]
     try:
         program = portable_lib._load_program(
             task.program, program_verification=portable_lib.Verification.InternalConsistency
@@ -71,7 +73,7 @@ def _run(task: RunProgram) -> Ran:
         method = program.load_method(task.method)
     except RuntimeError as error:
         raise Stop(Failed("program", task.program, str(error))) from None
-    servers = [_server(libraries, operator, key) for operator, key in task.calls]
+    servers = [_server(libraries, form) for form in forms]
 
     def call() -> list[Any]:
         outputs: list[Any] = method.call(inputs)
@@ -95,28 +97,19 @@ def _run(task: RunProgram) -> Ran:
     )
 
 
-def _load(library: LoadedLibrary) -> ctypes.CDLL:
+def _load(path: str, forms: Sequence[CallForm]) -> LoadedLibrary:
     try:
-        loaded = ctypes.CDLL(library.path, mode=os.RTLD_NOW)
-    except OSError as error:
-        raise Stop(Failed("library", library.path, str(error))) from None
-    loaded.opsmith_executorch_error.restype = ctypes.c_char_p
-    loaded.opsmith_executorch_register.restype = ctypes.c_char_p
-    loaded.opsmith_executorch_register.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
-    loaded.opsmith_executorch_server.restype = ctypes.c_char_p
-    if reason := loaded.opsmith_executorch_error():
-        raise Stop(Failed("library", library.path, reason.decode()))
-    for kernel, key in library.registrations:
-        if reason := loaded.opsmith_executorch_register(kernel, key.encode()):
-            raise Stop(Failed("library", library.path, reason.decode()))
+        loaded = LoadedLibrary(read_library_file(Path(path)))
+        loaded.register_for(forms)
+    except LibraryRefused as error:
+        raise Stop(Failed("library", path, error.message, error.remedy)) from None
     return loaded
 
 
-def _server(libraries: Sequence[ctypes.CDLL], operator: str, key: str) -> str | None:
+def _server(libraries: Sequence[LoadedLibrary], form: CallForm) -> str | None:
     """The library that serves a call; empty for the runtime's own kernel, None where there is none."""
-    names = operator.encode(), key.encode()
-    found = [library.opsmith_executorch_server(*names) for library in libraries]
-    served = [name.decode() for name in found if name is not None]
+    found = [library.server(form.operator, form.key) for library in libraries]
+    served = [name for name in found if name is not None]
     return next((name for name in served if name), served[0] if served else None)
 
 

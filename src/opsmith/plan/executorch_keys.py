@@ -47,7 +47,7 @@ class TensorMeta:
         return f"{self.dtype}({','.join(map(str, self.dim_order))})"
 
 
-Argument: TypeAlias = "TensorMeta | tuple[TensorMeta, ...] | None"
+Argument: TypeAlias = TensorMeta | tuple[TensorMeta, ...] | None
 """What a call gives for one argument: a Tensor, a list of Tensors, or anything else."""
 
 
