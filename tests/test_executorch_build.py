@@ -137,10 +137,9 @@ def test_a_kernel_that_no_source_defines(tmp_path: Path) -> None:
         f"{backend.parent}/fast.yaml:5:19: the sources of library `fast` do not define "
         "`chip::fast::native::sum_out` with the signature that `aten::add.out` needs\n"
         "  remedy: define\n"
-        "    ::executorch::aten::Tensor& chip::fast::native::sum_out("
-        "::executorch::runtime::KernelRuntimeContext& context, const ::executorch::aten::Tensor& self, "
-        "const ::executorch::aten::Tensor& other, const ::executorch::aten::Scalar& alpha, "
-        "::executorch::aten::Tensor& out);\n"
+        "    torch::executor::Tensor & chip::fast::native::sum_out(torch::executor::KernelRuntimeContext & "
+        "context, const torch::executor::Tensor & self, const torch::executor::Tensor & other, const "
+        "torch::executor::Scalar & alpha, torch::executor::Tensor & out);\n"
         "  in one of its sources (fast.cpp)"
     )
     assert list((tmp_path / "out").iterdir()) == []
@@ -159,8 +158,8 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
     assert str(unserved.value) == (
         f"{backend}:1:1: no library of `chip` serves anything that `{mixed}` calls\n"
         f"  aten::add.out {floats}: fast does not take Float as `self`\n"
-        f"  aten::mul.out {double}: fast does not take Double as `self`\n"
-        f"  aten::mul.out {floats}: fast does not take Float as `self`\n"
+        f"  aten::mul.out {double}: fast does not take Double(0,1) as `self`\n"
+        f"  aten::mul.out {floats}: fast does not take Float(0,1) as `self`\n"
         "  aten::relu.out Float(0,1) Float(0,1) Float(0,1): no library has a kernel for it\n"
         "  aten::sigmoid.out Float(0,1) Float(0,1) Float(0,1): no library has a kernel for it\n"
         f"  {copy}: no library has a kernel for it\n"

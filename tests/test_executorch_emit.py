@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from executorch_chip import write_chip
-from opsmith.description import Kernel, read_backend
-from opsmith.emit.executorch import emit_executorch, kernel_declaration
-from opsmith.errors import KernelRefused, Location
+from opsmith.description import read_backend
+from opsmith.emit.executorch import emit_executorch
 from opsmith.plan.executorch import ExecutorchPlan, Runtime, plan_executorch
 from opsmith.plan.executorch_keys import CallForm, TensorMeta
 from opsmith.plan.executorch_library import BuiltFor
-from opsmith.plan.executorch_schema import lean_operator
-from opsmith.schema import Catalogue, Variant
+from opsmith.schema import Catalogue
 
 FLOAT = TensorMeta("Float", (0, 1))
 ADD = CallForm("aten::add.out", (FLOAT, FLOAT, None, FLOAT, FLOAT))
@@ -128,55 +126,8 @@ def test_two_operators_may_share_a_kernel_and_a_name(tmp_path: Path, catalogue: 
     plan = planned(tmp_path, catalogue)
     twice = replace(plan, kernels=(plan.kernels[0], plan.kernels[0]))
     text = texts(twice)["RegisterExecutorchChip.cpp"]
-    assert text.count("::executorch::aten::Tensor& add_out(") == 1
+    assert text.count("Tensor& add_out(") == 1
     assert "void add_out_fast(" in text and "void add_out_fast_v2(" in text
-
-
-def test_kernels_have_the_types_of_executorchs_own_generator(catalogue: Catalogue) -> None:
-    """For every out variant of ATen that both know."""
-    from executorch.codegen.api import et_cpp
-    from torchgen.context import native_function_manager
-
-    from opsmith.schema.catalogue import native_function
-
-    compared = 0
-    for operator in catalogue.operators.values():
-        if operator.variant is not Variant.OUT:
-            continue
-        kernel = Kernel(operator.name, "a::native::f", "l", Location(Path("kernels.yaml")))
-        function = native_function(operator.name)
-        if function.use_const_ref_for_mutable_tensors:
-            continue  # resize.out writes to a Tensor that is const there, and a lean kernel does not
-        try:
-            lean = lean_operator(kernel, catalogue)
-            with native_function_manager(function):
-                bindings = et_cpp.arguments(
-                    function.func.arguments,
-                    faithful=True,
-                    method=False,
-                    cpp_no_default_args=set(),
-                )
-                types = [binding.nctype.cpp_type() for binding in bindings]
-                returned = et_cpp.returns_type(function.func.returns).cpp_type()
-        except (KernelRefused, KeyError):
-            continue  # a type that one of them does not know: Generator, Device
-        declared = re.fullmatch(r"(.*) f\((.*)\)", kernel_declaration(lean, "f"))
-        assert declared is not None
-        parameters = [text.rpartition(" ")[0] for text in _split(declared[2])][1:]
-        assert list(map(_plain, parameters)) == list(map(_plain, types)), operator.schema
-        assert _plain(declared[1]) == _plain(returned), operator.schema
-        compared += 1
-    assert compared > 1000
-
-
-def _plain(kind: str) -> str:
-    """A C++ type without namespaces and spaces, and a list of Tensors as what it is."""
-    kind = re.sub(r"(::)?(torch::executor|executorch::aten|std)::", "", kind).replace(" ", "")
-    return kind.replace("TensorList", "ArrayRef<Tensor>")
-
-
-def _split(parameters: str) -> list[str]:
-    return re.split(r", (?![^<]*>)", parameters)
 
 
 @pytest.mark.parametrize(

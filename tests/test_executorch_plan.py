@@ -244,8 +244,8 @@ def refused(tmp_path: Path, catalogue: Catalogue, entry: str, why: type[Descript
         (
             "  - {op: uniform.out, kernel_name: chip::uniform_out}",
             "4: `generator` of `uniform.out` has the type Generator?, which no value of ExecuTorch has\n"
-            "  remedy: it takes Tensor, int, bool, float, str, Scalar, ScalarType, MemoryFormat, Device and "
-            "Layout, each optional too, and lists of Tensor, Tensor?, int, bool and float",
+            "  remedy: its arguments are Tensor, int, bool, float, str, Scalar, ScalarType and MemoryFormat, "
+            "each optional too, and lists of Tensor, Tensor?, int, bool and float",
         ),
         (
             "  - {func: 'chip::two.out(Tensor self, *, Tensor(a!) a, Tensor(b!) b) -> (Tensor(a!), "

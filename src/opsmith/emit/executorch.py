@@ -14,29 +14,28 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from opsmith.emit.format import formatted
+from opsmith.emit.lean import lean_declaration
 from opsmith.emit.pytorch import EmittedFile
 from opsmith.emit.text import class_name, comment, in_namespace_of, quoted
 from opsmith.plan.executorch import ExecutorchPlan, LibraryKernel
 from opsmith.plan.executorch_library import FORMAT, BuiltFor, DescribedKernel, LibraryDescription
-from opsmith.plan.executorch_schema import LeanArgument, LeanOperator
+from opsmith.plan.executorch_schema import LeanArgument
+from opsmith.schema.catalogue import torch_function
 
 SECTION = ".opsmith"
 """The section of the built file that holds the library's description, which is read without loading it."""
 
-# The C++ type of an argument, and the test and the accessor of the value that holds it; of what may be
-# None and of lists, below.  The types are those of executorch/codegen/api/et_cpp.py.
+# By the schema's type: the C++ type of a value, and its test and accessor (runtime/core/evalue.h).
 _VALUES: Mapping[str, tuple[str, str, str]] = {
-    "Tensor": ("Tensor", "isTensor", "toTensor"),
+    "Tensor": ("::executorch::aten::Tensor", "isTensor", "toTensor"),
     "int": ("int64_t", "isInt", "toInt"),
     "SymInt": ("int64_t", "isInt", "toInt"),
     "float": ("double", "isDouble", "toDouble"),
     "bool": ("bool", "isBool", "toBool"),
     "str": ("std::string_view", "isString", "toString"),
-    "Scalar": ("Scalar", "isScalar", "toScalar"),
-    "ScalarType": ("ScalarType", "isInt", "toScalarType"),
-    "MemoryFormat": ("MemoryFormat", "isInt", "toMemoryFormat"),
-    "Layout": ("Layout", "isInt", "toLayout"),
-    "Device": ("Device", "isInt", "toDevice"),
+    "Scalar": ("::executorch::aten::Scalar", "isScalar", "toScalar"),
+    "ScalarType": ("::executorch::aten::ScalarType", "isInt", "toScalarType"),
+    "MemoryFormat": ("::executorch::aten::MemoryFormat", "isInt", "toMemoryFormat"),
 }
 _LISTS: Mapping[str, tuple[str, str]] = {
     "Tensor": ("isTensorList", "toTensorList"),
@@ -45,7 +44,6 @@ _LISTS: Mapping[str, tuple[str, str]] = {
     "float": ("isDoubleList", "toDoubleList"),
     "bool": ("isBoolList", "toBoolList"),
 }
-_BY_REFERENCE = frozenset({"Tensor", "Scalar"})
 
 
 def emit_executorch(plan: ExecutorchPlan, built_for: BuiltFor) -> tuple[EmittedFile, ...]:
@@ -60,11 +58,9 @@ def emit_executorch(plan: ExecutorchPlan, built_for: BuiltFor) -> tuple[EmittedF
     )
 
 
-def kernel_declaration(operator: LeanOperator, symbol: str) -> str:
-    """The C++ declaration of the kernel ``symbol`` for ``operator``; for error messages."""
-    parameters = [f"{_parameter_type(each)} {each.name}" for each in operator.arguments]
-    head = "::executorch::runtime::KernelRuntimeContext& context"
-    return f"{_return_type(operator)} {symbol}({', '.join([head, *parameters])})"
+def kernel_declaration(each: LibraryKernel) -> str:
+    """The C++ declaration of a kernel with its namespace, for error messages."""
+    return lean_declaration(torch_function(each.operator.operator), each.kernel.symbol)
 
 
 def _registrations(plan: ExecutorchPlan, built_for: BuiltFor) -> str:
@@ -102,53 +98,13 @@ def _banner(plan: ExecutorchPlan, what: str) -> str:
     )
 
 
-# ---- the kernels' C++ faces
-
-
-def _value_type(argument: LeanArgument) -> str:
-    """The type of the value without reference, ``Tensor`` or ``std::optional<int64_t>``."""
-    kind = _VALUES[argument.type][0]
-    kind = kind if kind.startswith("std::") or kind in _PLAIN else f"::executorch::aten::{kind}"
-    if argument.holes:
-        kind = f"std::optional<{kind}>"
-    if argument.is_list:
-        kind = f"::executorch::aten::ArrayRef<{kind}>"
-    return f"std::optional<{kind}>" if argument.optional else kind
-
-
-_PLAIN = frozenset({"int64_t", "double", "bool"})
-
-
-def _parameter_type(argument: LeanArgument) -> str:
-    kind = _value_type(argument)
-    if argument.is_list or argument.type not in _BY_REFERENCE:
-        return kind
-    return f"{kind}&" if argument.written else f"const {kind}&"
-
-
-def _return_type(operator: LeanOperator) -> str:
-    tensor = "::executorch::aten::Tensor&"
-    if operator.returns == 0:
-        return "void"
-    return (
-        tensor if operator.returns == 1 else f"std::tuple<{', '.join([tensor] * operator.returns)}>"
-    )
-
-
 def _declarations(kernels: Sequence[LibraryKernel]) -> list[str]:
     """Each function once: two operators may share one."""
     found: dict[str, None] = {}
     for each in kernels:
-        symbol = each.kernel.symbol
-        parameters = ", ".join(
-            [
-                "::executorch::runtime::KernelRuntimeContext&",
-                *map(_parameter_type, each.operator.arguments),
-            ]
-        )
-        name = symbol.rpartition("::")[2]
-        text = f"{_return_type(each.operator)} {name}({parameters})"
-        found.setdefault(in_namespace_of(symbol, text))
+        name = each.kernel.symbol.rpartition("::")[2]
+        declared = lean_declaration(torch_function(each.operator.operator), name)
+        found.setdefault(in_namespace_of(each.kernel.symbol, declared))
     return list(found)
 
 
@@ -204,8 +160,9 @@ def _test(argument: LeanArgument, index: int) -> str:
 def _unpacked(argument: LeanArgument, index: int) -> str:
     value = f"stack[{index}]->"
     if argument.optional:
-        inner = _value_type(argument).removeprefix("std::optional<").removesuffix(">")
-        return f"{value}toOptional<{inner}>()"
+        kind = _VALUES[argument.type][0]
+        kind = f"::executorch::aten::ArrayRef<{kind}>" if argument.is_list else kind
+        return f"{value}toOptional<{kind}>()"
     if argument.holes:
         return f"{value}toListOptionalTensor()"
     name = _LISTS[argument.type][1] if argument.is_list else _VALUES[argument.type][2]

@@ -31,7 +31,6 @@ from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, t
 from opsmith.outputs import write_output
 from opsmith.plan.executorch import (
     ExecutorchPlan,
-    LibraryKernel,
     ServedForm,
     executorch_libraries,
     plan_executorch,
@@ -208,12 +207,8 @@ def _located(error: SymbolUndefined, plan: ExecutorchPlan, backend: Backend) -> 
         f"that `{first.operator.name}` needs" + (f" (and {others} more)" if others else ""),
         symbols=error.symbols,
         location=first.kernel.location,
-        remedy=f"define\n    {_declared(first)};\n  in one of its sources ({sources})",
+        remedy=f"define\n    {kernel_declaration(first)};\n  in one of its sources ({sources})",
     )
-
-
-def _declared(each: LibraryKernel) -> str:
-    return kernel_declaration(each.operator, each.kernel.symbol)
 
 
 # ---- the folder

@@ -18,10 +18,9 @@ from opsmith.schema.catalogue import torch_function
 if TYPE_CHECKING:
     from torchgen.model import Argument, FunctionSchema
 
-# What runtime/core/evalue.h can hold, by the schema's names.
-_TYPES = frozenset(
-    "Tensor int SymInt float bool str Scalar ScalarType MemoryFormat Device Layout".split()
-)
+# What runtime/core/evalue.h can hold and executorch/codegen/api/et_cpp.py has a C++ type for (1.4.1): not
+# Device, which the documentation lists.
+_TYPES = frozenset("Tensor int SymInt float bool str Scalar ScalarType MemoryFormat".split())
 _LISTS = frozenset("Tensor int SymInt float bool".split())
 
 _OUT_NAME = re.compile(r"out|\w+_out")
@@ -32,8 +31,7 @@ class LeanArgument:
     """An argument as ExecuTorch passes it.
 
     ``type`` is the schema's without what makes it optional or a list: ``Tensor``, ``int``, ``Scalar``, …;
-    ``optional``: it may be None; ``holes``: members of the list may be.  ``written``: the kernel changes
-    it, as it does what is ``out``.
+    ``optional``: it may be None; ``holes``: members of the list may be.
     """
 
     name: str
@@ -41,7 +39,6 @@ class LeanArgument:
     optional: bool = False
     is_list: bool = False
     holes: bool = False
-    written: bool = False
     out: bool = False
 
     @property
@@ -52,12 +49,20 @@ class LeanArgument:
 
 @dataclass(frozen=True)
 class LeanOperator:
-    """An out variant: its name with the namespace, its schema, and its arguments in their order."""
+    """An out variant with its arguments in their order."""
 
-    name: str
-    schema: str
+    operator: Operator
     arguments: tuple[LeanArgument, ...]
-    returns: int
+
+    @property
+    def name(self) -> str:
+        """The name that programs have for it, ``aten::add.out``."""
+        return self.operator.qualified_name
+
+    @property
+    def schema(self) -> str:
+        """Its schema, with the namespace."""
+        return f"{self.operator.namespace}::{self.operator.schema}"
 
     @property
     def outs(self) -> tuple[LeanArgument, ...]:
@@ -81,12 +86,7 @@ def lean_operator(kernel: Kernel, catalogue: Catalogue) -> LeanOperator:
     )
     if operator.namespace != "aten":
         _check_custom(kernel, operator, schema)
-    return LeanOperator(
-        operator.qualified_name,
-        f"{operator.namespace}::{operator.schema}",
-        arguments,
-        len(schema.returns),
-    )
+    return LeanOperator(operator, arguments)
 
 
 def _no_out_variant(operator: Operator, catalogue: Catalogue) -> tuple[str, str]:
@@ -129,8 +129,8 @@ def _argument(kernel: Kernel, operator: Operator, argument: Argument) -> LeanArg
             kernel,
             f"`{argument.name}` of `{operator.name}` has the type {argument.type}, which no value of "
             "ExecuTorch has",
-            "it takes Tensor, int, bool, float, str, Scalar, ScalarType, MemoryFormat, Device and Layout, "
-            "each optional too, and lists of Tensor, Tensor?, int, bool and float",
+            "its arguments are Tensor, int, bool, float, str, Scalar, ScalarType and MemoryFormat, each "
+            "optional too, and lists of Tensor, Tensor?, int, bool and float",
         )
     return LeanArgument(
         argument.name,
@@ -138,7 +138,6 @@ def _argument(kernel: Kernel, operator: Operator, argument: Argument) -> LeanArg
         optional=suffix in {"?", "[]?"},
         is_list="[]" in suffix,
         holes=suffix == "?[]",
-        written=argument.is_write,
     )
 
 
