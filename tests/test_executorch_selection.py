@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from command import run_opsmith
 from opsmith.errors import FileMissing, ProgramInvalid
-from opsmith.executorch.keys import TensorMeta, kernel_key
 from opsmith.executorch.program import read_program
 from opsmith.executorch.selection import select
+from opsmith.plan.executorch_keys import TensorMeta, kernel_key
 
 FLOAT_ROW = TensorMeta("Float", (0,))
 

@@ -110,6 +110,14 @@ class KernelRefused(DescriptionError):
     """A kernel that cannot serve its operator as declared."""
 
 
+class RegistryFull(DescriptionError):
+    """More kernels for ExecuTorch than its runtime's registry has room for."""
+
+
+class OperatorsUnserved(DescriptionError):
+    """Programs of ExecuTorch call operators that neither a library nor the runtime has a kernel for."""
+
+
 class WholeRefused(DescriptionError):
     """An operator that the fallback policy wants caught whole, and that cannot be."""
 
@@ -195,6 +203,10 @@ class DriverInvalid(LoadError):
     """A driver library that cannot be opened, or that has another ABI version."""
 
 
+class LibraryRefused(LoadError):
+    """A kernel library for ExecuTorch that was built for another one, or whose kernels are taken."""
+
+
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
 
@@ -232,6 +244,14 @@ class BenchmarkUnknown(OpsmithError):
 
 class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
+
+
+class InputsRefused(OpsmithError):
+    """What a program of ExecuTorch is to be called with is not what it was exported for."""
+
+
+class ProgramFailed(OpsmithError):
+    """ExecuTorch's runtime refused to load or to run a program, or ended with it."""
 
 
 class PortTaken(OpsmithError):

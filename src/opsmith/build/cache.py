@@ -7,6 +7,7 @@
     backends/    which libraries serve a description
     inspected/   operators with their dispatch tables, by the library that was loaded
     compilers/   what was learned of each compiler
+    runtimes/    the operators that each ExecuTorch has kernels for
     logs/        the last failed build's output, by backend
     work/        what a running build needs; empty otherwise
 

@@ -132,6 +132,12 @@ class Compilation:
         """Where each library is, or will be."""
         return [self._library_path(library, objects) for library, objects in self._libraries]
 
+    def objects(self) -> list[tuple[tuple[Path, Path], ...]]:
+        """Of each library the sources, in the order in which it gives them, with their objects."""
+        return [
+            tuple((each.source, each.path) for each in objects) for _, objects in self._libraries
+        ]
+
     def run(self, log: Path, report: Report) -> None:
         """Builds what the store lacks; ``log`` gets the tools' output.
 

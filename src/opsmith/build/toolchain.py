@@ -109,6 +109,16 @@ class ExecutorchInstallation:
         suffix = sysconfig.get_config_var("EXT_SUFFIX")
         return self.root / "extension" / "pybindings" / f"_portable_lib{suffix}"
 
+    @property
+    def libraries(self) -> tuple[Path, ...]:
+        """What a kernel library links to: the runtime, and a delegate that has its logging where it is built.
+
+        Logging and ``runtime_abort`` are the delegate's symbols in the wheel for x86-64 Linux, and the
+        runtime's own in others.
+        """
+        delegate = self.root / "backends" / "qualcomm" / "libqnn_executorch_backend.so"
+        return (self.runtime, *([delegate] if delegate.is_file() else []))
+
 
 @dataclass(frozen=True)
 class PythonInstallation:

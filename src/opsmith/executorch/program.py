@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import ExecutorchMissing, FileMissing, ProgramInvalid
-from opsmith.executorch.keys import TensorMeta, dtype_name
+from opsmith.plan.executorch_keys import Argument, CallForm, TensorMeta, dtype_name
 
 if TYPE_CHECKING:
     from executorch.exir.schema import ExecutionPlan
@@ -24,23 +24,36 @@ _MAGIC = slice(4, 6)
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One instruction that calls a kernel: ``aten::add.out`` in ``method``, with its Tensor arguments.
+    """One instruction that calls a kernel in ``method``."""
 
-    ``tensors`` are those of the key: a single ``out`` stands in them twice.
+    form: CallForm
+    method: str
+
+
+@dataclass(frozen=True)
+class ProgramInput:
+    """A Tensor that a method takes.
+
+    ``sizes`` are those that it has, or, where it is ``dynamic``, those that it has at most: the export's
+    bound.
     """
 
-    operator: str
-    method: str
-    tensors: tuple[TensorMeta, ...]
+    meta: TensorMeta
+    sizes: tuple[int, ...]
+    dynamic: bool
 
 
 @dataclass(frozen=True)
 class ExecutorchProgram:
-    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``)."""
+    """A program's calls in their order, and how many it makes to each delegate (``XnnpackBackend``).
+
+    ``inputs`` are those of each method; None stands for one that is no Tensor.
+    """
 
     path: Path
     calls: tuple[KernelCall, ...]
     delegates: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[ProgramInput | None, ...]] = field(default_factory=dict)
 
 
 def read_program(path: Path) -> ExecutorchProgram:
@@ -63,11 +76,12 @@ def read_program(path: Path) -> ExecutorchProgram:
         plans = deserialize(content).program.execution_plan
         calls = tuple(call for plan in plans for call in _calls(plan))
         delegates = Counter(each for plan in plans for each in _delegates(plan))
+        inputs = {plan.name: tuple(_input(plan, place) for place in plan.inputs) for plan in plans}
     except (
         Exception
     ) as error:  # flatbuffers, struct and IndexError: the bytes are not what they claim
         raise _invalid(path, f"{type(error).__name__}: {error}") from None
-    return ExecutorchProgram(path, calls, dict(delegates))
+    return ExecutorchProgram(path, calls, dict(delegates), inputs)
 
 
 def _deserializer() -> Callable[[bytes], Any]:
@@ -98,10 +112,32 @@ def _calls(plan: ExecutionPlan) -> list[KernelCall]:
         for instruction in chain.instructions:
             call = instruction.instr_args
             if isinstance(call, schema.KernelCall):
-                values = [plan.values[place].val for place in call.args]
-                tensors = tuple(_meta(each) for each in values if isinstance(each, schema.Tensor))
-                found.append(KernelCall(names[call.op_index], plan.name, tensors))
+                arguments = tuple(_argument(plan, place) for place in call.args)
+                found.append(KernelCall(CallForm(names[call.op_index], arguments), plan.name))
     return found
+
+
+def _argument(plan: ExecutionPlan, place: int) -> Argument:
+    from executorch.exir import schema
+
+    value = plan.values[place].val
+    if isinstance(value, schema.Tensor):
+        return _meta(value)
+    if isinstance(value, schema.TensorList | schema.OptionalTensorList):
+        # An absent Tensor of such a list stands at -1.
+        members = [plan.values[each].val for each in value.items if each >= 0]
+        return tuple(_meta(each) for each in members if isinstance(each, schema.Tensor))
+    return None
+
+
+def _input(plan: ExecutionPlan, place: int) -> ProgramInput | None:
+    from executorch.exir import schema
+
+    value = plan.values[place].val
+    if not isinstance(value, schema.Tensor):
+        return None
+    dynamic = value.shape_dynamism is not schema.TensorShapeDynamism.STATIC
+    return ProgramInput(_meta(value), tuple(value.sizes), dynamic)
 
 
 def _delegates(plan: ExecutionPlan) -> list[str]:

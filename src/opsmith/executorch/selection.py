@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opsmith.executorch.keys import TensorMeta, kernel_key
 from opsmith.executorch.program import ExecutorchProgram, KernelCall
+from opsmith.plan.executorch_keys import TensorMeta, kernel_key
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def select(programs: Iterable[ExecutorchProgram]) -> Selection:
     listed = list(programs)
     for program in listed:
         for call in program.calls:
-            uses.setdefault((call.operator, call.tensors), []).append((str(program.path), call))
+            uses.setdefault((call.form.operator, call.form.tensors), []).append(
+                (str(program.path), call)
+            )
     return Selection(
         tuple(str(program.path) for program in listed),
         tuple(

@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModuleProgram:
-    """A module and what to call it with, on the CPU; ``placed`` gives the module on a device."""
+    """A module and what to call it with, on the CPU; ``placed`` gives the module on a device.
+
+    ``dynamic_shapes`` says which sizes may change, as ``torch.export`` takes it.
+    """
 
     name: str
     placed: Callable[[str], Module]
     inputs: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
 
     def record(self, device: str, *, train: bool) -> Calls:
         """The operators that one call on ``device`` takes, with ``train`` those of its backward too.
@@ -81,15 +85,19 @@ def made_by_factory(spec: str, inputs: Sequence[str], *, train: bool) -> ModuleP
     """What ``package.module:name`` makes.
 
     ``name`` is a function without arguments that returns a module, or ``(module, inputs)`` with a tuple
-    or a dictionary of inputs; or a class of modules.  A class is made without arguments, or, where its
-    ``config_class`` says so as in transformers, from a default configuration.  ``inputs`` are those of the
-    command line, ``2x3x32x32`` or ``1x16:int64``; without, they are the module's own ``dummy_inputs``.
+    or a dictionary of inputs, and the dynamic shapes after them; or a class of modules.  A class is made
+    without arguments, or, where its ``config_class`` says so as in transformers, from a default
+    configuration.  ``inputs`` are those of the command line, ``2x3x32x32`` or ``1x16:int64``; without,
+    they are the module's own ``dummy_inputs``.
 
     Raises :class:`~opsmith.errors.ProgramInvalid`.
     """
     made = _call(_attribute(spec), spec)
-    module, given = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    return _program(spec, module, given, inputs, train)
+    if not (isinstance(made, tuple) and len(made) in {2, 3}):
+        return _program(spec, made, None, inputs, train)
+    module, given, *shapes = made
+    program = _program(spec, module, given, inputs, train)
+    return replace(program, dynamic_shapes=shapes[0]) if shapes else program
 
 
 def _program(

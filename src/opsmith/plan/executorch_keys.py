@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 # c10/core/ScalarType.h, which ExecuTorch's numbers are.
 DTYPE_NUMBERS: Mapping[str, int] = {
@@ -21,6 +22,13 @@ DTYPE_NUMBERS: Mapping[str, int] = {
     )
 }
 _DTYPES = {number: name for name, number in DTYPE_NUMBERS.items()}
+
+# kTensorDimensionLimit of runtime/core/exec_aten/util/tensor_dimension_limit.h.
+MOST_DIMENSIONS = 16
+
+# The programs' Tensors with four and five dimensions may have the channels innermost; no other order
+# is written into a program (exir/passes/memory_format_ops_pass.py).
+_CHANNELS_LAST = frozenset({(0, 2, 3, 1), (0, 2, 3, 4, 1)})
 
 
 @dataclass(frozen=True, order=True)
@@ -39,6 +47,35 @@ class TensorMeta:
         return f"{self.dtype}({','.join(map(str, self.dim_order))})"
 
 
+Argument: TypeAlias = TensorMeta | tuple[TensorMeta, ...] | None
+"""What a call gives for one argument: a Tensor, a list of Tensors, or anything else."""
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """A call of ``operator`` (``aten::add.out``) as a program makes it.
+
+    ``arguments`` are in the schema's order, each ``out`` among them, and then what is returned: a
+    single ``out`` once more, of several a list.
+    """
+
+    operator: str
+    arguments: tuple[Argument, ...]
+
+    @property
+    def tensors(self) -> tuple[TensorMeta, ...]:
+        """The Tensors of the key."""
+        return tuple(each for each in self.arguments if isinstance(each, TensorMeta))
+
+    @property
+    def key(self) -> str:
+        """The key under which the runtime looks for a kernel; empty where the call has no Tensor."""
+        return kernel_key(self.tensors)
+
+    def __str__(self) -> str:
+        return " ".join([self.operator, *map(str, self.tensors)])
+
+
 def dtype_name(number: int) -> str:
     """c10's name of the dtype with ``number``, ``Float`` for 6."""
     return _DTYPES.get(number, f"dtype {number}")
@@ -51,3 +88,9 @@ def kernel_key(tensors: Iterable[TensorMeta]) -> str:
         for tensor in tensors
     ]
     return f"v1/{'|'.join(parts)}" if parts else ""
+
+
+def is_possible_dim_order(order: tuple[int, ...]) -> bool:
+    """Whether a program can hold a Tensor with this dim order."""
+    contiguous = order == tuple(range(len(order)))
+    return len(order) <= MOST_DIMENSIONS and (contiguous or order in _CHANNELS_LAST)

@@ -1,0 +1,70 @@
+// How a generated kernel library for ExecuTorch joins the runtime that loads it.
+//
+// `register_kernels` of the runtime aborts the process where a kernel cannot be registered. A library asks
+// all that first, registers everything or nothing, and keeps the reason for whoever loaded it, which
+// opsmith_executorch_error() returns. Compiled without PyTorch's headers.
+
+#pragma once
+
+#include <cstddef>
+
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/span.h>
+#include <executorch/runtime/kernel/kernel_runtime_context.h>
+#include <executorch/runtime/kernel/operator_registry.h>
+
+namespace opsmith::executorch_library {
+
+// A kernel that the library holds: the operator, the kernel library that it is from, and the function that
+// unpacks the runtime's values for it.
+struct LibraryKernel {
+  const char* operator_name;
+  const char* library;
+  ::executorch::runtime::OpFunction function;
+};
+
+// What is registered when the library is loaded: a kernel, by its place in the list of kernels, under a
+// key; nullptr stands for every call that no key takes.
+struct Registration {
+  size_t kernel;
+  const char* key;
+};
+
+struct Library {
+  // The version of the ExecuTorch that it was built for.
+  const char* executorch;
+  const LibraryKernel* kernels;
+  size_t kernel_count;
+  const Registration* registrations;
+  size_t registration_count;
+  // What opsmith reads of the file without loading it, as JSON.
+  const char* description;
+
+  // What it registers when it is loaded.
+  const Registration* begin() const { return registrations; }
+  const Registration* end() const { return registrations + registration_count; }
+};
+
+// Registers what `library`, which lives as long as the process, registers when it is loaded. Returns
+// whether it did; the reason why not is kept. Never aborts.
+bool join(const Library& library);
+
+}  // namespace opsmith::executorch_library
+
+// The library's C functions, for those who load it.
+
+#define OPSMITH_EXPORTED extern "C" __attribute__((visibility("default")))
+
+// Why nothing of the library was registered; empty where everything was.
+OPSMITH_EXPORTED const char* opsmith_executorch_error();
+
+// What the library holds, as JSON.
+OPSMITH_EXPORTED const char* opsmith_executorch_description();
+
+// Registers the kernel at `kernel` in the library's list under `key`, for a program that is loaded later.
+// Returns why it did not, or an empty text.
+OPSMITH_EXPORTED const char* opsmith_executorch_register(size_t kernel, const char* key);
+
+// The kernel library that serves calls of `operator_name` with `key`, if that is one of this library's
+// kernels; empty where another kernel does, and nullptr where none does.
+OPSMITH_EXPORTED const char* opsmith_executorch_server(const char* operator_name, const char* key);

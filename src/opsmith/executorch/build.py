@@ -1,0 +1,240 @@
+"""A backend's kernel libraries → one shared library for ExecuTorch's runtime, whole or for some programs.
+
+Plans, emits and compiles, or finds all of it in the cache; what is selected is compiled anew, with its
+dtype switches cut down, of those sources that it needs.  Called by ``opsmith executorch build``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsmith.build.cache import is_whole, usable_cache, write_whole
+from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.lean import lean_sources
+from opsmith.build.progress import Progress
+from opsmith.build.toolchain import (
+    Compiler,
+    ExecutorchInstallation,
+    find_compiler,
+    find_executorch,
+)
+from opsmith.description import Backend, read_backend
+from opsmith.emit.executorch import emit_executorch, kernel_declaration
+from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
+from opsmith.executorch.library import this_installation
+from opsmith.executorch.program import ExecutorchProgram
+from opsmith.executorch.runtime import installed_runtime
+from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size
+from opsmith.outputs import write_output
+from opsmith.plan.executorch import (
+    ExecutorchPlan,
+    ServedForm,
+    executorch_libraries,
+    plan_executorch,
+)
+from opsmith.schema import read_catalogue
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_CSRC = _PACKAGE / "csrc"
+_REGISTRATION = _CSRC / "executorch_library" / "registration.cpp"
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class BuiltLibrary:
+    """The library that :func:`build_library` wrote, and how large it is.
+
+    ``text`` and ``full_text`` are bytes of code and constants, as ``size`` counts them: of this library,
+    and of the one with all kernels of the backend.  ``forms`` says who serves what of the programs.
+    """
+
+    library: Path
+    kernels: tuple[KernelSize, ...]
+    forms: tuple[ServedForm, ...]
+    text: int
+    full_text: int
+
+
+def build_library(
+    description: Path,
+    programs: Sequence[ExecutorchProgram],
+    folder: Path,
+    *,
+    progress: Report | None = None,
+) -> BuiltLibrary:
+    """Builds the library of the backend described by the file ``description`` into ``folder``.
+
+    With ``programs`` it holds what these call, for the dtypes that they have, and registers it when it
+    is loaded; without, every kernel of the backend.  ``folder`` is made where it is missing, and has one
+    shared library afterwards.  Raises a :class:`~opsmith.errors.DescriptionError`, a
+    :class:`~opsmith.errors.BuildError`, or :class:`~opsmith.errors.OutputRefused`.
+    """
+    report = progress or (lambda step: None)
+    builder = _Builder(description, report)
+    name = f"lib{builder.backend.name}_executorch.so"
+    _check_folder(folder, name)
+    full = builder.plan(None)
+    full_library, full_objects = builder.build(full, builder.sources())
+    plan, library = full, full_library
+    if programs:
+        plan = builder.plan(programs)
+        library, _ = builder.build(plan, builder.selected(plan, full_objects))
+    path = folder / name
+    _write(path, library.read_bytes())
+    return BuiltLibrary(
+        path,
+        kernel_sizes(library, plan.kernels),
+        plan.forms,
+        text_size(library),
+        text_size(full_library),
+    )
+
+
+class _Builder:
+    """The building of one backend's libraries with what is installed."""
+
+    def __init__(self, description: Path, report: Report) -> None:
+        self.report = report
+        self.cache = usable_cache()
+        self.compiler: Compiler = find_compiler(self.cache)
+        self.executorch: ExecutorchInstallation = find_executorch()
+        report(Progress("planning the kernels of ExecuTorch"))
+        self.catalogue = read_catalogue()
+        self.backend: Backend = read_backend(description, self.catalogue)
+        self.runtime = installed_runtime(self.cache)
+        if not executorch_libraries(self.backend):
+            raise OperatorsUnserved(
+                f"no library of `{self.backend.name}` has kernels for ExecuTorch",
+                location=self.backend.location,
+                remedy="list one whose manifest says `abi: executorch`, such as portable",
+            )
+
+    def plan(self, programs: Sequence[ExecutorchProgram] | None) -> ExecutorchPlan:
+        if programs is None:
+            return plan_executorch(self.backend, self.catalogue, self.runtime)
+        forms = [call.form for program in programs for call in program.calls]
+        plan = plan_executorch(self.backend, self.catalogue, self.runtime, forms)
+        if not plan.kernels:
+            reasons = "".join(f"\n  {each.form}: {each.why}" for each in plan.forms)
+            names = ", ".join(f"`{program.path}`" for program in programs)
+            raise OperatorsUnserved(
+                f"no library of `{self.backend.name}` serves anything that {names} calls{reasons}",
+                location=self.backend.location,
+                remedy="run it without a library: ExecuTorch has kernels for all of it",
+            )
+        return plan
+
+    # ---- what is compiled
+
+    def sources(self, flags: Sequence[str] = ()) -> tuple[LeanSources, ...]:
+        """All sources of the backend's libraries."""
+        return tuple(
+            sources
+            for library in executorch_libraries(self.backend)
+            for sources in lean_sources(library, self.executorch, flags)
+        )
+
+    def selected(
+        self, plan: ExecutorchPlan, objects: Sequence[tuple[Path, Path]]
+    ) -> tuple[LeanSources, ...]:
+        """The sources that ``plan`` needs, by the ``objects`` of all of them, compiled for it."""
+        header = next(path for path in self._generated(plan) if path.suffix == ".h")
+        flags = (
+            "-ffunction-sections",
+            "-fdata-sections",
+            f'-DOPSMITH_SELECTION_HEADER="{header.name}"',
+        )
+        needed = needed_objects(
+            [each.kernel.symbol for each in plan.kernels], [path for _, path in objects]
+        )
+        pending = iter(objects)
+        chosen = []
+        for group in self.sources(flags):
+            places = [next(pending) for _ in group.sources]
+            kept = tuple(source for source, path in places if path in needed)
+            if kept:
+                include_dirs = (*group.include_dirs, header.parent)
+                chosen.append(replace(group, sources=kept, include_dirs=include_dirs))
+        return tuple(chosen)
+
+    def build(
+        self, plan: ExecutorchPlan, sources: Sequence[LeanSources]
+    ) -> tuple[Path, tuple[tuple[Path, Path], ...]]:
+        """The built library, and the objects of its kernels' ``sources``."""
+        self.report(Progress("generating C++"))
+        registrations = [path for path in self._generated(plan) if path.suffix == ".cpp"]
+        own = LeanSources((*registrations, _REGISTRATION), self.executorch, (_CSRC,))
+        library = SharedLibrary(
+            name=f"{plan.backend}_executorch",
+            sources=(),
+            lean=(*sources, own),
+            libraries=self.executorch.libraries,
+        )
+        compilation = Compilation([library], self.compiler, self.cache)
+        try:
+            log = self.cache / "logs" / f"{plan.backend}_executorch.log"
+            compilation.run(log, self.report)
+        except SymbolUndefined as error:
+            raise _located(error, plan, self.backend) from None
+        count = len(own.sources)
+        return compilation.outputs()[0], compilation.objects()[0][:-count]
+
+    def _generated(self, plan: ExecutorchPlan) -> list[Path]:
+        files = emit_executorch(plan, this_installation())
+        digest = hashlib.sha256(repr(files).encode()).hexdigest()[:32]
+        folder = self.cache / "generated" / f"executorch-{plan.backend}-{digest}"
+        for file in files:
+            if not is_whole(folder / file.name):
+                write_whole(folder / file.name, file.text.encode())
+        return [folder / file.name for file in files]
+
+
+def _located(error: SymbolUndefined, plan: ExecutorchPlan, backend: Backend) -> SymbolUndefined:
+    """The error at the line of the manifest that names the first missing kernel."""
+    missing = {symbol.partition("(")[0] for symbol in error.symbols}
+    first = next((each for each in plan.kernels if each.kernel.symbol in missing), None)
+    if first is None:
+        return error
+    library = next(each for each in backend.libraries if each.name == first.kernel.library)
+    sources = ", ".join(source.name for source in library.sources) or "none are listed"
+    others = len(missing) - 1
+    return SymbolUndefined(
+        f"the sources of library `{library.name}` do not define `{first.kernel.symbol}` with the signature "
+        f"that `{first.operator.name}` needs" + (f" (and {others} more)" if others else ""),
+        symbols=error.symbols,
+        location=first.kernel.location,
+        remedy=f"define\n    {kernel_declaration(first)};\n  in one of its sources ({sources})",
+    )
+
+
+# ---- the folder
+
+
+def _check_folder(folder: Path, name: str) -> None:
+    """Raises :class:`~opsmith.errors.OutputRefused` where ``folder`` cannot hold the one library."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = [path for path in _shared_libraries(folder) if path.name != name]
+    except OSError as error:
+        raise OutputRefused(
+            f"`{folder}` cannot hold the library: {error.strerror or error}",
+            remedy="name a folder of yours with -o",
+        ) from None
+    if others:
+        raise OutputRefused(
+            f"`{folder}` holds another shared library, `{others[0].name}`, and is to hold exactly one",
+            remedy="remove it, or name another folder with -o",
+        )
+
+
+def _shared_libraries(folder: Path) -> Iterable[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix == ".so")
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_output(path, content)
+    path.chmod(0o755)

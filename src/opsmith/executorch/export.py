@@ -1,0 +1,234 @@
+"""A module → a program of ExecuTorch, with what ``run`` needs to compare it with eager kept beside it.
+
+Operators for which the backend's libraries have kernels are preserved where ExecuTorch's own lowering
+would decompose them: ``linear`` always.  Called by ``opsmith executorch export``.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opsmith.build.cache import usable_cache
+from opsmith.build.progress import Progress
+from opsmith.description import Abi, Backend, read_backend
+from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
+from opsmith.executorch.program import ExecutorchProgram, read_program
+from opsmith.executorch.run import exported_beside
+from opsmith.executorch.runtime import installed_runtime
+from opsmith.outputs import check_writable, write_output
+from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
+from opsmith.schema import Catalogue, read_catalogue, with_operators
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+# The wheel has a kernel of its own for it, and decomposed it is a transposition and a matrix product.
+_ALWAYS_PRESERVED = ("linear",)
+
+
+@dataclass(frozen=True)
+class ModuleToExport:
+    """A module with the inputs to export it for; ``dynamic_shapes`` as ``torch.export`` takes them."""
+
+    name: str
+    module: Module
+    inputs: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    dynamic_shapes: Any = None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the program, and beside it the exported graph with its example inputs.
+
+    ``forms`` says who will serve its calls, and ``preserved`` which operators were not decomposed.
+    """
+
+    program: Path
+    graph: Path
+    preserved: tuple[str, ...]
+    forms: tuple[ServedForm, ...]
+
+
+def export_program(
+    what: ModuleToExport,
+    path: Path,
+    description: Path,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> Exported:
+    """Exports ``what`` to ``path``, for the kernels of the backend described by the file ``description``.
+
+    Raises :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
+    :class:`~opsmith.errors.InputsRefused` for inputs that no program takes, and
+    :class:`~opsmith.errors.OutputRefused`.
+    """
+    report = progress or (lambda step: None)
+    graph = path.with_suffix(".pt2")
+    if path == graph:
+        raise ProgramInvalid(
+            f"`{path}` is to hold the exported graph, and cannot be the program too",
+            remedy=f"name it {path.with_suffix('.pte').name}",
+        )
+    check_writable(path)
+    check_writable(graph)
+    _check_inputs(what)
+    catalogue = read_catalogue()
+    backend = read_backend(description, catalogue)
+    catalogue = with_operators(catalogue, backend.operators)
+    runtime = installed_runtime(usable_cache())
+    report(Progress(f"exporting {what.name}"))
+    exported = _exported(what)
+    preserved = _preserved(backend, catalogue)
+    for _ in range(2):
+        report(Progress("lowering it to ExecuTorch"))
+        write_output(path, _lowered(exported, preserved, what.name))
+        forms = _served(read_program(path), backend, catalogue, runtime)
+        # What no kernel takes with these dtypes is decomposed after all.
+        needless = _unserved_operators(forms, catalogue)
+        if not needless & set(preserved):
+            break
+        preserved = tuple(name for name in preserved if name not in needless)
+    write_output(graph, _saved(exported))
+    assert exported_beside(path) == graph
+    return Exported(path, graph, preserved, forms)
+
+
+def _served(
+    program: ExecutorchProgram, backend: Backend, catalogue: Catalogue, runtime: Runtime
+) -> tuple[ServedForm, ...]:
+    return serve_forms(backend, catalogue, runtime, (call.form for call in program.calls))
+
+
+def _check_inputs(what: ModuleToExport) -> None:
+    """Raises :class:`InputsRefused` for Tensors in an order in which the runtime takes none."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for place, value in enumerate(tree_leaves((what.inputs, dict(what.keywords)))):
+        if not isinstance(value, torch.Tensor) or value.is_contiguous():
+            continue
+        layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
+        layout = layouts.get(value.dim())
+        if layout is None or not value.is_contiguous(memory_format=layout):
+            raise InputsRefused(
+                f"example input {place} of `{what.name}` has the strides {list(value.stride())}, and "
+                "ExecuTorch takes contiguous and channels-last Tensors only",
+                remedy="give x.contiguous(): a program keeps the layout of its example inputs",
+            )
+
+
+# ---- what is not decomposed
+
+
+def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
+    """The functional operators whose out variants the libraries have kernels for, and those always."""
+    names = dict.fromkeys(_ALWAYS_PRESERVED)
+    for library in backend.libraries:
+        for kernel in library.kernels if library.abi is Abi.EXECUTORCH else ():
+            group = catalogue.group_of.get(kernel.operator)
+            if group is not None and group.functional and "::" not in kernel.operator:
+                names[group.functional] = None
+    decomposed = {str(operator) for operator in _decompositions()}
+    return tuple(name for name in names if _overload(name) in decomposed)
+
+
+def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str]:
+    """The functional operators of the forms that nobody serves."""
+    found = set()
+    for each in forms:
+        group = catalogue.group_of.get(each.form.operator.removeprefix("aten::"))
+        if each.kernel is None and not each.backup and group is not None and group.functional:
+            found.add(group.functional)
+    return found
+
+
+def _overload(name: str) -> str:
+    """``linear`` → ``aten.linear.default``, as PyTorch prints it."""
+    return f"aten.{name}" if "." in name else f"aten.{name}.default"
+
+
+def _decompositions() -> Mapping[Any, Any]:
+    from torch.export import default_decompositions
+
+    return default_decompositions()
+
+
+# ---- torch.export and ExecuTorch
+
+
+def _exported(what: ModuleToExport) -> ExportedProgram:
+    import torch
+
+    with _quiet():
+        try:
+            return torch.export.export(
+                what.module,
+                what.inputs,
+                dict(what.keywords),
+                dynamic_shapes=what.dynamic_shapes,
+            )
+        except Exception as error:  # whatever the module, or torch.export, raises
+            raise ProgramInvalid(
+                f"torch.export cannot export `{what.name}`: {_said(error)}",
+                remedy="mend the module until torch.export.export(module, inputs) works",
+            ) from error
+
+
+def _lowered(exported: ExportedProgram, preserved: Iterable[str], name: str) -> bytes:
+    with _quiet():
+        try:
+            from executorch.exir import EdgeCompileConfig, to_edge
+        except ImportError:
+            raise ExecutorchMissing(
+                "exporting a program needs ExecuTorch, which is not installed",
+                remedy="pip install executorch==1.4.1",
+            ) from None
+        known = {str(operator): operator for operator in _decompositions()}
+        config = EdgeCompileConfig(preserve_ops=[known[_overload(each)] for each in preserved])
+        try:
+            buffer: bytes = to_edge(exported, compile_config=config).to_executorch().buffer
+        except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know
+            raise ProgramInvalid(
+                f"ExecuTorch cannot lower `{name}`: {_said(error)}",
+                remedy="write it with operators that have out variants; a custom operator needs "
+                "`<name>.out` beside `<name>`",
+            ) from error
+        return buffer
+
+
+def _saved(exported: ExportedProgram) -> bytes:
+    import torch
+
+    content = io.BytesIO()
+    with _quiet():
+        torch.export.save(exported, content)
+    return content.getvalue()
+
+
+def _said(error: Exception) -> str:
+    """The first lines of what an exception says."""
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}" + "".join(f"\n  {line}" for line in lines[:4])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch and torchao say of themselves at each export."""
+    import warnings
+
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,112 @@
+"""Loads a kernel library into the ExecuTorch runtime of this process.
+
+The runtime must be there first, and programs are loaded afterwards: kernels are bound when a method is.
+Called by users who run programs themselves, and by ``worker``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from opsmith.errors import LibraryRefused
+from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.executorch.program import ExecutorchProgram
+from opsmith.plan.executorch_keys import CallForm
+from opsmith.plan.executorch_takes import refusal
+
+
+class LoadedLibrary:
+    """A library whose kernels the runtime of this process has."""
+
+    def __init__(self, file: LibraryFile) -> None:
+        self.file = file
+        try:
+            self._library = ctypes.CDLL(str(file.path.resolve()), mode=os.RTLD_NOW)
+        except OSError as error:
+            raise _refused(file, str(error)) from None
+        for name in ("error", "register", "server"):
+            getattr(self._library, f"opsmith_executorch_{name}").restype = ctypes.c_char_p
+        self._library.opsmith_executorch_register.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
+        if reason := self._library.opsmith_executorch_error():
+            raise _refused(file, reason.decode())
+
+    def register_for(self, forms: Sequence[CallForm]) -> None:
+        """Registers the kernels that take ``forms`` and are not registered for them yet.
+
+        A library that was built for programs has registered what it can.  Raises
+        :class:`~opsmith.errors.LibraryRefused` where another library has a kernel for one of the keys.
+        """
+        for place, key in registrations(self.file, forms):
+            operator = self.file.description.kernels[place].operator
+            if self.server(operator, key):
+                continue  # for an earlier program
+            if reason := self._library.opsmith_executorch_register(place, key.encode()):
+                raise _refused(self.file, reason.decode())
+
+    def server(self, operator: str, key: str) -> str | None:
+        """The kernel library that serves a call, if it is one of this file's.
+
+        Empty where another kernel serves it, the runtime's own for instance; None where none does.
+        """
+        found = self._library.opsmith_executorch_server(operator.encode(), key.encode())
+        return None if found is None else str(found.decode())
+
+
+def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -> LoadedLibrary:
+    """Loads the library in the file ``path``, or in the folder, and registers what ``programs`` need of it.
+
+    Loads ExecuTorch's runtime first, where that is not there.  Raises
+    :class:`~opsmith.errors.FileMissing` and :class:`~opsmith.errors.LibraryRefused`, where it was built for
+    something else or its kernels are there already.
+    """
+    file = read_library_file(library_path(Path(path)))
+    check_fits(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is experimental
+        import executorch.extension.pybindings.portable_lib  # noqa: F401
+    loaded = LoadedLibrary(file)
+    loaded.register_for([call.form for program in programs for call in program.calls])
+    return loaded
+
+
+def library_path(path: Path) -> Path:
+    """The library's file; of a folder, the one that is in it."""
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.so"))
+    if len(found) == 1:
+        return found[0]
+    raise LibraryRefused(
+        f"`{path}` holds {len(found) or 'no'} shared libraries, and one is wanted",
+        remedy="name a file, or a folder that `opsmith executorch build` wrote",
+    )
+
+
+def registrations(file: LibraryFile, forms: Sequence[CallForm]) -> list[tuple[int, str]]:
+    """What a library that was built for any program registers for ``forms``: kernels by place, and keys."""
+    if file.description.selected:
+        return []
+    found: dict[tuple[str, str], int | None] = {}
+    for form in forms:
+        if form.key and (form.operator, form.key) not in found:
+            found[form.operator, form.key] = _kernel_for(file, form)
+    return [(place, key) for (_, key), place in found.items() if place is not None]
+
+
+def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
+    """The place of the first kernel that takes ``form``, unless it is registered for that anyway."""
+    for place, kernel in enumerate(file.description.kernels):
+        if kernel.operator == form.operator and not refusal(kernel.arguments, kernel, form):
+            return None if kernel.unkeyed or form.key in kernel.keys else place
+    return None
+
+
+def _refused(file: LibraryFile, reason: str) -> LibraryRefused:
+    return LibraryRefused(
+        f"`{file.path}` cannot be loaded: {reason}",
+        remedy="load each library once; build it anew where it was built for something else",
+    )

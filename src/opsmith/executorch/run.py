@@ -1,0 +1,218 @@
+"""Runs a program of ExecuTorch with kernel libraries, says who serves each call, and compares with eager.
+
+What can go wrong is asked before anything is loaded; the rest happens in a process of its own.  Called by
+``opsmith executorch run``.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.cache import usable_cache
+from opsmith.build.progress import Progress
+from opsmith.errors import (
+    FileMissing,
+    InputsRefused,
+    LibraryRefused,
+    OperatorsUnserved,
+    OpsmithError,
+    ProgramFailed,
+    nearest,
+)
+from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.executorch.loading import library_path
+from opsmith.executorch.process import ask
+from opsmith.executorch.program import ExecutorchProgram, read_program
+from opsmith.executorch.runtime import installed_runtime
+from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
+from opsmith.plan.executorch import Runtime
+from opsmith.plan.executorch_keys import CallForm
+from opsmith.plan.executorch_library import DescribedKernel
+from opsmith.plan.executorch_takes import refusal
+
+RUNTIME = "executorch"
+"""How the runtime's own kernels are called where libraries are named."""
+
+
+@dataclass(frozen=True)
+class ServedCall:
+    """One instruction of a program: the call, and the library whose kernel serves it."""
+
+    form: CallForm
+    library: str
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """What running a program showed.
+
+    ``difference`` is the largest absolute one of any element of any output from eager's, and None where
+    there is nothing to compare with, as ``not_compared`` says.  ``ms`` and ``eager_ms`` are medians of
+    ``calls`` calls in turns.
+    """
+
+    calls: tuple[ServedCall, ...]
+    delegates: tuple[str, ...]
+    outputs: tuple[str, ...]
+    difference: float | None
+    not_compared: str
+    ms: float
+    eager_ms: float | None
+    timed: int
+    threads: int
+
+    @property
+    def served_by(self) -> dict[str, str]:
+        """The library that serves each operator; several, where its calls differ."""
+        found: dict[str, dict[str, None]] = {}
+        for call in self.calls:
+            found.setdefault(call.form.operator, {})[call.library] = None
+        return {operator: ", ".join(names) for operator, names in found.items()}
+
+
+def run_program(
+    path: Path,
+    libraries: Sequence[Path] = (),
+    inputs: Path | None = None,
+    method: str = "forward",
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> ProgramRun:
+    """Runs ``method`` of the program ``path`` with the kernels of ``libraries``, files or folders with one.
+
+    ``inputs`` is a file that ``torch.save`` wrote, of a Tensor or a tuple of them; without, the example
+    inputs that were kept beside the program.  Raises :class:`~opsmith.errors.ProgramInvalid`,
+    :class:`~opsmith.errors.LibraryRefused`, :class:`~opsmith.errors.OperatorsUnserved`,
+    :class:`~opsmith.errors.InputsRefused` or :class:`~opsmith.errors.ProgramFailed`.
+    """
+    report = progress or (lambda step: None)
+    report(Progress(f"reading {path.name}"))
+    program = read_program(path)
+    if method not in program.inputs:
+        raise InputsRefused(
+            f"`{path}` has no method `{method}`{nearest(method, program.inputs)}",
+            remedy=f"its methods are {', '.join(program.inputs)}",
+        )
+    files = [read_library_file(library_path(library)) for library in libraries]
+    _check_libraries(files)
+    forms = [call.form for call in program.calls if call.method == method]
+    runtime = installed_runtime(usable_cache())
+    _check_served(program, forms, files, runtime)
+    if inputs is not None and not inputs.is_file():
+        raise FileMissing(
+            f"there are no inputs `{inputs}`",
+            remedy="write them with torch.save: a Tensor, or a tuple of them",
+        )
+    exported = exported_beside(path)
+    task = RunProgram(
+        program=str(path.resolve()),
+        method=method,
+        libraries=[str(file.path.resolve()) for file in files],
+        calls=[(form.operator, form.arguments) for form in forms],
+        inputs=None if inputs is None else str(inputs),
+        expected=[
+            None
+            if each is None
+            else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
+            for each in program.inputs[method]
+        ],
+        exported=str(exported) if exported else None,
+    )
+    report(Progress(f"running {path.name}"))
+    answer, log = ask(task, f"running `{path}`")
+    if isinstance(answer, Failed):
+        raise _failure(answer, log)
+    assert isinstance(answer, Ran)
+    return ProgramRun(
+        calls=tuple(
+            ServedCall(form, server or RUNTIME)
+            for form, server in zip(forms, answer.servers, strict=True)
+        ),
+        delegates=tuple(sorted(program.delegates)),
+        outputs=tuple(answer.outputs),
+        difference=answer.difference,
+        not_compared=answer.not_compared,
+        ms=answer.ms,
+        eager_ms=answer.eager_ms,
+        timed=answer.calls,
+        threads=answer.threads,
+    )
+
+
+def exported_beside(program: Path) -> Path | None:
+    """The exported graph that ``opsmith executorch export`` kept for ``program``, if it is there."""
+    path = program.with_suffix(".pt2")
+    return path if path != program and zipfile.is_zipfile(path) else None
+
+
+# ---- libraries
+
+
+def _check_libraries(files: Sequence[LibraryFile]) -> None:
+    """Raises :class:`~opsmith.errors.LibraryRefused` for what cannot be loaded, or is named twice."""
+    seen: set[Path] = set()
+    for file in files:
+        check_fits(file)
+        if file.path.resolve() in seen:
+            raise LibraryRefused(
+                f"`{file.path}` is named twice, and its kernels can be registered once",
+                remedy="name each library once",
+            )
+        seen.add(file.path.resolve())
+
+
+def _takes(kernel: DescribedKernel, form: CallForm, selected: bool) -> bool:
+    if kernel.operator != form.operator:
+        return False
+    if kernel.unkeyed or form.key in kernel.keys:
+        return True
+    return not selected and not refusal(kernel.arguments, kernel, form)
+
+
+def _check_served(
+    program: ExecutorchProgram,
+    forms: Sequence[CallForm],
+    files: Sequence[LibraryFile],
+    runtime: Runtime,
+) -> None:
+    """Raises :class:`~opsmith.errors.OperatorsUnserved` for all that has no kernel."""
+    missing = [
+        form
+        for form in dict.fromkeys(forms)
+        if form.operator not in runtime.operators
+        and not any(
+            _takes(kernel, form, file.description.selected)
+            for file in files
+            for kernel in file.description.kernels
+        )
+    ]
+    if not missing:
+        return
+    kernels = {kernel.operator for file in files for kernel in file.description.kernels}
+    known = sorted(runtime.operators | kernels)
+    lines = "".join(f"\n  {form}{nearest(form.operator, known)}" for form in missing)
+    who = "neither its libraries nor ExecuTorch" if files else "not even ExecuTorch"
+    raise OperatorsUnserved(
+        f"`{program.path}` calls operators for which {who} {runtime.version} has a kernel:{lines}",
+        remedy="build a library for it, and name that: opsmith executorch build backend.yaml --for "
+        f"{program.path} -o DIR",
+    )
+
+
+# ---- what went wrong
+
+
+def _failure(failed: Failed, log: str) -> OpsmithError:
+    said = "".join(f"\n  {line}" for line in log.strip().splitlines()[-6:] if line.startswith("["))
+    if failed.stage == "library":
+        return LibraryRefused(f"{failed.reason}{said}", remedy=failed.remedy)
+    if failed.stage == "inputs":
+        return InputsRefused(f"`{failed.subject}`: {failed.reason}", remedy=failed.remedy)
+    return ProgramFailed(
+        f"`{failed.subject}` {'failed' if failed.stage == 'run' else 'cannot be loaded'}: "
+        f"{failed.reason}{said}",
+        remedy=failed.remedy or "the lines above are what ExecuTorch's runtime said",
+    )

@@ -1,0 +1,38 @@
+"""The installed ExecuTorch: its version, and the operators that it has kernels of its own for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.cache import write_whole
+from opsmith.build.toolchain import find_executorch
+from opsmith.errors import ExecutorchMissing
+from opsmith.executorch.process import ask
+from opsmith.executorch.tasks import ListOperators, Operators
+from opsmith.plan.executorch import Runtime
+
+
+def installed_runtime(cache: Path) -> Runtime:
+    """The runtime of the installed wheel, asked once and then read from ``cache``.
+
+    Raises :class:`~opsmith.errors.ExecutorchMissing`.
+    """
+    installed = find_executorch()
+    status = installed.runtime.stat() if installed.runtime.is_file() else None
+    if status is None:
+        raise ExecutorchMissing(
+            f"ExecuTorch {installed.version} has no runtime for this Python: {installed.runtime.name} is "
+            "missing",
+            remedy="pip install --force-reinstall executorch==1.4.1",
+        )
+    record = cache / "runtimes" / f"{installed.version}-{status.st_size}-{status.st_mtime_ns}.json"
+    try:
+        names = msgspec.json.decode(record.read_bytes(), type=list[str])
+    except (OSError, msgspec.DecodeError):
+        found, _ = ask(ListOperators(), "loading ExecuTorch's runtime")
+        assert isinstance(found, Operators)
+        names = found.names
+        write_whole(record, msgspec.json.encode(names))
+    return Runtime(installed.version, frozenset(names))

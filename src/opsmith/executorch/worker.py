@@ -1,0 +1,135 @@
+"""The process that has ExecuTorch's runtime in it: ``python -m opsmith.executorch.worker TASK ANSWER``.
+
+The runtime ends the process where something is wrong with a program or a library, so nobody loads it into
+their own.  Reads one task from a file and writes the answer to another; ``process`` starts it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opsmith.errors import LibraryRefused
+from opsmith.executorch.comparison import Comparison
+from opsmith.executorch.inputs import check_inputs, shown
+from opsmith.executorch.library import read_library_file
+from opsmith.executorch.loading import LoadedLibrary
+from opsmith.executorch.tasks import (
+    Answer,
+    Failed,
+    ListOperators,
+    Operators,
+    Ran,
+    RunProgram,
+    Stop,
+    Task,
+)
+from opsmith.plan.executorch_keys import CallForm
+
+# How long, and how often at most and at least, calls are timed.
+_SECONDS = 0.5
+_MOST_CALLS = 1000
+_FEWEST_CALLS = 3
+
+
+def answer(task: Task) -> Answer:
+    """Does what ``task`` asks."""
+    warnings.simplefilter(
+        "ignore"
+    )  # the runtime's Python side calls itself experimental, each time
+    try:
+        return _list_operators() if isinstance(task, ListOperators) else _run(task)
+    except Stop as stop:
+        return stop.failure
+
+
+def _list_operators() -> Operators:
+    from executorch.extension.pybindings import portable_lib
+
+    return Operators(sorted(portable_lib._get_operator_names()))
+
+
+def _run(task: RunProgram) -> Ran:
+    from executorch.extension.pybindings import portable_lib
+
+    comparison = Comparison(task)
+    inputs = comparison.inputs()
+    check_inputs(task.program, inputs, task.expected)
+    # Kernels are bound when a method is loaded, so libraries come first.
+    forms = [CallForm(operator, arguments) for operator, arguments in task.calls]
+    libraries = [_load(path, forms) for path in task.libraries]
+    try:
+        program = portable_lib._load_program(
+            task.program, program_verification=portable_lib.Verification.InternalConsistency
+        )
+        method = program.load_method(task.method)
+    except RuntimeError as error:
+        raise Stop(Failed("program", task.program, str(error))) from None
+    servers = [_server(libraries, form) for form in forms]
+
+    def call() -> list[Any]:
+        outputs: list[Any] = method.call(inputs)
+        return outputs
+
+    try:
+        outputs = call()
+    except RuntimeError as error:
+        raise Stop(Failed("run", task.program, str(error))) from None
+    difference = comparison.difference(outputs)
+    times, count = _times([call] if difference is None else [call, comparison.call])
+    return Ran(
+        servers,
+        [shown(output) for output in outputs],
+        difference,
+        comparison.impossible,
+        times[0],
+        None if difference is None else times[1],
+        count,
+        portable_lib._threadpool_get_thread_count(),
+    )
+
+
+def _load(path: str, forms: Sequence[CallForm]) -> LoadedLibrary:
+    try:
+        loaded = LoadedLibrary(read_library_file(Path(path)))
+        loaded.register_for(forms)
+    except LibraryRefused as error:
+        raise Stop(Failed("library", path, error.message, error.remedy)) from None
+    return loaded
+
+
+def _server(libraries: Sequence[LoadedLibrary], form: CallForm) -> str | None:
+    """The library that serves a call; empty for the runtime's own kernel, None where there is none."""
+    found = [library.server(form.operator, form.key) for library in libraries]
+    served = [name for name in found if name is not None]
+    return next((name for name in served if name), served[0] if served else None)
+
+
+def _times(calls: Sequence[Callable[[], Any]]) -> tuple[list[float], int]:
+    """The median milliseconds of each call, taken in turns, and how many of each were timed."""
+    for call, _ in itertools.product(calls, range(_FEWEST_CALLS)):
+        call()
+    taken: list[list[float]] = [[] for _ in calls]
+    end = time.perf_counter() + _SECONDS
+    while len(taken[0]) < _MOST_CALLS and (
+        time.perf_counter() < end or len(taken[0]) < _FEWEST_CALLS
+    ):
+        for call, times in zip(calls, taken, strict=True):
+            start = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - start) * 1e3)
+    return [statistics.median(times) for times in taken], len(taken[0])
+
+
+if __name__ == "__main__":
+    asked, answered = map(Path, sys.argv[1:])
+    found = answer(msgspec.json.decode(asked.read_bytes(), type=Task))
+    answered.write_bytes(msgspec.json.encode(found))

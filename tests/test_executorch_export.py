@@ -1,0 +1,160 @@
+"""``opsmith executorch export``: what is kept whole, what is kept beside the program, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from command import run_opsmith
+from executorch_chip import write_chip
+from executorch_programs import Silu, Small, export, matrices
+from opsmith.errors import InputsRefused, OutputRefused, ProgramInvalid
+from opsmith.executorch.export import Exported
+from opsmith.executorch.program import read_program
+
+MODELS = '''
+import torch
+from torch import nn
+
+
+def perceptron():
+    """A module with its example inputs."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)]
+    return nn.Sequential(*layers), (torch.ones(3, 4),)
+
+
+def rows():
+    """One whose inputs may have up to five rows."""
+    return nn.Linear(4, 2), (torch.ones(3, 4),), ({0: torch.export.Dim("rows", max=5)},)
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("export")
+
+
+@pytest.fixture(scope="module")
+def chip(folder: Path) -> Path:
+    return write_chip(folder / "chip")
+
+
+def operators(exported: Exported) -> list[str]:
+    return [call.form.operator for call in read_program(exported.program).calls]
+
+
+def test_linear_is_not_decomposed(chip: Path, tmp_path: Path) -> None:
+    exported = export(nn.Linear(4, 2), matrices(1), tmp_path / "linear.pte", chip)
+    assert operators(exported) == ["aten::linear.out"]
+    assert "linear" in exported.preserved
+
+
+def test_what_a_library_has_a_kernel_for_is_not_decomposed(chip: Path, tmp_path: Path) -> None:
+    exported = export(Silu(), matrices(1), tmp_path / "silu.pte", chip)
+    assert operators(exported) == ["aten::silu.out"]
+    assert [
+        (each.form.operator, each.kernel.library) for each in exported.forms if each.kernel
+    ] == [("aten::silu.out", "plain")]
+
+
+def test_what_no_kernel_takes_is_decomposed_after_all(chip: Path, tmp_path: Path) -> None:
+    doubles = matrices(1, torch.float64)
+    exported = export(Silu(), doubles, tmp_path / "silu.pte", chip)
+    assert operators(exported) == ["aten::sigmoid.out", "aten::mul.out"]
+    assert "silu" not in exported.preserved
+
+
+def test_the_example_inputs_are_kept_beside_the_program(chip: Path, tmp_path: Path) -> None:
+    inputs = matrices()
+    exported = export(Small(), inputs, tmp_path / "small.pte", chip)
+    assert (exported.program, exported.graph) == (tmp_path / "small.pte", tmp_path / "small.pt2")
+    kept = torch.export.load(exported.graph)
+    assert kept.example_inputs is not None
+    for mine, theirs in zip(kept.example_inputs[0], inputs, strict=True):
+        assert torch.equal(mine, theirs)
+    assert torch.equal(kept.module()(*inputs), inputs[0] + inputs[1])
+
+
+def test_channels_last_inputs_keep_their_dim_order(chip: Path, tmp_path: Path) -> None:
+    image = torch.randn(1, 2, 3, 4).to(memory_format=torch.channels_last)
+    exported = export(nn.ReLU(), (image,), tmp_path / "image.pte", chip)
+    (call,) = read_program(exported.program).calls
+    assert {meta.dim_order for meta in call.form.tensors} == {(0, 2, 3, 1)}
+
+
+def test_the_command(chip: Path, folder: Path) -> None:
+    (folder / "models.py").write_text(MODELS)
+    done = run_opsmith(
+        "executorch", "export", "models:perceptron", "-o", "model.pte", "--backend", chip, "--json",
+        cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == ["exporting models:perceptron", "lowering it to ExecuTorch"]
+    *_, program, graph, last = done.stdout.splitlines()
+    assert (program, graph) == ("program  model.pte", "graph    model.pt2")
+    report = json.loads(last)
+    assert {each["operator"]: each["library"] for each in report["forms"]} == {
+        "aten::linear.out": "executorch",
+        "aten::relu.out": "plain",
+    }
+    assert report["program"] == "model.pte"
+    assert report["graph"] == "model.pt2"
+
+
+def test_a_factory_may_say_which_sizes_change(chip: Path, folder: Path) -> None:
+    (folder / "models.py").write_text(MODELS)
+    done = run_opsmith(
+        "executorch", "export", "models:rows", "-o", "rows.pte", "--backend", chip, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    (taken,) = read_program(folder / "rows.pte").inputs["forward"]
+    assert taken is not None
+    assert (taken.sizes, taken.dynamic) == ((5, 4), True)
+
+
+# ---- what is refused
+
+
+def test_inputs_in_an_order_that_executorch_does_not_take(chip: Path, tmp_path: Path) -> None:
+    x = torch.randn(4, 3).t()
+    with pytest.raises(InputsRefused) as refused:
+        export(Small(), (matrices(1)[0], x), tmp_path / "small.pte", chip)
+    assert str(refused.value) == (
+        "example input 1 of `Small` has the strides [1, 3], and ExecuTorch takes contiguous and "
+        "channels-last Tensors only\n"
+        "  remedy: give x.contiguous(): a program keeps the layout of its example inputs"
+    )
+    assert not (tmp_path / "small.pte").exists()
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 0 else x
+
+
+def test_a_module_that_cannot_be_exported(chip: Path, tmp_path: Path) -> None:
+    with pytest.raises(ProgramInvalid) as refused:
+        export(Branching(), matrices(1), tmp_path / "branching.pte", chip)
+    said = str(refused.value).splitlines()
+    assert said[0].startswith("torch.export cannot export `Branching`: ")
+    assert said[-1] == "  remedy: mend the module until torch.export.export(module, inputs) works"
+
+
+def test_where_it_cannot_be_written(chip: Path, tmp_path: Path) -> None:
+    with pytest.raises(OutputRefused) as refused:
+        export(Small(), matrices(), tmp_path / "none" / "small.pte", chip)
+    assert str(refused.value) == (
+        f"`{tmp_path}/none/small.pte` cannot be written: No such file or directory\n"
+        "  remedy: name a file in a folder of yours"
+    )
+    with pytest.raises(ProgramInvalid) as clash:
+        export(Small(), matrices(), tmp_path / "small.pt2", chip)
+    assert str(clash.value) == dedent(f"""\
+        `{tmp_path}/small.pt2` is to hold the exported graph, and cannot be the program too
+          remedy: name it small.pte""")
