@@ -1,4 +1,6 @@
 // A linear layer as one kernel for ExecuTorch and PyTorch: weight [out, in], input [..., in], bias [out].
+#include "custom_linear.h"
+
 #include <vector>
 
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>

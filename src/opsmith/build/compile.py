@@ -423,10 +423,20 @@ def _compile_flags(source: Path, library: SharedLibrary) -> list[str]:
     return flags
 
 
+def lean_flags() -> tuple[str, ...]:
+    """The compiler's options for sources on lean tensors."""
+    return (*_FLAGS, *_LEAN_FLAGS)
+
+
+def lean_include_dirs(executorch: ExecutorchInstallation) -> tuple[Path, ...]:
+    """Where the headers of lean tensors lie."""
+    return executorch.include_dir, executorch.c10_include_dir
+
+
 def _lean_flags(lean: LeanSources) -> list[str]:
-    flags = [*_FLAGS, *_LEAN_FLAGS, *lean.flags, f"-ffile-prefix-map={_PACKAGE}=opsmith"]
+    flags = [*lean_flags(), *lean.flags, f"-ffile-prefix-map={_PACKAGE}=opsmith"]
     flags += [f"-I{folder}" for folder in lean.include_dirs]
-    for folder in (lean.executorch.include_dir, lean.executorch.c10_include_dir):
+    for folder in lean_include_dirs(lean.executorch):
         flags += ["-isystem", str(folder)]
     return flags
 

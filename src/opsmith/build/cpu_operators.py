@@ -29,12 +29,16 @@ from opsmith.schema.catalogue import native_function_of
 
 _CSRC = Path(__file__).resolve().parent.parent / "csrc"
 # What of the bridge does without a device.
-_BRIDGE = (
-    "cpu/operator.cpp",
-    "bridge/lean_call.cpp",
-    "bridge/lean_tensor.cpp",
-    "bridge/parallel.cpp",
+BRIDGE = tuple(
+    _CSRC / name
+    for name in (
+        "cpu/operator.cpp",
+        "bridge/lean_call.cpp",
+        "bridge/lean_tensor.cpp",
+        "bridge/parallel.cpp",
+    )
 )
+LEAN_RUNTIME = tuple(sorted((_CSRC / "lean").glob("*.cpp")))
 _SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
 
@@ -79,8 +83,7 @@ class _Build:
         self.compiler: Compiler = find_compiler(self.cache)
         self.executorch: ExecutorchInstallation = find_executorch()
         self.kernels = LeanSources(sources, self.executorch)
-        runtime = tuple(sorted((_CSRC / "lean").glob("*.cpp")))
-        self.runtime = LeanSources(runtime, self.executorch, (_CSRC,))
+        self.runtime = LeanSources(LEAN_RUNTIME, self.executorch, (_CSRC,))
 
     def built(self) -> BuiltOperators:
         (listed,) = self._compiled(
@@ -89,7 +92,7 @@ class _Build:
         found = registered_kernels(listed, self.sources)
         torch = SharedLibrary(
             f"{self.name}_torch",
-            (self._generated(found), *(_CSRC / source for source in _BRIDGE)),
+            (self._generated(found), *BRIDGE),
             (_CSRC,),
             find_torch(),
             ("-DOPSMITH_FOR_CPU", *self.compiler.openmp_flags),

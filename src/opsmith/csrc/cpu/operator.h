@@ -1,7 +1,5 @@
 // Lean kernels as operators of PyTorch on the CPU, without a device and without a description.
 //
-//   TORCH_LIBRARY_IMPL(myop, CPU, m) { m.impl("custom_linear.out", WRAP_TO_ATEN(custom_linear_out, 3)); }
-//
 // Note [The shape of a result]
 // ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 // An ExecuTorch kernel resizes its `out` before it computes. Given one of another shape it fails there, and
@@ -114,12 +112,13 @@ std::vector<int64_t> sizes_of(const RefusedShape& shape);
 template <auto kKernel, class... Inputs>
 void call_resizing(const LeanCall& call, at::Tensor& out, const Inputs&... inputs) {
   take_refused_shape();
-  if (LeanKernel<kKernel>::call(call, inputs..., out) == Error::Ok) {
+  const Error error = LeanKernel<kKernel>::call(call, inputs..., out);
+  const RefusedShape shape = take_refused_shape();
+  if (error == Error::Ok) {
     return;
   }
-  const RefusedShape shape = take_refused_shape();
   if (!shape.wanted) {
-    throw_failed(call, Error::InvalidArgument);
+    throw_failed(call, error);
   }
   out.resize_(sizes_of(shape));
   lean_call<kKernel>(call, inputs..., out);
@@ -197,27 +196,4 @@ using CpuOperator =
     detail::CpuOperator<kKernel, kCall,
                         std::make_index_sequence<detail::KernelTraits<kKernel>::kArguments - 1>>;
 
-namespace detail {
-
-template <auto kKernel, size_t kOut, const LeanCall& kCall>
-constexpr auto wrap_to_aten() {
-  using Traits = KernelTraits<kKernel>;
-  static_assert(kOut + 1 == Traits::kArguments,
-                "WRAP_TO_ATEN's number is the place of `out`, which comes last");
-  static_assert(std::is_same_v<typename Traits::template Argument<kOut>, lean::Tensor&>,
-                "WRAP_TO_ATEN wraps an out variant, whose last argument is a Tensor&");
-  return &opsmith::CpuOperator<kKernel, kCall>::out;
-}
-
-}  // namespace detail
-
 }  // namespace opsmith
-
-// The lean kernel `function`, with KernelRuntimeContext& first and `out` as argument `index`, counted from
-// the first Tensor on, as a function on at::Tensor.
-#define WRAP_TO_ATEN(function, index)                                              \
-  ([]() -> auto {                                                                  \
-    static constexpr ::opsmith::LeanCall kCall{#function, "`" #function "`",       \
-                                               ::opsmith::DimOrders::kContiguous}; \
-    return ::opsmith::detail::wrap_to_aten<&function, index, kCall>();             \
-  }())

@@ -1,0 +1,60 @@
+"""What a CMake project needs to know of opsmith: ``python -m opsmith.build.cmake`` prints it.
+
+Without an argument, the folder of ``opsmithConfig.cmake``, for ``opsmith_DIR``; with ``facts``, the places
+that the file itself asks for, as CMake's ``set`` commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from opsmith.build.compile import lean_flags, lean_include_dirs
+from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
+from opsmith.build.toolchain import find_executorch, find_torch
+from opsmith.errors import OpsmithError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def config_folder() -> Path:
+    """Where ``opsmithConfig.cmake`` lies."""
+    return _PACKAGE / "cmake"
+
+
+def facts() -> dict[str, Sequence[str | Path]]:
+    """The variables of ``opsmithConfig.cmake``, by name.
+
+    Raises :class:`~opsmith.errors.ExecutorchMissing` or :class:`~opsmith.errors.LoadError`.
+    """
+    torch, executorch = find_torch(), find_executorch()
+    return {
+        "OPSMITH_SOURCE_DIR": [_PACKAGE / "csrc"],
+        "OPSMITH_LEAN_FLAGS": lean_flags(),
+        "OPSMITH_LEAN_INCLUDE_DIRS": lean_include_dirs(executorch),
+        "OPSMITH_LEAN_SOURCES": LEAN_RUNTIME,
+        "OPSMITH_BRIDGE_SOURCES": BRIDGE,
+        "OPSMITH_TORCH_INCLUDE_DIRS": [*torch.include_dirs, executorch.include_dir],
+        "OPSMITH_TORCH_LIBRARY_DIR": [torch.library_dir],
+        "OPSMITH_EXECUTORCH_LIBRARIES": executorch.libraries,
+    }
+
+
+def _set_commands(values: dict[str, Sequence[str | Path]]) -> Iterable[str]:
+    for name, items in values.items():
+        quoted = " ".join(f'"{item}"' for item in items)
+        yield f"set({name} {quoted})"
+
+
+def _main(arguments: Sequence[str]) -> int:
+    try:
+        print("\n".join(_set_commands(facts())) if arguments == ["facts"] else config_folder())
+    except OpsmithError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
