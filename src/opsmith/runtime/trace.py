@@ -1,6 +1,6 @@
 """Starts and ends the recording of what goes through PyTorch's dispatcher in this process.
 
-``csrc/trace`` records; nothing of it is loaded, and nothing registered, before a trace starts.
+``csrc/trace`` records; nothing of it is loaded before a trace starts.
 ``opsmith trace`` has a program start one through ``OPSMITH_TRACE``; ``with opsmith.trace()`` traces a
 block.
 """

@@ -48,33 +48,21 @@ void note_device(Record& record, const torch::jit::Stack& stack, size_t count) {
 
 }  // namespace
 
-Call::Call(Log& log, const RecordingKernel& kernel, torch::jit::Stack* stack)
-    : log_(log), outer_(log.current), name_(kernel.name()), stack_(stack) {
+Call::Call(Log& log, const Recorded& kernel, torch::jit::Stack* stack)
+    : log_(log), outer_(log.current), name_(kernel.name), stack_(stack) {
   const How how = log.how(name_, stack);
   log.current = this;
-  record_ = log.begin(how, kernel.number_);
+  record_ = log.begin(how, kernel.number);
   log.descend();
   if (C10_UNLIKELY(record_ == nullptr)) {
     return;
   }
-  record_->key = static_cast<uint16_t>(kernel.key_);
-  record_->kind = kernel.kind_;
-  note_device(*record_, *stack, kernel.arguments_);
+  record_->key = static_cast<uint16_t>(kernel.key);
+  record_->kind = kernel.kind;
+  note_device(*record_, *stack, kernel.arguments);
   if (log.session().options().shapes) {
-    log.describe(*record_, *stack, kernel.arguments_);
+    log.describe(*record_, *stack, kernel.arguments);
   }
-}
-
-void RecordingKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                                 torch::jit::Stack* stack) {
-  Log* const log = current_log();
-  if (log == nullptr || !log->records()) {
-    kernel_.callBoxed(op, keys, stack);
-    return;
-  }
-  Call call(*log, *this, stack);
-  kernel_.callBoxed(op, keys, stack);
-  call.returned();
 }
 
 }  // namespace opsmith::trace

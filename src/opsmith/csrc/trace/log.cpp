@@ -25,14 +25,19 @@ constexpr uint64_t kLargestStep = 1 << 22;
 thread_local uint64_t log_of = 0;
 thread_local Log* log_here = nullptr;
 
-// Ends the file with its thread.
-struct Finisher {
-  ~Finisher() {
-    if (log_here != nullptr && log_of == active.load()) {
-      log_here->finish();
-    }
+// Lets go of the calling thread's log. One that is pinned is inside of something that a trace before
+// recorded; few are ever, and those are never freed.
+void let_go() {
+  Log* const log = std::exchange(log_here, nullptr);
+  if (log != nullptr && !log->is_pinned()) {
+    log->session().release(log);
+  }
+}
+
+struct AtThreadEnd {
+  ~AtThreadEnd() {
     log_of = 0;
-    log_here = nullptr;
+    let_go();
   }
 };
 
@@ -43,14 +48,20 @@ Log* current_log() {
   if (C10_LIKELY(log_of == id)) {
     return log_here;
   }
+  let_go();
   Session* const session = running_session();
   log_here = id != 0 && session != nullptr ? session->open_log() : nullptr;
   log_of = id;
   if (log_here != nullptr) {
-    static thread_local Finisher finisher;
-    (void)finisher;
+    static thread_local AtThreadEnd at_end;
+    (void)at_end;
   }
   return log_here;
+}
+
+void forget_log() {
+  log_of = 0;
+  log_here = nullptr;
 }
 
 Log* opened_log() {
@@ -113,6 +124,7 @@ std::unique_ptr<Log> Log::create(Session& session) {
 
 Log::Log(Session& session, int file, char* base, uint64_t range)
     : session_(session),
+      process_(::getpid()),
       file_(file),
       base_(base + kFirstRecord),
       range_(range),
@@ -125,11 +137,20 @@ Log::~Log() {
 }
 
 void Log::finish() {
-  if (file_ >= 0) {
-    ::munmap(header_, range_);
+  if (finished_.exchange(true)) {
+    return;
+  }
+  ::munmap(header_, range_);
+  if (process_ == ::getpid()) {  // a fork's parent goes on writing
     ::ftruncate(file_, static_cast<off_t>(kFirstRecord + used_));
-    ::close(file_);
-    file_ = -1;
+  }
+  ::close(file_);
+}
+
+void Log::end_of_trace() {
+  abandoned_.store(true, std::memory_order_seq_cst);
+  if (!is_pinned()) {
+    finish();
   }
 }
 
@@ -229,6 +250,7 @@ void Log::leave_node() {
     ascend();
   }
   inside_ -= node.enters ? 1 : 0;
+  unpin();
 }
 
 void Log::enter_module(uint32_t name) {
@@ -247,6 +269,7 @@ void Log::leave_module(bool raised) {
   inside_ -= 1;
   end(module.record, raised);
   session_.add_range(at::RecordFunction::currentThreadId(), module.first, at::sequence_number::peek());
+  unpin();
 }
 
 uint32_t Log::number_of(std::string_view name) {

@@ -1,5 +1,13 @@
 // What one thread writes: records in a file that is mapped into memory, so that nothing is lost however the
 // process ends.
+//
+// Note [A file is mapped while its thread has pinned the log]
+// One thread ends a trace while others are anywhere. A log is freed by its own thread only, or after that
+// thread's end; its file is unmapped by the thread that ends the trace, so that idle threads hold none. A
+// thread therefore pins its log, and then looks whether the trace is being closed; the other one says that it
+// is closed, and then looks whether the log is pinned. One of them sees the other. A file that is pinned then
+// is unmapped by its thread at the last unpin(). To write a record, and all else that reaches the file, the
+// log must be pinned.
 #pragma once
 
 #include "record.h"
@@ -51,6 +59,35 @@ class Log {
 
   Session& session() { return session_; }
   bool records() const { return inside_ > 0; }
+
+  // ---- whether the file is mapped
+
+  // Keeps the file mapped until unpin(), or returns false where it may not be any more. By the log's thread.
+  bool pin() {
+    const uint32_t pins = pins_.load(std::memory_order_relaxed);
+    pins_.store(pins + 1, pins == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    if (C10_LIKELY(pins != 0 || !session_.closing())) {
+      return true;
+    }
+    unpin();
+    return false;
+  }
+  void unpin() {
+    const uint32_t pins = pins_.load(std::memory_order_relaxed) - 1;
+    pins_.store(pins, pins == 0 ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    if (C10_UNLIKELY(pins == 0 && abandoned_.load(std::memory_order_seq_cst))) {
+      finish();
+    }
+  }
+  bool is_pinned() const { return pins_.load(std::memory_order_seq_cst) != 0; }
+
+  // Closes the file, once.
+  void finish();
+
+  // By the thread that ends the trace, after Session::begin_closing(): closes the file, or has unpin() do it.
+  void end_of_trace();
+
+  // ---- what is written
 
   // Begins a record; null where there is no room.
   Record* begin(How how, uint32_t name) {
@@ -110,6 +147,7 @@ class Log {
   // How the operator `name` came to be called with `stack`.
   How how(const char* name, const torch::jit::Stack* stack);
 
+  // The log is pinned by who enters, and unpinned when that is left.
   void enter_node(uint32_t name, uint64_t sequence, uint64_t forward_thread);
   void leave_node();
   void enter_module(uint32_t name);
@@ -117,11 +155,7 @@ class Log {
 
   uint32_t number_of(std::string_view name);
 
-  // Closes the file; the thread is at its end.
-  void finish();
-
-  // Calls that the dispatcher has announced and that have not ended; others read it.
-  std::atomic<uint32_t> calls{0};
+  bool left_by_thread = false;  // under the session's mutex
   uint64_t interpositions = 0;  // how many times all operators were to be looked at anew
   Seen seen;
   Call* current = nullptr;
@@ -150,7 +184,11 @@ class Log {
   };
 
   Session& session_;
-  int file_;
+  std::atomic<uint32_t> pins_{0};
+  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> finished_{false};
+  const int process_;
+  const int file_;
   char* const base_;
   const uint64_t range_;
   Header* const header_;
@@ -172,5 +210,14 @@ Log* current_log();
 
 // The same, where it has one already.
 Log* opened_log();
+
+// The calling thread's log, pinned; null where no trace runs or it is being closed.
+inline Log* pinned_log() {
+  Log* const log = current_log();
+  return log != nullptr && log->pin() ? log : nullptr;
+}
+
+// In the child of a fork, whose parent goes on with the log.
+void forget_log();
 
 }  // namespace opsmith::trace

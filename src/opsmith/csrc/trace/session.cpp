@@ -69,13 +69,19 @@ void write_all(int file, const std::string& text) {
   }
 }
 
+uint32_t next_serial() {
+  static std::atomic<uint32_t> last{0};
+  return ++last;
+}
+
 int create(const std::string& path) {
   return ::open(path.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
 }
 
 }  // namespace
 
-Session::Session(Options options) : options_(std::move(options)), left_(options_.limit) {
+Session::Session(Options options)
+    : options_(std::move(options)), serial_(next_serial()), left_(options_.limit) {
   const std::string path = c10::str(options_.folder, "/", ::getpid(), ".names");
   names_ = create(path);
   TORCH_CHECK(names_ >= 0, "`", path, "` cannot be written: ", std::strerror(errno));
@@ -117,12 +123,21 @@ Log* Session::open_log() {
   return logs_.emplace_back(log.release());
 }
 
-bool Session::others_are_calling() const {
+void Session::release(Log* log) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    delete log;
+  } else {
+    log->finish();
+    log->left_by_thread = true;
+  }
+}
+
+bool Session::others_are_recording() const {
   const std::lock_guard lock(mutex_);
   const Log* const own = opened_log();
-  return std::any_of(logs_.begin(), logs_.end(), [&](const Log* log) {
-    return log != own && log->calls.load(std::memory_order_acquire) > 0;
-  });
+  return std::any_of(logs_.begin(), logs_.end(),
+                     [&](const Log* log) { return log != own && log->is_pinned(); });
 }
 
 void Session::note_clock() {
@@ -140,11 +155,13 @@ void Session::close() {
   ::close(names_);
   names_ = -1;
   for (Log* const log : logs_) {
-    if (log->calls.load(std::memory_order_acquire) == 0) {
+    log->end_of_trace();
+    if (log->left_by_thread) {
       delete log;
     }
   }
   logs_.clear();
+  closed_ = true;
 }
 
 void Session::forked() {

@@ -35,6 +35,9 @@ class Session {
 
   const Options& options() const { return options_; }
 
+  // Tells it from all others of the process; 1 or more.
+  uint32_t serial() const { return serial_; }
+
   // The number of `name` in this process's file of names.
   uint32_t name(std::string_view name);
 
@@ -44,8 +47,15 @@ class Session {
   // A log for the calling thread; null where no file can be written.
   Log* open_log();
 
-  // Whether other threads are inside of a call.
-  bool others_are_calling() const;
+  // The thread of `log` needs it no more.
+  void release(Log* log);
+
+  // From now on nothing is recorded but what is inside of something that is.
+  void begin_closing() { closing_.store(true, std::memory_order_seq_cst); }
+  bool closing() const { return closing_.load(std::memory_order_seq_cst); }
+
+  // Whether other threads are inside of what they record.
+  bool others_are_recording() const;
 
   // Notes what the clock says; two such notes tell its rate.
   void note_clock();
@@ -53,7 +63,8 @@ class Session {
   // Notes the name of the out-of-tree device, which a program may give at any time.
   void note_device();
 
-  // Closes the files of all threads that are not inside of a call.
+  // Closes the files of all threads; those that are inside of what they record close theirs when they leave
+  // it. No trace runs any more.
   void close();
 
   // In the child of a fork: its records and names go to files of its own.
@@ -68,12 +79,15 @@ class Session {
   void append(const std::string& line);
 
   const Options options_;
+  const uint32_t serial_;
   std::atomic<int64_t> left_;
+  std::atomic<bool> closing_{false};
   mutable std::mutex mutex_;
   std::unordered_map<std::string, uint32_t> numbers_;
   std::string lines_;  // all that was appended, for forks
   int names_ = -1;
   std::vector<Log*> logs_;
+  bool closed_ = false;
   std::unordered_map<uint64_t, std::vector<std::pair<uint64_t, uint64_t>>> ranges_;
 };
 

@@ -16,9 +16,8 @@
 namespace opsmith::trace {
 namespace {
 
-// Note [A trace ends when no other thread is inside of a call]
-// Kernels are taken away under a gate: threads that begin a call wait, and those inside of one are waited
-// for. A thread that stays inside for longer is not reading a dispatch table but computing, or waiting.
+// How long the end of a trace waits for other threads to leave what they record, so that the records tell
+// when they did. Those that stay for longer are shown as not having returned.
 constexpr auto kPatience = std::chrono::seconds(1);
 constexpr auto kNap = std::chrono::microseconds(50);
 
@@ -27,7 +26,6 @@ struct Tracing {
   Session* session = nullptr;
   Interposer interposer;
   std::vector<at::CallbackHandle> callbacks;
-  std::atomic<bool> gate{false};
   std::atomic<uint64_t> generation{1};
   uint64_t last_id = 0;
 };
@@ -39,38 +37,8 @@ Tracing& tracing() {
 
 // ---- what the dispatcher and the autograd engine call
 
-Log* log_of_call() {
-  Log* const log = current_log();
-  if (log == nullptr) {
-    return nullptr;
-  }
-  const uint32_t calls = log->calls.load(std::memory_order_relaxed);
-  if (calls != 0) {
-    log->calls.store(calls + 1, std::memory_order_relaxed);
-    return log;
-  }
-  log->calls.store(1, std::memory_order_seq_cst);
-  if (C10_LIKELY(!tracing().gate.load(std::memory_order_seq_cst))) {
-    return log;
-  }
-  log->calls.store(0, std::memory_order_release);
-  while (tracing().gate.load(std::memory_order_acquire)) {
-    std::this_thread::sleep_for(kNap);
-  }
-  return log_of_call();
-}
-
-void call_ends() {
-  Log* const log = current_log();
-  if (log != nullptr) {
-    if (const uint32_t calls = log->calls.load(std::memory_order_relaxed); calls != 0) {
-      log->calls.store(calls - 1, std::memory_order_release);
-    }
-  }
-}
-
 std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function) {
-  Log* const log = log_of_call();
+  Log* const log = current_log();
   if (log == nullptr || !log->records()) {
     return nullptr;
   }
@@ -86,7 +54,7 @@ std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function)
       return nullptr;  // a span that C++ code marks, no operator
     }
     const uint64_t start = c10::getApproximateTime();
-    tracing().interposer.interpose(log->session(), *operator_name, generation);
+    tracing().interposer.interpose(*operator_name, generation);
     log->seen.add(name);
     log->leave_out(start);
   }
@@ -95,22 +63,17 @@ std::unique_ptr<at::ObserverContext> on_call(const at::RecordFunction& function)
 }
 
 std::unique_ptr<at::ObserverContext> on_node(const at::RecordFunction& function) {
-  if (Log* const log = log_of_call()) {
+  if (Log* const log = pinned_log()) {
     log->enter_node(log->number_of(function.name()), static_cast<uint64_t>(function.seqNr()),
                     function.forwardThreadId());
   }
   return nullptr;
 }
 
-void on_call_end(const at::RecordFunction& /*function*/, at::ObserverContext* /*context*/) {
-  call_ends();
-}
-
 void on_node_end(const at::RecordFunction& /*function*/, at::ObserverContext* /*context*/) {
   if (Log* const log = current_log()) {
     log->leave_node();
   }
-  call_ends();
 }
 
 // ---- forks
@@ -127,7 +90,7 @@ void in_child() {
   Tracing& here = tracing();
   new (&here.mutex) std::mutex();
   here.interposer.forked();
-  here.gate.store(false);
+  forget_log();
   if (here.session != nullptr) {
     here.session->forked();
     active.store(++here.last_id);
@@ -141,13 +104,12 @@ void start(Options options) {
   const std::lock_guard lock(here.mutex);
   TORCH_CHECK(here.session == nullptr, "a trace runs already");
   [[maybe_unused]] static const int at_forks = ::pthread_atfork(before_fork, after_fork, in_child);
-  // What the trace before left behind: no thread has been inside of it for long.
-  here.interposer.forget();
-  here.session = new Session(std::move(options));
+  here.session = new Session(std::move(options));  // never deleted: threads may be late
   here.generation.fetch_add(1);
+  here.interposer.serve(here.session);
   active.store(++here.last_id);
   here.callbacks = {
-      at::addGlobalCallback(at::RecordFunctionCallback(on_call, on_call_end)
+      at::addGlobalCallback(at::RecordFunctionCallback(on_call)
                                 .needsInputs(here.session->options().shapes)
                                 .scopes({at::RecordScope::FUNCTION})),
       at::addGlobalCallback(
@@ -162,9 +124,9 @@ void stop() {
     return;
   }
   here.session->note_clock();
-  here.gate.store(true, std::memory_order_seq_cst);
+  here.session->begin_closing();
   const auto patience = std::chrono::steady_clock::now() + kPatience;
-  while (here.session->others_are_calling() && std::chrono::steady_clock::now() < patience) {
+  while (here.session->others_are_recording() && std::chrono::steady_clock::now() < patience) {
     std::this_thread::sleep_for(kNap);
   }
   here.interposer.remove();
@@ -175,7 +137,6 @@ void stop() {
   here.session = nullptr;
   active.store(0);
   ended->close();
-  here.gate.store(false, std::memory_order_release);
 }
 
 }  // namespace
@@ -239,7 +200,7 @@ C10_EXPORT const char* opsmith_trace_refresh() {
 
 C10_EXPORT const char* opsmith_trace_enter_module(const char* name) {
   return guarded([&] {
-    if (auto* const log = opsmith::trace::current_log()) {
+    if (auto* const log = opsmith::trace::pinned_log()) {
       log->enter_module(log->number_of(name));
     }
   });
