@@ -6,16 +6,23 @@ namespace {
 
 template <class From, class To>
 void convert(const void* from, const Plane& plane, void* to) {
+  const auto converted = [](const From* p) {
+    if constexpr (std::is_same_v<From, To>) {
+      return *p;
+    } else {
+      return convert_value<To>(load_element(p));
+    }
+  };
   const From* row = static_cast<const From*>(from);
   To* out = static_cast<To*>(to);
   for (int64_t r = 0; r < plane.rows; ++r, row += plane.row_stride, out += plane.columns) {
     if (plane.column_stride == 1) {
       for (int64_t c = 0; c < plane.columns; ++c) {
-        out[c] = convert_value<To>(load_element(row + c));
+        out[c] = converted(row + c);
       }
     } else {
       for (int64_t c = 0; c < plane.columns; ++c) {
-        out[c] = convert_value<To>(load_element(row + c * plane.column_stride));
+        out[c] = converted(row + c * plane.column_stride);
       }
     }
   }

@@ -95,12 +95,14 @@ inline constexpr ScalarType kEveryDtype[] = {
     ScalarType::Float, ScalarType::Double, ScalarType::Half,  ScalarType::Bool, ScalarType::BFloat16};
 
 // Whether the operator calculates in `computed`: its arguments have that dtype, or two that promote to it.
+// Integers of every width are added and counted as Long.
 constexpr bool calculates(const char* operator_name, ScalarType computed) {
   for (const ScalarType a : kEveryDtype) {
     if (!selected(operator_name, a)) {
       continue;
     }
-    if (compute_dtype(a) == computed) {
+    if (compute_dtype(a) == computed ||
+        (computed == ScalarType::Long && executorch::runtime::isIntegralType(a, false))) {
       return true;
     }
     for (const ScalarType b : kEveryDtype) {

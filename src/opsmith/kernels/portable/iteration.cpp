@@ -17,6 +17,11 @@ bool resize(KernelRuntimeContext& context, Tensor& out, const executorch::aten::
                 static_cast<int>(out.dim()), static_cast<long long>(out.numel()));
 }
 
+bool refuse_rank(KernelRuntimeContext& context, int rank) {
+  return refuse(context, Error::InvalidArgument, "Tensors of %d dimensions are not supported: at most %d", rank,
+                kMaxDims);
+}
+
 bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
                          std::initializer_list<const Tensor*> inputs) {
   executorch::aten::SizesType sizes[kMaxDims];
@@ -25,8 +30,7 @@ bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
     rank = std::max(rank, static_cast<int>(input->dim()));
   }
   if (rank > kMaxDims) {
-    return refuse(context, Error::InvalidArgument, "Tensors of %d dimensions are not supported: at most %d",
-                  rank, kMaxDims);
+    return refuse_rank(context, rank);
   }
   std::fill_n(sizes, rank, 1);
   for (const Tensor* input : inputs) {
@@ -46,37 +50,40 @@ bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
   return resize(context, out, sizes, rank);
 }
 
-Walk::Walk(const Tensor* const* operands, int count) {
-  const Tensor& shape = *operands[0];
+Walk::Walk(const Tensor* const* tensors, int count) : operands(count) {
+  const Tensor& shape = *tensors[0];
   const int dims = static_cast<int>(shape.dim());
-  numel = shape.numel();
   for (int d = 0; d < dims; ++d) {
     Axis axis{shape.sizes()[static_cast<size_t>(d)], {}};
-    if (axis.size == 1) {
-      continue;
-    }
     for (int i = 0; i < count; ++i) {
-      const int own = d - dims + static_cast<int>(operands[i]->dim());
-      axis.stride[static_cast<size_t>(i)] = own < 0 || operands[i]->sizes()[static_cast<size_t>(own)] == 1
-                                                ? 0
-                                                : operands[i]->strides()[static_cast<size_t>(own)];
+      const int own = d - dims + static_cast<int>(tensors[i]->dim());
+      const bool stretches = own < 0 || tensors[i]->sizes()[static_cast<size_t>(own)] == 1;
+      axis.stride[static_cast<size_t>(i)] =
+          stretches ? 0 : tensors[i]->strides()[static_cast<size_t>(own)];
     }
-    axes[static_cast<size_t>(rank++)] = axis;
+    add(axis);
   }
-  // By insertion: there are few axes, mostly in order, and std::stable_sort allocates.
+  order();
+  join();
+}
+
+// By insertion: there are few axes, mostly in order, and std::stable_sort allocates.
+void Walk::order() {
   for (int k = 1; k < rank; ++k) {
-    for (int j = k;
-         j > 0 && axes[static_cast<size_t>(j - 1)].stride[0] < axes[static_cast<size_t>(j)].stride[0]; --j) {
-      std::swap(axes[static_cast<size_t>(j - 1)], axes[static_cast<size_t>(j)]);
+    for (size_t j = static_cast<size_t>(k); j > 0 && axes[j - 1].stride[0] < axes[j].stride[0]; --j) {
+      std::swap(axes[j - 1], axes[j]);
     }
   }
+}
+
+void Walk::join() {
   int joined = 0;
   for (int k = 0; k < rank; ++k) {
-    const Axis& inner = axes[static_cast<size_t>(k)];
+    const Axis inner = axes[static_cast<size_t>(k)];
     if (joined > 0) {
       Axis& outer = axes[static_cast<size_t>(joined - 1)];
       bool one_stride = true;
-      for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      for (size_t i = 0; i < static_cast<size_t>(operands); ++i) {
         one_stride = one_stride && outer.stride[i] == inner.stride[i] * inner.size;
       }
       if (one_stride) {
@@ -87,6 +94,56 @@ Walk::Walk(const Tensor* const* operands, int count) {
     axes[static_cast<size_t>(joined++)] = inner;
   }
   rank = joined;
+}
+
+int64_t Walk::numel() const {
+  int64_t product = 1;
+  for (int d = 0; d < rank; ++d) {
+    product *= axes[static_cast<size_t>(d)].size;
+  }
+  return product;
+}
+
+Tiles::Tiles(const Walk& walk, int64_t size) : walk_(walk) {
+  static constexpr Axis kSingle{1, {}};
+  column_ = walk.rank > 0 ? walk.axes[static_cast<size_t>(walk.rank - 1)] : kSingle;
+  row_ = walk.rank > 1 ? walk.axes[static_cast<size_t>(walk.rank - 2)] : kSingle;
+  const int64_t numel = walk.numel();
+  if (numel == 0) {
+    rows_ = columns_ = in_row_ = in_plane_ = 1;
+    count_ = 0;
+    return;
+  }
+  rows_ = std::min(row_.size, std::max<int64_t>(1, size / column_.size));
+  columns_ = std::min(column_.size, size);
+  in_row_ = (column_.size + columns_ - 1) / columns_;
+  in_plane_ = (row_.size + rows_ - 1) / rows_ * in_row_;
+  count_ = numel / (row_.size * column_.size) * in_plane_;
+}
+
+Tiles::Tile Tiles::operator[](int64_t index) const {
+  const int64_t plane = index / in_plane_;
+  const int64_t in_plane = index % in_plane_;
+  const int64_t first_row = in_plane / in_row_ * rows_;
+  const int64_t first_column = in_plane % in_row_ * columns_;
+  Tile tile;
+  tile.rows = std::min(rows_, row_.size - first_row);
+  tile.columns = std::min(columns_, column_.size - first_column);
+  tile.first = (plane * row_.size + first_row) * column_.size + first_column;
+  const auto operands = static_cast<size_t>(walk_.operands);
+  for (size_t i = 0; i < operands; ++i) {
+    tile.offset[i] = first_row * row_.stride[i] + first_column * column_.stride[i];
+  }
+  int64_t rest = plane;
+  for (int d = walk_.rank - 2; d-- > 0;) {
+    const Axis& axis = walk_.axes[static_cast<size_t>(d)];
+    const int64_t at = rest % axis.size;
+    rest /= axis.size;
+    for (size_t i = 0; i < operands; ++i) {
+      tile.offset[i] += at * axis.stride[i];
+    }
+  }
+  return tile;
 }
 
 void parallel(int64_t n, int64_t grain, executorch::runtime::FunctionRef<void(int64_t, int64_t)> f) {
@@ -114,94 +171,71 @@ struct Operand {
 bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
              int count, Loop loop, const void* f) {
   if (tensors[0]->dim() > kMaxDims) {
-    return refuse(context, Error::InvalidArgument, "Tensors of %d dimensions are not supported: at most %d",
-                  static_cast<int>(tensors[0]->dim()), kMaxDims);
+    return refuse_rank(context, static_cast<int>(tensors[0]->dim()));
   }
-  const Walk walk(tensors, count);
-  if (walk.numel == 0) {
+  if (tensors[0]->numel() == 0) {
     return true;
   }
-  static constexpr Axis kSingle{1, {}};
-  const Axis& column = walk.rank > 0 ? walk.axes[static_cast<size_t>(walk.rank - 1)] : kSingle;
-  const Axis& row = walk.rank > 1 ? walk.axes[static_cast<size_t>(walk.rank - 2)] : kSingle;
-  const int outer_axes = std::max(0, walk.rank - 2);
-
-  // A tile is a part of one row or a number of whole ones.
-  const int64_t tile_rows = std::min(row.size, std::max<int64_t>(1, kTile / column.size));
+  const Walk walk(tensors, count);
+  const Tiles tiles(walk, kTile);
   std::array<Operand, kMaxOperands> operands;
   bool in_place = true;
   for (int i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
-    const bool is_dense =
-        (column.stride[k] == 1 || column.size == 1) && (tile_rows == 1 || row.stride[k] == column.size);
     const ScalarType dtype = tensors[i]->scalar_type();
     operands[k] = {static_cast<char*>(tensors[i]->mutable_data_ptr()),
                    static_cast<int64_t>(executorch::runtime::elementSize(dtype)), nullptr,
-                   i > 0 && tensors[i]->numel() == 1 && walk.numel > 1};
-    if (dtype == computed[i] && is_dense && !operands[k].is_one_value) {
+                   i > 0 && tensors[i]->numel() == 1 && tensors[0]->numel() > 1};
+    const bool is_dense = tiles.is_dense(k) && !operands[k].is_one_value;
+    if (dtype == computed[i] && is_dense) {
       continue;
     }
     in_place = false;
     operands[k].convert = i == 0 ? conversion(computed[i], dtype) : conversion(dtype, computed[i]);
-    if (operands[k].convert == nullptr || (i == 0 && !is_dense)) {
+    if (operands[k].convert == nullptr) {
       return refuse(context, Error::NotSupported,
-                    operands[k].convert == nullptr
-                        ? "Operands of dtype %s that are calculated with as %s are not part of this build"
-                        : "An out of dtype %s (calculated as %s) whose elements overlap or leave gaps is not "
-                          "supported",
+                    "Operands of dtype %s that are calculated with as %s are not part of this build",
                     name_of(dtype), name_of(computed[i]));
     }
+    if (i == 0 && !is_dense) {
+      return refuse(context, Error::NotSupported,
+                    "An out whose elements overlap or leave gaps is not supported");
+    }
   }
-  const int64_t tile_columns = tile_rows > 1 ? column.size : std::min(column.size, in_place ? kGrain : kTile);
-  const int64_t tiles_in_row = (column.size + tile_columns - 1) / tile_columns;
-  const int64_t tiles_in_plane = (row.size + tile_rows - 1) / tile_rows * tiles_in_row;
-  const int64_t tiles = walk.numel / (row.size * column.size) * tiles_in_plane;
-  const int64_t grain = std::max<int64_t>(1, kGrain / (tile_rows * tile_columns));
-
-  parallel(tiles, grain, [&](int64_t begin, int64_t end) {
+  if (in_place && walk.rank <= 1) {
+    // Every operand is one row of memory: threads share it without tiles.
+    parallel(tensors[0]->numel(), kGrain, [&](int64_t begin, int64_t end) {
+      const void* in[kMaxOperands];
+      for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
+        in[i - 1] = operands[i].data + begin * operands[i].element_size;
+      }
+      loop(f, operands[0].data + begin * operands[0].element_size, in, end - begin);
+    });
+    return true;
+  }
+  parallel(tiles.count(), std::max<int64_t>(1, kGrain / tiles.elements()), [&](int64_t begin, int64_t end) {
     alignas(64) unsigned char buffers[kMaxOperands][kTile * sizeof(int64_t)];
     std::array<bool, kMaxOperands> is_filled{};
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t in_plane = tile % tiles_in_plane;
-      const int64_t first_row = in_plane / tiles_in_row * tile_rows;
-      const int64_t first_column = in_plane % tiles_in_row * tile_columns;
-      const int64_t rows = std::min(tile_rows, row.size - first_row);
-      const int64_t columns = std::min(tile_columns, column.size - first_column);
-      std::array<int64_t, kMaxOperands> offset;
-      for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-        offset[i] = first_row * row.stride[i] + first_column * column.stride[i];
-      }
-      int64_t rest = tile / tiles_in_plane;
-      for (int d = outer_axes; d-- > 0;) {
-        const Axis& axis = walk.axes[static_cast<size_t>(d)];
-        const int64_t at = rest % axis.size;
-        rest /= axis.size;
-        for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-          offset[i] += at * axis.stride[i];
-        }
-      }
+    for (int64_t index = begin; index < end; ++index) {
+      const Tiles::Tile tile = tiles[index];
+      const int64_t n = tile.rows * tile.columns;
       const void* in[kMaxOperands];
       for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
         const Operand& operand = operands[i];
-        const char* const data = operand.data + offset[i] * operand.element_size;
-        if (operand.convert == nullptr) {
-          in[i - 1] = data;
-          continue;
-        }
-        in[i - 1] = buffers[i];
-        if (!operand.is_one_value) {
-          operand.convert(data, {rows, columns, row.stride[i], column.stride[i]}, buffers[i]);
-        } else if (!is_filled[i]) {
-          operand.convert(operand.data, {1, tile_rows * tile_columns, 0, 0}, buffers[i]);
-          is_filled[i] = true;
+        const char* const data = operand.data + tile.offset[i] * operand.element_size;
+        in[i - 1] = operand.convert == nullptr ? static_cast<const void*>(data) : buffers[i];
+        if (operand.convert != nullptr && !is_filled[i]) {
+          operand.convert(data, operand.is_one_value ? Plane{1, tiles.elements(), 0, 0} : tiles.plane(tile, i),
+                          buffers[i]);
+          is_filled[i] = operand.is_one_value;
         }
       }
-      char* const out = operands[0].data + offset[0] * operands[0].element_size;
+      char* const out = operands[0].data + tile.offset[0] * operands[0].element_size;
       if (operands[0].convert == nullptr) {
-        loop(f, out, in, rows * columns);
+        loop(f, out, in, n);
       } else {
-        loop(f, buffers[0], in, rows * columns);
-        operands[0].convert(buffers[0], {1, rows * columns, 0, 1}, out);
+        loop(f, buffers[0], in, n);
+        operands[0].convert(buffers[0], {1, n, 0, 1}, out);
       }
     }
   });

@@ -29,6 +29,9 @@ inline constexpr int kMaxDims = static_cast<int>(executorch::runtime::kTensorDim
 inline constexpr int64_t kGrain = 32768;  // elements below which a second thread does not pay
 inline constexpr int64_t kTile = 512;
 
+// Refuses a call for the rank of a Tensor.
+bool refuse_rank(KernelRuntimeContext& context, int rank);
+
 // Gives `out` the shape that the inputs broadcast to; refuses shapes that do not, and an out that cannot have
 // the shape. Sizes of 1, and dimensions that are missing on the left, stretch.
 bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
@@ -47,15 +50,62 @@ struct Axis {
   std::array<int64_t, kMaxOperands> stride;
 };
 
-// The axes of a walk over `operands`, of which the first has the walk's shape: ordered by falling stride of
-// the first, joined where one stride walks two axes for every operand, without those of length 1. The last
-// axis is the densest.
+// Axes over which a number of operands are walked; the last runs fastest. Axes of length 1 are left out.
 struct Walk {
   int rank = 0;
-  int64_t numel = 0;
+  int operands = 0;
   std::array<Axis, kMaxDims> axes;
 
-  Walk(const Tensor* const* operands, int count);
+  Walk() = default;
+  // Over tensors, of which the first has the shape: its elements are met as they lie in memory.
+  Walk(const Tensor* const* tensors, int count);
+
+  void add(const Axis& axis) {
+    if (axis.size != 1) {
+      axes[static_cast<size_t>(rank++)] = axis;
+    }
+  }
+  // Orders the axes by falling stride of the first operand, so that the last is the densest.
+  void order();
+  // Joins neighbouring axes that one stride walks for every operand.
+  void join();
+  int64_t numel() const;
+};
+
+// A walk in tiles: planes of the last two axes, cut into a part of one row or a number of whole rows.
+class Tiles {
+ public:
+  struct Tile {
+    int64_t rows;
+    int64_t columns;
+    int64_t first;  // the position of its first element in the walk
+    std::array<int64_t, kMaxOperands> offset;
+  };
+
+  // Tiles of at most max(`size`, one row's part of that length) elements.
+  Tiles(const Walk& walk, int64_t size);
+
+  int64_t count() const { return count_; }
+  int64_t elements() const { return rows_ * columns_; }  // of a tile that no edge cuts off
+  Tile operator[](int64_t index) const;
+  Plane plane(const Tile& tile, size_t operand) const {
+    return {tile.rows, tile.columns, row_.stride[operand], column_.stride[operand]};
+  }
+  // Whether the operand's elements of any tile lie next to each other.
+  bool is_dense(size_t operand) const {
+    return (column_.size == 1 || column_.stride[operand] == 1) &&
+           (rows_ == 1 || row_.stride[operand] == column_.size);
+  }
+
+ private:
+  const Walk& walk_;
+  Axis column_;
+  Axis row_;
+  int64_t rows_;
+  int64_t columns_;
+  int64_t in_row_;
+  int64_t in_plane_;
+  int64_t count_;
 };
 
 // Runs f(begin, end) over parts of [0, n), in threads where there are at least `grain` items for each.
