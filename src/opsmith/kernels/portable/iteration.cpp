@@ -18,8 +18,8 @@ bool resize(KernelRuntimeContext& context, Tensor& out, const executorch::aten::
 }
 
 bool refuse_rank(KernelRuntimeContext& context, int rank) {
-  return refuse(context, Error::InvalidArgument, "Tensors of %d dimensions are not supported: at most %d", rank,
-                kMaxDims);
+  return refuse(context, Error::InvalidArgument, "Tensors of %d dimensions are not supported: at most %d",
+                rank, kMaxDims);
 }
 
 bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
@@ -58,8 +58,7 @@ Walk::Walk(const Tensor* const* tensors, int count) : operands(count) {
     for (int i = 0; i < count; ++i) {
       const int own = d - dims + static_cast<int>(tensors[i]->dim());
       const bool stretches = own < 0 || tensors[i]->sizes()[static_cast<size_t>(own)] == 1;
-      axis.stride[static_cast<size_t>(i)] =
-          stretches ? 0 : tensors[i]->strides()[static_cast<size_t>(own)];
+      axis.stride[static_cast<size_t>(i)] = stretches ? 0 : tensors[i]->strides()[static_cast<size_t>(own)];
     }
     add(axis);
   }
@@ -225,7 +224,8 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
         const char* const data = operand.data + tile.offset[i] * operand.element_size;
         in[i - 1] = operand.convert == nullptr ? static_cast<const void*>(data) : buffers[i];
         if (operand.convert != nullptr && !is_filled[i]) {
-          operand.convert(data, operand.is_one_value ? Plane{1, tiles.elements(), 0, 0} : tiles.plane(tile, i),
+          operand.convert(data,
+                          operand.is_one_value ? Plane{1, tiles.elements(), 0, 0} : tiles.plane(tile, i),
                           buffers[i]);
           is_filled[i] = operand.is_one_value;
         }

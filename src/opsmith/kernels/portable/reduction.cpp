@@ -34,7 +34,8 @@ bool reduced_dims(KernelRuntimeContext& context, const Tensor& self,
       return false;
     }
     if (contains(named, dim)) {
-      return refuse(context, Error::InvalidArgument, "dim %d appears multiple times in the list of dims", dim);
+      return refuse(context, Error::InvalidArgument, "dim %d appears multiple times in the list of dims",
+                    dim);
     }
     named |= Dims{1} << dim;
   }

@@ -1,5 +1,5 @@
-// Reductions of dense Tensors of any dim order over any dimensions, in threads. A kernel gives a policy, which
-// says what is kept of the elements met so far; everything else is compiled once for the library:
+// Reductions of dense Tensors of any dim order over any dimensions, in threads. A kernel gives a policy,
+// which says what is kept of the elements met so far; everything else is compiled once for the library:
 //
 //   using Element          the compute type in which elements are loaded
 //   using State            what is kept for one result: trivially copyable, at most kMaxState bytes
@@ -10,8 +10,8 @@
 //   void merge(State&, const State& later) const               the elements of `later` follow
 //   Results finish(const State&) const
 //
-// `position` counts the elements of one result: in memory's order, or in the operand's logical order where the
-// reduction is `ordered`.
+// `position` counts the elements of one result: in memory's order, or in the operand's logical order where
+// the reduction is `ordered`.
 #pragma once
 
 #include "iteration.h"
@@ -81,8 +81,15 @@ struct Reducing<P, std::tuple<R...>> {
   static_assert(sizeof(State) <= kMaxState && sizeof...(R) <= kMaxResults);
 
   static Reducer reducer(const P& policy) {
-    return {&policy, sizeof(State), dtype_of<Element>, static_cast<int>(sizeof...(R)), {dtype_of<R>...},
-            &start,  &row,          &columns,          &merge,
+    return {&policy,
+            sizeof(State),
+            dtype_of<Element>,
+            static_cast<int>(sizeof...(R)),
+            {dtype_of<R>...},
+            &start,
+            &row,
+            &columns,
+            &merge,
             &finish};
   }
   static const P& policy(const void* p) { return *static_cast<const P*>(p); }
@@ -119,8 +126,8 @@ struct Reducing<P, std::tuple<R...>> {
 
 }  // namespace detail
 
-// Reduces `self` over the dimensions into the outs, which have their shape; results are converted to the outs'
-// dtypes. False, with the call refused, where a conversion was not selected.
+// Reduces `self` over the dimensions into the outs, which have their shape; results are converted to the
+// outs' dtypes. False, with the call refused, where a conversion was not selected.
 template <class P, class... Outs>
 bool reduce(KernelRuntimeContext& context, const P& policy, const Tensor& self, Dims reduced, bool keepdim,
             bool ordered, Outs&... outs) {

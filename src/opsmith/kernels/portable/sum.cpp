@@ -1,4 +1,5 @@
-// Sums and means. A sum is calculated in the dtype that it is asked for, to which elements are converted first.
+// Sums and means. A sum is calculated in the dtype that it is asked for, to which elements are converted
+// first.
 #include "common_dtype.h"
 #include "reduction.h"
 
@@ -102,9 +103,8 @@ constexpr char kMean[] = "mean.out";
 
 }  // namespace
 
-Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self,
-                const OptionalArrayRef<int64_t>& dim, bool keepdim,
-                std::optional<ScalarType>, Tensor& out) {
+Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+                bool keepdim, std::optional<ScalarType>, Tensor& out) {
   Dims dims = 0;
   if (!reduced_dims(context, self, dim, dims) || !resize_to_reduced(context, out, self, dims, keepdim)) {
     return out;
@@ -115,9 +115,8 @@ Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self,
   return out;
 }
 
-Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self,
-                 const OptionalArrayRef<int64_t>& dim, bool keepdim,
-                 std::optional<ScalarType>, Tensor& out) {
+Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+                 bool keepdim, std::optional<ScalarType>, Tensor& out) {
   Dims dims = 0;
   if (!reduced_dims(context, self, dim, dims) || !resize_to_reduced(context, out, self, dims, keepdim)) {
     return out;
