@@ -243,4 +243,34 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
 }
 
 }  // namespace detail
+
+bool copy_elements(KernelRuntimeContext& context, Tensor& out, const Tensor& self) {
+  if (out.dim() > kMaxDims) {
+    return refuse_rank(context, static_cast<int>(out.dim()));
+  }
+  if (out.numel() == 0) {
+    return true;
+  }
+  const Tensor* const tensors[] = {&out, &self};
+  const Walk walk(tensors, 2);
+  const Tiles tiles(walk, kTile);
+  const Convert convert = conversion(self.scalar_type(), out.scalar_type());
+  if (convert == nullptr || !tiles.is_dense(0)) {
+    return refuse(context, Error::NotSupported, "Copies from %s to %s%s are not part of this build",
+                  name_of(self.scalar_type()), name_of(out.scalar_type()),
+                  convert == nullptr ? "" : " whose elements overlap or leave gaps");
+  }
+  char* const to = static_cast<char*>(out.mutable_data_ptr());
+  const char* const from = static_cast<const char*>(self.const_data_ptr());
+  const auto to_size = static_cast<int64_t>(executorch::runtime::elementSize(out.scalar_type()));
+  const auto from_size = static_cast<int64_t>(executorch::runtime::elementSize(self.scalar_type()));
+  parallel(tiles.count(), std::max<int64_t>(1, kGrain / tiles.elements()), [&](int64_t begin, int64_t end) {
+    for (int64_t index = begin; index < end; ++index) {
+      const Tiles::Tile tile = tiles[index];
+      convert(from + tile.offset[1] * from_size, tiles.plane(tile, 1), to + tile.offset[0] * to_size);
+    }
+  });
+  return true;
+}
+
 }  // namespace opsmith::portable

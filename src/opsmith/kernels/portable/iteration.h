@@ -159,4 +159,7 @@ bool pointwise(KernelRuntimeContext& context, Tensor& out, const F& f, const Inp
                          &P::template loop<F>, &f);
 }
 
+// out = self for every element, converted to out's dtype; `out` has its shape, to which self's broadcasts.
+bool copy_elements(KernelRuntimeContext& context, Tensor& out, const Tensor& self);
+
 }  // namespace opsmith::portable

@@ -3,7 +3,7 @@
 //
 //   using Element          the compute type in which elements are loaded
 //   using State            what is kept for one result: trivially copyable, at most kMaxState bytes
-//   using Results          std::tuple of the compute types of the results: one for each out
+//   using Results          std::tuple of the compute types of the results, of which the first are asked for
 //   State start() const                                        of no element
 //   void row(State&, const Element*, int64_t n, int64_t position) const    n elements of one result follow
 //   void element(State&, Element, int64_t position) const      one element follows
@@ -80,11 +80,11 @@ struct Reducing<P, std::tuple<R...>> {
   using Element = typename P::Element;
   static_assert(sizeof(State) <= kMaxState && sizeof...(R) <= kMaxResults);
 
-  static Reducer reducer(const P& policy) {
+  static Reducer reducer(const P& policy, size_t results) {
     return {&policy,
             sizeof(State),
             dtype_of<Element>,
-            static_cast<int>(sizeof...(R)),
+            static_cast<int>(results),
             {dtype_of<R>...},
             &start,
             &row,
@@ -131,10 +131,10 @@ struct Reducing<P, std::tuple<R...>> {
 template <class P, class... Outs>
 bool reduce(KernelRuntimeContext& context, const P& policy, const Tensor& self, Dims reduced, bool keepdim,
             bool ordered, Outs&... outs) {
-  static_assert(sizeof...(Outs) == std::tuple_size_v<typename P::Results>);
+  static_assert(sizeof...(Outs) <= std::tuple_size_v<typename P::Results>);
   Tensor* const results[] = {&outs...};
-  return detail::reduce(context, detail::Reducing<P>::reducer(policy), self, reduced, keepdim, ordered,
-                        results);
+  return detail::reduce(context, detail::Reducing<P>::reducer(policy, sizeof...(Outs)), self, reduced,
+                        keepdim, ordered, results);
 }
 
 }  // namespace opsmith::portable

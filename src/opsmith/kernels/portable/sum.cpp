@@ -99,35 +99,64 @@ ScalarType summed_dtype(ScalarType dtype) {
 }
 
 constexpr char kSum[] = "sum.IntList_out";
+constexpr char kSumAll[] = "sum.out";
 constexpr char kMean[] = "mean.out";
+constexpr char kMeanAll[] = "mean.dtype_out";
 
-}  // namespace
-
-Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-                bool keepdim, std::optional<ScalarType>, Tensor& out) {
+template <const char* Name>
+Tensor& sum(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+            bool keepdim, Tensor& out) {
   Dims dims = 0;
-  if (!reduced_dims(context, self, dim, dims) || !resize_to_reduced(context, out, self, dims, keepdim)) {
-    return out;
+  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+    with_compute_dtype<Name>(context, Summed{}, summed_dtype(out.scalar_type()), [&](auto type) {
+      reduce(context, Sum<typename decltype(type)::type>{}, self, dims, keepdim, false, out);
+    });
   }
-  with_compute_dtype<kSum>(context, Summed{}, summed_dtype(out.scalar_type()), [&](auto type) {
-    reduce(context, Sum<typename decltype(type)::type>{}, self, dims, keepdim, false, out);
-  });
   return out;
 }
 
-Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-                 bool keepdim, std::optional<ScalarType>, Tensor& out) {
-  Dims dims = 0;
-  if (!reduced_dims(context, self, dim, dims) || !resize_to_reduced(context, out, self, dims, keepdim)) {
+template <const char* Name>
+Tensor& mean(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+             bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  const ScalarType result = dtype.value_or(self.scalar_type());
+  if (!is_floating(result)) {
+    refuse(context, Error::InvalidArgument,
+           "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. "
+           "Got: %s",
+           dtype.has_value() ? "Optional" : "Input", name_of(result));
     return out;
   }
-  with_compute_dtype<kMean>(context, Floating{}, out.scalar_type(), [&](auto type) {
-    using C = typename decltype(type)::type;
-    Sum<C> mean;
-    mean.divisor = static_cast<double>(reduced_length(self, dims));
-    reduce(context, mean, self, dims, keepdim, false, out);
-  });
+  Dims dims = 0;
+  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+    with_compute_dtype<Name>(context, Floating{}, out.scalar_type(), [&](auto type) {
+      Sum<typename decltype(type)::type> sum;
+      sum.divisor = static_cast<double>(reduced_length(self, dims));
+      reduce(context, sum, self, dims, keepdim, false, out);
+    });
+  }
   return out;
+}
+
+}  // namespace
+
+Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+                    bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
+  return sum<kSum>(context, self, dim, keepdim, out);
+}
+
+Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+                Tensor& out) {
+  return sum<kSumAll>(context, self, std::nullopt, false, out);
+}
+
+Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+                     bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  return mean<kMean>(context, self, dim, keepdim, dtype, out);
+}
+
+Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> dtype,
+                 Tensor& out) {
+  return mean<kMeanAll>(context, self, std::nullopt, false, dtype, out);
 }
 
 }  // namespace opsmith::portable::native
