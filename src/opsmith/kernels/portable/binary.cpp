@@ -7,6 +7,9 @@
 namespace opsmith::portable::native {
 namespace {
 
+// The four operations take a number as they calculate with it, not rounded to Half or BFloat16.
+constexpr int kOther = 2;
+
 constexpr char kAdd[] = "add.out";
 constexpr char kAddScalar[] = "add.Scalar_out";
 constexpr char kSub[] = "sub.out";
@@ -76,10 +79,13 @@ Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
   if (!accepts_alpha(context, dtype, alpha)) {
     return out;
   }
-  return binary_of<Name>(context, RealB{}, dtype, self, other, out, [&](auto type) {
-    using C = typename decltype(type)::type;
-    return Added<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
-  });
+  return binary_of<Name>(
+      context, RealB{}, dtype, self, other, out,
+      [&](auto type) {
+        using C = typename decltype(type)::type;
+        return Added<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
+      },
+      kOther);
 }
 
 template <const char* Name>
@@ -91,25 +97,35 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
            "`logical_xor()` operator instead.");
     return out;
   }
+  if (self.scalar_type() == ScalarType::Bool || other.scalar_type() == ScalarType::Bool) {
+    refuse(
+        context, Error::InvalidArgument,
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+        "mask, use the `~` or `logical_not()` operator instead.");
+    return out;
+  }
   if (!accepts_alpha(context, dtype, alpha)) {
     return out;
   }
-  return binary_of<Name>(context, Real{}, dtype, self, other, out, [&](auto type) {
-    using C = typename decltype(type)::type;
-    return Subtracted<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
-  });
+  return binary_of<Name>(
+      context, Real{}, dtype, self, other, out,
+      [&](auto type) {
+        using C = typename decltype(type)::type;
+        return Subtracted<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
+      },
+      kOther);
 }
 
 template <const char* Name>
 Tensor& mul(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             Tensor& out) {
-  return binary<Name>(context, RealB{}, dtype, self, other, out, kProduct);
+  return binary<Name>(context, RealB{}, dtype, self, other, out, kProduct, kOther);
 }
 
 template <const char* Name>
 Tensor& div(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             Tensor& out) {
-  return binary<Name>(context, Floating{}, float_dtype(dtype), self, other, out, kQuotient);
+  return binary<Name>(context, Floating{}, float_dtype(dtype), self, other, out, kQuotient, kOther);
 }
 
 // The functions below meet no divisor of 0, and take care of -1: the least integer over it would trap.
@@ -170,6 +186,10 @@ constexpr auto kRemainderFloor = [](auto a, auto b) { return remainder_floor(a, 
 constexpr auto kQuotientTrunc = [](auto a, auto b) { return quotient_trunc(a, b); };
 constexpr auto kQuotientFloor = [](auto a, auto b) { return quotient_floor(a, b); };
 
+template <class T>
+constexpr auto kQuotientTruncAs =
+    [](float a, float b) { return std::trunc(convert_value<float>(convert_value<T>(a / b))); };
+
 // f(a, b), but of integers over 0, which are only counted.
 template <class C, class F>
 struct Divided {
@@ -188,10 +208,11 @@ struct Divided {
 
 template <const char* Name, class F>
 Tensor& divided(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
-                Tensor& out, const F& f) {
+                Tensor& out, const F& f, int exact = 0) {
   std::atomic<bool> by_zero{false};
-  binary_of<Name>(context, Real{}, dtype, self, other, out,
-                  [&](auto type) { return Divided<typename decltype(type)::type, F>{f, &by_zero}; });
+  binary_of<Name>(
+      context, Real{}, dtype, self, other, out,
+      [&](auto type) { return Divided<typename decltype(type)::type, F>{f, &by_zero}; }, exact);
   if (by_zero.load()) {
     refuse(context, Error::InvalidArgument, "ZeroDivisionError");
   }
@@ -205,10 +226,18 @@ Tensor& div_mode(KernelRuntimeContext& context, ScalarType dtype, const Tensor& 
     return div<Name>(context, dtype, self, other, out);
   }
   if (*rounding_mode == "floor") {
-    return divided<Name>(context, dtype, self, other, out, kQuotientFloor);
+    return divided<Name>(context, dtype, self, other, out, kQuotientFloor, kOther);
   }
   if (*rounding_mode == "trunc") {
-    return divided<Name>(context, dtype, self, other, out, kQuotientTrunc);
+    // Quotients of two Tensors are rounded to the dtype before they are cut off, those by a number are not.
+    if (dtype == ScalarType::Half && other.numel() != 1) {
+      return binary<Name>(context, Types<float, Half>{}, dtype, self, other, out, kQuotientTruncAs<Half>);
+    }
+    if (dtype == ScalarType::BFloat16 && other.numel() != 1) {
+      return binary<Name>(context, Types<float, BFloat16>{}, dtype, self, other, out,
+                          kQuotientTruncAs<BFloat16>);
+    }
+    return divided<Name>(context, dtype, self, other, out, kQuotientTrunc, kOther);
   }
   refuse(context, Error::InvalidArgument,
          "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%.*s'",

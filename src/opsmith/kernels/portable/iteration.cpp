@@ -162,13 +162,24 @@ struct Operand {
   char* data;
   int64_t element_size;
   Convert convert;    // null: the function's arrays are the operand's memory
+  Convert round;      // to the dtype that `convert` takes elements from; null: they have it
   bool is_one_value;  // the same element throughout, so that it is converted once
+
+  // The elements of the plane in a buffer of the function's type.
+  void read(const char* from, const Plane& plane, void* buffer) const {
+    if (round == nullptr) {
+      return convert(from, plane, buffer);
+    }
+    alignas(16) unsigned char rounded[kTile * sizeof(uint16_t)];
+    round(from, plane, rounded);
+    convert(rounded, {1, plane.rows * plane.columns, 0, 1}, buffer);
+  }
 };
 
 }  // namespace
 
 bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
-             int count, Loop loop, const void* f) {
+             int count, Rounding rounding, Loop loop, const void* f) {
   if (tensors[0]->dim() > kMaxDims) {
     return refuse_rank(context, static_cast<int>(tensors[0]->dim()));
   }
@@ -179,18 +190,27 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
   const Tiles tiles(walk, kTile);
   std::array<Operand, kMaxOperands> operands;
   bool in_place = true;
+  const bool is_rounding = compute_dtype(rounding.common) != rounding.common;
   for (int i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
     const ScalarType dtype = tensors[i]->scalar_type();
     operands[k] = {static_cast<char*>(tensors[i]->mutable_data_ptr()),
-                   static_cast<int64_t>(executorch::runtime::elementSize(dtype)), nullptr,
+                   static_cast<int64_t>(executorch::runtime::elementSize(dtype)), nullptr, nullptr,
                    i > 0 && tensors[i]->numel() == 1 && tensors[0]->numel() > 1};
     const bool is_dense = tiles.is_dense(k) && !operands[k].is_one_value;
-    if (dtype == computed[i] && is_dense) {
+    const bool is_rounded = i > 0 && is_rounding && dtype != rounding.common &&
+                            computed[i] == compute_dtype(rounding.common) &&
+                            !(i == rounding.exact && tensors[i]->numel() == 1);
+    if (dtype == computed[i] && is_dense && !is_rounded) {
       continue;
     }
     in_place = false;
-    operands[k].convert = i == 0 ? conversion(computed[i], dtype) : conversion(dtype, computed[i]);
+    ScalarType from = dtype;
+    if (is_rounded) {
+      operands[k].round = conversion(dtype, rounding.common);
+      from = operands[k].round != nullptr ? rounding.common : dtype;
+    }
+    operands[k].convert = i == 0 ? conversion(computed[i], dtype) : conversion(from, computed[i]);
     if (operands[k].convert == nullptr) {
       return refuse(context, Error::NotSupported,
                     "Operands of dtype %s that are calculated with as %s are not part of this build",
@@ -224,9 +244,8 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
         const char* const data = operand.data + tile.offset[i] * operand.element_size;
         in[i - 1] = operand.convert == nullptr ? static_cast<const void*>(data) : buffers[i];
         if (operand.convert != nullptr && !is_filled[i]) {
-          operand.convert(data,
-                          operand.is_one_value ? Plane{1, tiles.elements(), 0, 0} : tiles.plane(tile, i),
-                          buffers[i]);
+          operand.read(data, operand.is_one_value ? Plane{1, tiles.elements(), 0, 0} : tiles.plane(tile, i),
+                       buffers[i]);
           is_filled[i] = operand.is_one_value;
         }
       }

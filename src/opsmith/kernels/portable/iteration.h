@@ -111,6 +111,14 @@ class Tiles {
 // Runs f(begin, end) over parts of [0, n), in threads where there are at least `grain` items for each.
 void parallel(int64_t n, int64_t grain, executorch::runtime::FunctionRef<void(int64_t, int64_t)> f);
 
+// Where the common dtype is Half or BFloat16, ATen converts every operand to it first. Kernels calculate in
+// float, so operands of other dtypes are rounded on their way: all but the `exact` one (1 is the first input)
+// if that has a single element, as a number has that add, sub, mul and div take.
+struct Rounding {
+  ScalarType common = ScalarType::Undefined;
+  int exact = 0;
+};
+
 namespace detail {
 
 // out[k] = f(in[0][k], ...) for k < n, with arrays of the types that f takes and returns.
@@ -118,7 +126,7 @@ using Loop = void (*)(const void* f, void* out, const void* const* in, int64_t n
 
 // Walks `operands` (out first), of which the function takes and gives `computed` dtypes.
 bool iterate(KernelRuntimeContext& context, const Tensor* const* operands, const ScalarType* computed,
-             int count, Loop loop, const void* f);
+             int count, Rounding rounding, Loop loop, const void* f);
 
 template <class Signature>
 struct Pointwise;
@@ -151,12 +159,18 @@ struct Pointwise<R(A...)> {
 // f must be safe to call from several threads at once. False, with the call refused, where a conversion was
 // not selected.
 template <class Signature, class F, class... Inputs>
-bool pointwise(KernelRuntimeContext& context, Tensor& out, const F& f, const Inputs&... inputs) {
+bool pointwise(KernelRuntimeContext& context, Rounding rounding, Tensor& out, const F& f,
+               const Inputs&... inputs) {
   using P = detail::Pointwise<Signature>;
   static_assert(sizeof...(Inputs) + 1 == P::kOperands && P::kOperands <= kMaxOperands);
   const Tensor* const operands[] = {&out, &inputs...};
-  return detail::iterate(context, operands, P::kComputed, static_cast<int>(P::kOperands),
+  return detail::iterate(context, operands, P::kComputed, static_cast<int>(P::kOperands), rounding,
                          &P::template loop<F>, &f);
+}
+
+template <class Signature, class F, class... Inputs>
+bool pointwise(KernelRuntimeContext& context, Tensor& out, const F& f, const Inputs&... inputs) {
+  return pointwise<Signature>(context, Rounding{}, out, f, inputs...);
 }
 
 // out = self for every element, converted to out's dtype; `out` has its shape, to which self's broadcasts.

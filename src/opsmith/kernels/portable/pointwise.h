@@ -5,7 +5,8 @@
 //   binary<kName>(context, Real{}, dtype, self, other, out, [](auto a, auto b) { return a * b; });
 //
 // or, where numbers go with the elements, a function from Type<C> to that, which converts them once
-// (unary_of, binary_of, ternary_of). Results have the dtype `dtype`, or are truth values (predicate).
+// (unary_of, binary_of, ternary_of). `exact` is Rounding's. Results have the dtype `dtype`, or are truth
+// values (predicate).
 #pragma once
 
 #include "common_dtype.h"
@@ -48,11 +49,11 @@ Tensor& unary(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, co
 
 template <const char* Name, class Dtypes, class Make>
 Tensor& binary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
-                  const Tensor& other, Tensor& out, const Make& make) {
+                  const Tensor& other, Tensor& out, const Make& make, int exact = 0) {
   if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&self, &other})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
-      pointwise<C(C, C)>(context, out, make(type), self, other);
+      pointwise<C(C, C)>(context, {dtype, exact}, out, make(type), self, other);
     });
   }
   return out;
@@ -60,11 +61,14 @@ Tensor& binary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype
 
 template <const char* Name, class Dtypes, class F>
 Tensor& binary(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
-               const Tensor& other, Tensor& out, const F& f) {
-  return binary_of<Name>(context, dtypes, dtype, self, other, out, [&](auto type) {
-    using C = typename decltype(type)::type;
-    return Applied<C, F>{f};
-  });
+               const Tensor& other, Tensor& out, const F& f, int exact = 0) {
+  return binary_of<Name>(
+      context, dtypes, dtype, self, other, out,
+      [&](auto type) {
+        using C = typename decltype(type)::type;
+        return Applied<C, F>{f};
+      },
+      exact);
 }
 
 template <const char* Name, class Dtypes, class Make>
@@ -73,7 +77,7 @@ Tensor& ternary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtyp
   if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&a, &b, &c})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
-      pointwise<C(C, C, C)>(context, out, make(type), a, b, c);
+      pointwise<C(C, C, C)>(context, {dtype}, out, make(type), a, b, c);
     });
   }
   return out;
@@ -86,7 +90,7 @@ Tensor& predicate(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype
   if (resize_to_broadcast(context, out, {&self, &other})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
-      pointwise<bool(C, C)>(context, out, Applied<bool, F>{f}, self, other);
+      pointwise<bool(C, C)>(context, {dtype}, out, Applied<bool, F>{f}, self, other);
     });
   }
   return out;
