@@ -34,7 +34,11 @@ struct Thresholded {
 template <const char* Name>
 Tensor& thresholded(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
                     const Scalar& threshold, const Scalar& value, Tensor& out) {
-  return binary_of<Name>(context, Real{}, common_dtype(self, other), self, other, out, [&](auto type) {
+  const ScalarType dtype = common_dtype(self, other);
+  if (!fits(context, threshold, dtype) || !fits(context, value, dtype)) {
+    return out;
+  }
+  return binary_of<Name>(context, Real{}, dtype, self, other, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return Thresholded<C>{value_of<C>(threshold), value_of<C>(value)};
   });

@@ -30,7 +30,9 @@ template <class Policy>
 Tensor& truth(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
               bool keepdim, Tensor& out) {
   Dims dims = 0;
-  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+  const bool names_none = dim.has_value() && dim->empty();  // these operators take that literally
+  if ((names_none || reduced_dims(context, self, dim, dims)) &&
+      resize_to_reduced(context, out, self, dims, keepdim)) {
     reduce(context, Policy{}, self, dims, keepdim, false, out);
   }
   return out;

@@ -90,7 +90,7 @@ Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
 
 template <const char* Name>
 Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
-            const Scalar& alpha, Tensor& out) {
+            bool is_bool, const Scalar& alpha, Tensor& out) {
   if (dtype == ScalarType::Bool) {
     refuse(context, Error::InvalidArgument,
            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
@@ -266,13 +266,15 @@ Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const 
 
 Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return sub<kSub>(context, common_dtype(self, other), self, other, alpha, out);
+  return sub<kSub>(context, common_dtype(self, other), self, other, other.scalar_type() == ScalarType::Bool,
+                   alpha, out);
 }
 
 Tensor& sub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), alpha, out);
+  return sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(), alpha,
+                         out);
 }
 
 Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {

@@ -12,7 +12,7 @@ Tensor& copy_out(KernelRuntimeContext& context, const Tensor& self, const Tensor
 }
 
 Tensor& fill_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& value, Tensor& out) {
-  if (resize_like(context, out, self)) {
+  if (fits(context, value, out.scalar_type()) && resize_like(context, out, self)) {
     copy_elements(context, out, ScalarTensor(value, out.scalar_type()));
   }
   return out;

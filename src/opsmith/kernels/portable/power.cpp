@@ -62,10 +62,11 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
     if (power == 3.0) {
       return by(kCube);
     }
-    if (power == 0.5) {
+    const bool has_roots = dtype != ScalarType::Half;  // which ATen gives to pow: it differs for -inf and -0
+    if (power == 0.5 && has_roots) {
       return by(kRoot);
     }
-    if (power == -0.5) {
+    if (power == -0.5 && has_roots) {
       return by(kInverseRoot);
     }
     if (power == -1.0) {

@@ -6,6 +6,10 @@
 
 namespace opsmith::portable {
 
+// Whether the dtype can hold the number, as ATen checks where it does not promote; refuses the call where
+// not.
+bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
+
 // The Scalar, converted to `dtype` once. Lives on the stack of the kernel that made it.
 class ScalarTensor {
  public:

@@ -47,7 +47,7 @@ Tensor& where_out(KernelRuntimeContext& context, const Tensor& condition, const 
 
 Tensor& masked_fill_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
                                const Scalar& value, Tensor& out) {
-  if (!is_mask(context, mask)) {
+  if (!is_mask(context, mask) || !fits(context, value, self.scalar_type())) {
     return out;
   }
   return choose<kMaskedFillScalar>(context, self.scalar_type(), mask, ScalarTensor(value, self.scalar_type()),
