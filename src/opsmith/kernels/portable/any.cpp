@@ -48,7 +48,7 @@ Tensor& any_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t d
   return truth<Any>(context, self, ArrayRef<int64_t>(dim), keepdim, out);
 }
 
-Tensor& any_dims_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& any_dims_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                      bool keepdim, Tensor& out) {
   return truth<Any>(context, self, dim, keepdim, out);
 }
@@ -62,7 +62,7 @@ Tensor& all_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t d
   return truth<All>(context, self, ArrayRef<int64_t>(dim), keepdim, out);
 }
 
-Tensor& all_dims_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& all_dims_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                      bool keepdim, Tensor& out) {
   return truth<All>(context, self, dim, keepdim, out);
 }

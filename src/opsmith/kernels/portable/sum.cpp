@@ -139,7 +139,7 @@ Tensor& mean(KernelRuntimeContext& context, const Tensor& self, const OptionalAr
 
 }  // namespace
 
-Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                     bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
   return sum<kSum>(context, self, dim, keepdim, out);
 }
@@ -149,7 +149,7 @@ Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional
   return sum<kSumAll>(context, self, std::nullopt, false, out);
 }
 
-Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                      bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
   return mean<kMean>(context, self, dim, keepdim, dtype, out);
 }

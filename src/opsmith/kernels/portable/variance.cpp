@@ -99,30 +99,28 @@ Tensor& variance(KernelRuntimeContext& context, const Tensor& self, const Option
 
 }  // namespace
 
-Tensor& var_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& var_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                 bool unbiased, bool keepdim, Tensor& out) {
   return variance<kVar>(context, self, dim, unbiased ? 1 : 0, false, keepdim, out);
 }
 
-Tensor& var_correction_out(KernelRuntimeContext& context, const Tensor& self,
-                           const OptionalArrayRef<int64_t>& dim, const std::optional<Scalar>& correction,
-                           bool keepdim, Tensor& out) {
+Tensor& var_correction_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
+                           const std::optional<Scalar>& correction, bool keepdim, Tensor& out) {
   return variance<kVarCorrection>(context, self, dim, correction_or_one(correction), false, keepdim, out);
 }
 
-Tensor& std_out(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+Tensor& std_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
                 bool unbiased, bool keepdim, Tensor& out) {
   return variance<kStd>(context, self, dim, unbiased ? 1 : 0, true, keepdim, out);
 }
 
-Tensor& std_correction_out(KernelRuntimeContext& context, const Tensor& self,
-                           const OptionalArrayRef<int64_t>& dim, const std::optional<Scalar>& correction,
-                           bool keepdim, Tensor& out) {
+Tensor& std_correction_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
+                           const std::optional<Scalar>& correction, bool keepdim, Tensor& out) {
   return variance<kStdCorrection>(context, self, dim, correction_or_one(correction), true, keepdim, out);
 }
 
 std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& context, const Tensor& self,
-                                                     const OptionalArrayRef<int64_t>& dim,
+                                                     OptionalArrayRef<int64_t> dim,
                                                      const std::optional<Scalar>& correction, bool keepdim,
                                                      Tensor& out0, Tensor& out1) {
   Dims dims = 0;
