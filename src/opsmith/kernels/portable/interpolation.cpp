@@ -40,6 +40,7 @@ struct Interpolated {
   }
 };
 
+constexpr int kWeight = 3;  // not rounded to Half or BFloat16 where it is a number
 constexpr auto kInterpolated = [](auto type) { return Interpolated<typename decltype(type)::type>{}; };
 
 }  // namespace
@@ -72,7 +73,7 @@ Tensor& lerp_scalar_out(KernelRuntimeContext& context, const Tensor& self, const
                         const Scalar& weight, Tensor& out) {
   const ScalarType dtype = common_dtype(self, end);
   const ScalarTensor number(weight, compute_dtype(dtype));
-  return ternary_of<kLerpScalar>(context, Floating{}, dtype, self, end, number, out, kInterpolated);
+  return ternary_of<kLerpScalar>(context, Floating{}, dtype, self, end, number, out, kInterpolated, kWeight);
 }
 
 Tensor& lerp_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& end,

@@ -73,11 +73,11 @@ Tensor& binary(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, c
 
 template <const char* Name, class Dtypes, class Make>
 Tensor& ternary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& a,
-                   const Tensor& b, const Tensor& c, Tensor& out, const Make& make) {
+                   const Tensor& b, const Tensor& c, Tensor& out, const Make& make, int exact = 0) {
   if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&a, &b, &c})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
-      pointwise<C(C, C, C)>(context, {dtype}, out, make(type), a, b, c);
+      pointwise<C(C, C, C)>(context, {dtype, exact}, out, make(type), a, b, c);
     });
   }
   return out;
