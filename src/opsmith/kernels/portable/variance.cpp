@@ -67,7 +67,7 @@ struct Variance {
   }
   Results finish(const State& state) const {
     const double divisor = std::max(0.0, static_cast<double>(state.count) - correction);
-    const double variance = state.squares / divisor;
+    const double variance = state.count == 0 ? NAN : state.squares / divisor;
     return {static_cast<C>(is_root ? std::sqrt(variance) : variance),
             static_cast<C>(state.count == 0 ? NAN : state.mean)};
   }
