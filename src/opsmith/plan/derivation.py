@@ -42,6 +42,7 @@ class Obstacle(Enum):
     NO_FUNCTIONAL = (
         "the group has no functional variant, whose meta kernel would tell the result's shape"
     )
+    BETWEEN_DEVICES = "it copies from and to other devices and dtypes, which no kernel does"
     NOT_TENSORS = "`{name}` gives back something else than Tensors"
     OTHER_RESULTS = "`{wanted}` does not give back the same Tensors as `{available}`"
 
@@ -54,6 +55,9 @@ _PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isposinf", "isnegi
 _OTHER_LAYOUT = re.compile(
     r"(?<!fake_)(quantize|quantized)(_|$)|(^|_)(dequantize|sparse|nested|mkldnn|coalesce)(_|$)|^to_padded"
 )
+
+# What `.to(device)` comes down to, through the runtime's `_copy_from`.
+_BETWEEN_DEVICES = frozenset({"copy", "copy_"})
 
 # The kernels to build on, best first, for each wanted variant.
 _PREFERENCE: Mapping[Variant, tuple[Variant, ...]] = {
@@ -179,6 +183,8 @@ def _obstacle(
         return Obstacle.RESHAPES_SELF
     if wanted.namespace == "aten" and _OTHER_LAYOUT.search(wanted.name.partition(".")[0]):
         return Obstacle.OTHER_LAYOUT
+    if wanted.name in _BETWEEN_DEVICES:
+        return Obstacle.BETWEEN_DEVICES
     if wanted.results is None or source.results is None:
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:

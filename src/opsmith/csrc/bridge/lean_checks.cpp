@@ -12,7 +12,7 @@ namespace detail {
 c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors) {
   at::native::ResultTypeState state = {};
   for (const at::Tensor* tensor : tensors) {
-    if (tensor->defined()) {
+    if (tensor != nullptr) {
       state = at::native::update_result_type_state(*tensor, state);
     }
   }

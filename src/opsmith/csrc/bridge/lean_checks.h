@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -19,17 +20,22 @@ inline bool is_python_scalar(const at::TensorBase& tensor) {
   return tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-// The dtype in which PyTorch computes with `tensors`, one of which is a Python scalar: the result's, or Float
-// for half precision.
-c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors);
-
-inline bool any_python_scalar() {
-  return false;
+// The Tensor that an argument has, if it has one.
+inline const at::Tensor* given_tensor(const at::Tensor& tensor) {
+  return tensor.defined() ? &tensor : nullptr;
+}
+inline const at::Tensor* given_tensor(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? given_tensor(*tensor) : nullptr;
 }
 
-template <class... Tensors>
-bool any_python_scalar(const at::Tensor& tensor, const Tensors&... others) {
-  return (tensor.defined() && is_python_scalar(tensor)) || any_python_scalar(others...);
+// The dtype in which PyTorch computes with `tensors`, one of which is a Python scalar: the result's, or Float
+// for half precision. Null stands for an argument that is not given.
+c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors);
+
+template <class... Arguments>
+bool any_python_scalar(const Arguments&... arguments) {
+  const auto is_one = [](const at::Tensor* tensor) { return tensor != nullptr && is_python_scalar(*tensor); };
+  return (is_one(given_tensor(arguments)) || ...);
 }
 
 }  // namespace detail
@@ -64,7 +70,7 @@ c10::ScalarType scalar_dtype(const Tensors&... tensors) {
   if (C10_LIKELY(!detail::any_python_scalar(tensors...))) {
     return c10::ScalarType::Undefined;
   }
-  return detail::scalar_dtype_of({&tensors...});
+  return detail::scalar_dtype_of({detail::given_tensor(tensors)...});
 }
 
 // Whether the result of a pointwise operator on `operands` goes into `out` as it is: all alike, `out` has

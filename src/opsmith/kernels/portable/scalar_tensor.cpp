@@ -1,0 +1,66 @@
+#include "scalar_tensor.h"
+
+#include <c10/util/overflows.h>
+
+namespace opsmith::portable {
+namespace {
+
+template <class... T>
+void store(Types<T...>, ScalarType dtype, const Scalar& value, void* to) {
+  ((dtype == dtype_of<T> && (store_element(static_cast<T*>(to), value_of<T>(value)), true)) || ...);
+}
+
+template <class T>
+bool overflows(const Scalar& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return false;
+  } else {
+    return value.isBoolean()         ? false
+           : value.isFloatingPoint() ? c10::overflows<T, double>(value.to<double>())
+                                     : c10::overflows<T, int64_t>(value.to<int64_t>());
+  }
+}
+
+template <class... T>
+bool overflows(Types<T...>, ScalarType dtype, const Scalar& value) {
+  return ((dtype == dtype_of<T> && overflows<T>(value)) || ...);
+}
+
+// As C++ writes it: ATen's message does.
+const char* type_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Byte:
+      return "uint8_t";
+    case ScalarType::Char:
+      return "int8_t";
+    case ScalarType::Short:
+      return "int16_t";
+    case ScalarType::Int:
+      return "int";
+    case ScalarType::Long:
+      return "int64_t";
+    case ScalarType::Half:
+      return "c10::Half";
+    case ScalarType::BFloat16:
+      return "c10::BFloat16";
+    case ScalarType::Float:
+      return "float";
+    default:
+      return name_of(dtype);
+  }
+}
+
+}  // namespace
+
+bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
+  return !overflows(RealB{}, dtype, value) ||
+         refuse(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
+                type_of(dtype));
+}
+
+ScalarTensor::ScalarTensor(const Scalar& value, ScalarType dtype)
+    : impl_(dtype, 0, sizes_, value_, dim_order_, strides_), tensor_(&impl_) {
+  store(RealB{}, dtype, value, value_);
+}
+
+}  // namespace opsmith::portable

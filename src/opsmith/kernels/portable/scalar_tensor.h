@@ -1,0 +1,31 @@
+// A number as a Tensor without dimensions, so that operators with a Scalar run the loops of those with a
+// Tensor.
+#pragma once
+
+#include "dtypes.h"
+
+namespace opsmith::portable {
+
+// Whether the dtype can hold the number, as ATen checks where it does not promote; refuses the call where
+// not.
+bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
+
+// The Scalar, converted to `dtype` once. Lives on the stack of the kernel that made it.
+class ScalarTensor {
+ public:
+  ScalarTensor(const Scalar& value, ScalarType dtype);
+  ScalarTensor(const ScalarTensor&) = delete;
+  ScalarTensor& operator=(const ScalarTensor&) = delete;
+
+  operator const Tensor&() const { return tensor_; }  // NOLINT: it stands for its Tensor
+
+ private:
+  alignas(8) unsigned char value_[8] = {};
+  executorch::aten::SizesType sizes_[1] = {};  // without elements, but not null
+  executorch::aten::DimOrderType dim_order_[1] = {};
+  executorch::aten::StridesType strides_[1] = {};
+  executorch::aten::TensorImpl impl_;
+  Tensor tensor_;
+};
+
+}  // namespace opsmith::portable

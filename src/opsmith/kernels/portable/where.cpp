@@ -1,0 +1,71 @@
+// Choices between two operands by a third.
+#include "pointwise.h"
+
+namespace opsmith::portable::native {
+namespace {
+
+constexpr char kWhere[] = "where.self_out";
+constexpr char kMaskedFillScalar[] = "masked_fill.Scalar_out";
+constexpr char kMaskedFillTensor[] = "masked_fill.Tensor_out";
+
+template <class C>
+struct Chosen {
+  C operator()(bool condition, C a, C b) const { return condition ? a : b; }
+};
+
+template <const char* Name>
+Tensor& choose(KernelRuntimeContext& context, ScalarType dtype, const Tensor& condition, const Tensor& a,
+               const Tensor& b, Tensor& out) {
+  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&condition, &a, &b})) {
+    with_compute_dtype<Name>(context, RealB{}, dtype, [&](auto type) {
+      using C = typename decltype(type)::type;
+      pointwise<C(bool, C, C)>(context, out, Chosen<C>{}, condition, a, b);
+    });
+  }
+  return out;
+}
+
+bool is_mask(KernelRuntimeContext& context, const Tensor& mask) {
+  return mask.scalar_type() == ScalarType::Bool ||
+         refuse(context, Error::InvalidArgument,
+                "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                name_of(mask.scalar_type()));
+}
+
+}  // namespace
+
+Tensor& where_out(KernelRuntimeContext& context, const Tensor& condition, const Tensor& self,
+                  const Tensor& other, Tensor& out) {
+  if (condition.scalar_type() != ScalarType::Bool && condition.scalar_type() != ScalarType::Byte) {
+    refuse(context, Error::InvalidArgument,
+           "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+           name_of(condition.scalar_type()));
+    return out;
+  }
+  return choose<kWhere>(context, common_dtype(self, other), condition, self, other, out);
+}
+
+Tensor& masked_fill_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
+                               const Scalar& value, Tensor& out) {
+  if (!is_mask(context, mask) || !fits(context, value, self.scalar_type())) {
+    return out;
+  }
+  return choose<kMaskedFillScalar>(context, self.scalar_type(), mask, ScalarTensor(value, self.scalar_type()),
+                                   self, out);
+}
+
+Tensor& masked_fill_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
+                               const Tensor& value, Tensor& out) {
+  if (value.dim() != 0) {
+    refuse(context, Error::InvalidArgument,
+           "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+           static_cast<int>(value.dim()));
+    return out;
+  }
+  if (!is_mask(context, mask)) {
+    return out;
+  }
+  return choose<kMaskedFillTensor>(context, self.scalar_type(), mask, value, self, out);
+}
+
+}  // namespace opsmith::portable::native
