@@ -1,6 +1,7 @@
-// The order of a walk.
+// The walks of axes.h.
 #include "axes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace opsmith::portable {
@@ -27,6 +28,50 @@ PairedAxes::PairedAxes(const Dims& sizes, const Dims& from, const Dims& to) {
       axis[count++] = all[i];
     }
   }
+}
+
+void walk(const PairedAxes& axes, int64_t grain, FunctionRef<void(int64_t, int64_t, const int64_t*)> f) {
+  int64_t steps = 1;
+  for (int64_t i = 0; i < axes.count; ++i) {
+    steps *= axes.axis[i].size;
+  }
+  parallel(steps, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
+    int64_t at[kMaxRank] = {};
+    int64_t rest = begin;
+    for (int64_t i = axes.count - 1; i >= 0; --i) {
+      at[i] = rest % axes.axis[i].size;
+      rest /= axes.axis[i].size;
+    }
+    for (int64_t step = begin; step < end; ++step) {
+      int64_t from = 0;
+      int64_t to = 0;
+      for (int64_t i = 0; i < axes.count; ++i) {
+        from += at[i] * axes.axis[i].from;
+        to += at[i] * axes.axis[i].to;
+      }
+      f(from, to, at);
+      for (int64_t i = axes.count - 1; i >= 0 && ++at[i] == axes.axis[i].size; --i) {
+        at[i] = 0;
+      }
+    }
+  });
+}
+
+void for_each_place(const Dims& sizes, int64_t grain, FunctionRef<void(const Dims&)> f) {
+  parallel(sizes.product(), std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
+    Dims at = sizes;
+    int64_t rest = begin;
+    for (int64_t i = sizes.rank - 1; i >= 0; --i) {
+      at[i] = rest % sizes[i];
+      rest /= sizes[i];
+    }
+    for (int64_t place = begin; place < end; ++place) {
+      f(static_cast<const Dims&>(at));
+      for (int64_t i = sizes.rank - 1; i >= 0 && ++at[i] == sizes[i]; --i) {
+        at[i] = 0;
+      }
+    }
+  });
 }
 
 }  // namespace opsmith::portable

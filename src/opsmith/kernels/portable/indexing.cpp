@@ -15,10 +15,8 @@ bool is_mask(const Tensor& t) {
   return t.scalar_type() == ScalarType::Bool || t.scalar_type() == ScalarType::Byte;
 }
 
-// Whether each element of a dense tensor is other than 0: f(offset) for those that are, in the order of the
-// dimensions.
-template <class F>
-void for_each_nonzero(const Tensor& t, const F& f) {
+// f(at, last) for each element that is not 0, in order: its coordinates, of which the last stands apart.
+void for_each_nonzero(const Tensor& t, FunctionRef<void(const Dims&, int64_t)> f) {
   const Convert to_bool = conversion(t.scalar_type(), ScalarType::Bool);
   const char* const data = static_cast<const char*>(t.const_data_ptr());
   const Dims sizes = sizes_of(t);
@@ -236,9 +234,9 @@ const int64_t* place_offsets(KernelRuntimeContext& context, const Dims& places, 
 }
 
 // f(n, from, from_stride, to, to_stride) for each line of elements that belong together.
-template <class F>
 void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* from_places, const Dims& to_kept,
-                   const int64_t* to_places, int64_t grain, const F& f) {
+                   const int64_t* to_places, int64_t grain,
+                   FunctionRef<void(int64_t, int64_t, int64_t, int64_t, int64_t)> f) {
   PairedAxes axes(plan.kept, from_kept, to_kept);
   PairedAxis line = axes.pop();
   // The places are the outermost axis of the walk; their offsets come from the tables.

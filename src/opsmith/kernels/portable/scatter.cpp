@@ -36,8 +36,7 @@ Lines lines_of(int64_t dim, const Tensor& index, const Dims& whole, const Dims& 
   return lines;
 }
 
-template <class F>
-void for_each_line(const Lines& lines, const F& f) {
+void for_each_line(const Lines& lines, FunctionRef<void(const Dims&)> f) {
   for_each_place(lines.places, kGrain / std::max<int64_t>(1, lines.length), f);
 }
 
@@ -115,26 +114,42 @@ Lines lines_of(const Scattered& call) {
   return lines_of(call.dim, call.index, strides_of(call.out), beside);
 }
 
-// f(offset in out, offset in src) for each index, those of a line in order. False with the call refused.
-template <class F>
-bool for_each_index(KernelRuntimeContext& context, const Scattered& call, const F& f) {
-  const Lines lines = lines_of(call);
-  const int64_t size = call.out.dim() == 0 ? 1 : call.out.sizes()[call.dim];
-  const Indices indices(call.index);
-  IndexCheck check(size);
-  for_each_line(lines, [&](const Dims& at) {
-    const int64_t index = offset_of(at, lines.index);
-    const int64_t whole = offset_of(at, lines.of_whole);
-    const int64_t beside = offset_of(at, lines.beside);
-    for (int64_t i = 0; i < lines.length; ++i) {
-      const int64_t to = check.checked(indices.at(index + i * lines.index[call.dim]));
+// The indices of one line: where the line begins in out and in src, and how to go on.
+struct Line {
+  const Indices& indices;
+  IndexCheck& check;
+  int64_t length;
+  int64_t index;
+  int64_t index_step;
+  int64_t out;
+  int64_t out_step;
+  int64_t src;
+  int64_t src_step;
+
+  // f(offset in out, offset in src) for each index, in order.
+  template <class F>
+  void for_each(const F& f) const {
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t place = check.checked(indices.at(index + i * index_step));
       if (check.found_wrong()) {
         return;
       }
-      f(whole + to * lines.of_whole[call.dim], beside + i * lines.beside[call.dim]);
+      f(out + place * out_step, src + i * src_step);
     }
+  }
+};
+
+// f(line) for every line of the index. False with the call refused, where an index is out of range.
+bool for_each_line(KernelRuntimeContext& context, const Scattered& call, FunctionRef<void(const Line&)> f) {
+  const Lines lines = lines_of(call);
+  const int64_t d = call.dim;
+  const Indices indices(call.index);
+  IndexCheck check(call.out.dim() == 0 ? 1 : call.out.sizes()[d]);
+  for_each_line(lines, [&](const Dims& at) {
+    f({indices, check, lines.length, offset_of(at, lines.index), lines.index[d], offset_of(at, lines.of_whole),
+       lines.of_whole[d], offset_of(at, lines.beside), lines.beside[d]});
   });
-  return check.passed(context, call.dim);
+  return check.passed(context, d);
 }
 
 void assign(KernelRuntimeContext& context, const Scattered& call) {
@@ -142,7 +157,9 @@ void assign(KernelRuntimeContext& context, const Scattered& call) {
     using U = decltype(element);
     const U* const from = static_cast<const U*>(call.src != nullptr ? call.src->const_data_ptr() : call.value);
     U* const to = static_cast<U*>(call.out.mutable_data_ptr());
-    for_each_index(context, call, [=](int64_t o, int64_t s) { to[o] = from[s]; });
+    for_each_line(context, call, [=](const Line& line) {
+      line.for_each([=](int64_t o, int64_t s) { to[o] = from[s]; });
+    });
   });
 }
 
@@ -202,7 +219,10 @@ template <class T>
   T* const to = static_cast<T*>(call.out.mutable_data_ptr());
   if (!include_self) {
     const C identity = identity_of<C>(reduction);
-    if (!for_each_index(context, call, [=](int64_t o, int64_t) { store_element(to + o, identity); })) {
+    const bool passed = for_each_line(context, call, [=](const Line& line) {
+      line.for_each([=](int64_t o, int64_t) { store_element(to + o, identity); });
+    });
+    if (!passed) {
       return;
     }
   }
@@ -214,11 +234,13 @@ template <class T>
     }
     std::fill_n(counts, call.out.numel(), include_self ? 1 : 0);
   }
-  for_each_index(context, call, [=](int64_t o, int64_t s) {
-    store_element(to + o, reduced<C>(reduction, load_element(to + o), load_element(from + s)));
-    if (counts != nullptr) {
-      ++counts[o];
-    }
+  for_each_line(context, call, [=](const Line& line) {
+    line.for_each([=](int64_t o, int64_t s) {
+      store_element(to + o, reduced<C>(reduction, load_element(to + o), load_element(from + s)));
+      if (counts != nullptr) {
+        ++counts[o];
+      }
+    });
   });
   for (int64_t i = 0; counts != nullptr && i < call.out.numel(); ++i) {  // out is dense
     if (counts[i] > 1) {
