@@ -462,7 +462,7 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   if (rows != nullptr) {
     const Convolution convolution = convolution_of(context, weight, parameters);
     const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
-    with_sum_type<kForward>(context, input.scalar_type(), [&](auto type) {
+    with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
       image_product<typename decltype(type)::type>(convolution, rows, added, image_of(input, spatial), transposed,
                                                    image_of(out, spatial));
     });
@@ -493,7 +493,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
   const int64_t spatial = input.dim() - 2;
   const Image given = image_of(input, spatial);
   const Image grad = image_of(grad_output, spatial);
-  with_sum_type<kBackward>(context, input.scalar_type(), [&](auto type) {
+  with_wide_type<kBackward>(context, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
     if (rows != nullptr) {
       image_product<C>(convolution, rows, nullptr, grad, !transposed, image_of(out0, spatial));

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "geometry.h"
+#include "wide_type.h"
 
 namespace opsmith::portable {
 
@@ -199,37 +200,6 @@ template <class C>
       } while (start < k);
     }
   }
-}
-
-// f(Type<C>{}) for the type in which products of elements of `dtype` are summed: float for Half and BFloat16,
-// int64_t for integers, whose sums wrap in the end as they would on the way.
-template <const char* Name, class F>
-bool with_sum_type(KernelRuntimeContext& context, ScalarType dtype, const F& f) {
-  constexpr bool kFloats = detail::calculates(Name, ScalarType::Float);
-  constexpr bool kDoubles = detail::calculates(Name, ScalarType::Double);
-  constexpr bool kIntegers =
-      detail::calculates(Name, ScalarType::Byte) || detail::calculates(Name, ScalarType::Char) ||
-      detail::calculates(Name, ScalarType::Short) || detail::calculates(Name, ScalarType::Int) ||
-      detail::calculates(Name, ScalarType::Long);
-  if constexpr (kFloats) {
-    if (compute_dtype(dtype) == ScalarType::Float) {
-      f(Type<float>{});
-      return true;
-    }
-  }
-  if constexpr (kDoubles) {
-    if (dtype == ScalarType::Double) {
-      f(Type<double>{});
-      return true;
-    }
-  }
-  if constexpr (kIntegers) {
-    if (contains(Integral{}, dtype)) {
-      f(Type<int64_t>{});
-      return true;
-    }
-  }
-  return detail::refuse_dtype(context, Name, dtype);
 }
 
 }  // namespace opsmith::portable

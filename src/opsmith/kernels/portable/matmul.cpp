@@ -301,7 +301,7 @@ template <class C>
 template <const char* Name>
 void multiply(KernelRuntimeContext& context, const Factors& factors, ScalarType dtype) {
   if (factors.batches * factors.m * factors.n != 0) {
-    with_sum_type<Name>(context, dtype, [&](auto type) {
+    with_wide_type<Name>(context, dtype, [&](auto type) {
       multiply_as<typename decltype(type)::type>(context, factors, dtype);
     });
   }
