@@ -1,0 +1,76 @@
+// Indices as operators read them: Long or Int, checked against the size that they index, negative ones where
+// an operator counts them from the end.
+#pragma once
+
+#include <atomic>
+
+#include "geometry.h"
+
+namespace opsmith::portable {
+
+// An index tensor's elements, and the first wrong one that any thread has met.
+class Indices {
+ public:
+  explicit Indices(const Tensor& t) : data_(t.const_data_ptr()), narrow_(t.scalar_type() == ScalarType::Int) {}
+
+  static bool accepts(KernelRuntimeContext& context, const char* name, const Tensor& t) {
+    OPSMITH_CHECK(context, t.scalar_type() == ScalarType::Long || t.scalar_type() == ScalarType::Int,
+                  InvalidArgument, false, "%s(): Expected dtype int32/int64 for index, but got %s", name,
+                  name_of(t.scalar_type()));
+    return true;
+  }
+
+  int64_t at(int64_t offset) const {
+    return narrow_ ? static_cast<const int32_t*>(data_)[offset] : static_cast<const int64_t*>(data_)[offset];
+  }
+
+ private:
+  const void* data_;
+  bool narrow_;
+};
+
+// Checks indices in threads: they note a wrong one, and the kernel refuses the call when they are done.
+class IndexCheck {
+ public:
+  explicit IndexCheck(int64_t size) : size_(size) {}
+
+  // `index`, or 0 where it is out of range, with that noted.
+  int64_t checked(int64_t index) {
+    if (index >= 0 && index < size_) {
+      return index;
+    }
+    note(index);
+    return 0;
+  }
+  // The same, counted from the end where it is negative.
+  int64_t wrapped(int64_t index) {
+    if (index >= -size_ && index < size_) {
+      return index < 0 ? index + size_ : index;
+    }
+    note(index);
+    return 0;
+  }
+  bool found_wrong() const { return wrong_.load(std::memory_order_relaxed); }
+  int64_t wrong() const { return index_.load(std::memory_order_relaxed); }
+
+  // Refuses the call where an index was wrong: ATen's text for gather, scatter, index and index_put.
+  bool passed(KernelRuntimeContext& context, int64_t dim) const {
+    OPSMITH_CHECK(context, !found_wrong(), InvalidArgument, false,
+                  "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(), dim,
+                  size_);
+    return true;
+  }
+
+ private:
+  void note(int64_t index) {
+    if (!wrong_.exchange(true)) {
+      index_.store(index);
+    }
+  }
+
+  int64_t size_;
+  std::atomic<bool> wrong_{false};
+  std::atomic<int64_t> index_{0};
+};
+
+}  // namespace opsmith::portable
