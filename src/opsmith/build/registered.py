@@ -84,7 +84,10 @@ _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\.(\w+_)?out")
 # ExecuTorch's function that unpacks a stack for a kernel is a template of the kernel and its type.
 _FUNCTION = re.compile(
     r"^(?P<address>[0-9a-f]+) \w .*WrapUnboxedIntoFunctor<.*CompileTimeFunctionPointer<"
-    r"(?P<result>.*?) \((?P<parameters>.*)\), &(?P<symbol>[^,]+), &name_of_op_\d+> >::call\(",
+    # A function without a namespace is shown with its type once more: `&(scale_out(…))`.
+    r"(?P<result>.*?) \((?P<parameters>.*?)\), "
+    r"&(?:\((?!anonymous namespace))?(?P<symbol>(?:\(anonymous namespace\)::)?[\w:]+)"
+    r".*, &name_of_op_\d+> >::call\(",
     re.MULTILINE,
 )
 _CONTEXT = "executorch::runtime::KernelRuntimeContext&"
