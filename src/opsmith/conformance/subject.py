@@ -29,7 +29,7 @@ from opsmith.conformance.comparison import (
     widened,
 )
 from opsmith.conformance.database import dtype_name, samples_of, tolerances
-from opsmith.description import SCALAR_TYPE_OF
+from opsmith.description import SCALAR_TYPE_OF, Kernel
 from opsmith.plan import Plan, Route
 from opsmith.runtime.calls import record_calls
 
@@ -278,22 +278,27 @@ class Subject:
             entry = self.plan.by_name[name]
             if entry.route in _REFUSING:
                 return f"the description refuses `{name}`: {entry.refusal or entry.why}"
-            limited = entry.kernel is not None and entry.kernel.dtypes and not self._takes(name)
-            if limited and entry.other_dtypes in _REFUSING:
+            # Where the last kernel takes all, nothing is left to other dtypes.
+            if entry.other_dtypes in _REFUSING and not self._taking(name):
                 return f"the description refuses `{name}` in {self._scalar_type}: {entry.refusal}"
         return ""
 
     def declared(self, operators: frozenset[str]) -> str:
         """Which kernel of ``operators`` says that it takes this dtype, or nothing."""
         for name in sorted(operators):
-            kernel = self.plan.by_name[name].kernel
-            if kernel is not None and self._takes(name):
+            if kernel := self._taking(name):
                 return f"`{kernel.symbol}` ({kernel.location}) declares {self._scalar_type}"
         return ""
 
-    def _takes(self, name: str) -> bool:
-        kernel = self.plan.by_name[name].kernel
-        return kernel is not None and any(self._scalar_type in taken for _, taken in kernel.dtypes)
+    def _taking(self, name: str) -> Kernel | None:
+        """The kernel of the operator that declares this dtype: the first, or one behind it."""
+        for layer in self.plan.by_name[name].layers:
+            kernel = layer.kernel
+            declared = [taken for _, taken in kernel.dtypes] if kernel else []
+            declared += [meta.dtypes for meta in kernel.arg_meta] if kernel else []
+            if any(self._scalar_type in taken for taken in declared):
+                return kernel
+        return None
 
     @cached_property
     def _scalar_type(self) -> str:
