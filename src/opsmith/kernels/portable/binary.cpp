@@ -90,14 +90,14 @@ Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
 
 template <const char* Name>
 Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
-            bool is_bool, const Scalar& alpha, Tensor& out) {
+            bool other_is_bool, const Scalar& alpha, Tensor& out) {
   if (dtype == ScalarType::Bool) {
     refuse(context, Error::InvalidArgument,
            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
            "`logical_xor()` operator instead.");
     return out;
   }
-  if (self.scalar_type() == ScalarType::Bool || other.scalar_type() == ScalarType::Bool) {
+  if (self.scalar_type() == ScalarType::Bool || other_is_bool) {
     refuse(
         context, Error::InvalidArgument,
         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "

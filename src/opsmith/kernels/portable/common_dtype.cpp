@@ -1,0 +1,45 @@
+// ATen's promotion of dtypes.
+#include "common_dtype.h"
+
+namespace opsmith::portable {
+namespace {
+
+ScalarType promoted(ScalarType a, ScalarType b) {
+  return a == ScalarType::Undefined   ? b
+         : b == ScalarType::Undefined ? a
+                                      : executorch::runtime::promoteTypes(a, b);
+}
+
+int category_of(ScalarType dtype) {
+  return dtype == ScalarType::Undefined ? -1 : is_floating(dtype) ? 2 : is_integral(dtype) ? 1 : 0;
+}
+
+// `a` decides, unless it is of a lower category.
+ScalarType higher(ScalarType a, ScalarType b) {
+  return category_of(a) >= category_of(b) ? a : promoted(a, b);
+}
+
+}  // namespace
+
+void Operands::add(const Tensor& tensor) {
+  ScalarType& kind = tensor.dim() > 0 ? with_dims : without_dims;
+  kind = promoted(kind, tensor.scalar_type());
+}
+
+void Operands::add(const Scalar& scalar) {
+  number = promoted(number, scalar.isBoolean()         ? ScalarType::Bool
+                            : scalar.isFloatingPoint() ? kDefaultFloat
+                                                       : ScalarType::Long);
+}
+
+ScalarType Operands::dtype() const {
+  return higher(with_dims, higher(without_dims, number));
+}
+
+bool can_store(KernelRuntimeContext& context, ScalarType result, const Tensor& out) {
+  return executorch::runtime::canCast(result, out.scalar_type()) ||
+         refuse(context, Error::InvalidArgument, "result type %s can't be cast to the desired output type %s",
+                name_of(result), name_of(out.scalar_type()));
+}
+
+}  // namespace opsmith::portable
