@@ -57,6 +57,11 @@ class LeanKernels:
         if group is None or group.functional is None:
             return "it has no functional variant, whose meta kernel would tell the result's shape"
         functional = self._catalogue.operators[group.functional]
+        if torch_function(functional).func.arguments.tensor_options is not None:
+            return (
+                f"`{functional.name}` is told its result's dtype and device, which no argument of the out "
+                "variant tells its meta kernel; PyTorch makes it of other operators"
+            )
         if _DYNAMIC in functional.tags:
             return "the shape of its result depends on its operands' elements"
         if operator.namespace != "aten":

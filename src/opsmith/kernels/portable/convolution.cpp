@@ -26,6 +26,9 @@ struct Window {
 };
 
 int64_t floor_divided(int64_t a, int64_t b) {
+  if (b == 1) {
+    return a;  // the common stride, which needs no division
+  }
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
@@ -33,56 +36,88 @@ int64_t ceil_divided(int64_t a, int64_t b) {
   return -floor_divided(-a, b);
 }
 
-// One image as seen from the pixels of the other, `grid`: see Note [Large and small].
+// One image as seen from the pixels of the other, `grid`: see Note [Large and small]. Patches have an element
+// for each channel and tap.
 template <class C>
 struct Patches {
   Image image;
   const int64_t* grid;
   Window window;
   bool from_small;  // the image is the small one
-  Convert load;
+  Convert load;     // null where elements are of type C
   int64_t width;
 
-  // Element k = (channel from `first_channel`, tap) of the patches of `count` pixels of the grid, counted
-  // through the batch, from `first`.
-  void gather(int64_t first_channel, int64_t k, int64_t first, int64_t count, C* to) const {
-    const int64_t taps = window.taps();
-    const int64_t channel = first_channel + k / taps;
+  // An element of all patches.
+  struct Element {
+    int64_t channel;
     int64_t tap[kSpatial];
-    int64_t rest = k % taps;
+  };
+  // A pixel of the grid, through the batch.
+  struct Pixel {
+    int64_t batch;
+    int64_t at[kSpatial];
+  };
+
+  Patches(const Image& seen, const int64_t* sizes, const Window& through, bool small, ScalarType dtype)
+      : image(seen),
+        grid(sizes),
+        window(through),
+        from_small(small),
+        load(dtype == dtype_of<C> ? nullptr : conversion(dtype, dtype_of<C>)),
+        width(static_cast<int64_t>(executorch::runtime::elementSize(dtype))) {}
+
+  Element element(int64_t first_channel, int64_t k) const {
+    Element element{first_channel + k / window.taps(), {}};
+    int64_t rest = k % window.taps();
     for (int64_t d = kSpatial - 1; d >= 0; --d) {
-      tap[d] = rest % window.kernel[d];
+      element.tap[d] = rest % window.kernel[d];
       rest /= window.kernel[d];
     }
-    int64_t place = first;
-    int64_t at[kSpatial];
+    return element;
+  }
+  void advance(Element& element) const {
     for (int64_t d = kSpatial - 1; d >= 0; --d) {
-      at[d] = place % grid[d];
-      place /= grid[d];
+      if (++element.tap[d] < window.kernel[d]) {
+        return;
+      }
+      element.tap[d] = 0;
     }
-    int64_t batch = place;
+    ++element.channel;
+  }
+  Pixel pixel(int64_t index) const {
+    Pixel pixel{};
+    for (int64_t d = kSpatial - 1; d >= 0; --d) {
+      pixel.at[d] = index % grid[d];
+      index /= grid[d];
+    }
+    pixel.batch = index;
+    return pixel;
+  }
+
+  // The element in the patches of `count` pixels from `pixel`.
+  void gather(const Element& element, Pixel pixel, int64_t count, C* to) const {
     while (count > 0) {
-      const int64_t n = std::min(count, grid[2] - at[2]);
-      int64_t offset = batch * image.batch_stride + channel * image.channel_stride;
+      const int64_t n = std::min(count, grid[2] - pixel.at[2]);
+      int64_t offset = pixel.batch * image.batch_stride + element.channel * image.channel_stride;
       bool inside = true;
       for (int64_t d = 0; d < 2; ++d) {
-        const int64_t source = source_of(at[d], tap[d], d);
+        const int64_t source = source_of(pixel.at[d], element.tap[d], d);
         inside = inside && source >= 0;
         offset += source * image.stride[d];
       }
       if (inside) {
-        gather_row(offset, tap[2], at[2], n, to);
+        gather_row(offset, element.tap[2], pixel.at[2], n, to);
       } else {
         std::fill_n(to, n, C(0));
       }
       to += n;
       count -= n;
-      at[2] = 0;
-      if (++at[1] == grid[1]) {
-        at[1] = 0;
-        if (++at[0] == grid[0]) {
-          at[0] = 0;
-          ++batch;
+      pixel.at[2] = 0;
+      if (++pixel.at[1] == grid[1]) {
+        pixel.at[1] = 0;
+        if (++pixel.at[0] == grid[0]) {
+          pixel.at[0] = 0;
+          ++pixel.batch;
         }
       }
     }
@@ -97,6 +132,9 @@ struct Patches {
       return source < image.size[d] ? source : -1;
     }
     const int64_t distance = at - shift;
+    if (window.stride[d] == 1) {
+      return distance < image.size[d] ? distance : -1;
+    }
     const int64_t source = distance / window.stride[d];
     return distance >= 0 && distance % window.stride[d] == 0 && source < image.size[d] ? source : -1;
   }
@@ -130,8 +168,14 @@ struct Patches {
   }
 
   void read(int64_t offset, int64_t step, int64_t n, C* to) const {
-    if (n > 0) {
-      load(image.data + offset * width, {1, n, 0, step}, to);
+    const char* const from = image.data + offset * width;
+    if (load == nullptr) {
+      const C* const elements = reinterpret_cast<const C*>(from);
+      for (int64_t i = 0; i < n; ++i) {
+        to[i] = elements[i * step];
+      }
+    } else if (n > 0) {
+      load(from, {1, n, 0, step}, to);
     }
   }
 };
@@ -195,7 +239,7 @@ template <class C>
   if (pixels == 0 || rows == 0) {
     return;
   }
-  const Patches<C> patches{image, result.size, convolution.window, from_small, load, width};
+  const Patches<C> patches(image, result.size, convolution.window, from_small, convolution.dtype);
   const auto finish = [&](int64_t channel, int64_t first, C* sums, int64_t count) {
     if (bias != nullptr) {
       C added;
@@ -220,8 +264,10 @@ template <class C>
         for (int64_t i = 0; i < rows; ++i) {
           std::fill_n(sums[i], count, C(0));
         }
-        for (int64_t k = 0; k < depth; ++k) {
-          patches.gather(group * image_channels, k, first, count, patch);
+        auto element = patches.element(group * image_channels, 0);
+        const auto pixel = patches.pixel(first);
+        for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
+          patches.gather(element, pixel, count, patch);
           load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
           for (int64_t i = 0; i < rows; ++i) {
             const C factor = factors[i];
@@ -253,12 +299,38 @@ template <class C>
           }
         },
         [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
-          for (int64_t p = 0; p < count; ++p) {
-            patches.gather(group * image_channels, start + p, first, lines, packed + p * panel);
+          auto element = patches.element(group * image_channels, start);
+          const auto pixel = patches.pixel(first);
+          for (int64_t p = 0; p < count; ++p, patches.advance(element)) {
+            patches.gather(element, pixel, lines, packed + p * panel);
           }
         },
         [&](int64_t i, int64_t j, C* sums, int64_t count) { finish(group * rows + i, j, sums, count); }, workspace);
   }
+}
+
+// A window of one pixel, through which an image is seen as it is.
+constexpr Window kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+
+// In lanes side by side, which the compiler turns into vectors.
+template <class C>
+C dot(const C* a, const C* b, int64_t n) {
+  constexpr int64_t kLanes = 16;
+  C lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) {
+      lanes[l] += a[i + l] * b[i + l];
+    }
+  }
+  for (; i < n; ++i) {
+    lanes[0] += a[i] * b[i];
+  }
+  C sum = 0;
+  for (int64_t l = 0; l < kLanes; ++l) {
+    sum += lanes[l];
+  }
+  return sum;
 }
 
 // The contiguous weight from both images: (channels of the small one) x (channels of the large one, taps).
@@ -266,21 +338,47 @@ template <class C>
 [[gnu::noinline]] void weight_product(const Convolution& convolution, const Image& large, const Image& small,
                                       char* weight) {
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
-  const Convert load = conversion(convolution.dtype, dtype_of<C>);
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
   const int64_t rows = small.channels / convolution.groups;
   const int64_t large_channels = large.channels / convolution.groups;
   const int64_t columns = large_channels * convolution.window.taps();
   const int64_t pixels = small.batch * small.pixels();
-  constexpr Window kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
-  const Patches<C> left{small, small.size, kPoint, false, load, width};
-  const Patches<C> right{large, small.size, convolution.window, false, load, width};
+  const Patches<C> left(small, small.size, kPoint, false, convolution.dtype);
+  const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
+  if (rows < kFewRows) {
+    const int64_t tasks = convolution.groups * columns;
+    parallel(tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
+      C own[kPixels];
+      C patch[kPixels];
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t group = task / columns;
+        const auto element = right.element(group * large_channels, task % columns);
+        C sums[kFewRows] = {};
+        for (int64_t first = 0; first < pixels; first += kPixels) {
+          const int64_t count = std::min(kPixels, pixels - first);
+          const auto pixel = right.pixel(first);
+          right.gather(element, pixel, count, patch);
+          for (int64_t i = 0; i < rows; ++i) {
+            left.gather(left.element(group * rows + i, 0), {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}},
+                        count, own);
+            sums[i] += dot(own, patch, count);
+          }
+        }
+        for (int64_t i = 0; i < rows; ++i) {
+          store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+        }
+      }
+    });
+    return;
+  }
   C* const workspace = allocate<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
   const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines, int64_t start,
                        int64_t count, int64_t panel, C* packed) {
     C line[detail::kBlockDepth];
-    for (int64_t i = 0; i < lines; ++i) {
-      patches.gather(channel, first + i, start, count, line);
+    auto element = patches.element(channel, first);
+    const auto pixel = patches.pixel(start);
+    for (int64_t i = 0; i < lines; ++i, patches.advance(element)) {
+      patches.gather(element, pixel, count, line);
       for (int64_t p = 0; p < count; ++p) {
         packed[p * panel + i] = line[p];
       }
@@ -306,10 +404,8 @@ template <class C>
 template <class C>
 [[gnu::noinline]] void channel_sums(const Convolution& convolution, const Image& image, char* sums) {
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
-  const Convert load = conversion(convolution.dtype, dtype_of<C>);
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
-  constexpr Window kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
-  const Patches<C> pixels_of{image, image.size, kPoint, false, load, width};
+  const Patches<C> pixels_of(image, image.size, kPoint, false, convolution.dtype);
   const int64_t pixels = image.batch * image.pixels();
   parallel(image.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)),
            [&](int64_t begin, int64_t end) {
@@ -318,7 +414,7 @@ template <class C>
                C sum = 0;
                for (int64_t first = 0; first < pixels; first += kPixels) {
                  const int64_t count = std::min(kPixels, pixels - first);
-                 pixels_of.gather(channel, 0, first, count, line);
+                 pixels_of.gather(pixels_of.element(channel, 0), pixels_of.pixel(first), count, line);
                  C part = 0;
                  for (int64_t i = 0; i < count; ++i) {
                    part += line[i];

@@ -66,6 +66,7 @@ struct Product {
   // So few rows that packing the other operand would cost more than it saves.
   static constexpr int64_t kFewRows = 3;
   static constexpr int64_t kLine = 512;
+  static constexpr int64_t kStep = 4;
 
   Product transposed() const {
     Product product = *this;
@@ -142,7 +143,7 @@ struct Product {
     const int64_t lines = detail::panels(n, kLine);
     parallel(lines, std::max<int64_t>(1, kGrain / (work * kLine)), [&](int64_t begin, int64_t end) {
       C left[kFewRows][kLine];
-      C right[kLine];
+      C right[kStep][kLine];
       C sums[kFewRows][kLine];
       for (int64_t l = begin; l < end; ++l) {
         const int64_t j = l * kLine;
@@ -156,8 +157,23 @@ struct Product {
           for (int64_t i = 0; i < m; ++i) {
             rows[i] = line(a, i, start, depth, left[i]);
           }
-          for (int64_t p = 0; p < depth; ++p) {
-            const C* const values = line(b, start + p, j, count, right);
+          int64_t p = 0;
+          for (; p + kStep <= depth; p += kStep) {  // several at a time, so that sums are loaded and stored less
+            const C* values[kStep];
+            for (int64_t s = 0; s < kStep; ++s) {
+              values[s] = line(b, start + p + s, j, count, right[s]);
+            }
+            for (int64_t i = 0; i < m; ++i) {
+              const C* const factors = rows[i] + p;
+              C* const sum = sums[i];
+              for (int64_t x = 0; x < count; ++x) {
+                sum[x] += factors[0] * values[0][x] + factors[1] * values[1][x] + factors[2] * values[2][x] +
+                          factors[3] * values[3][x];
+              }
+            }
+          }
+          for (; p < depth; ++p) {
+            const C* const values = line(b, start + p, j, count, right[0]);
             for (int64_t i = 0; i < m; ++i) {
               const C factor = rows[i][p];
               C* const sum = sums[i];

@@ -133,9 +133,10 @@ bool window_spans(KernelRuntimeContext& context, const Image& in, const int64_t*
   return made;
 }
 
-// f(plane, [offsets of] one output element): every output element of every plane, planes among the threads.
+// f(plane, z, y, offset) for every row of the output, with the offset of its first element; rows among the
+// threads.
 template <class F>
-void for_each_output(const Image& out, int64_t work, const F& f) {
+void for_each_row(const Image& out, int64_t work, const F& f) {
   const int64_t rows = out.size[0] * out.size[1];
   parallel(out.planes() * rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work * out.size[2])),
            [&](int64_t begin, int64_t end) {
@@ -143,10 +144,7 @@ void for_each_output(const Image& out, int64_t work, const F& f) {
                const int64_t plane = task / rows;
                const int64_t z = task % rows / out.size[1];
                const int64_t y = task % out.size[1];
-               const int64_t offset = out.plane(plane) + z * out.stride[0] + y * out.stride[1];
-               for (int64_t x = 0; x < out.size[2]; ++x) {
-                 f(plane, z, y, x, offset + x * out.stride[2]);
-               }
+               f(plane, z, y, out.plane(plane) + z * out.stride[0] + y * out.stride[1]);
              }
            });
 }
@@ -178,23 +176,25 @@ template <class T>
   using C = compute_t<T>;
   const T* const from = reinterpret_cast<const T*>(in.data);
   T* const to = reinterpret_cast<T*>(out.data);
-  for_each_output(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t ox, int64_t place) {
-    const Span& z = spans.of[0][oz];
-    const Span& y = spans.of[1][oy];
-    const Span& x = spans.of[2][ox];
+  for_each_row(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t place) {
+    const Span z = spans.of[0][oz];
+    const Span y = spans.of[1][oy];
     const T* const source = from + in.plane(plane);
-    C sum = 0;
-    bool any = false;
-    for (int64_t i = z.begin; i < z.end; ++i) {
-      for (int64_t j = y.begin; j < y.end; ++j) {
-        const T* const row = source + i * in.stride[0] + j * in.stride[1];
-        for (int64_t k = x.begin; k < x.end; ++k) {
-          sum += load_element(row + k * in.stride[2]);
-          any = true;
+    for (int64_t ox = 0; ox < out.size[2]; ++ox, place += out.stride[2]) {
+      const Span x = spans.of[2][ox];
+      C sum = 0;
+      bool any = false;
+      for (int64_t i = z.begin; i < z.end; ++i) {
+        for (int64_t j = y.begin; j < y.end; ++j) {
+          const T* const row = source + i * in.stride[0] + j * in.stride[1];
+          for (int64_t k = x.begin; k < x.end; ++k) {
+            sum += load_element(row + k * in.stride[2]);
+            any = true;
+          }
         }
       }
+      store_element(to + place, any ? static_cast<C>(sum / static_cast<C>(divisor.of(z, y, x))) : C(0));
     }
-    store_element(to + place, any ? static_cast<C>(sum / static_cast<C>(divisor.of(z, y, x))) : C(0));
   });
 }
 
@@ -246,28 +246,31 @@ template <class T>
   const T* const from = reinterpret_cast<const T*>(in.data);
   T* const to = reinterpret_cast<T*>(out.data);
   int64_t* const indices = reinterpret_cast<int64_t*>(places.data);
-  for_each_output(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t ox, int64_t place) {
-    const Span& z = spans.of[0][oz];
-    const Span& y = spans.of[1][oy];
-    const Span& x = spans.of[2][ox];
+  for_each_row(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t place) {
+    const Span z = spans.of[0][oz];
+    const Span y = spans.of[1][oy];
     const T* const source = from + in.plane(plane);
-    C best = std::numeric_limits<C>::has_infinity ? static_cast<C>(-std::numeric_limits<C>::infinity())
-                                                  : std::numeric_limits<C>::lowest();
-    int64_t found = (z.begin * in.size[1] + y.begin) * in.size[2] + x.begin;
-    for (int64_t i = z.begin; i < z.end; i += spans.step[0]) {
-      for (int64_t j = y.begin; j < y.end; j += spans.step[1]) {
-        const T* const row = source + i * in.stride[0] + j * in.stride[1];
-        for (int64_t k = x.begin; k < x.end; k += spans.step[2]) {
-          const C value = load_element(row + k * in.stride[2]);
-          if (value > best || value != value) {  // NaN is the largest
-            best = value;
-            found = (i * in.size[1] + j) * in.size[2] + k;
+    int64_t* index = indices + places.plane(plane) + oz * places.stride[0] + oy * places.stride[1];
+    for (int64_t ox = 0; ox < out.size[2]; ++ox, place += out.stride[2], index += places.stride[2]) {
+      const Span x = spans.of[2][ox];
+      C best = std::numeric_limits<C>::has_infinity ? static_cast<C>(-std::numeric_limits<C>::infinity())
+                                                    : std::numeric_limits<C>::lowest();
+      int64_t found = (z.begin * in.size[1] + y.begin) * in.size[2] + x.begin;
+      for (int64_t i = z.begin; i < z.end; i += spans.step[0]) {
+        for (int64_t j = y.begin; j < y.end; j += spans.step[1]) {
+          const T* const row = source + i * in.stride[0] + j * in.stride[1];
+          for (int64_t k = x.begin; k < x.end; k += spans.step[2]) {
+            const C value = load_element(row + k * in.stride[2]);
+            if (value > best || value != value) {  // NaN is the largest
+              best = value;
+              found = (i * in.size[1] + j) * in.size[2] + k;
+            }
           }
         }
       }
+      store_element(to + place, best);
+      *index = found;
     }
-    store_element(to + place, best);
-    indices[places.plane(plane) + oz * places.stride[0] + oy * places.stride[1] + ox * places.stride[2]] = found;
   });
 }
 

@@ -6,12 +6,14 @@
 
 #include "axes.h"
 #include "common_dtype.h"
+#include "elementary.h"
 #include "movement.h"
 
 namespace opsmith::portable {
 namespace {
 
 constexpr int64_t kLanes = 16;
+constexpr int64_t kGroup = 16;  // lines side by side that are read together
 
 // combine(...) of f(0) to f(n - 1), in lanes side by side, which the compiler turns into vectors.
 template <class C, class Combine, class F>
@@ -81,10 +83,22 @@ template <class C>
   const bool in_place = x.scalar_type() == dtype_of<C> && step_of(x, dim) == 1 &&
                         (y == nullptr || step_of(*y, dim) == 1) && out.scalar_type() == dtype_of<C> &&
                         step_of(out, dim) == 1;
+  // Lines that lie side by side, element by element, are read together: each row of them is one piece of memory.
+  const int64_t last = out.dim() - 1;
+  const bool side_by_side = !in_place && last >= 0 && dim != last && x.strides()[last] == 1 &&
+                            out.strides()[last] == 1 && (y == nullptr || y->strides()[last] == 1);
+  const int64_t neighbours = side_by_side ? lines.places[last] : 1;
+  const int64_t group = side_by_side ? std::min(kGroup, neighbours) : 1;
+  const int64_t groups = (neighbours + group - 1) / group;
+  Dims places = lines.places;
+  if (side_by_side) {
+    places[last] = 1;
+  }
+  const int64_t units = places.product() * groups;
   // One part per thread, each with its own buffers.
   constexpr int64_t kMaxParts = 64;
-  const int64_t parts = in_place ? count : std::min({count, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
-  C* const buffers = in_place ? nullptr : allocate<C>(context, parts * 3 * n);
+  const int64_t parts = in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
+  C* const buffers = in_place ? nullptr : allocate<C>(context, parts * 4 * group * n);
   if (!in_place && buffers == nullptr) {
     return;
   }
@@ -96,35 +110,64 @@ template <class C>
   char* const to = static_cast<char*>(out.mutable_data_ptr());
   const int64_t x_width = x.element_size();
   const int64_t out_width = out.element_size();
-  const auto line = [&](int64_t index, C* buffer) {
-    Dims at = lines.places;
-    for (int64_t d = at.rank - 1; d >= 0; --d) {
-      at[d] = index % lines.places[d];
-      index /= lines.places[d];
+  const auto read = [&](const char* p, int64_t step, int64_t width, C* dense, C* rows) {
+    if (width == 1) {
+      load(p, {1, n, 0, step}, dense);
+      return;
     }
-    const char* const px = from + offset_of(at, x_strides) * x_width;
-    const char* const py = beside != nullptr ? beside + offset_of(at, y_strides) * x_width : nullptr;
-    char* const pz = to + offset_of(at, out_strides) * out_width;
+    load(p, {n, width, step, 1}, rows);
+    for (int64_t l = 0; l < width; ++l) {
+      for (int64_t i = 0; i < n; ++i) {
+        dense[l * n + i] = rows[i * width + l];
+      }
+    }
+  };
+  const auto unit = [&](int64_t index, C* buffer) {
+    const int64_t start = index % groups * group;
+    const int64_t width = std::min(group, neighbours - start);
+    index /= groups;
+    Dims at = places;
+    for (int64_t d = at.rank - 1; d >= 0; --d) {
+      at[d] = index % places[d];
+      index /= places[d];
+    }
+    const char* const px = from + (offset_of(at, x_strides) + start) * x_width;
+    const char* const py = beside != nullptr ? beside + (offset_of(at, y_strides) + start) * x_width : nullptr;
+    char* const pz = to + (offset_of(at, out_strides) + start) * out_width;
     if (in_place) {
       compute(reinterpret_cast<const C*>(px), reinterpret_cast<const C*>(py), reinterpret_cast<C*>(pz), n);
       return;
     }
-    load(px, {1, n, 0, step_of(x, dim)}, buffer);
+    C* const xs = buffer;
+    C* const ys = xs + group * n;
+    C* const zs = ys + group * n;
+    C* const rows = zs + group * n;
+    read(px, step_of(x, dim), width, xs, rows);
     if (py != nullptr) {
-      load(py, {1, n, 0, step_of(*y, dim)}, buffer + n);
+      read(py, step_of(*y, dim), width, ys, rows);
     }
-    compute(buffer, buffer + n, buffer + 2 * n, n);
-    if (step_of(out, dim) == 1) {
-      store(buffer + 2 * n, {1, n, 0, 1}, pz);
+    for (int64_t l = 0; l < width; ++l) {
+      compute(xs + l * n, ys + l * n, zs + l * n, n);
+    }
+    const int64_t step = step_of(out, dim);
+    if (width > 1) {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t l = 0; l < width; ++l) {
+          rows[i * width + l] = zs[l * n + i];
+        }
+        store(rows + i * width, {1, width, 0, 1}, pz + i * step * out_width);
+      }
+    } else if (step == 1) {
+      store(zs, {1, n, 0, 1}, pz);
     } else {
-      store(buffer + 2 * n, {1, n, 0, 1}, buffer);
-      spread(static_cast<size_t>(out_width), buffer, pz, step_of(out, dim), n);
+      store(zs, {1, n, 0, 1}, xs);
+      spread(static_cast<size_t>(out_width), xs, pz, step, n);
     }
   };
   parallel(parts, in_place ? std::max<int64_t>(1, kGrain / n) : 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
-      for (int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i) {
-        line(i, in_place ? nullptr : buffers + part * 3 * n);
+      for (int64_t i = units * part / parts; i < units * (part + 1) / parts; ++i) {
+        unit(i, in_place ? nullptr : buffers + part * 4 * group * n);
       }
     }
   });
@@ -138,8 +181,10 @@ C largest(const C* x, int64_t n) {
 template <class C>
 void softmax_line(const C* x, const C*, C* z, int64_t n) {
   const C top = largest(x, n);
+  // ivdep: x and z are the same line or have no element in common.
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = std::exp(x[i] - top);
+    z[i] = portable::exp(x[i] - top);
   }
   const C total = fold(n, C(0), sum_of<C>, [z](int64_t i) { return z[i]; });
   const C scale = C(1) / total;
@@ -151,11 +196,7 @@ void softmax_line(const C* x, const C*, C* z, int64_t n) {
 template <class C>
 void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
   const C top = largest(x, n);
-  C total = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    total += std::exp(x[i] - top);
-  }
-  const C shift = std::log(total);
+  const C shift = std::log(fold(n, C(0), sum_of<C>, [=](int64_t i) { return portable::exp(x[i] - top); }));
   for (int64_t i = 0; i < n; ++i) {
     z[i] = x[i] - top - shift;
   }
@@ -174,8 +215,9 @@ void softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
 template <class C>
 void log_softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
   const C total = fold(n, C(0), sum_of<C>, [=](int64_t i) { return grad[i]; });
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = grad[i] - std::exp(output[i]) * total;
+    z[i] = grad[i] - portable::exp(output[i]) * total;
   }
 }
 
