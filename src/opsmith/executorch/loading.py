@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from opsmith.errors import LibraryRefused
 from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
@@ -65,12 +65,21 @@ def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -
     """
     file = read_library_file(library_path(Path(path)))
     check_fits(file)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental
-        import executorch.extension.pybindings.portable_lib  # noqa: F401
+    runtime_module()
     loaded = LoadedLibrary(file)
     loaded.register_for([call.form for program in programs for call in program.calls])
     return loaded
+
+
+def runtime_module() -> Any:
+    """ExecuTorch's runtime, loaded into this process.
+
+    The extension module itself: ``portable_lib``, which stands in front of it, imports all of the exporter.
+    """
+    import torch  # noqa: F401  # its libraries must be there first
+    from executorch.extension.pybindings import _portable_lib
+
+    return _portable_lib
 
 
 def library_path(path: Path) -> Path:

@@ -56,12 +56,13 @@ class ExecutorchProgram:
     inputs: Mapping[str, tuple[ProgramInput | None, ...]] = field(default_factory=dict)
 
 
-def read_program(path: Path) -> ExecutorchProgram:
+def read_program(path: Path | str) -> ExecutorchProgram:
     """The program in the file ``path``.
 
     Raises :class:`~opsmith.errors.FileMissing`, :class:`~opsmith.errors.ProgramInvalid` for a file that
     is none, and :class:`~opsmith.errors.ExecutorchMissing`.
     """
+    path = Path(path)
     try:
         content = path.read_bytes()
     except OSError as error:

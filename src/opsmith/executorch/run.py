@@ -37,6 +37,9 @@ RUNTIME = "executorch"
 """How the runtime's own kernels are called where libraries are named."""
 
 
+_SHOWN_LINES = 6
+
+
 @dataclass(frozen=True)
 class ServedCall:
     """One instruction of a program: the call, and the library whose kernel serves it."""
@@ -206,7 +209,7 @@ def _check_served(
 
 
 def _failure(failed: Failed, log: str) -> OpsmithError:
-    said = "".join(f"\n  {line}" for line in log.strip().splitlines()[-6:] if line.startswith("["))
+    said = "".join(f"\n  {line}" for line in _reasons(log))
     if failed.stage == "library":
         return LibraryRefused(f"{failed.reason}{said}", remedy=failed.remedy)
     if failed.stage == "inputs":
@@ -216,3 +219,11 @@ def _failure(failed: Failed, log: str) -> OpsmithError:
         f"{failed.reason}{said}",
         remedy=failed.remedy or "the lines above are what ExecuTorch's runtime said",
     )
+
+
+def _reasons(log: str) -> list[str]:
+    """The lines of the runtime's log that say what went wrong: ``[op_add.cpp:42] Check failed …``."""
+    lines = [
+        line for line in log.splitlines() if line.startswith("[") and "with type id" not in line
+    ]
+    return lines[-_SHOWN_LINES:]

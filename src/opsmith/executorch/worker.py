@@ -10,7 +10,6 @@ import itertools
 import statistics
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from opsmith.errors import LibraryRefused
 from opsmith.executorch.comparison import Comparison
 from opsmith.executorch.inputs import check_inputs, shown
 from opsmith.executorch.library import read_library_file
-from opsmith.executorch.loading import LoadedLibrary
+from opsmith.executorch.loading import LoadedLibrary, runtime_module
 from opsmith.executorch.tasks import (
     Answer,
     Failed,
@@ -42,9 +41,6 @@ _FEWEST_CALLS = 3
 
 def answer(task: Task) -> Answer:
     """Does what ``task`` asks."""
-    warnings.simplefilter(
-        "ignore"
-    )  # the runtime's Python side calls itself experimental, each time
     try:
         return _list_operators() if isinstance(task, ListOperators) else _run(task)
     except Stop as stop:
@@ -52,14 +48,11 @@ def answer(task: Task) -> Answer:
 
 
 def _list_operators() -> Operators:
-    from executorch.extension.pybindings import portable_lib
-
-    return Operators(sorted(portable_lib._get_operator_names()))
+    return Operators(sorted(runtime_module()._get_operator_names()))
 
 
 def _run(task: RunProgram) -> Ran:
-    from executorch.extension.pybindings import portable_lib
-
+    runtime = runtime_module()
     comparison = Comparison(task)
     inputs = comparison.inputs()
     check_inputs(task.program, inputs, task.expected)
@@ -67,8 +60,8 @@ def _run(task: RunProgram) -> Ran:
     forms = [CallForm(operator, arguments) for operator, arguments in task.calls]
     libraries = [_load(path, forms) for path in task.libraries]
     try:
-        program = portable_lib._load_program(
-            task.program, program_verification=portable_lib.Verification.InternalConsistency
+        program = runtime._load_program(
+            task.program, program_verification=runtime.Verification.InternalConsistency
         )
         method = program.load_method(task.method)
     except RuntimeError as error:
@@ -93,7 +86,7 @@ def _run(task: RunProgram) -> Ran:
         times[0],
         None if difference is None else times[1],
         count,
-        portable_lib._threadpool_get_thread_count(),
+        runtime._threadpool_get_thread_count(),
     )
 
 
