@@ -85,6 +85,11 @@ def read_program(path: Path | str) -> ExecutorchProgram:
     return ExecutorchProgram(path, calls, dict(delegates), inputs)
 
 
+def graph_beside(program: Path) -> Path:
+    """Where the exported graph is kept that ``program`` was made of, with its example inputs."""
+    return program.with_suffix(".pt2")
+
+
 def _deserializer() -> Callable[[bytes], Any]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what torchao says of libraries for other machines
