@@ -18,8 +18,7 @@ from opsmith.build.cache import usable_cache
 from opsmith.build.progress import Progress
 from opsmith.description import Abi, Backend, read_backend
 from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
-from opsmith.executorch.program import ExecutorchProgram, read_program
-from opsmith.executorch.run import exported_beside
+from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.outputs import check_writable, write_output
 from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
@@ -71,7 +70,7 @@ def export_program(
     :class:`~opsmith.errors.OutputRefused`.
     """
     report = progress or (lambda step: None)
-    graph = path.with_suffix(".pt2")
+    graph = graph_beside(path)
     if path == graph:
         raise ProgramInvalid(
             f"`{path}` is to hold the exported graph, and cannot be the program too",
@@ -97,8 +96,8 @@ def export_program(
             break
         preserved = tuple(name for name in preserved if name not in needless)
     write_output(graph, _saved(exported))
-    assert exported_beside(path) == graph
-    return Exported(path, graph, preserved, forms)
+    called = {_functional(each, catalogue) for each in forms}
+    return Exported(path, graph, tuple(name for name in preserved if name in called), forms)
 
 
 def _served(
@@ -140,14 +139,17 @@ def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(name for name in names if _overload(name) in decomposed)
 
 
-def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str]:
+def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str | None]:
     """The functional operators of the forms that nobody serves."""
-    found = set()
-    for each in forms:
-        group = catalogue.group_of.get(each.form.operator.removeprefix("aten::"))
-        if each.kernel is None and not each.backup and group is not None and group.functional:
-            found.add(group.functional)
-    return found
+    return {
+        _functional(each, catalogue) for each in forms if each.kernel is None and not each.backup
+    }
+
+
+def _functional(each: ServedForm, catalogue: Catalogue) -> str | None:
+    """The functional variant of the out variant that a program calls."""
+    group = catalogue.group_of.get(each.form.operator.removeprefix("aten::"))
+    return group.functional if group else None
 
 
 def _overload(name: str) -> str:

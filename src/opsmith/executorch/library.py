@@ -41,14 +41,36 @@ def read_library_file(path: Path) -> LibraryFile:
     Raises :class:`~opsmith.errors.FileMissing`, and :class:`~opsmith.errors.LibraryRefused` for a file that
     ``opsmith executorch build`` did not write.
     """
+    return LibraryFile(path, _described(path, _content(path)))
+
+
+def _content(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise FileMissing(
             f"the kernel library `{path}` cannot be read: {error.strerror}",
             remedy="name the file that `opsmith executorch build` wrote into its folder",
         ) from None
-    return LibraryFile(path, _described(path, content))
+
+
+def describes_itself(path: Path) -> bool:
+    """Whether the file is a library that ``opsmith executorch build`` wrote.
+
+    One that registers its kernels itself, by ``EXECUTORCH_LIBRARY`` for instance, does not.  Raises as
+    :func:`read_library_file`.
+    """
+    try:
+        file = ElfFile(_content(path))
+    except NotElf as error:
+        raise _foreign(path, str(error)) from None
+    if file.machine != platform.machine():
+        raise LibraryRefused(
+            f"`{path}` was built for a processor of the kind {file.machine}, and this is "
+            f"{platform.machine()}",
+            remedy=_REBUILD,
+        )
+    return file.section(SECTION) is not None
 
 
 def check_fits(library: LibraryFile) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from opsmith.errors import LibraryRefused
 from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
@@ -27,12 +27,12 @@ class LoadedLibrary:
         try:
             self._library = ctypes.CDLL(str(file.path.resolve()), mode=os.RTLD_NOW)
         except OSError as error:
-            raise _refused(file, str(error)) from None
+            raise _refused(file.path, str(error)) from None
         for name in ("error", "register", "server"):
             getattr(self._library, f"opsmith_executorch_{name}").restype = ctypes.c_char_p
         self._library.opsmith_executorch_register.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
         if reason := self._library.opsmith_executorch_error():
-            raise _refused(file, reason.decode())
+            raise _refused(file.path, reason.decode())
 
     def register_for(self, forms: Sequence[CallForm]) -> None:
         """Registers the kernels that take ``forms`` and are not registered for them yet.
@@ -45,7 +45,7 @@ class LoadedLibrary:
             if self.server(operator, key):
                 continue  # for an earlier program
             if reason := self._library.opsmith_executorch_register(place, key.encode()):
-                raise _refused(self.file, reason.decode())
+                raise _refused(self.file.path, reason.decode())
 
     def server(self, operator: str, key: str) -> str | None:
         """The kernel library that serves a call, if it is one of this file's.
@@ -54,6 +54,26 @@ class LoadedLibrary:
         """
         found = self._library.opsmith_executorch_server(operator.encode(), key.encode())
         return None if found is None else str(found.decode())
+
+
+class PlainLibrary:
+    """A library that registers its kernels itself, as ``EXECUTORCH_LIBRARY`` has them do.
+
+    The runtime ends the process where one of them is there already.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        before = set(runtime_module()._get_operator_names())
+        try:
+            ctypes.CDLL(str(path.resolve()), mode=os.RTLD_NOW)
+        except OSError as error:
+            raise _refused(path, str(error)) from None
+        self._operators = set(runtime_module()._get_operator_names()) - before
+
+    def server(self, operator: str, key: str) -> str | None:
+        """The library's name where it brought the operator; None where it did not."""
+        return self.path.stem.removeprefix("lib") if operator in self._operators else None
 
 
 def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -> LoadedLibrary:
@@ -65,12 +85,21 @@ def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -
     """
     file = read_library_file(library_path(Path(path)))
     check_fits(file)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is experimental
-        import executorch.extension.pybindings.portable_lib  # noqa: F401
+    runtime_module()
     loaded = LoadedLibrary(file)
     loaded.register_for([call.form for program in programs for call in program.calls])
     return loaded
+
+
+def runtime_module() -> Any:
+    """ExecuTorch's runtime, loaded into this process.
+
+    The extension module itself: ``portable_lib``, which stands in front of it, imports all of the exporter.
+    """
+    import torch  # noqa: F401  # its libraries must be there first
+    from executorch.extension.pybindings import _portable_lib
+
+    return _portable_lib
 
 
 def library_path(path: Path) -> Path:
@@ -105,8 +134,8 @@ def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
     return None
 
 
-def _refused(file: LibraryFile, reason: str) -> LibraryRefused:
+def _refused(path: Path, reason: str) -> LibraryRefused:
     return LibraryRefused(
-        f"`{file.path}` cannot be loaded: {reason}",
+        f"`{path}` cannot be loaded: {reason}",
         remedy="load each library once; build it anew where it was built for something else",
     )

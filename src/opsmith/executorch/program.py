@@ -56,12 +56,13 @@ class ExecutorchProgram:
     inputs: Mapping[str, tuple[ProgramInput | None, ...]] = field(default_factory=dict)
 
 
-def read_program(path: Path) -> ExecutorchProgram:
+def read_program(path: Path | str) -> ExecutorchProgram:
     """The program in the file ``path``.
 
     Raises :class:`~opsmith.errors.FileMissing`, :class:`~opsmith.errors.ProgramInvalid` for a file that
     is none, and :class:`~opsmith.errors.ExecutorchMissing`.
     """
+    path = Path(path)
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -82,6 +83,11 @@ def read_program(path: Path) -> ExecutorchProgram:
     ) as error:  # flatbuffers, struct and IndexError: the bytes are not what they claim
         raise _invalid(path, f"{type(error).__name__}: {error}") from None
     return ExecutorchProgram(path, calls, dict(delegates), inputs)
+
+
+def graph_beside(program: Path) -> Path:
+    """Where the exported graph is kept that ``program`` was made of, with its example inputs."""
+    return program.with_suffix(".pt2")
 
 
 def _deserializer() -> Callable[[bytes], Any]:

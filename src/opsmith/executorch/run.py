@@ -6,7 +6,6 @@ What can go wrong is asked before anything is loaded; the rest happens in a proc
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,15 @@ from opsmith.errors import (
     ProgramFailed,
     nearest,
 )
-from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.executorch.library import (
+    LibraryFile,
+    check_fits,
+    describes_itself,
+    read_library_file,
+)
 from opsmith.executorch.loading import library_path
 from opsmith.executorch.process import ask
-from opsmith.executorch.program import ExecutorchProgram, read_program
+from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
 from opsmith.plan.executorch import Runtime
@@ -35,6 +39,9 @@ from opsmith.plan.executorch_takes import refusal
 
 RUNTIME = "executorch"
 """How the runtime's own kernels are called where libraries are named."""
+
+
+_SHOWN_LINES = 6
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,8 @@ def run_program(
 ) -> ProgramRun:
     """Runs ``method`` of the program ``path`` with the kernels of ``libraries``, files or folders with one.
 
+    A library that registers its kernels itself serves the operators that it brings.
+
     ``inputs`` is a file that ``torch.save`` wrote, of a Tensor or a tuple of them; without, the example
     inputs that were kept beside the program.  Raises :class:`~opsmith.errors.ProgramInvalid`,
     :class:`~opsmith.errors.LibraryRefused`, :class:`~opsmith.errors.OperatorsUnserved`,
@@ -96,21 +105,25 @@ def run_program(
             f"`{path}` has no method `{method}`{nearest(method, program.inputs)}",
             remedy=f"its methods are {', '.join(program.inputs)}",
         )
-    files = [read_library_file(library_path(library)) for library in libraries]
-    _check_libraries(files)
+    paths = [library_path(library) for library in libraries]
+    _check_named_once(paths)
+    files = [read_library_file(each) for each in paths if describes_itself(each)]
+    for file in files:
+        check_fits(file)
     forms = [call.form for call in program.calls if call.method == method]
     runtime = installed_runtime(usable_cache())
-    _check_served(program, forms, files, runtime)
+    if len(files) == len(paths):  # another library's kernels are known when it is loaded
+        _check_served(program, forms, files, runtime)
     if inputs is not None and not inputs.is_file():
         raise FileMissing(
             f"there are no inputs `{inputs}`",
             remedy="write them with torch.save: a Tensor, or a tuple of them",
         )
-    exported = exported_beside(path)
+    exported = graph_beside(path)
     task = RunProgram(
         program=str(path.resolve()),
         method=method,
-        libraries=[str(file.path.resolve()) for file in files],
+        libraries=[str(each.resolve()) for each in paths],
         calls=[(form.operator, form.arguments) for form in forms],
         inputs=None if inputs is None else str(inputs),
         expected=[
@@ -119,7 +132,7 @@ def run_program(
             else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
             for each in program.inputs[method]
         ],
-        exported=str(exported) if exported else None,
+        exported=str(exported) if exported != path and exported.is_file() else None,
     )
     report(Progress(f"running {path.name}"))
     answer, log = ask(task, f"running `{path}`")
@@ -142,26 +155,19 @@ def run_program(
     )
 
 
-def exported_beside(program: Path) -> Path | None:
-    """The exported graph that ``opsmith executorch export`` kept for ``program``, if it is there."""
-    path = program.with_suffix(".pt2")
-    return path if path != program and zipfile.is_zipfile(path) else None
-
-
 # ---- libraries
 
 
-def _check_libraries(files: Sequence[LibraryFile]) -> None:
-    """Raises :class:`~opsmith.errors.LibraryRefused` for what cannot be loaded, or is named twice."""
+def _check_named_once(paths: Sequence[Path]) -> None:
+    """Raises :class:`~opsmith.errors.LibraryRefused` for a file that is named twice."""
     seen: set[Path] = set()
-    for file in files:
-        check_fits(file)
-        if file.path.resolve() in seen:
+    for path in paths:
+        if path.resolve() in seen:
             raise LibraryRefused(
-                f"`{file.path}` is named twice, and its kernels can be registered once",
+                f"`{path}` is named twice, and its kernels can be registered once",
                 remedy="name each library once",
             )
-        seen.add(file.path.resolve())
+        seen.add(path.resolve())
 
 
 def _takes(kernel: DescribedKernel, form: CallForm, selected: bool) -> bool:
@@ -206,7 +212,7 @@ def _check_served(
 
 
 def _failure(failed: Failed, log: str) -> OpsmithError:
-    said = "".join(f"\n  {line}" for line in log.strip().splitlines()[-6:] if line.startswith("["))
+    said = "".join(f"\n  {line}" for line in _reasons(log))
     if failed.stage == "library":
         return LibraryRefused(f"{failed.reason}{said}", remedy=failed.remedy)
     if failed.stage == "inputs":
@@ -216,3 +222,11 @@ def _failure(failed: Failed, log: str) -> OpsmithError:
         f"{failed.reason}{said}",
         remedy=failed.remedy or "the lines above are what ExecuTorch's runtime said",
     )
+
+
+def _reasons(log: str) -> list[str]:
+    """The lines of the runtime's log that say what went wrong: ``[op_add.cpp:42] Check failed …``."""
+    lines = [
+        line for line in log.splitlines() if line.startswith("[") and "with type id" not in line
+    ]
+    return lines[-_SHOWN_LINES:]

@@ -49,11 +49,11 @@ class RunProgram(msgspec.Struct, frozen=True, tag=True):
 class Ran(msgspec.Struct, frozen=True, tag=True):
     """What a program gave.
 
-    ``servers`` are the libraries of the calls, empty for the runtime's own kernel and None where there is
-    none.  ``ms`` and ``eager_ms`` are medians of ``calls`` calls.
+    ``servers`` are the libraries of the calls, empty for the runtime's own kernel.  ``ms`` and ``eager_ms``
+    are medians of ``calls`` calls.
     """
 
-    servers: list[str | None]
+    servers: list[str]
     outputs: list[str]
     difference: float | None
     not_compared: str

@@ -10,7 +10,6 @@ import itertools
 import statistics
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ import msgspec
 from opsmith.errors import LibraryRefused
 from opsmith.executorch.comparison import Comparison
 from opsmith.executorch.inputs import check_inputs, shown
-from opsmith.executorch.library import read_library_file
-from opsmith.executorch.loading import LoadedLibrary
+from opsmith.executorch.library import describes_itself, read_library_file
+from opsmith.executorch.loading import LoadedLibrary, PlainLibrary, runtime_module
 from opsmith.executorch.tasks import (
     Answer,
     Failed,
@@ -42,9 +41,6 @@ _FEWEST_CALLS = 3
 
 def answer(task: Task) -> Answer:
     """Does what ``task`` asks."""
-    warnings.simplefilter(
-        "ignore"
-    )  # the runtime's Python side calls itself experimental, each time
     try:
         return _list_operators() if isinstance(task, ListOperators) else _run(task)
     except Stop as stop:
@@ -52,23 +48,20 @@ def answer(task: Task) -> Answer:
 
 
 def _list_operators() -> Operators:
-    from executorch.extension.pybindings import portable_lib
-
-    return Operators(sorted(portable_lib._get_operator_names()))
+    return Operators(sorted(runtime_module()._get_operator_names()))
 
 
 def _run(task: RunProgram) -> Ran:
-    from executorch.extension.pybindings import portable_lib
-
+    runtime = runtime_module()
     comparison = Comparison(task)
     inputs = comparison.inputs()
     check_inputs(task.program, inputs, task.expected)
     # Kernels are bound when a method is loaded, so libraries come first.
     forms = [CallForm(operator, arguments) for operator, arguments in task.calls]
-    libraries = [_load(path, forms) for path in task.libraries]
+    libraries = [_load(Path(path), forms) for path in task.libraries]
     try:
-        program = portable_lib._load_program(
-            task.program, program_verification=portable_lib.Verification.InternalConsistency
+        program = runtime._load_program(
+            task.program, program_verification=runtime.Verification.InternalConsistency
         )
         method = program.load_method(task.method)
     except RuntimeError as error:
@@ -93,24 +86,25 @@ def _run(task: RunProgram) -> Ran:
         times[0],
         None if difference is None else times[1],
         count,
-        portable_lib._threadpool_get_thread_count(),
+        runtime._threadpool_get_thread_count(),
     )
 
 
-def _load(path: str, forms: Sequence[CallForm]) -> LoadedLibrary:
+def _load(path: Path, forms: Sequence[CallForm]) -> LoadedLibrary | PlainLibrary:
     try:
-        loaded = LoadedLibrary(read_library_file(Path(path)))
+        if not describes_itself(path):
+            return PlainLibrary(path)
+        loaded = LoadedLibrary(read_library_file(path))
         loaded.register_for(forms)
     except LibraryRefused as error:
-        raise Stop(Failed("library", path, error.message, error.remedy)) from None
+        raise Stop(Failed("library", str(path), error.message, error.remedy)) from None
     return loaded
 
 
-def _server(libraries: Sequence[LoadedLibrary], form: CallForm) -> str | None:
-    """The library that serves a call; empty for the runtime's own kernel, None where there is none."""
-    found = [library.server(form.operator, form.key) for library in libraries]
-    served = [name for name in found if name is not None]
-    return next((name for name in served if name), served[0] if served else None)
+def _server(libraries: Sequence[LoadedLibrary | PlainLibrary], form: CallForm) -> str:
+    """The library that serves a call; empty for the runtime's own kernel."""
+    found = (library.server(form.operator, form.key) for library in libraries)
+    return next((name for name in found if name), "")
 
 
 def _times(calls: Sequence[Callable[[], Any]]) -> tuple[list[float], int]:
