@@ -1,20 +1,15 @@
 """Which kernels on lean tensors can serve a PyTorch device, and why the others cannot.
 
-Such a kernel is an out variant that is given its result's shape, so something must tell that shape; and its
-arguments must be of types that the bridge (csrc/bridge) converts.  Called by the resolver.
+Such a kernel is an out variant that is given its result's shape, so something must tell that shape.  Called
+by the resolver.
 """
 
 from __future__ import annotations
 
 from opsmith.description import Kernel
+from opsmith.plan.executorch_schema import lean_operator
 from opsmith.plan.meta import Metas
-from opsmith.schema import Catalogue, Composite, Operator, Variant
-from opsmith.schema.catalogue import torch_function
-
-# Types of a schema, without `?` and `[]`, that an ExecuTorch kernel and the bridge have in common.
-_BRIDGED = frozenset(
-    {"Tensor", "Scalar", "int", "SymInt", "bool", "float", "str", "ScalarType", "MemoryFormat"}
-)
+from opsmith.schema import Catalogue, Composite, Operator
 
 # Nothing but the elements tells the result's shape. Source: PyTorch's tag; their meta kernels raise.
 _DYNAMIC = "dynamic_output_shape"
@@ -28,23 +23,20 @@ class LeanKernels:
         self._metas = metas
 
     def obstacle(self, kernel: Kernel) -> str:
-        """Why ``kernel`` serves ExecuTorch's programs only; empty where it serves the device too."""
+        """Why ``kernel`` serves ExecuTorch's programs only; empty where it serves the device too.
+
+        Raises :class:`~opsmith.errors.KernelRefused` for one that can serve neither.
+        """
         operator = self._catalogue.operators.get(kernel.operator)
         if operator is None:
             return f"serves ExecuTorch's programs only: torch {self._catalogue.torch} has no such operator"
+        if any(out.is_list for out in lean_operator(kernel, self._catalogue).outs):
+            return "serves ExecuTorch's programs only: it writes to a list of Tensors"
         if reason := self._reason(operator):
             return f"serves ExecuTorch's programs only: {reason}"
         return ""
 
     def _reason(self, operator: Operator) -> str:
-        if operator.variant is not Variant.OUT:
-            return "it is no out variant"
-        function = torch_function(operator).func
-        if any(str(argument.type).endswith("[]") for argument in function.arguments.out):
-            return "it writes to a list of Tensors"
-        for argument in function.arguments.flat_non_out:
-            if _base(str(argument.type)) not in _BRIDGED:
-                return f"its argument `{argument.name}` is a `{argument.type}`"
         if operator.composite is Composite.IMPLICIT:
             return (
                 "the operator is CompositeImplicitAutograd, and PyTorch's decomposition is what makes it "
@@ -57,7 +49,7 @@ class LeanKernels:
         if group is None or group.functional is None:
             return "it has no functional variant, whose meta kernel would tell the result's shape"
         functional = self._catalogue.operators[group.functional]
-        if torch_function(functional).func.arguments.tensor_options is not None:
+        if functional.factory:
             return (
                 f"`{functional.name}` is told its result's dtype and device, which no argument of the out "
                 "variant tells its meta kernel; PyTorch makes it of other operators"
@@ -70,7 +62,3 @@ class LeanKernels:
         if not (group.structured or functional.meta):
             return f"`{functional.name}` has no meta kernel, which would tell the result's shape"
         return ""
-
-
-def _base(kind: str) -> str:
-    return kind.rstrip("?]0123456789[")
