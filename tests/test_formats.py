@@ -427,6 +427,12 @@ def test_plan_asks_executorch_kernels_in_the_order_of_what_they_take(
     )
     assert [(item.name, item.library, item.why) for item in plan.not_served] == [
         (
+            "full_like.out",
+            "functions",
+            "its kernel serves ExecuTorch's programs only: `full_like` is told its result's dtype and device, "
+            "which no argument of the out variant tells its meta kernel; PyTorch makes it of other operators",
+        ),
+        (
             "comet::rope.out",
             "custom_ops",
             "its kernel serves ExecuTorch's programs only: nothing says how its result is shaped: add "
