@@ -14,7 +14,8 @@ bool counts(const Tensor& tensor) {
 }  // namespace
 
 Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, Tensor& out) {
-  OPSMITH_CHECK(context, !tensors.empty(), InvalidArgument, out, "torch.cat(): expected a non-empty list of Tensors");
+  OPSMITH_CHECK(context, !tensors.empty(), InvalidArgument, out,
+                "torch.cat(): expected a non-empty list of Tensors");
   const Tensor* model = nullptr;
   for (const Tensor& tensor : tensors) {
     OPSMITH_CHECK(context, tensor.dim() != 0, InvalidArgument, out,
@@ -40,8 +41,8 @@ Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, 
     }
     Dims expected = sizes_of(*model);
     OPSMITH_CHECK(context, tensor.dim() == model->dim(), InvalidArgument, out,
-                  "Tensors must have same number of dimensions: got %d and %d", static_cast<int>(model->dim()),
-                  static_cast<int>(tensor.dim()));
+                  "Tensors must have same number of dimensions: got %d and %d",
+                  static_cast<int>(model->dim()), static_cast<int>(tensor.dim()));
     expected[d] = tensor.sizes()[d];
     OPSMITH_CHECK(context, sizes_of(tensor) == expected, InvalidArgument, out,
                   "Sizes of tensors must match except in dimension %" PRId64, d);
@@ -53,7 +54,8 @@ Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, 
   Destination to = destination_of(out);
   for (const Tensor& tensor : tensors) {
     if (counts(tensor)) {
-      if (!convert_strided(context, sizes_of(tensor), tensor.scalar_type(), source_of(tensor), out.scalar_type(), to)) {
+      if (!convert_strided(context, sizes_of(tensor), tensor.scalar_type(), source_of(tensor),
+                           out.scalar_type(), to)) {
         return out;
       }
       to.data += tensor.sizes()[d] * to.strides[d] * out.element_size();

@@ -8,7 +8,8 @@ namespace opsmith::portable::native {
 
 using executorch::aten::MemoryFormat;
 
-Tensor& clone_out(KernelRuntimeContext& context, const Tensor& self, std::optional<MemoryFormat>, Tensor& out) {
+Tensor& clone_out(KernelRuntimeContext& context, const Tensor& self, std::optional<MemoryFormat>,
+                  Tensor& out) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "clone: out and self must have one dtype");
   if (resize(context, out, sizes_of(self))) {

@@ -2,10 +2,10 @@
 // matrix products (gemm.h) whose right operand is read from an image, a patch at a time.
 //
 // Note [Large and small]
-// A convolution ties two images: the large one (input; output where it is transposed) and the small one, whose
-// pixel g meets the large one's pixel g * stride - padding + tap * dilation. The weight is
-// (channels of the small one, channels of the large one / groups, taps) in either case. So there are three
-// products: small from large, large from small, and the weight from both.
+// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
+// whose pixel g meets the large one's pixel g * stride - padding + tap * dilation. The weight is (channels of
+// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
+// from large, large from small, and the weight from both.
 #include <optional>
 
 #include "axes.h"
@@ -194,8 +194,8 @@ constexpr int64_t kPixels = 256;
 
 // Writes sums of consecutive pixels of one channel.
 template <class C>
-void put_pixels(const Image& image, int64_t width, Convert store, int64_t channel, int64_t first, int64_t count,
-                const C* sums) {
+void put_pixels(const Image& image, int64_t width, Convert store, int64_t channel, int64_t first,
+                int64_t count, const C* sums) {
   int64_t at[kSpatial];
   int64_t batch = first;
   for (int64_t d = kSpatial - 1; d >= 0; --d) {
@@ -253,34 +253,35 @@ template <class C>
   if (rows < kFewRows) {
     const int64_t blocks = detail::panels(pixels, kPixels);
     const int64_t work = std::max<int64_t>(1, depth * kPixels);
-    parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
-      C sums[kFewRows][kPixels];
-      C patch[kPixels];
-      C factors[kPixels];
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t group = task / blocks;
-        const int64_t first = task % blocks * kPixels;
-        const int64_t count = std::min(kPixels, pixels - first);
-        for (int64_t i = 0; i < rows; ++i) {
-          std::fill_n(sums[i], count, C(0));
-        }
-        auto element = patches.element(group * image_channels, 0);
-        const auto pixel = patches.pixel(first);
-        for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
-          patches.gather(element, pixel, count, patch);
-          load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
-          for (int64_t i = 0; i < rows; ++i) {
-            const C factor = factors[i];
-            for (int64_t x = 0; x < count; ++x) {
-              sums[i][x] += factor * patch[x];
-            }
-          }
-        }
-        for (int64_t i = 0; i < rows; ++i) {
-          finish(group * rows + i, first, sums[i], count);
-        }
-      }
-    });
+    parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work),
+             [&](int64_t begin, int64_t end) {
+               C sums[kFewRows][kPixels];
+               C patch[kPixels];
+               C factors[kPixels];
+               for (int64_t task = begin; task < end; ++task) {
+                 const int64_t group = task / blocks;
+                 const int64_t first = task % blocks * kPixels;
+                 const int64_t count = std::min(kPixels, pixels - first);
+                 for (int64_t i = 0; i < rows; ++i) {
+                   std::fill_n(sums[i], count, C(0));
+                 }
+                 auto element = patches.element(group * image_channels, 0);
+                 const auto pixel = patches.pixel(first);
+                 for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
+                   patches.gather(element, pixel, count, patch);
+                   load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
+                   for (int64_t i = 0; i < rows; ++i) {
+                     const C factor = factors[i];
+                     for (int64_t x = 0; x < count; ++x) {
+                       sums[i][x] += factor * patch[x];
+                     }
+                   }
+                 }
+                 for (int64_t i = 0; i < rows; ++i) {
+                   finish(group * rows + i, first, sums[i], count);
+                 }
+               }
+             });
     return;
   }
   C* const workspace = allocate<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
@@ -305,7 +306,8 @@ template <class C>
             patches.gather(element, pixel, lines, packed + p * panel);
           }
         },
-        [&](int64_t i, int64_t j, C* sums, int64_t count) { finish(group * rows + i, j, sums, count); }, workspace);
+        [&](int64_t i, int64_t j, C* sums, int64_t count) { finish(group * rows + i, j, sums, count); },
+        workspace);
   }
 }
 
@@ -347,33 +349,34 @@ template <class C>
   const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
   if (rows < kFewRows) {
     const int64_t tasks = convolution.groups * columns;
-    parallel(tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
-      C own[kPixels];
-      C patch[kPixels];
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t group = task / columns;
-        const auto element = right.element(group * large_channels, task % columns);
-        C sums[kFewRows] = {};
-        for (int64_t first = 0; first < pixels; first += kPixels) {
-          const int64_t count = std::min(kPixels, pixels - first);
-          const auto pixel = right.pixel(first);
-          right.gather(element, pixel, count, patch);
-          for (int64_t i = 0; i < rows; ++i) {
-            left.gather(left.element(group * rows + i, 0), {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}},
-                        count, own);
-            sums[i] += dot(own, patch, count);
+    parallel(
+        tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
+          C own[kPixels];
+          C patch[kPixels];
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t group = task / columns;
+            const auto element = right.element(group * large_channels, task % columns);
+            C sums[kFewRows] = {};
+            for (int64_t first = 0; first < pixels; first += kPixels) {
+              const int64_t count = std::min(kPixels, pixels - first);
+              const auto pixel = right.pixel(first);
+              right.gather(element, pixel, count, patch);
+              for (int64_t i = 0; i < rows; ++i) {
+                left.gather(left.element(group * rows + i, 0),
+                            {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
+                sums[i] += dot(own, patch, count);
+              }
+            }
+            for (int64_t i = 0; i < rows; ++i) {
+              store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+            }
           }
-        }
-        for (int64_t i = 0; i < rows; ++i) {
-          store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
-        }
-      }
-    });
+        });
     return;
   }
   C* const workspace = allocate<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
-  const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines, int64_t start,
-                       int64_t count, int64_t panel, C* packed) {
+  const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines,
+                       int64_t start, int64_t count, int64_t panel, C* packed) {
     C line[detail::kBlockDepth];
     auto element = patches.element(channel, first);
     const auto pixel = patches.pixel(start);
@@ -464,8 +467,8 @@ struct Parameters {
   int64_t groups;
 };
 
-bool check(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight, const Parameters& parameters,
-           Dims& output) {
+bool check(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
+           const Parameters& parameters, Dims& output) {
   const int64_t rank = input.dim();
   const int64_t spatial = rank - 2;
   OPSMITH_CHECK(context, spatial >= 1 && spatial <= kSpatial && weight.dim() == rank, InvalidArgument, false,
@@ -475,22 +478,24 @@ bool check(KernelRuntimeContext& context, const Tensor& input, const Tensor& wei
                 "Input type (%s) and weight type (%s) should be the same", name_of(input.scalar_type()),
                 name_of(weight.scalar_type()));
   for (const IntList list : {parameters.stride, parameters.padding, parameters.dilation}) {
-    OPSMITH_CHECK(context, list.size() == 1 || static_cast<int64_t>(list.size()) == spatial, InvalidArgument, false,
-                  "expected stride, padding and dilation of 1 or %d numbers, but got %zu", static_cast<int>(spatial),
-                  list.size());
+    OPSMITH_CHECK(context, list.size() == 1 || static_cast<int64_t>(list.size()) == spatial, InvalidArgument,
+                  false, "expected stride, padding and dilation of 1 or %d numbers, but got %zu",
+                  static_cast<int>(spatial), list.size());
   }
   OPSMITH_CHECK(context,
                 !parameters.transposed || parameters.output_padding.size() == 1 ||
                     static_cast<int64_t>(parameters.output_padding.size()) == spatial,
-                InvalidArgument, false, "expected output_padding of 1 or %d numbers", static_cast<int>(spatial));
+                InvalidArgument, false, "expected output_padding of 1 or %d numbers",
+                static_cast<int>(spatial));
   const int64_t groups = parameters.groups;
   OPSMITH_CHECK(context, groups > 0, InvalidArgument, false, "non-positive groups is not supported");
   OPSMITH_CHECK(context, weight.sizes()[0] % groups == 0, InvalidArgument, false,
-                "Given groups=%" PRId64 ", expected weight to be divisible by it at dimension 0, but got %d", groups,
-                static_cast<int>(weight.sizes()[0]));
+                "Given groups=%" PRId64 ", expected weight to be divisible by it at dimension 0, but got %d",
+                groups, static_cast<int>(weight.sizes()[0]));
   const int64_t expected = parameters.transposed ? weight.sizes()[0] : weight.sizes()[1] * groups;
   OPSMITH_CHECK(context, input.sizes()[1] == expected, InvalidArgument, false,
-                "Given groups=%" PRId64 ", expected input to have %" PRId64 " channels, but got %d channels instead",
+                "Given groups=%" PRId64 ", expected input to have %" PRId64
+                " channels, but got %d channels instead",
                 groups, expected, static_cast<int>(input.sizes()[1]));
   output = Dims{input.sizes()[0], parameters.transposed ? weight.sizes()[1] * groups : weight.sizes()[0]};
   for (int64_t d = 0; d < spatial; ++d) {
@@ -515,7 +520,8 @@ bool check(KernelRuntimeContext& context, const Tensor& input, const Tensor& wei
   return true;
 }
 
-Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight, const Parameters& parameters) {
+Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
+                           const Parameters& parameters) {
   Convolution convolution{context, weight.scalar_type(), {}, parameters.groups};
   const int64_t missing = kSpatial + 2 - weight.dim();
   for (int64_t d = 0; d < kSpatial; ++d) {
@@ -548,8 +554,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   OPSMITH_CHECK(context,
                 !bias.has_value() || (bias->dim() == 1 && bias->numel() == sizes[1] &&
                                       bias->scalar_type() == input.scalar_type()),
-                InvalidArgument, out, "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype",
-                sizes[1]);
+                InvalidArgument, out,
+                "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype", sizes[1]);
   if (!resize(context, out, sizes)) {
     return out;
   }
@@ -559,8 +565,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
     const Convolution convolution = convolution_of(context, weight, parameters);
     const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
     with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
-      image_product<typename decltype(type)::type>(convolution, rows, added, image_of(input, spatial), transposed,
-                                                   image_of(out, spatial));
+      image_product<typename decltype(type)::type>(convolution, rows, added, image_of(input, spatial),
+                                                   transposed, image_of(out, spatial));
     });
   }
   return out;
@@ -570,7 +576,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
 std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
     std::optional<IntList> bias_sizes, IntList stride, IntList padding, IntList dilation, bool transposed,
-    IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+    IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
+    Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
   const Parameters parameters{stride, padding, dilation, transposed, output_padding, groups};
   Dims sizes;

@@ -41,7 +41,8 @@ bool select(KernelRuntimeContext& context, int64_t dim, int64_t index, View& vie
   }
   const int64_t size = view.sizes[d];
   OPSMITH_CHECK(context, index >= -size && index < size, InvalidArgument, false,
-                "select(): index %" PRId64 " out of range for tensor of size %" PRId64 " at dimension %" PRId64,
+                "select(): index %" PRId64 " out of range for tensor of size %" PRId64
+                " at dimension %" PRId64,
                 index, size, dim);
   view.offset += (index < 0 ? index + size : index) * view.strides[d];
   view.sizes.erase(d);
@@ -90,7 +91,8 @@ Tensor& copy_whole(KernelRuntimeContext& context, const Tensor& self, Tensor& ou
   return out;
 }
 
-Tensor& transpose(KernelRuntimeContext& context, const Tensor& self, int64_t dim0, int64_t dim1, Tensor& out) {
+Tensor& transpose(KernelRuntimeContext& context, const Tensor& self, int64_t dim0, int64_t dim1,
+                  Tensor& out) {
   const int64_t a = wrap_dim(context, dim0, self.dim());
   const int64_t b = a < 0 ? a : wrap_dim(context, dim1, self.dim());
   if (b < 0) {
@@ -115,10 +117,11 @@ Tensor& detach_copy_out(KernelRuntimeContext& context, const Tensor& self, Tenso
 
 Tensor& permute_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList dims, Tensor& out) {
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, static_cast<int64_t>(dims.size()) == rank, InvalidArgument, out,
-                "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
-                "desired ordering of dimensions i.e. input.dim() = %" PRId64 " is not equal to len(dims) = %zu",
-                rank, dims.size());
+  OPSMITH_CHECK(
+      context, static_cast<int64_t>(dims.size()) == rank, InvalidArgument, out,
+      "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
+      "desired ordering of dimensions i.e. input.dim() = %" PRId64 " is not equal to len(dims) = %zu",
+      rank, dims.size());
   const View whole(self);
   View view(self);
   bool seen[kMaxRank] = {};
@@ -152,7 +155,8 @@ Tensor& expand_copy_out(KernelRuntimeContext& context, const Tensor& self, IntLi
   const int64_t rank = static_cast<int64_t>(size.size());
   const int64_t added = rank - self.dim();
   OPSMITH_CHECK(context, added >= 0 && rank <= kMaxRank, InvalidArgument, out,
-                "expand: the number of sizes provided (%" PRId64 ") must be greater or equal to the number of "
+                "expand: the number of sizes provided (%" PRId64
+                ") must be greater or equal to the number of "
                 "dimensions in the tensor (%" PRId64 ")",
                 rank, static_cast<int64_t>(self.dim()));
   View view(self);
@@ -164,7 +168,8 @@ Tensor& expand_copy_out(KernelRuntimeContext& context, const Tensor& self, IntLi
     if (size[i] == -1 && i >= added) {
       continue;
     }
-    OPSMITH_CHECK(context, size[i] >= 0 && (size[i] == view.sizes[i] || view.sizes[i] == 1), InvalidArgument, out,
+    OPSMITH_CHECK(context, size[i] >= 0 && (size[i] == view.sizes[i] || view.sizes[i] == 1), InvalidArgument,
+                  out,
                   "The expanded size of the tensor (%" PRId64 ") must match the existing size (%" PRId64
                   ") at non-singleton dimension %" PRId64 ".",
                   size[i], view.sizes[i], i);
@@ -189,15 +194,17 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
       OPSMITH_CHECK(context, inferred < 0, InvalidArgument, out, "only one dimension can be inferred");
       inferred = i;
     } else {
-      OPSMITH_CHECK(context, sizes[i] >= 0, InvalidArgument, out, "invalid shape dimension %" PRId64, sizes[i]);
+      OPSMITH_CHECK(context, sizes[i] >= 0, InvalidArgument, out, "invalid shape dimension %" PRId64,
+                    sizes[i]);
       known *= sizes[i];
     }
   }
   if (inferred >= 0 && known != 0) {
     sizes[inferred] = self.numel() / known;
   }
-  OPSMITH_CHECK(context, sizes.product() == self.numel() && (inferred < 0 || known != 0), InvalidArgument, out,
-                "the shape of the view is invalid for input of size %" PRId64, static_cast<int64_t>(self.numel()));
+  OPSMITH_CHECK(context, sizes.product() == self.numel() && (inferred < 0 || known != 0), InvalidArgument,
+                out, "the shape of the view is invalid for input of size %" PRId64,
+                static_cast<int64_t>(self.numel()));
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "out and self must have one dtype");
   if (resize(context, out, sizes) && self.numel() != 0) {
@@ -207,8 +214,10 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
 }
 
 Tensor& slice_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                              std::optional<int64_t> start, std::optional<int64_t> end, int64_t step, Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out, "slice() cannot be applied to a 0-dim tensor.");
+                              std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
+                              Tensor& out) {
+  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
+                "slice() cannot be applied to a 0-dim tensor.");
   OPSMITH_CHECK(context, step > 0, InvalidArgument, out, "slice step must be positive");
   const int64_t d = wrap_dim(context, dim, self.dim());
   if (d < 0) {
@@ -249,8 +258,8 @@ Tensor& squeeze_copy_dims_out(KernelRuntimeContext& context, const Tensor& self,
     if (d < 0) {
       return out;
     }
-    OPSMITH_CHECK(context, !named[d], InvalidArgument, out, "dim %" PRId64 " appears multiple times in the list of dims",
-                  d);
+    OPSMITH_CHECK(context, !named[d], InvalidArgument, out,
+                  "dim %" PRId64 " appears multiple times in the list of dims", d);
     named[d] = true;
   }
   return squeeze(context, self, [&named](int64_t i) { return named[i]; }, out);
@@ -261,8 +270,8 @@ Tensor& unsqueeze_copy_out(KernelRuntimeContext& context, const Tensor& self, in
   if (d < 0) {
     return out;
   }
-  OPSMITH_CHECK(context, self.dim() < kMaxRank, NotSupported, out, "unsqueeze: at most %" PRId64 " dimensions",
-                kMaxRank);
+  OPSMITH_CHECK(context, self.dim() < kMaxRank, NotSupported, out,
+                "unsqueeze: at most %" PRId64 " dimensions", kMaxRank);
   View view(self);
   view.sizes.insert(d, 1);
   view.strides.insert(d, 1);
@@ -288,8 +297,8 @@ Tensor& unfold_copy_out(KernelRuntimeContext& context, const Tensor& self, int64
   View view(self);
   const int64_t extent = self.dim() == 0 ? 1 : view.sizes[d];
   OPSMITH_CHECK(context, size >= 0 && size <= extent, InvalidArgument, out,
-                "maximum size for tensor at dimension %" PRId64 " is %" PRId64 " but size is %" PRId64, d, extent,
-                size);
+                "maximum size for tensor at dimension %" PRId64 " is %" PRId64 " but size is %" PRId64, d,
+                extent, size);
   OPSMITH_CHECK(context, step > 0, InvalidArgument, out, "step is %" PRId64 " but must be > 0", step);
   OPSMITH_CHECK(context, self.dim() < kMaxRank, NotSupported, out, "unfold: at most %" PRId64 " dimensions",
                 kMaxRank);
@@ -312,20 +321,20 @@ void split_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self, in
     return;
   }
   const int64_t size = self.sizes()[d];
-  OPSMITH_CHECK(context, split_size > 0 || (split_size == 0 && size == 0), InvalidArgument, ,
-                "split expects split_size be non-negative, and 0 only for a dimension of size 0, but got %" PRId64
-                " and %" PRId64,
-                split_size, size);
+  OPSMITH_CHECK(
+      context, split_size > 0 || (split_size == 0 && size == 0), InvalidArgument, ,
+      "split expects split_size be non-negative, and 0 only for a dimension of size 0, but got %" PRId64
+      " and %" PRId64,
+      split_size, size);
   const int64_t parts = split_size == 0 ? 1 : std::max<int64_t>((size + split_size - 1) / split_size, 1);
   OPSMITH_CHECK(context, static_cast<int64_t>(out.size()) == parts, InvalidArgument, ,
                 "split_copy: out has %zu tensors, and there are %" PRId64 " parts", out.size(), parts);
-  copy_parts(context, self, d, out, [&](size_t i) {
-    return std::min(split_size, size - static_cast<int64_t>(i) * split_size);
-  });
+  copy_parts(context, self, d, out,
+             [&](size_t i) { return std::min(split_size, size - static_cast<int64_t>(i) * split_size); });
 }
 
-void split_with_sizes_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList split_sizes, int64_t dim,
-                               TensorList out) {
+void split_with_sizes_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList split_sizes,
+                               int64_t dim, TensorList out) {
   OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, ,
                 "split_with_sizes expects at least a 1-dimensional tensor");
   const int64_t d = wrap_dim(context, dim, self.dim());
@@ -335,13 +344,15 @@ void split_with_sizes_copy_out(KernelRuntimeContext& context, const Tensor& self
   int64_t total = 0;
   for (const int64_t size : split_sizes) {
     OPSMITH_CHECK(context, size >= 0, InvalidArgument, ,
-                  "split_with_sizes expects split_sizes have only non-negative entries, but got %" PRId64, size);
+                  "split_with_sizes expects split_sizes have only non-negative entries, but got %" PRId64,
+                  size);
     total += size;
   }
-  OPSMITH_CHECK(context, total == self.sizes()[d], InvalidArgument, ,
-                "split_with_sizes expects split_sizes to sum exactly to %d (input tensor's size at dimension %" PRId64
-                "), but they sum to %" PRId64,
-                static_cast<int>(self.sizes()[d]), dim, total);
+  OPSMITH_CHECK(
+      context, total == self.sizes()[d], InvalidArgument, ,
+      "split_with_sizes expects split_sizes to sum exactly to %d (input tensor's size at dimension %" PRId64
+      "), but they sum to %" PRId64,
+      static_cast<int>(self.sizes()[d]), dim, total);
   OPSMITH_CHECK(context, out.size() == split_sizes.size(), InvalidArgument, ,
                 "split_with_sizes_copy: out has %zu tensors, and there are %zu parts", out.size(),
                 split_sizes.size());

@@ -56,7 +56,8 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
   return true;
 }
 
-Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
+Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step,
+              Tensor& out) {
   int64_t length = 0;
   if (!length_of(context, start, end, step, out.scalar_type() == ScalarType::Long, length) ||
       !resize(context, out, {length})) {
@@ -79,10 +80,11 @@ Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& 
 }
 
 // The elements (i, j) of each matrix with j - i <= diagonal (lower) or >= diagonal, 0 elsewhere.
-Tensor& triangle(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t diagonal, bool lower,
-                 Tensor& out) {
+Tensor& triangle(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t diagonal,
+                 bool lower, Tensor& out) {
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, rank >= 2, InvalidArgument, out, "%s: input tensor must have at least 2 dimensions", name);
+  OPSMITH_CHECK(context, rank >= 2, InvalidArgument, out, "%s: input tensor must have at least 2 dimensions",
+                name);
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "%s: out and self must have one dtype", name);
   const Dims sizes = sizes_of(self);
@@ -155,8 +157,8 @@ Tensor& arange_out(KernelRuntimeContext& context, const Scalar& end, Tensor& out
   return range(context, Scalar(0), end, Scalar(1), out);
 }
 
-Tensor& arange_start_out(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step,
-                         Tensor& out) {
+Tensor& arange_start_out(KernelRuntimeContext& context, const Scalar& start, const Scalar& end,
+                         const Scalar& step, Tensor& out) {
   return range(context, start, end, step, out);
 }
 

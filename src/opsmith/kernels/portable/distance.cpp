@@ -58,16 +58,16 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
   const int64_t rank1 = x1.dim();
   const int64_t rank2 = x2.dim();
   OPSMITH_CHECK(context, rank1 >= 2 && rank2 >= 2, InvalidArgument, out,
-                "cdist only supports at least 2D tensors, but got %d and %d dimensions", static_cast<int>(rank1),
-                static_cast<int>(rank2));
+                "cdist only supports at least 2D tensors, but got %d and %d dimensions",
+                static_cast<int>(rank1), static_cast<int>(rank2));
   const Dims sizes1 = sizes_of(x1);
   const Dims sizes2 = sizes_of(x2);
   OPSMITH_CHECK(context, sizes1[rank1 - 1] == sizes2[rank2 - 1], InvalidArgument, out,
-                "X1 and X2 must have the same number of columns. X1: %" PRId64 " X2: %" PRId64, sizes1[rank1 - 1],
-                sizes2[rank2 - 1]);
+                "X1 and X2 must have the same number of columns. X1: %" PRId64 " X2: %" PRId64,
+                sizes1[rank1 - 1], sizes2[rank2 - 1]);
   OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "cdist only supports non-negative p values");
-  OPSMITH_CHECK(context, x1.scalar_type() == x2.scalar_type() && x1.scalar_type() == out.scalar_type(), InvalidArgument,
-                out, "cdist: expected operands and out of one dtype");
+  OPSMITH_CHECK(context, x1.scalar_type() == x2.scalar_type() && x1.scalar_type() == out.scalar_type(),
+                InvalidArgument, out, "cdist: expected operands and out of one dtype");
   // Batch dimensions, from the right.
   const int64_t rank = std::max(rank1, rank2);
   Dims sizes;
@@ -131,14 +131,15 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
     using T = typename decltype(type)::type;
     const T* const from = self.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
-    parallel(rows - 1, std::max<int64_t>(1, kGrain / (rows * std::max<int64_t>(1, n))), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        T* next = to + i * (2 * rows - i - 1) / 2;
-        for (int64_t j = i + 1; j < rows; ++j) {
-          *next++ = distance<T>(from + i * n, from + j * n, n, p);
-        }
-      }
-    });
+    parallel(rows - 1, std::max<int64_t>(1, kGrain / (rows * std::max<int64_t>(1, n))),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t i = begin; i < end; ++i) {
+                 T* next = to + i * (2 * rows - i - 1) / 2;
+                 for (int64_t j = i + 1; j < rows; ++j) {
+                   *next++ = distance<T>(from + i * n, from + j * n, n, p);
+                 }
+               }
+             });
   });
   return out;
 }

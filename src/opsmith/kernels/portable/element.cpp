@@ -6,7 +6,8 @@
 namespace opsmith::portable {
 namespace {
 
-// Whether `value` is in the range of the dtype, to which infinities and NaN belong where it is floating point.
+// Whether `value` is in the range of the dtype, to which infinities and NaN belong where it is floating
+// point.
 bool fits(ScalarType dtype, double value) {
   const auto within = [value](double least, double most) { return value >= least && value <= most; };
   const auto floating = [value](double most) { return !std::isfinite(value) || std::fabs(value) <= most; };

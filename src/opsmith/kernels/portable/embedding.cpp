@@ -26,8 +26,8 @@ bool within(KernelRuntimeContext& context, const Tensor& indices, int64_t rows) 
 namespace native {
 
 // Contiguous tensors, as the manifest says: out has the sizes of indices, and the table's row size.
-Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const Tensor& indices, int64_t, bool, bool,
-                      Tensor& out) {
+Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const Tensor& indices, int64_t,
+                      bool, bool, Tensor& out) {
   OPSMITH_CHECK(context, weight.dim() == 2, InvalidArgument, out, "'weight' must be 2-D");
   OPSMITH_CHECK(context, weight.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "embedding: out and weight must have one dtype");
@@ -55,10 +55,12 @@ Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const
 
 // grad_weight[w] is the sum of grad_output's rows whose index is w, over the number of them where it is asked
 // for; rows of padding_idx do not count. Threads share the columns, so that each adds up in order.
-Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& indices,
-                                     int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq, Tensor& out) {
-  OPSMITH_CHECK(context, grad_output.dim() == indices.dim() + 1 && grad_output.scalar_type() == out.scalar_type(),
-                InvalidArgument, out, "embedding_dense_backward: grad_output and indices do not belong together");
+Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                     const Tensor& indices, int64_t num_weights, int64_t padding_idx,
+                                     bool scale_grad_by_freq, Tensor& out) {
+  OPSMITH_CHECK(
+      context, grad_output.dim() == indices.dim() + 1 && grad_output.scalar_type() == out.scalar_type(),
+      InvalidArgument, out, "embedding_dense_backward: grad_output and indices do not belong together");
   if (!Indices::accepts(context, "embedding_dense_backward", indices)) {
     return out;
   }
@@ -94,23 +96,25 @@ Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor
     using C = compute_t<T>;
     const T* const from = grad_output.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
-    parallel(row, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, count)), [&](int64_t begin, int64_t end) {
-      for (int64_t w = 0; w < num_weights; ++w) {
-        std::fill(to + w * row + begin, to + w * row + end, T(0));
-      }
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t w = values.at(i);
-        if (w == padding_idx) {
-          continue;
-        }
-        const C scale = frequency != nullptr ? C(1) / static_cast<C>(frequency[w]) : C(1);
-        const T* const source = from + i * row;
-        T* const destination = to + w * row;
-        for (int64_t x = begin; x < end; ++x) {
-          store_element(destination + x, load_element(destination + x) + scale * load_element(source + x));
-        }
-      }
-    });
+    parallel(row, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, count)),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t w = 0; w < num_weights; ++w) {
+                 std::fill(to + w * row + begin, to + w * row + end, T(0));
+               }
+               for (int64_t i = 0; i < count; ++i) {
+                 const int64_t w = values.at(i);
+                 if (w == padding_idx) {
+                   continue;
+                 }
+                 const C scale = frequency != nullptr ? C(1) / static_cast<C>(frequency[w]) : C(1);
+                 const T* const source = from + i * row;
+                 T* const destination = to + w * row;
+                 for (int64_t x = begin; x < end; ++x) {
+                   store_element(destination + x,
+                                 load_element(destination + x) + scale * load_element(source + x));
+                 }
+               }
+             });
   });
   return out;
 }

@@ -21,17 +21,20 @@ struct Windows {
   }
 };
 
-bool valid(KernelRuntimeContext& context, const char* name, const Windows& windows, int64_t height, int64_t width) {
+bool valid(KernelRuntimeContext& context, const char* name, const Windows& windows, int64_t height,
+           int64_t width) {
   for (const IntList list : {windows.kernel, windows.dilation, windows.padding, windows.stride}) {
     OPSMITH_CHECK(context, list.size() == 2, InvalidArgument, false,
-                  "%s: It is expected kernel_size, dilation, padding and stride equal to 2, but got size %zu", name,
-                  list.size());
+                  "%s: It is expected kernel_size, dilation, padding and stride equal to 2, but got size %zu",
+                  name, list.size());
   }
   const int64_t sizes[] = {height, width};
   for (int64_t d = 0; d < 2; ++d) {
-    OPSMITH_CHECK(context, windows.kernel[d] > 0 && windows.dilation[d] > 0 && windows.stride[d] > 0, InvalidArgument,
-                  false, "%s: kernel, dilation and stride should be greater than zero", name);
-    OPSMITH_CHECK(context, windows.padding[d] >= 0, InvalidArgument, false, "%s: padding should be non-negative", name);
+    OPSMITH_CHECK(context, windows.kernel[d] > 0 && windows.dilation[d] > 0 && windows.stride[d] > 0,
+                  InvalidArgument, false, "%s: kernel, dilation and stride should be greater than zero",
+                  name);
+    OPSMITH_CHECK(context, windows.padding[d] >= 0, InvalidArgument, false,
+                  "%s: padding should be non-negative", name);
     OPSMITH_CHECK(context, windows.count(sizes[d], d) >= 1, InvalidArgument, false,
                   "%s: the calculated shape of the array of sliding blocks must be positive, but %" PRId64
                   " elements give %" PRId64,
@@ -40,7 +43,8 @@ bool valid(KernelRuntimeContext& context, const char* name, const Windows& windo
   return true;
 }
 
-// f(image offset, columns offset) for every element of a plane that a window shows; columns are (taps, blocks).
+// f(image offset, columns offset) for every element of a plane that a window shows; columns are (taps,
+// blocks).
 template <class F>
 void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64_t row_stride,
                     int64_t column_stride, const F& f) {
@@ -69,8 +73,8 @@ void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64
 namespace native {
 
 // Contiguous tensors, as the manifest says. Half and BFloat16 are added up as such, as in ATen.
-Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size, IntList kernel_size,
-                   IntList dilation, IntList padding, IntList stride, Tensor& out) {
+Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                   IntList kernel_size, IntList dilation, IntList padding, IntList stride, Tensor& out) {
   const Windows windows{kernel_size, dilation, padding, stride};
   OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out,
                 "It is expected output_size equals to 2, but got size %zu", output_size.size());
@@ -85,14 +89,16 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
   Dims sizes = sizes_of(self);
   const int64_t channel = sizes.rank - 2;
-  OPSMITH_CHECK(context, sizes[channel] % taps == 0, InvalidArgument, out,
-                "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got %" PRId64
-                " and %" PRId64,
-                sizes[channel], taps);
-  OPSMITH_CHECK(context, sizes[channel + 1] == blocks, InvalidArgument, out,
-                "Expected size of input's dimension 2 to match the calculated number of sliding blocks %" PRId64
-                ", but got %" PRId64,
-                blocks, sizes[channel + 1]);
+  OPSMITH_CHECK(
+      context, sizes[channel] % taps == 0, InvalidArgument, out,
+      "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got %" PRId64
+      " and %" PRId64,
+      sizes[channel], taps);
+  OPSMITH_CHECK(
+      context, sizes[channel + 1] == blocks, InvalidArgument, out,
+      "Expected size of input's dimension 2 to match the calculated number of sliding blocks %" PRId64
+      ", but got %" PRId64,
+      blocks, sizes[channel + 1]);
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "col2im: out and self must have one dtype");
   sizes[channel] /= taps;

@@ -37,7 +37,8 @@ struct GemmTile {
 };
 
 #if defined(__GNUC__)
-// The accumulators are Height x Vectors registers of Bytes bytes: the numbers below leave room for a row of b.
+// The accumulators are Height x Vectors registers of Bytes bytes: the numbers below leave room for a row of
+// b.
 template <class C, int Bytes, int Height, int Vectors>
 [[gnu::always_inline]] inline void gemm_tile(int64_t depth, const C* a, const C* b, C* c) {
   typedef C Vector __attribute__((vector_size(Bytes), aligned(alignof(C)), may_alias));
@@ -92,7 +93,8 @@ template <class C>
   gemm_tile<C, 32, 6, 2>(depth, a, b, c);
 }
 template <class C>
-[[gnu::noinline, gnu::target("avx512f,avx512dq")]] void gemm_tile_avx512(int64_t depth, const C* a, const C* b, C* c) {
+[[gnu::noinline, gnu::target("avx512f,avx512dq")]] void gemm_tile_avx512(int64_t depth, const C* a,
+                                                                         const C* b, C* c) {
   gemm_tile<C, 64, 6, 4>(depth, a, b, c);
 }
 #endif
@@ -137,7 +139,8 @@ int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
 
 // The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0.
 template <class C>
-[[gnu::noinline]] void gemm(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b, Finish<C> finish, C* workspace) {
+[[gnu::noinline]] void gemm(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b, Finish<C> finish,
+                            C* workspace) {
   using namespace detail;
   const GemmTile<C> tile = chosen_tile<C>(n);
   for (int64_t row = 0; row < m; row += kBlockHeight) {
@@ -154,7 +157,8 @@ template <class C>
         const int64_t depth = std::min(kBlockDepth, k - start);
         const bool first = start == 0;
         const bool last = start + depth == k;
-        parallel(a_panels + b_panels, std::max<int64_t>(1, 32768 / (tile.width * std::max<int64_t>(1, depth))),
+        parallel(a_panels + b_panels,
+                 std::max<int64_t>(1, 32768 / (tile.width * std::max<int64_t>(1, depth))),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const bool of_a = i < a_panels;
@@ -173,29 +177,32 @@ template <class C>
                    }
                  });
         const int64_t work = tile.height * tile.width * std::max<int64_t>(1, depth);
-        parallel(a_panels * b_panels, std::max<int64_t>(1, kWorkPerThread / work), [&](int64_t begin, int64_t end) {
-          alignas(64) C sums[kMaxTile];
-          for (int64_t t = begin; t < end; ++t) {
-            const int64_t i = t % a_panels;
-            const int64_t j = t / a_panels;
-            tile.compute(depth, packed_a + i * tile.height * depth, packed_b + j * tile.width * depth, sums);
-            const int64_t rows = std::min(tile.height, height - i * tile.height);
-            const int64_t columns = std::min(tile.width, width - j * tile.width);
-            for (int64_t y = 0; y < rows; ++y) {
-              C* const sum = sums + y * tile.width;
-              if (!(first && last)) {
-                C* const total = totals + (i * tile.height + y) * b_panels * tile.width + j * tile.width;
-                for (int64_t x = 0; x < columns; ++x) {
-                  sum[x] += first ? C(0) : total[x];
-                  total[x] = sum[x];
-                }
-              }
-              if (last) {
-                finish(row + i * tile.height + y, column + j * tile.width, sum, columns);
-              }
-            }
-          }
-        });
+        parallel(a_panels * b_panels, std::max<int64_t>(1, kWorkPerThread / work),
+                 [&](int64_t begin, int64_t end) {
+                   alignas(64) C sums[kMaxTile];
+                   for (int64_t t = begin; t < end; ++t) {
+                     const int64_t i = t % a_panels;
+                     const int64_t j = t / a_panels;
+                     tile.compute(depth, packed_a + i * tile.height * depth,
+                                  packed_b + j * tile.width * depth, sums);
+                     const int64_t rows = std::min(tile.height, height - i * tile.height);
+                     const int64_t columns = std::min(tile.width, width - j * tile.width);
+                     for (int64_t y = 0; y < rows; ++y) {
+                       C* const sum = sums + y * tile.width;
+                       if (!(first && last)) {
+                         C* const total =
+                             totals + (i * tile.height + y) * b_panels * tile.width + j * tile.width;
+                         for (int64_t x = 0; x < columns; ++x) {
+                           sum[x] += first ? C(0) : total[x];
+                           total[x] = sum[x];
+                         }
+                       }
+                       if (last) {
+                         finish(row + i * tile.height + y, column + j * tile.width, sum, columns);
+                       }
+                     }
+                   }
+                 });
         start += depth;
       } while (start < k);
     }

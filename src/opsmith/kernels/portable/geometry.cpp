@@ -107,7 +107,7 @@ int64_t wrap_dim(KernelRuntimeContext& context, int64_t dim, int64_t rank) {
 }
 
 bool take_diagonal(KernelRuntimeContext& context, int64_t offset, int64_t dim1, int64_t dim2, Dims& sizes,
-                          Dims& strides, int64_t& origin) {
+                   Dims& strides, int64_t& origin) {
   const int64_t a = wrap_dim(context, dim1, sizes.rank);
   const int64_t b = a < 0 ? a : wrap_dim(context, dim2, sizes.rank);
   if (b < 0) {

@@ -69,7 +69,7 @@ int64_t wrap_dim(KernelRuntimeContext& context, int64_t dim, int64_t rank);
 // Replaces dimensions `dim1` and `dim2` by their diagonal, as the last dimension, and adds to `origin` where
 // it begins. False with the call refused.
 bool take_diagonal(KernelRuntimeContext& context, int64_t offset, int64_t dim1, int64_t dim2, Dims& sizes,
-                          Dims& strides, int64_t& origin);
+                   Dims& strides, int64_t& origin);
 
 // Gives `out` these sizes; refuses where it cannot have them.
 bool resize(KernelRuntimeContext& context, Tensor& out, const Dims& sizes);
@@ -85,7 +85,8 @@ template <class T>
 T* allocate(KernelRuntimeContext& context, int64_t count) {
   const auto memory = context.allocate_temp(static_cast<size_t>(count > 0 ? count : 1) * sizeof(T), 64);
   if (!memory.ok()) {
-    refuse(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count, sizeof(T));
+    refuse(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count,
+           sizeof(T));
     return nullptr;
   }
   return static_cast<T*>(memory.get());

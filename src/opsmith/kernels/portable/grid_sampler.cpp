@@ -49,8 +49,9 @@ C padded(C place, int64_t size, const Sampling& sampling) {
     return clipped(place, size);
   }
   if (sampling.padding == kReflection) {
-    return clipped(sampling.align_corners ? reflected(place, 0, 2 * (size - 1)) : reflected(place, -1, 2 * size - 1),
-                   size);
+    return clipped(
+        sampling.align_corners ? reflected(place, 0, 2 * (size - 1)) : reflected(place, -1, 2 * size - 1),
+        size);
   }
   return place;
 }
@@ -93,7 +94,8 @@ void cubic_weights(C t, C* weights) {
 }
 
 template <class T>
-compute_t<T> sample(const Sampled<T>& plane, compute_t<T> grid_x, compute_t<T> grid_y, const Sampling& sampling) {
+compute_t<T> sample(const Sampled<T>& plane, compute_t<T> grid_x, compute_t<T> grid_y,
+                    const Sampling& sampling) {
   using C = compute_t<T>;
   C x = unnormalised(grid_x, plane.width, sampling.align_corners);
   C y = unnormalised(grid_y, plane.height, sampling.align_corners);
@@ -134,18 +136,22 @@ compute_t<T> sample(const Sampled<T>& plane, compute_t<T> grid_x, compute_t<T> g
 namespace native {
 
 Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& grid,
-                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
-  OPSMITH_CHECK(context, input.dim() == 4 && grid.dim() == 4, InvalidArgument, out,
-                "grid_sampler(): expected 4D input and grid with same number of dimensions, but got input with %d and "
-                "grid with %d dimensions",
-                static_cast<int>(input.dim()), static_cast<int>(grid.dim()));
+                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+                            Tensor& out) {
+  OPSMITH_CHECK(
+      context, input.dim() == 4 && grid.dim() == 4, InvalidArgument, out,
+      "grid_sampler(): expected 4D input and grid with same number of dimensions, but got input with %d and "
+      "grid with %d dimensions",
+      static_cast<int>(input.dim()), static_cast<int>(grid.dim()));
   OPSMITH_CHECK(context, input.sizes()[0] == grid.sizes()[0] && grid.sizes()[3] == 2, InvalidArgument, out,
                 "grid_sampler(): expected grid to have size 2 in last dimension and input's batch size");
   OPSMITH_CHECK(context, input.sizes()[2] > 0 && input.sizes()[3] > 0, InvalidArgument, out,
                 "grid_sampler(): expected input to have non-empty spatial dimensions");
-  OPSMITH_CHECK(context, interpolation_mode >= 0 && interpolation_mode <= 2 && padding_mode >= 0 && padding_mode <= 2,
+  OPSMITH_CHECK(context,
+                interpolation_mode >= 0 && interpolation_mode <= 2 && padding_mode >= 0 && padding_mode <= 2,
                 InvalidArgument, out, "grid_sampler(): unknown interpolation or padding mode");
-  OPSMITH_CHECK(context, input.scalar_type() == grid.scalar_type() && input.scalar_type() == out.scalar_type(),
+  OPSMITH_CHECK(context,
+                input.scalar_type() == grid.scalar_type() && input.scalar_type() == out.scalar_type(),
                 InvalidArgument, out, "grid_sampler(): expected input, grid and out to have one dtype");
   if (!resize(context, out, {input.sizes()[0], input.sizes()[1], grid.sizes()[1], grid.sizes()[2]}) ||
       out.numel() == 0) {
@@ -161,15 +167,15 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
                for (int64_t row = begin; row < end; ++row) {
                  const int64_t plane = row / to.size[1];
                  const int64_t y = row % to.size[1];
-                 const Sampled<T> source{reinterpret_cast<const T*>(from.data) + from.plane(plane), from.size[1],
-                                       from.size[2], from.stride[1], from.stride[2]};
+                 const Sampled<T> source{reinterpret_cast<const T*>(from.data) + from.plane(plane),
+                                         from.size[1], from.size[2], from.stride[1], from.stride[2]};
                  T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
                  const T* place = grid.const_data_ptr<T>() + plane / to.channels * grid.strides()[0] +
                                   y * grid.strides()[1];
                  for (int64_t x = 0; x < to.size[2]; ++x, place += grid.strides()[2]) {
                    store_element(destination + x * to.stride[2],
-                                 sample<T>(source, load_element(place), load_element(place + grid.strides()[3]),
-                                           sampling));
+                                 sample<T>(source, load_element(place),
+                                           load_element(place + grid.strides()[3]), sampling));
                  }
                }
              });

@@ -11,7 +11,8 @@ namespace opsmith::portable {
 // An index tensor's elements, and the first wrong one that any thread has met.
 class Indices {
  public:
-  explicit Indices(const Tensor& t) : data_(t.const_data_ptr()), narrow_(t.scalar_type() == ScalarType::Int) {}
+  explicit Indices(const Tensor& t)
+      : data_(t.const_data_ptr()), narrow_(t.scalar_type() == ScalarType::Int) {}
 
   static bool accepts(KernelRuntimeContext& context, const char* name, const Tensor& t) {
     OPSMITH_CHECK(context, t.scalar_type() == ScalarType::Long || t.scalar_type() == ScalarType::Int,
@@ -56,8 +57,8 @@ class IndexCheck {
   // Refuses the call where an index was wrong: ATen's text for gather, scatter, index and index_put.
   bool passed(KernelRuntimeContext& context, int64_t dim) const {
     OPSMITH_CHECK(context, !found_wrong(), InvalidArgument, false,
-                  "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(), dim,
-                  size_);
+                  "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(),
+                  dim, size_);
     return true;
   }
 

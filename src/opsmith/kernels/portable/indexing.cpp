@@ -51,7 +51,7 @@ int64_t count_nonzero(const Tensor& t) {
 // One dimension that is indexed: by a tensor of integers, or by what a mask says of it.
 struct IndexedDim {
   int64_t dim;
-  const Tensor* tensor;   // null where a mask was taken apart
+  const Tensor* tensor;        // null where a mask was taken apart
   const int64_t* coordinates;  // of a mask: one per element that it holds
   int64_t count;
 };
@@ -76,10 +76,11 @@ struct IndexPlan {
   }
 };
 
-bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask, int64_t dim, IndexPlan& plan) {
+bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask, int64_t dim,
+              IndexPlan& plan) {
   const int64_t rank = mask.dim();
-  OPSMITH_CHECK(context, dim + rank <= self.dim(), InvalidArgument, false, "too many indices for tensor of dimension %d",
-                static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, dim + rank <= self.dim(), InvalidArgument, false,
+                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
   for (int64_t i = 0; i < rank; ++i) {
     OPSMITH_CHECK(context, mask.sizes()[i] == self.sizes()[dim + i], InvalidArgument, false,
                   "The shape of the mask at index %" PRId64
@@ -110,21 +111,23 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
     if (!index.has_value()) {
       ++dim;
     } else if (is_mask(*index)) {
-      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false, "a mask without dimensions is not supported");
+      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
+                    "a mask without dimensions is not supported");
       if (!add_mask(context, self, *index, dim, plan)) {
         return false;
       }
       dim += index->dim();
     } else {
-      OPSMITH_CHECK(context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
-                    InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
-      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false, "too many indices for tensor of dimension %d",
-                    static_cast<int>(self.dim()));
+      OPSMITH_CHECK(
+          context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
+          InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
+      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false,
+                    "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
       plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
     }
   }
-  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false, "too many indices for tensor of dimension %d",
-                static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false,
+                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
   OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
   // What they broadcast to.
   for (int64_t i = 0; i < plan.count; ++i) {
@@ -193,7 +196,8 @@ const int64_t* offsets_of(KernelRuntimeContext& context, const Tensor& self, con
     Dims own = plan.places;
     const int64_t missing = own.rank - each.tensor->dim();
     for (int64_t d = 0; d < own.rank; ++d) {
-      own[d] = d < missing || each.tensor->sizes()[d - missing] == 1 ? 0 : each.tensor->strides()[d - missing];
+      own[d] =
+          d < missing || each.tensor->sizes()[d - missing] == 1 ? 0 : each.tensor->strides()[d - missing];
     }
     const Indices indices(*each.tensor);
     IndexCheck check(self.sizes()[each.dim]);
@@ -234,8 +238,8 @@ const int64_t* place_offsets(KernelRuntimeContext& context, const Dims& places, 
 }
 
 // f(n, from, from_stride, to, to_stride) for each line of elements that belong together.
-void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* from_places, const Dims& to_kept,
-                   const int64_t* to_places, int64_t grain,
+void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* from_places,
+                   const Dims& to_kept, const int64_t* to_places, int64_t grain,
                    FunctionRef<void(int64_t, int64_t, int64_t, int64_t, int64_t)> f) {
   PairedAxes axes(plan.kept, from_kept, to_kept);
   PairedAxis line = axes.pop();
@@ -264,7 +268,8 @@ constexpr char kIndexPut[] = "index_put.out";
 
 namespace native {
 
-Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, Tensor& out) {
+Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
+                         Tensor& out) {
   IndexPlan plan;
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "index: out and self must have one dtype");
@@ -297,10 +302,11 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
                       const Tensor& values, bool accumulate, Tensor& out) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "index_put: out and self must have one dtype");
-  OPSMITH_CHECK(context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
-                "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
-                "the source.",
-                name_of(self.scalar_type()), name_of(values.scalar_type()));
+  OPSMITH_CHECK(
+      context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
+      "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
+      "the source.",
+      name_of(self.scalar_type()), name_of(values.scalar_type()));
   IndexPlan plan;
   if (!make_plan(context, self, indices, plan) || !resize(context, out, sizes_of(self))) {
     return out;
@@ -369,7 +375,8 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   if (d < 0 || !Indices::accepts(context, "index_select", index)) {
     return out;
   }
-  OPSMITH_CHECK(context, index.dim() <= 1, InvalidArgument, out, "index_select(): Index is supposed to be a vector");
+  OPSMITH_CHECK(context, index.dim() <= 1, InvalidArgument, out,
+                "index_select(): Index is supposed to be a vector");
   OPSMITH_CHECK(context, self.dim() != 0 || index.numel() == 1, InvalidArgument, out,
                 "index_select(): Index to scalar can have only 1 value, got %d value(s)",
                 static_cast<int>(index.numel()));
@@ -414,7 +421,8 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   const int64_t width = self.element_size();
   const MoveLine move = line_mover(width);
   walk(axes, kGrain / line.size, [&](int64_t p, int64_t q, const int64_t* at) {
-    move(line.size, from.data + (p + indices.at(at[0]) * step) * width, line.from, to.data + q * width, line.to);
+    move(line.size, from.data + (p + indices.at(at[0]) * step) * width, line.from, to.data + q * width,
+         line.to);
   });
   return out;
 }
@@ -422,9 +430,10 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
 // Elements of source, in order, to where the mask is true. All tensors are contiguous, as the manifest says.
 Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
                            const Tensor& source, Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == source.scalar_type() && self.scalar_type() == out.scalar_type(),
-                InvalidArgument, out, "masked_scatter_: expected self and source to have same dtypes but got %s and %s",
-                name_of(self.scalar_type()), name_of(source.scalar_type()));
+  OPSMITH_CHECK(
+      context, self.scalar_type() == source.scalar_type() && self.scalar_type() == out.scalar_type(),
+      InvalidArgument, out, "masked_scatter_: expected self and source to have same dtypes but got %s and %s",
+      name_of(self.scalar_type()), name_of(source.scalar_type()));
   OPSMITH_CHECK(context, mask.scalar_type() == ScalarType::Bool, InvalidArgument, out,
                 "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
                 name_of(mask.scalar_type()));
@@ -441,7 +450,8 @@ Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
     return strides;
   };
   const int64_t width = out.element_size();
-  copy_strided(sizes, width, {static_cast<const char*>(self.const_data_ptr()), expanded(self)}, destination_of(out));
+  copy_strided(sizes, width, {static_cast<const char*>(self.const_data_ptr()), expanded(self)},
+               destination_of(out));
   const Dims mask_strides = expanded(mask);
   const Dims to_strides = strides_of(out);
   const uint8_t* const chosen = static_cast<const uint8_t*>(mask.const_data_ptr());
@@ -459,7 +469,8 @@ Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
       from += width;
     }
   });
-  OPSMITH_CHECK(context, enough, InvalidArgument, out, "Number of elements of source < number of ones in mask");
+  OPSMITH_CHECK(context, enough, InvalidArgument, out,
+                "Number of elements of source < number of ones in mask");
   return out;
 }
 

@@ -30,9 +30,9 @@ struct Product {
   Matrix out;
   C alpha;
   C beta;
-  int64_t width;        // of an element of all four
-  Convert load;         // to C
-  Convert store;        // from C
+  int64_t width;          // of an element of all four
+  Convert load;           // to C
+  Convert store;          // from C
   bool is_computed_type;  // elements are of type C
 
   void run(C* workspace) const {
@@ -158,7 +158,8 @@ struct Product {
             rows[i] = line(a, i, start, depth, left[i]);
           }
           int64_t p = 0;
-          for (; p + kStep <= depth; p += kStep) {  // several at a time, so that sums are loaded and stored less
+          for (; p + kStep <= depth;
+               p += kStep) {  // several at a time, so that sums are loaded and stored less
             const C* values[kStep];
             for (int64_t s = 0; s < kStep; ++s) {
               values[s] = line(b, start + p + s, j, count, right[s]);
@@ -240,9 +241,10 @@ bool expanded_to(KernelRuntimeContext& context, const Tensor& t, const Tensor& o
   int64_t strides[3] = {0, 0, 0};
   const int64_t rank = out.dim();
   const int64_t missing = rank - t.dim();
-  OPSMITH_CHECK(context, missing >= 0, InvalidArgument, false,
-                "The expanded size of the tensor must have at least as many dimensions as the tensor: %d and %d",
-                static_cast<int>(rank), static_cast<int>(t.dim()));
+  OPSMITH_CHECK(
+      context, missing >= 0, InvalidArgument, false,
+      "The expanded size of the tensor must have at least as many dimensions as the tensor: %d and %d",
+      static_cast<int>(rank), static_cast<int>(t.dim()));
   for (int64_t i = 0; i < t.dim(); ++i) {
     const int64_t size = t.sizes()[i];
     const int64_t wanted = out.sizes()[i + missing];
@@ -300,12 +302,13 @@ template <class C>
   const int64_t workspace = Product<C>::workspace(m, n, k);
   if (workspace <= kSmall) {
     const int64_t work = std::max<int64_t>(1, m * n * std::max<int64_t>(1, k));
-    parallel(factors.batches, std::max<int64_t>(1, detail::kWorkPerThread / work), [&](int64_t begin, int64_t end) {
-      alignas(64) C own[kSmall];
-      for (int64_t batch = begin; batch < end; ++batch) {
-        product(batch).run(own);
-      }
-    });
+    parallel(factors.batches, std::max<int64_t>(1, detail::kWorkPerThread / work),
+             [&](int64_t begin, int64_t end) {
+               alignas(64) C own[kSmall];
+               for (int64_t batch = begin; batch < end; ++batch) {
+                 product(batch).run(own);
+               }
+             });
     return;
   }
   C* const shared = allocate<C>(context, workspace);
@@ -325,8 +328,8 @@ void multiply(KernelRuntimeContext& context, const Factors& factors, ScalarType 
 
 bool of_one_dtype(KernelRuntimeContext& context, const char* name, const Tensor& a, const Tensor& b) {
   OPSMITH_CHECK(context, a.scalar_type() == b.scalar_type(), InvalidArgument, false,
-                "%s: expected operands to have the same dtype, but got: %s != %s", name, name_of(a.scalar_type()),
-                name_of(b.scalar_type()));
+                "%s: expected operands to have the same dtype, but got: %s != %s", name,
+                name_of(a.scalar_type()), name_of(b.scalar_type()));
   return true;
 }
 
@@ -335,14 +338,15 @@ template <const char* Name>
 Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tensor& a, const Tensor& b,
                 const Scalar& beta, const Scalar& alpha, int64_t rank, Tensor& out) {
   OPSMITH_CHECK(context, a.dim() == rank && b.dim() == rank, InvalidArgument, out,
-                "%s expects %d-dimensional operands, but got %d and %d dimensions", Name, static_cast<int>(rank),
-                static_cast<int>(a.dim()), static_cast<int>(b.dim()));
+                "%s expects %d-dimensional operands, but got %d and %d dimensions", Name,
+                static_cast<int>(rank), static_cast<int>(a.dim()), static_cast<int>(b.dim()));
   const int64_t m = a.sizes()[rank - 2];
   const int64_t k = a.sizes()[rank - 1];
   const int64_t n = b.sizes()[rank - 1];
-  OPSMITH_CHECK(context, b.sizes()[rank - 2] == k && (rank == 2 || a.sizes()[0] == b.sizes()[0]), InvalidArgument,
-                out, "%s: shapes cannot be multiplied (%" PRId64 "x%" PRId64 " and %" PRId64 "x%" PRId64 ")", Name, m,
-                k, static_cast<int64_t>(b.sizes()[rank - 2]), n);
+  OPSMITH_CHECK(context, b.sizes()[rank - 2] == k && (rank == 2 || a.sizes()[0] == b.sizes()[0]),
+                InvalidArgument, out,
+                "%s: shapes cannot be multiplied (%" PRId64 "x%" PRId64 " and %" PRId64 "x%" PRId64 ")", Name,
+                m, k, static_cast<int64_t>(b.sizes()[rank - 2]), n);
   if (!of_one_dtype(context, Name, a, b) || !of_one_dtype(context, Name, a, out) ||
       (addend != nullptr && !of_one_dtype(context, Name, *addend, a))) {
     return out;
@@ -353,7 +357,7 @@ Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tenso
     return out;
   }
   Factors factors{rank == 2 ? 1 : sizes[0], m, n, k, matrices_of(a), matrices_of(b), matrices_of(out),
-                    matrices_of(out)};
+                  matrices_of(out)};
   factors.alpha = alpha;
   if (addend != nullptr) {
     if (!expanded_to(context, *addend, out, factors.addend)) {
@@ -388,12 +392,13 @@ Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tenso
   return product<kAddmm>(context, &self, mat1, mat2, beta, alpha, 2, out);
 }
 
-Tensor& baddbmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
-                    const Scalar& beta, const Scalar& alpha, Tensor& out) {
+Tensor& baddbmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& batch1,
+                    const Tensor& batch2, const Scalar& beta, const Scalar& alpha, Tensor& out) {
   return product<kBaddbmm>(context, &self, batch1, batch2, beta, alpha, 3, out);
 }
 
-// input (..., k), contiguous by the manifest, is one matrix of as many rows as there are; weight is (n, k) or (k).
+// input (..., k), contiguous by the manifest, is one matrix of as many rows as there are; weight is (n, k) or
+// (k).
 Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
                    const std::optional<Tensor>& bias, Tensor& out) {
   OPSMITH_CHECK(context, input.dim() >= 1 && (weight.dim() == 1 || weight.dim() == 2), InvalidArgument, out,
@@ -421,16 +426,17 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
   const auto data = [](const Tensor& t) { return static_cast<char*>(t.mutable_data_ptr()); };
   const Matrix result{data(out), n, 1};
   Factors factors{1,
-                    m,
-                    n,
-                    k,
-                    {{data(input), k, 1}, 0},
-                    {{data(weight), weight.strides()[weight.dim() - 1], vector ? 0 : weight.strides()[0]}, 0},
-                    {result, 0},
-                    {result, 0}};
+                  m,
+                  n,
+                  k,
+                  {{data(input), k, 1}, 0},
+                  {{data(weight), weight.strides()[weight.dim() - 1], vector ? 0 : weight.strides()[0]}, 0},
+                  {result, 0},
+                  {result, 0}};
   if (bias.has_value()) {
-    OPSMITH_CHECK(context, bias->dim() <= 1 && (bias->numel() == n || bias->numel() == 1), InvalidArgument, out,
-                  "linear expects a bias of %" PRId64 " elements, but got %d", n, static_cast<int>(bias->numel()));
+    OPSMITH_CHECK(context, bias->dim() <= 1 && (bias->numel() == n || bias->numel() == 1), InvalidArgument,
+                  out, "linear expects a bias of %" PRId64 " elements, but got %d", n,
+                  static_cast<int>(bias->numel()));
     if (!of_one_dtype(context, "linear", input, *bias)) {
       return out;
     }

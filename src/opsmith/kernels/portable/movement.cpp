@@ -47,7 +47,8 @@ void copy_transposed(const PairedAxis& rows, const PairedAxis& columns, const ch
   }
 }
 
-using MoveTransposed = void (*)(const PairedAxis& rows, const PairedAxis& columns, const char* from, char* to);
+using MoveTransposed = void (*)(const PairedAxis& rows, const PairedAxis& columns, const char* from,
+                                char* to);
 
 MoveTransposed transposed_mover(int64_t width) {
   MoveTransposed mover = nullptr;
@@ -72,8 +73,8 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
   const PairedAxis line = axes.pop();
   if (axes.count == 0) {
     parallel(line.size, kBytes / width, [&](int64_t begin, int64_t end) {
-      copy_line(end - begin, from.data + begin * line.from * width, line.from, to.data + begin * line.to * width,
-                line.to);
+      copy_line(end - begin, from.data + begin * line.from * width, line.from,
+                to.data + begin * line.to * width, line.to);
     });
     return;
   }
@@ -83,11 +84,12 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
     const MoveTransposed transposed = transposed_mover(width);
     const PairedAxis matrix = rows;
     rows = {(matrix.size + kBand - 1) / kBand, matrix.from * kBand, matrix.to * kBand};
-    walk(axes, kBytes / (line.size * width * kBand), [&](int64_t source, int64_t destination, const int64_t* at) {
-      const int64_t height = std::min(kBand, matrix.size - at[axes.count - 1] * kBand);
-      transposed({height, matrix.from, matrix.to}, line, from.data + source * width,
-                 to.data + destination * width);
-    });
+    walk(axes, kBytes / (line.size * width * kBand),
+         [&](int64_t source, int64_t destination, const int64_t* at) {
+           const int64_t height = std::min(kBand, matrix.size - at[axes.count - 1] * kBand);
+           transposed({height, matrix.from, matrix.to}, line, from.data + source * width,
+                      to.data + destination * width);
+         });
     return;
   }
   walk(axes, kBytes / (line.size * width), [&](int64_t source, int64_t destination, const int64_t*) {
@@ -95,8 +97,8 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
   });
 }
 
-bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarType from_dtype, const Source& from,
-                     ScalarType to_dtype, const Destination& to) {
+bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarType from_dtype,
+                     const Source& from, ScalarType to_dtype, const Destination& to) {
   const int64_t from_width = static_cast<int64_t>(executorch::runtime::elementSize(from_dtype));
   const int64_t to_width = static_cast<int64_t>(executorch::runtime::elementSize(to_dtype));
   if (from_dtype == to_dtype) {
@@ -104,8 +106,8 @@ bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarTyp
     return true;
   }
   const Convert convert = conversion(from_dtype, to_dtype);
-  OPSMITH_CHECK(context, convert != nullptr, NotSupported, false, "no conversion from %s to %s is part of this build",
-                name_of(from_dtype), name_of(to_dtype));
+  OPSMITH_CHECK(context, convert != nullptr, NotSupported, false,
+                "no conversion from %s to %s is part of this build", name_of(from_dtype), name_of(to_dtype));
   if (sizes.product() == 0) {
     return true;
   }

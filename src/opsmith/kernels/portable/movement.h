@@ -58,10 +58,10 @@ MoveLine line_mover(int64_t width);
 // Copies `sizes` elements of `width` bytes. The views do not overlap.
 void copy_strided(const Dims& sizes, int64_t width, const Source& from, const Destination& to);
 
-// Copies `sizes` elements from one dtype to another. Refuses dtypes between which there is no conversion, unless
-// they are the same. The views do not overlap.
-bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarType from_dtype, const Source& from,
-                     ScalarType to_dtype, const Destination& to);
+// Copies `sizes` elements from one dtype to another. Refuses dtypes between which there is no conversion,
+// unless they are the same. The views do not overlap.
+bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarType from_dtype,
+                     const Source& from, ScalarType to_dtype, const Destination& to);
 
 // Puts one element of `width` bytes at every place of the view.
 inline void fill_strided(const Dims& sizes, int64_t width, const void* element, const Destination& to) {

@@ -1,5 +1,5 @@
-// Normalisations and their gradients: layer, group, batch and root mean square. Statistics are taken in the type
-// that elements are calculated with (float for Half and BFloat16), of lines that threads share.
+// Normalisations and their gradients: layer, group, batch and root mean square. Statistics are taken in the
+// type that elements are calculated with (float for Half and BFloat16), of lines that threads share.
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -73,7 +73,9 @@ struct Writer {
         store(conversion(dtype_of<C>, t.scalar_type())),
         width(t.element_size()) {}
 
-  void block(int64_t offset, int64_t n, const C* values) const { store(values, {1, n, 0, 1}, data + offset * width); }
+  void block(int64_t offset, int64_t n, const C* values) const {
+    store(values, {1, n, 0, 1}, data + offset * width);
+  }
   void put(int64_t offset, C value) const { block(offset, 1, &value); }
 };
 
@@ -122,8 +124,8 @@ bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTen
   OPSMITH_CHECK(context,
                 !t.has_value() || t->scalar_type() == dtype ||
                     (t->scalar_type() == ScalarType::Float && compute_dtype(dtype) == ScalarType::Float),
-                InvalidArgument, false, "%s: expected weight and bias of dtype %s, but got %s", name, name_of(dtype),
-                name_of(t->scalar_type()));
+                InvalidArgument, false, "%s: expected weight and bias of dtype %s, but got %s", name,
+                name_of(dtype), name_of(t->scalar_type()));
   return true;
 }
 
@@ -134,12 +136,13 @@ struct LineShape {
   int64_t n;
 };
 
-bool line_shape(KernelRuntimeContext& context, const char* name, const Tensor& input, IntList normalized_shape,
-                LineShape& shape) {
+bool line_shape(KernelRuntimeContext& context, const char* name, const Tensor& input,
+                IntList normalized_shape, LineShape& shape) {
   const int64_t rank = static_cast<int64_t>(normalized_shape.size());
   const int64_t leading = input.dim() - rank;
-  OPSMITH_CHECK(context, rank >= 1, InvalidArgument, false,
-                "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
+  OPSMITH_CHECK(
+      context, rank >= 1, InvalidArgument, false,
+      "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
   bool matches = leading >= 0;
   for (int64_t d = 0; matches && d < rank; ++d) {
     matches = input.sizes()[leading + d] == normalized_shape[d];
@@ -152,54 +155,60 @@ bool line_shape(KernelRuntimeContext& context, const char* name, const Tensor& i
 }
 
 template <class C>
-[[gnu::noinline]] void layer_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                  const LineShape& shape, double eps, Tensor& out, Tensor& mean, Tensor& rstd) {
+[[gnu::noinline]] void layer_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const LineShape& shape, double eps, Tensor& out,
+                                  Tensor& mean, Tensor& rstd) {
   const Reader<C> x(input);
   const Reader<C> w(weight.has_value() ? *weight : input);
   const Reader<C> b(bias.has_value() ? *bias : input);
   const Writer<C> y(out);
   const Writer<C> means(mean);
   const Writer<C> rstds(rstd);
-  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.n)), [&](int64_t begin, int64_t end) {
-    C result[kBlock];
-    C weights[kBlock];
-    C biases[kBlock];
-    for (int64_t line = begin; line < end; ++line) {
-      const int64_t first = line * shape.n;
-      MomentsSoFar<C> moments;
-      for_each_block<C>(x, first, shape.n, [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
-      const C center = moments.mean;
-      const C scale = C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
-      means.put(line, center);
-      rstds.put(line, scale);
-      for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
-        for (int64_t i = 0; i < n; ++i) {
-          result[i] = (values[i] - center) * scale;
-        }
-        if (weight.has_value()) {
-          const C* const factors = w.block(at, n, weights);
-          for (int64_t i = 0; i < n; ++i) {
-            result[i] *= factors[i];
-          }
-        }
-        if (bias.has_value()) {
-          const C* const added = b.block(at, n, biases);
-          for (int64_t i = 0; i < n; ++i) {
-            result[i] += added[i];
-          }
-        }
-        y.block(first + at, n, result);
-      });
-    }
-  });
+  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.n)),
+           [&](int64_t begin, int64_t end) {
+             C result[kBlock];
+             C weights[kBlock];
+             C biases[kBlock];
+             for (int64_t line = begin; line < end; ++line) {
+               const int64_t first = line * shape.n;
+               MomentsSoFar<C> moments;
+               for_each_block<C>(x, first, shape.n,
+                                 [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
+               const C center = moments.mean;
+               const C scale =
+                   C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
+               means.put(line, center);
+               rstds.put(line, scale);
+               for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
+                 for (int64_t i = 0; i < n; ++i) {
+                   result[i] = (values[i] - center) * scale;
+                 }
+                 if (weight.has_value()) {
+                   const C* const factors = w.block(at, n, weights);
+                   for (int64_t i = 0; i < n; ++i) {
+                     result[i] *= factors[i];
+                   }
+                 }
+                 if (bias.has_value()) {
+                   const C* const added = b.block(at, n, biases);
+                   for (int64_t i = 0; i < n; ++i) {
+                     result[i] += added[i];
+                   }
+                 }
+                 y.block(first + at, n, result);
+               });
+             }
+           });
 }
 
 // With x^ = (x - mean) rstd and g = grad weight:
-//   grad_input = rstd (g - mean(g) - x^ mean(g x^)), grad_weight = sum(grad x^), grad_bias = sum(grad) over lines.
+//   grad_input = rstd (g - mean(g) - x^ mean(g x^)), grad_weight = sum(grad x^), grad_bias = sum(grad) over
+//   lines.
 template <class C>
 [[gnu::noinline]] void layer_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
-                                           const Tensor& rstd, const OptionalTensor& weight, const LineShape& shape,
-                                           Tensor* grad_input, C* weight_sums, C* bias_sums) {
+                                           const Tensor& rstd, const OptionalTensor& weight,
+                                           const LineShape& shape, Tensor* grad_input, C* weight_sums,
+                                           C* bias_sums) {
   const Reader<C> g(grad_out);
   const Reader<C> x(input);
   const Reader<C> means(mean);
@@ -208,66 +217,69 @@ template <class C>
   const int64_t n = shape.n;
   if (grad_input != nullptr) {
     const Writer<C> result(*grad_input);
-    parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
-      C grads[kBlock];
-      C values[kBlock];
-      C weights[kBlock];
-      for (int64_t line = begin; line < end; ++line) {
-        const C center = means.at(line);
-        const C scale = rstds.at(line);
-        const auto for_each = [&](const auto& f) {
-          for (int64_t i = 0; i < n; i += kBlock) {
-            const int64_t count = std::min(kBlock, n - i);
-            const C* const grad = g.block(line * n + i, count, grads);
-            const C* const value = x.block(line * n + i, count, values);
-            const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
-            f(i, count, grad, value, factor);
-          }
-        };
-        C sum = 0;
-        C product = 0;
-        for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
-          sum += sum_of<C>(count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
-          product += sum_of<C>(count, [=](int64_t k) {
-            return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
-          });
-        });
-        sum /= static_cast<C>(n);
-        product /= static_cast<C>(n);
-        for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
-          C parts[kBlock];
-          for (int64_t k = 0; k < count; ++k) {
-            const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
-            parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
-          }
-          result.block(line * n + i, count, parts);
-        });
-      }
-    });
+    parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+             [&](int64_t begin, int64_t end) {
+               C grads[kBlock];
+               C values[kBlock];
+               C weights[kBlock];
+               for (int64_t line = begin; line < end; ++line) {
+                 const C center = means.at(line);
+                 const C scale = rstds.at(line);
+                 const auto for_each = [&](const auto& f) {
+                   for (int64_t i = 0; i < n; i += kBlock) {
+                     const int64_t count = std::min(kBlock, n - i);
+                     const C* const grad = g.block(line * n + i, count, grads);
+                     const C* const value = x.block(line * n + i, count, values);
+                     const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
+                     f(i, count, grad, value, factor);
+                   }
+                 };
+                 C sum = 0;
+                 C product = 0;
+                 for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
+                   sum += sum_of<C>(
+                       count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
+                   product += sum_of<C>(count, [=](int64_t k) {
+                     return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
+                   });
+                 });
+                 sum /= static_cast<C>(n);
+                 product /= static_cast<C>(n);
+                 for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
+                   C parts[kBlock];
+                   for (int64_t k = 0; k < count; ++k) {
+                     const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
+                     parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
+                   }
+                   result.block(line * n + i, count, parts);
+                 });
+               }
+             });
   }
   if (weight_sums == nullptr && bias_sums == nullptr) {
     return;
   }
   // Threads share the columns, so that each sum is one thread's.
-  parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, shape.lines)), [&](int64_t begin, int64_t end) {
-    C grads[kBlock];
-    C values[kBlock];
-    for (int64_t i = begin; i < end; i += kBlock) {
-      const int64_t count = std::min(kBlock, end - i);
-      for (int64_t line = 0; line < shape.lines; ++line) {
-        const C* const grad = g.block(line * n + i, count, grads);
-        const C* const value = x.block(line * n + i, count, values);
-        const C center = means.at(line);
-        const C scale = rstds.at(line);
-        for (int64_t k = 0; weight_sums != nullptr && k < count; ++k) {
-          weight_sums[i + k] += grad[k] * (value[k] - center) * scale;
-        }
-        for (int64_t k = 0; bias_sums != nullptr && k < count; ++k) {
-          bias_sums[i + k] += grad[k];
-        }
-      }
-    }
-  });
+  parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, shape.lines)),
+           [&](int64_t begin, int64_t end) {
+             C grads[kBlock];
+             C values[kBlock];
+             for (int64_t i = begin; i < end; i += kBlock) {
+               const int64_t count = std::min(kBlock, end - i);
+               for (int64_t line = 0; line < shape.lines; ++line) {
+                 const C* const grad = g.block(line * n + i, count, grads);
+                 const C* const value = x.block(line * n + i, count, values);
+                 const C center = means.at(line);
+                 const C scale = rstds.at(line);
+                 for (int64_t k = 0; weight_sums != nullptr && k < count; ++k) {
+                   weight_sums[i + k] += grad[k] * (value[k] - center) * scale;
+                 }
+                 for (int64_t k = 0; bias_sums != nullptr && k < count; ++k) {
+                   bias_sums[i + k] += grad[k];
+                 }
+               }
+             }
+           });
 }
 
 // ---- channels: group_norm, batch_norm. The input is (N, C, HxW), contiguous.
@@ -291,9 +303,9 @@ void scale_channel(const Reader<C>& x, const Writer<C>& y, int64_t first, int64_
 }
 
 template <class C>
-[[gnu::noinline]] void group_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                  const ChannelShape& shape, int64_t groups, double eps, Tensor& out, Tensor& mean,
-                                  Tensor& rstd) {
+[[gnu::noinline]] void group_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const ChannelShape& shape, int64_t groups,
+                                  double eps, Tensor& out, Tensor& mean, Tensor& rstd) {
   const Reader<C> x(input);
   const Reader<C> w(weight.has_value() ? *weight : input);
   const Reader<C> b(bias.has_value() ? *bias : input);
@@ -306,10 +318,12 @@ template <class C>
            [&](int64_t begin, int64_t end) {
              for (int64_t line = begin; line < end; ++line) {
                MomentsSoFar<C> moments;
-               for_each_block<C>(x, line * n, n,
-                                 [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
+               for_each_block<C>(x, line * n, n, [&](int64_t, int64_t count, const C* values) {
+                 moments.add(values, count);
+               });
                const C center = moments.mean;
-               const C rate = C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) + static_cast<C>(eps));
+               const C rate = C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) +
+                                               static_cast<C>(eps));
                means.put(line, center);
                rstds.put(line, rate);
                for (int64_t k = 0; k < own; ++k) {
@@ -410,49 +424,54 @@ template <class C>
 
 // Statistics of a batch, or those given. running_mean and running_var are moved towards the batch's.
 template <class C>
-[[gnu::noinline]] void batch_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                  const Tensor* running_mean, const Tensor* running_var, bool training,
-                                  double momentum, double eps, const ChannelShape& shape, Tensor& out,
-                                  Tensor* save_mean, Tensor* save_invstd) {
+[[gnu::noinline]] void batch_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const Tensor* running_mean,
+                                  const Tensor* running_var, bool training, double momentum, double eps,
+                                  const ChannelShape& shape, Tensor& out, Tensor* save_mean,
+                                  Tensor* save_invstd) {
   const Reader<C> x(input);
   const Reader<C> w(weight.has_value() ? *weight : input);
   const Reader<C> b(bias.has_value() ? *bias : input);
   const Writer<C> y(out);
   const int64_t n = shape.batch * shape.pixels;
-  parallel(shape.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)), [&](int64_t begin, int64_t end) {
-    for (int64_t channel = begin; channel < end; ++channel) {
-      C center;
-      C rate;
-      if (training) {
-        MomentsSoFar<C> moments;
-        for (int64_t sample = 0; sample < shape.batch; ++sample) {
-          for_each_block<C>(x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
-                            [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
-        }
-        center = moments.mean;
-        rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
-        Writer<C>(*save_mean).put(channel, center);
-        Writer<C>(*save_invstd).put(channel, rate);
-        const auto move = [&](const Tensor* running, C value) {
-          if (running != nullptr) {
-            Tensor target = *running;
-            const C old = Reader<C>(target).at(channel);
-            Writer<C>(target).put(channel, static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
-          }
-        };
-        move(running_mean, center);
-        move(running_var, moments.squares / static_cast<C>(n - 1));
-      } else {
-        center = Reader<C>(*running_mean).at(channel);
-        rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
-      }
-      const C scale = weight.has_value() ? rate * w.at(channel) : rate;
-      const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
-      for (int64_t sample = 0; sample < shape.batch; ++sample) {
-        scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels, scale, shift);
-      }
-    }
-  });
+  parallel(shape.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t channel = begin; channel < end; ++channel) {
+               C center;
+               C rate;
+               if (training) {
+                 MomentsSoFar<C> moments;
+                 for (int64_t sample = 0; sample < shape.batch; ++sample) {
+                   for_each_block<C>(
+                       x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
+                       [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
+                 }
+                 center = moments.mean;
+                 rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
+                 Writer<C>(*save_mean).put(channel, center);
+                 Writer<C>(*save_invstd).put(channel, rate);
+                 const auto move = [&](const Tensor* running, C value) {
+                   if (running != nullptr) {
+                     Tensor target = *running;
+                     const C old = Reader<C>(target).at(channel);
+                     Writer<C>(target).put(
+                         channel, static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
+                   }
+                 };
+                 move(running_mean, center);
+                 move(running_var, moments.squares / static_cast<C>(n - 1));
+               } else {
+                 center = Reader<C>(*running_mean).at(channel);
+                 rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
+               }
+               const C scale = weight.has_value() ? rate * w.at(channel) : rate;
+               const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+               for (int64_t sample = 0; sample < shape.batch; ++sample) {
+                 scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
+                                  scale, shift);
+               }
+             }
+           });
 }
 
 constexpr char kLayerNorm[] = "native_layer_norm.out";
@@ -469,8 +488,8 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
                       bool training, double momentum, double eps, Tensor& out, Tensor& save_mean,
                       Tensor& save_invstd) {
   Results results(out, save_mean, save_invstd);
-  OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results, "batch_norm expects at least 2 dimensions, but got %d",
-                static_cast<int>(input.dim()));
+  OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results,
+                "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
   const Dims sizes = sizes_of(input);
   const ChannelShape shape{sizes[0], sizes[1], sizes.product(2, sizes.rank)};
   OPSMITH_CHECK(context, out.scalar_type() == input.scalar_type(), InvalidArgument, results,
@@ -487,12 +506,13 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
   OPSMITH_CHECK(context, training || running_mean != nullptr, InvalidArgument, results,
                 "Expected running_mean and running_var to be defined when not training");
   const Dims saved = training ? Dims{shape.channels} : Dims{0};
-  if (!resize(context, out, sizes) || !resize(context, save_mean, saved) || !resize(context, save_invstd, saved)) {
+  if (!resize(context, out, sizes) || !resize(context, save_mean, saved) ||
+      !resize(context, save_invstd, saved)) {
     return results;
   }
   with_compute_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
-    batch_norm<typename decltype(type)::type>(input, weight, bias, running_mean, running_var, training, momentum,
-                                              eps, shape, out, &save_mean, &save_invstd);
+    batch_norm<typename decltype(type)::type>(input, weight, bias, running_mean, running_var, training,
+                                              momentum, eps, shape, out, &save_mean, &save_invstd);
   });
   return results;
 }
@@ -502,8 +522,8 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
 namespace native {
 
 Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input, IntList normalized_shape,
-                              const OptionalTensor& weight, const OptionalTensor& bias, double eps, Tensor& out0,
-                              Tensor& out1, Tensor& out2) {
+                              const OptionalTensor& weight, const OptionalTensor& bias, double eps,
+                              Tensor& out0, Tensor& out1, Tensor& out2) {
   Results results(out0, out1, out2);
   LineShape shape;
   if (!line_shape(context, "native_layer_norm", input, normalized_shape, shape) ||
@@ -525,10 +545,11 @@ Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input
   return results;
 }
 
-Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out, const Tensor& input,
-                                       IntList normalized_shape, const Tensor& mean, const Tensor& rstd,
-                                       const OptionalTensor& weight, const OptionalTensor& bias,
-                                       ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
+                                       const Tensor& input, IntList normalized_shape, const Tensor& mean,
+                                       const Tensor& rstd, const OptionalTensor& weight,
+                                       const OptionalTensor& bias, ArrayRef<bool> output_mask, Tensor& out0,
+                                       Tensor& out1, Tensor& out2) {
   Results results(out0, out1, out2);
   LineShape shape;
   if (!line_shape(context, "native_layer_norm_backward", input, normalized_shape, shape) ||
@@ -538,12 +559,13 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
   OPSMITH_CHECK(context,
                 sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&
                     mean.numel() == shape.lines && rstd.numel() == shape.lines,
-                InvalidArgument, results, "native_layer_norm_backward: grad_out, mean and rstd do not belong to input");
+                InvalidArgument, results,
+                "native_layer_norm_backward: grad_out, mean and rstd do not belong to input");
   const bool weights = output_mask[1] && weight.has_value();
   const bool biases = output_mask[2] && bias.has_value();
   const Dims parameters{normalized_shape};
-  if ((output_mask[0] && !resize(context, out0, sizes_of(input))) || (weights && !resize(context, out1, parameters)) ||
-      (biases && !resize(context, out2, parameters))) {
+  if ((output_mask[0] && !resize(context, out0, sizes_of(input))) ||
+      (weights && !resize(context, out1, parameters)) || (biases && !resize(context, out2, parameters))) {
     return results;
   }
   with_compute_dtype<kLayerNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
@@ -565,9 +587,10 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
   return results;
 }
 
-Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input, const OptionalTensor& weight,
-                              const OptionalTensor& bias, int64_t N, int64_t C, int64_t HxW, int64_t group, double eps,
-                              Tensor& out0, Tensor& out1, Tensor& out2) {
+Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input,
+                              const OptionalTensor& weight, const OptionalTensor& bias, int64_t N, int64_t C,
+                              int64_t HxW, int64_t group, double eps, Tensor& out0, Tensor& out1,
+                              Tensor& out2) {
   Results results(out0, out1, out2);
   OPSMITH_CHECK(context, group > 0 && C % group == 0, InvalidArgument, results,
                 "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
@@ -587,10 +610,11 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
   return results;
 }
 
-Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out, const Tensor& input,
-                                       const Tensor& mean, const Tensor& rstd, const OptionalTensor& weight,
-                                       int64_t N, int64_t C, int64_t HxW, int64_t group, ArrayRef<bool> output_mask,
-                                       Tensor& out0, Tensor& out1, Tensor& out2) {
+Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
+                                       const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                                       const OptionalTensor& weight, int64_t N, int64_t C, int64_t HxW,
+                                       int64_t group, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
+                                       Tensor& out2) {
   Results results(out0, out1, out2);
   OPSMITH_CHECK(context,
                 group > 0 && C % group == 0 && input.numel() == N * C * HxW &&
@@ -598,8 +622,8 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
                     mean.numel() == N * group && rstd.numel() == N * group,
                 InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
   if (!of_dtype(context, "native_group_norm_backward", weight, input.scalar_type(), C) ||
-      (output_mask[0] && !resize(context, out0, sizes_of(input))) || (output_mask[1] && !resize(context, out1, {C})) ||
-      (output_mask[2] && !resize(context, out2, {C}))) {
+      (output_mask[0] && !resize(context, out0, sizes_of(input))) ||
+      (output_mask[1] && !resize(context, out1, {C})) || (output_mask[2] && !resize(context, out2, {C}))) {
     return results;
   }
   with_compute_dtype<kGroupNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
@@ -615,20 +639,20 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
 }
 
 // running_mean and running_var are written where the statistics are the batch's.
-Results native_batch_norm_legit_out(KernelRuntimeContext& context, const Tensor& input, const OptionalTensor& weight,
-                                    const OptionalTensor& bias, Tensor& running_mean, Tensor& running_var,
-                                    bool training, double momentum, double eps, Tensor& out, Tensor& save_mean,
-                                    Tensor& save_invstd) {
-  return batch_norm_of<kBatchNorm>(context, input, weight, bias, &running_mean, &running_var, training, momentum,
-                                   eps, out, save_mean, save_invstd);
+Results native_batch_norm_legit_out(KernelRuntimeContext& context, const Tensor& input,
+                                    const OptionalTensor& weight, const OptionalTensor& bias,
+                                    Tensor& running_mean, Tensor& running_var, bool training, double momentum,
+                                    double eps, Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
+  return batch_norm_of<kBatchNorm>(context, input, weight, bias, &running_mean, &running_var, training,
+                                   momentum, eps, out, save_mean, save_invstd);
 }
 
 Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, const Tensor& input,
-                                             const OptionalTensor& weight, const OptionalTensor& bias, bool training,
-                                             double momentum, double eps, Tensor& out, Tensor& save_mean,
-                                             Tensor& save_invstd) {
-  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr, training, momentum, eps,
-                                          out, save_mean, save_invstd);
+                                             const OptionalTensor& weight, const OptionalTensor& bias,
+                                             bool training, double momentum, double eps, Tensor& out,
+                                             Tensor& save_mean, Tensor& save_invstd) {
+  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr, training, momentum,
+                                          eps, out, save_mean, save_invstd);
 }
 
 Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,

@@ -31,7 +31,8 @@ Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor&
                   bool reflect, Tensor& out) {
   const int64_t rank = self.dim();
   OPSMITH_CHECK(context, static_cast<int64_t>(padding.size()) == 2 * Spatial, InvalidArgument, out,
-                "padding size is expected to be %d, but got: %zu", static_cast<int>(2 * Spatial), padding.size());
+                "padding size is expected to be %d, but got: %zu", static_cast<int>(2 * Spatial),
+                padding.size());
   OPSMITH_CHECK(context, rank == Spatial + 1 || rank == Spatial + 2, InvalidArgument, out,
                 "%s expects an input of %d or %d dimensions, but got %d", name, static_cast<int>(Spatial + 1),
                 static_cast<int>(Spatial + 2), static_cast<int>(rank));
@@ -44,14 +45,16 @@ Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor&
     const int64_t after = padding[2 * s + 1];
     OPSMITH_CHECK(context, size > 0, InvalidArgument, out,
                   "%s: expected a non-zero size of dimension %" PRId64 " of the input", name, d);
-    OPSMITH_CHECK(context, !reflect || (before < size && after < size), InvalidArgument, out,
-                  "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
-                  "(%" PRId64 ", %" PRId64 ") at dimension %" PRId64 " of input with size %" PRId64,
-                  before, after, d, size);
+    OPSMITH_CHECK(
+        context, !reflect || (before < size && after < size), InvalidArgument, out,
+        "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+        "(%" PRId64 ", %" PRId64 ") at dimension %" PRId64 " of input with size %" PRId64,
+        before, after, d, size);
     sizes[d] = size + before + after;
     OPSMITH_CHECK(context, sizes[d] >= 1, InvalidArgument, out,
-                  "input (size %" PRId64 " at dimension %" PRId64 ") is too small: the padded size is %" PRId64, size,
-                  d, sizes[d]);
+                  "input (size %" PRId64 " at dimension %" PRId64
+                  ") is too small: the padded size is %" PRId64,
+                  size, d, sizes[d]);
     table_size += sizes[d];
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
@@ -100,16 +103,17 @@ Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor&
 
 namespace native {
 
-Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, IntList pad, const Scalar& value,
-                            Tensor& out) {
+Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, IntList pad,
+                            const Scalar& value, Tensor& out) {
   const int64_t rank = self.dim();
   const int64_t padded = static_cast<int64_t>(pad.size()) / 2;
   OPSMITH_CHECK(context, pad.size() % 2 == 0, InvalidArgument, out,
                 "Length of pad must be even but instead it equals %zu", pad.size());
-  OPSMITH_CHECK(context, padded <= rank, InvalidArgument, out,
-                "Length of pad should be no more than twice the number of dimensions of the input. Pad length is %zu "
-                "while the input has %" PRId64 " dimensions.",
-                pad.size(), rank);
+  OPSMITH_CHECK(
+      context, padded <= rank, InvalidArgument, out,
+      "Length of pad should be no more than twice the number of dimensions of the input. Pad length is %zu "
+      "while the input has %" PRId64 " dimensions.",
+      pad.size(), rank);
   Dims sizes = sizes_of(self);
   Dims kept = sizes;
   Source from = source_of(self);
@@ -123,7 +127,8 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
     sizes[d] += before[d] + after;
     OPSMITH_CHECK(context, sizes[d] >= 0, InvalidArgument, out,
                   "The input size %d, plus negative padding %" PRId64 " and %" PRId64
-                  " resulted in a negative output size, which is invalid. Check dimension %" PRId64 " of your input.",
+                  " resulted in a negative output size, which is invalid. Check dimension %" PRId64
+                  " of your input.",
                   static_cast<int>(self.sizes()[d]), before[d], after, d);
     kept[d] = std::max<int64_t>(0, kept[d] + std::min<int64_t>(before[d], 0) + std::min<int64_t>(after, 0));
     from.data += std::max<int64_t>(-before[d], 0) * from.strides[d] * width;
@@ -145,27 +150,33 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
   return out;
 }
 
-Tensor& reflection_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& reflection_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                             Tensor& out) {
   return pad_edges<1>(context, "reflection_pad1d", self, padding, true, out);
 }
 
-Tensor& reflection_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& reflection_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                             Tensor& out) {
   return pad_edges<2>(context, "reflection_pad2d", self, padding, true, out);
 }
 
-Tensor& reflection_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& reflection_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                             Tensor& out) {
   return pad_edges<3>(context, "reflection_pad3d", self, padding, true, out);
 }
 
-Tensor& replication_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& replication_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                              Tensor& out) {
   return pad_edges<1>(context, "replication_pad1d", self, padding, false, out);
 }
 
-Tensor& replication_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& replication_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                              Tensor& out) {
   return pad_edges<2>(context, "replication_pad2d", self, padding, false, out);
 }
 
-Tensor& replication_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) {
+Tensor& replication_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
+                              Tensor& out) {
   return pad_edges<3>(context, "replication_pad3d", self, padding, false, out);
 }
 

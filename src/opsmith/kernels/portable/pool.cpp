@@ -1,5 +1,5 @@
-// Pools in one to three dimensions, and their gradients: averages over windows, adaptive averages, and largest
-// elements with their places.
+// Pools in one to three dimensions, and their gradients: averages over windows, adaptive averages, and
+// largest elements with their places.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -49,7 +49,8 @@ bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
     return list.size() == 1 || static_cast<int64_t>(list.size()) == spatial || (optional && list.empty());
   };
   OPSMITH_CHECK(context, fits(window.kernel, false), InvalidArgument, false,
-                "%s: kernel_size must either be a single int, or a tuple of %d ints", name, static_cast<int>(spatial));
+                "%s: kernel_size must either be a single int, or a tuple of %d ints", name,
+                static_cast<int>(spatial));
   OPSMITH_CHECK(context, fits(window.stride, true), InvalidArgument, false,
                 "%s: stride must either be omitted, a single int, or a tuple of %d ints", name,
                 static_cast<int>(spatial));
@@ -65,16 +66,16 @@ bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
     const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
     const int64_t padding = entry(window.padding, d);
     const int64_t dilation = entry(window.dilation, d);
-    OPSMITH_CHECK(context, kernel > 0, InvalidArgument, false, "kernel size should be greater than zero, but got %" PRId64,
-                  kernel);
+    OPSMITH_CHECK(context, kernel > 0, InvalidArgument, false,
+                  "kernel size should be greater than zero, but got %" PRId64, kernel);
     OPSMITH_CHECK(context, stride > 0, InvalidArgument, false, "stride should not be zero");
     OPSMITH_CHECK(context, dilation > 0, InvalidArgument, false,
                   "dilation should be greater than zero, but got %" PRId64, dilation);
-    OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false, "pad must be non-negative, but got pad: %" PRId64,
-                  padding);
+    OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false,
+                  "pad must be non-negative, but got pad: %" PRId64, padding);
     OPSMITH_CHECK(context, padding <= ((kernel - 1) * dilation + 1) / 2, InvalidArgument, false,
-                  "pad should be at most half of effective kernel size, but got pad=%" PRId64 ", kernel_size=%" PRId64
-                  " and dilation=%" PRId64,
+                  "pad should be at most half of effective kernel size, but got pad=%" PRId64
+                  ", kernel_size=%" PRId64 " and dilation=%" PRId64,
                   padding, kernel, dilation);
     int64_t& size = sizes[rank - spatial + d];
     const int64_t in = size;
@@ -93,8 +94,8 @@ bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
 
 // Fills the tables from bounds(d, index) of the dimensions that there are. False with the call refused.
 template <class Bounds>
-bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t spatial, const Bounds& bounds,
-                Spans& spans) {
+bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t spatial,
+                const Bounds& bounds, Spans& spans) {
   Span* table = allocate<Span>(context, out_sizes[0] + out_sizes[1] + out_sizes[2]);
   if (table == nullptr) {
     return false;
@@ -113,20 +114,23 @@ bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t
 
 bool window_spans(KernelRuntimeContext& context, const Image& in, const int64_t* out_sizes, int64_t spatial,
                   const Window& window, Spans& spans) {
-  const bool made = make_spans(context, out_sizes, spatial, [&](int64_t d, int64_t i) {
-    const int64_t size = in.size[d + kSpatial - spatial];
-    const int64_t kernel = entry(window.kernel, d);
-    const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
-    const int64_t padding = entry(window.padding, d);
-    const int64_t dilation = entry(window.dilation, d);
-    int64_t begin = i * stride - padding;
-    const int64_t end = begin + dilation * (kernel - 1) + 1;
-    const int64_t padded = std::min(end, size + padding) - begin;
-    if (begin < 0) {
-      begin += (-begin + dilation - 1) / dilation * dilation;
-    }
-    return Span{begin, std::min(end, size), padded};
-  }, spans);
+  const bool made = make_spans(
+      context, out_sizes, spatial,
+      [&](int64_t d, int64_t i) {
+        const int64_t size = in.size[d + kSpatial - spatial];
+        const int64_t kernel = entry(window.kernel, d);
+        const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
+        const int64_t padding = entry(window.padding, d);
+        const int64_t dilation = entry(window.dilation, d);
+        int64_t begin = i * stride - padding;
+        const int64_t end = begin + dilation * (kernel - 1) + 1;
+        const int64_t padded = std::min(end, size + padding) - begin;
+        if (begin < 0) {
+          begin += (-begin + dilation - 1) / dilation * dilation;
+        }
+        return Span{begin, std::min(end, size), padded};
+      },
+      spans);
   for (int64_t d = 0; made && d < spatial; ++d) {
     spans.step[d + kSpatial - spatial] = entry(window.dilation, d);
   }
@@ -172,7 +176,8 @@ struct Divisor {
 };
 
 template <class T>
-[[gnu::noinline]] void average(const Image& in, const Image& out, const Spans& spans, const Divisor& divisor) {
+[[gnu::noinline]] void average(const Image& in, const Image& out, const Spans& spans,
+                               const Divisor& divisor) {
   using C = compute_t<T>;
   const T* const from = reinterpret_cast<const T*>(in.data);
   T* const to = reinterpret_cast<T*>(out.data);
@@ -216,7 +221,8 @@ template <class T>
             const Span& sz = spans.of[0][z];
             const Span& sy = spans.of[1][y];
             const Span& sx = spans.of[2][x];
-            const C value = load_element(source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2]);
+            const C value =
+                load_element(source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2]);
             const C part = static_cast<C>(value / static_cast<C>(divisor.of(sz, sy, sx)));
             for (int64_t i = sz.begin; i < sz.end; ++i) {
               for (int64_t j = sy.begin; j < sy.end; ++j) {
@@ -299,7 +305,8 @@ template <class T>
                                         place % result.size[2] * result.stride[2];
                      const T* const value =
                          from + source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2];
-                     store_element(element, static_cast<compute_t<T>>(load_element(element) + load_element(value)));
+                     store_element(element,
+                                   static_cast<compute_t<T>>(load_element(element) + load_element(value)));
                    }
                  }
                }
@@ -324,23 +331,25 @@ Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
   const Image result = image_of(out, spatial);
   Spans spans;
   if (window_spans(context, in, result.size, spatial, window, spans)) {
-    with_dtype<Name>(context, Averaged{}, self.scalar_type(), [&](auto type) {
-      average<typename decltype(type)::type>(in, result, spans, divisor);
-    });
+    with_dtype<Name>(context, Averaged{}, self.scalar_type(),
+                     [&](auto type) { average<typename decltype(type)::type>(in, result, spans, divisor); });
   }
   return out;
 }
 
 template <const char* Name>
 Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                              int64_t spatial, const Window& window, const Divisor& divisor, Tensor& grad_input) {
+                              int64_t spatial, const Window& window, const Divisor& divisor,
+                              Tensor& grad_input) {
   Dims sizes;
-  OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, grad_input, "divisor must be not zero");
+  OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, grad_input,
+                "divisor must be not zero");
   if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
     return grad_input;
   }
-  OPSMITH_CHECK(context, sizes_of(grad_output) == sizes && grad_output.scalar_type() == grad_input.scalar_type(),
-                InvalidArgument, grad_input, "%s: grad_output is not of the pool's output size and dtype", Name);
+  OPSMITH_CHECK(
+      context, sizes_of(grad_output) == sizes && grad_output.scalar_type() == grad_input.scalar_type(),
+      InvalidArgument, grad_input, "%s: grad_output is not of the pool's output size and dtype", Name);
   if (!resize(context, grad_input, sizes_of(self))) {
     return grad_input;
   }
@@ -357,14 +366,18 @@ Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
 }
 
 // Output index i takes [floor(i * in / out), ceil((i + 1) * in / out)).
-bool adaptive_spans(KernelRuntimeContext& context, const Image& in, const Image& out, int64_t spatial, Spans& spans) {
-  return make_spans(context, out.size, spatial, [&](int64_t d, int64_t i) {
-    const int64_t size = in.size[d + kSpatial - spatial];
-    const int64_t count = out.size[d + kSpatial - spatial];
-    const int64_t begin = i * size / count;
-    const int64_t end = ((i + 1) * size + count - 1) / count;
-    return Span{begin, end, end - begin};
-  }, spans);
+bool adaptive_spans(KernelRuntimeContext& context, const Image& in, const Image& out, int64_t spatial,
+                    Spans& spans) {
+  return make_spans(
+      context, out.size, spatial,
+      [&](int64_t d, int64_t i) {
+        const int64_t size = in.size[d + kSpatial - spatial];
+        const int64_t count = out.size[d + kSpatial - spatial];
+        const int64_t begin = i * size / count;
+        const int64_t end = ((i + 1) * size + count - 1) / count;
+        return Span{begin, end, end - begin};
+      },
+      spans);
 }
 
 constexpr Divisor kCounted{false, std::nullopt};
@@ -396,9 +409,8 @@ Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t
   const Image result = image_of(out, spatial);
   Spans spans;
   if (adaptive_spans(context, in, result, spatial, spans)) {
-    with_dtype<Name>(context, Floating{}, self.scalar_type(), [&](auto type) {
-      average<typename decltype(type)::type>(in, result, spans, kCounted);
-    });
+    with_dtype<Name>(context, Floating{}, self.scalar_type(),
+                     [&](auto type) { average<typename decltype(type)::type>(in, result, spans, kCounted); });
   }
   return out;
 }
@@ -407,9 +419,9 @@ template <const char* Name>
 Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
                                int64_t spatial, Tensor& out) {
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, rank == grad_output.dim() && (rank == spatial + 1 || rank == spatial + 2), InvalidArgument,
-                out, "%s: Expected %dD or %dD tensors, but got %d dimensions", Name, static_cast<int>(spatial + 1),
-                static_cast<int>(spatial + 2), static_cast<int>(rank));
+  OPSMITH_CHECK(context, rank == grad_output.dim() && (rank == spatial + 1 || rank == spatial + 2),
+                InvalidArgument, out, "%s: Expected %dD or %dD tensors, but got %d dimensions", Name,
+                static_cast<int>(spatial + 1), static_cast<int>(spatial + 2), static_cast<int>(rank));
   OPSMITH_CHECK(context, out.scalar_type() == grad_output.scalar_type(), InvalidArgument, out,
                 "%s: expected dtype %s for grad_output but got dtype %s", Name, name_of(out.scalar_type()),
                 name_of(grad_output.scalar_type()));
@@ -458,16 +470,17 @@ Results largest_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
 
 template <const char* Name>
 Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                              int64_t spatial, const Window& window, const Tensor& indices, Tensor& grad_input) {
+                              int64_t spatial, const Window& window, const Tensor& indices,
+                              Tensor& grad_input) {
   Dims sizes;
   if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
     return grad_input;
   }
-  OPSMITH_CHECK(context,
-                sizes_of(grad_output) == sizes && sizes_of(indices) == sizes &&
-                    indices.scalar_type() == ScalarType::Long &&
-                    grad_output.scalar_type() == grad_input.scalar_type(),
-                InvalidArgument, grad_input, "%s: grad_output and indices are not of the pool's output", Name);
+  OPSMITH_CHECK(
+      context,
+      sizes_of(grad_output) == sizes && sizes_of(indices) == sizes &&
+          indices.scalar_type() == ScalarType::Long && grad_output.scalar_type() == grad_input.scalar_type(),
+      InvalidArgument, grad_input, "%s: grad_output and indices are not of the pool's output", Name);
   if (!resize(context, grad_input, sizes_of(self))) {
     return grad_input;
   }
@@ -475,13 +488,13 @@ Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
   const int64_t* const places = indices.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < indices.numel(); ++i) {
     OPSMITH_CHECK(context, places[i] >= 0 && places[i] < result.pixels(), InvalidArgument, grad_input,
-                  "found an invalid max index: %" PRId64 " (input of %" PRId64 " elements a channel)", places[i],
-                  result.pixels());
+                  "found an invalid max index: %" PRId64 " (input of %" PRId64 " elements a channel)",
+                  places[i], result.pixels());
   }
   set_to_zero(grad_input);
   with_dtype<Name>(context, Floating{}, grad_input.scalar_type(), [&](auto type) {
-    largest_backward<typename decltype(type)::type>(image_of(grad_output, spatial), image_of(indices, spatial),
-                                                    result);
+    largest_backward<typename decltype(type)::type>(image_of(grad_output, spatial),
+                                                    image_of(indices, spatial), result);
   });
   return grad_input;
 }
@@ -575,15 +588,15 @@ Tensor& adaptive_avg_pool3d_backward_out(KernelRuntimeContext& context, const Te
 }
 
 Results max_pool2d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
-                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode, Tensor& out,
-                                    Tensor& indices) {
+                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+                                    Tensor& out, Tensor& indices) {
   return largest_pool<kLargest2>(context, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, out,
                                  indices);
 }
 
 Results max_pool3d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
-                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode, Tensor& out,
-                                    Tensor& indices) {
+                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+                                    Tensor& out, Tensor& indices) {
   return largest_pool<kLargest3>(context, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, out,
                                  indices);
 }
@@ -592,16 +605,18 @@ Tensor& max_pool2d_with_indices_backward_out(KernelRuntimeContext& context, cons
                                              const Tensor& self, IntList kernel_size, IntList stride,
                                              IntList padding, IntList dilation, bool ceil_mode,
                                              const Tensor& indices, Tensor& grad_input) {
-  return largest_pool_backward<kLargestBackward2>(
-      context, grad_output, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, indices, grad_input);
+  return largest_pool_backward<kLargestBackward2>(context, grad_output, self, 2,
+                                                  {kernel_size, stride, padding, dilation, ceil_mode},
+                                                  indices, grad_input);
 }
 
 Tensor& max_pool3d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                              const Tensor& self, IntList kernel_size, IntList stride,
                                              IntList padding, IntList dilation, bool ceil_mode,
                                              const Tensor& indices, Tensor& grad_input) {
-  return largest_pool_backward<kLargestBackward3>(
-      context, grad_output, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, indices, grad_input);
+  return largest_pool_backward<kLargestBackward3>(context, grad_output, self, 3,
+                                                  {kernel_size, stride, padding, dilation, ceil_mode},
+                                                  indices, grad_input);
 }
 
 }  // namespace native

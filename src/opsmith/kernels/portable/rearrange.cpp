@@ -14,15 +14,16 @@ bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 // pixel_shuffle moves a factor of the channels into the image, pixel_unshuffle back; `out` shows the same
 // elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r, w, r)
 // on the side of the image.
-Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_image, Tensor& out) {
+Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_image,
+                Tensor& out) {
   const char* const name = into_image ? "pixel_shuffle" : "pixel_unshuffle";
   const int64_t rank = self.dim();
   OPSMITH_CHECK(context, rank >= 3, InvalidArgument, out,
-                "%s expects input to have at least 3 dimensions, but got input with %" PRId64 " dimension(s)", name,
-                rank);
+                "%s expects input to have at least 3 dimensions, but got input with %" PRId64 " dimension(s)",
+                name, rank);
   OPSMITH_CHECK(context, rank + 2 <= kMaxRank, NotSupported, out, "%s: too many dimensions", name);
-  OPSMITH_CHECK(context, factor > 0, InvalidArgument, out,
-                "%s expects a positive factor, but got %" PRId64, name, factor);
+  OPSMITH_CHECK(context, factor > 0, InvalidArgument, out, "%s expects a positive factor, but got %" PRId64,
+                name, factor);
   Dims sizes = sizes_of(self);
   int64_t& channels = sizes[rank - 3];
   int64_t& height = sizes[rank - 2];
@@ -120,7 +121,8 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
   Source from{whole.data, {}};
   Destination to{static_cast<char*>(out.mutable_data_ptr()), {}};
   OPSMITH_CHECK(context, out.dim() == rank, InvalidArgument, out,
-                "out has %" PRId64 " dimensions, and the result has %" PRId64, static_cast<int64_t>(out.dim()), rank);
+                "out has %" PRId64 " dimensions, and the result has %" PRId64,
+                static_cast<int64_t>(out.dim()), rank);
   for (int64_t i = 0; i < rank; ++i) {
     OPSMITH_CHECK(context, repeats[i] >= 0, InvalidArgument, out,
                   "Trying to create tensor with negative dimension %" PRId64, repeats[i]);
@@ -145,7 +147,8 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
   return out;
 }
 
-Tensor& pixel_shuffle_out(KernelRuntimeContext& context, const Tensor& self, int64_t upscale_factor, Tensor& out) {
+Tensor& pixel_shuffle_out(KernelRuntimeContext& context, const Tensor& self, int64_t upscale_factor,
+                          Tensor& out) {
   return shuffle(context, self, upscale_factor, true, out);
 }
 
@@ -154,7 +157,8 @@ Tensor& pixel_unshuffle_out(KernelRuntimeContext& context, const Tensor& self, i
   return shuffle(context, self, downscale_factor, false, out);
 }
 
-Tensor& roll_out(KernelRuntimeContext& context, const Tensor& self, IntList shifts, IntList dims, Tensor& out) {
+Tensor& roll_out(KernelRuntimeContext& context, const Tensor& self, IntList shifts, IntList dims,
+                 Tensor& out) {
   // Without dims the shift is along all elements in order, which needs both to lie so: the manifest says it.
   const bool flat = dims.empty() && shifts.size() == 1;
   OPSMITH_CHECK(context, flat || shifts.size() == dims.size(), InvalidArgument, out,

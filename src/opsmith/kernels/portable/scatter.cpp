@@ -30,7 +30,8 @@ Dims padded(Dims dims, int64_t value) {
 }
 
 Lines lines_of(int64_t dim, const Tensor& index, const Dims& whole, const Dims& beside) {
-  Lines lines{padded(sizes_of(index), 1), dim, 0, padded(strides_of(index), 1), padded(whole, 1), padded(beside, 1)};
+  Lines lines{padded(sizes_of(index), 1), dim, 0, padded(strides_of(index), 1), padded(whole, 1),
+              padded(beside, 1)};
   lines.length = lines.places[dim];
   lines.places[dim] = lines.length == 0 ? 0 : 1;
   return lines;
@@ -65,7 +66,8 @@ bool indexable(KernelRuntimeContext& context, const char* name, const Tensor& wh
                   "Index tensor must have the same number of dimensions as src tensor");
     for (int64_t d = 0; d < places.rank; ++d) {
       OPSMITH_CHECK(context, places[d] <= given[d], InvalidArgument, false,
-                    "Expected index (%" PRId64 ") to be no larger than src (%" PRId64 ") at dimension %" PRId64,
+                    "Expected index (%" PRId64 ") to be no larger than src (%" PRId64
+                    ") at dimension %" PRId64,
                     places[d], given[d], d);
     }
   }
@@ -146,8 +148,8 @@ bool for_each_line(KernelRuntimeContext& context, const Scattered& call, Functio
   const Indices indices(call.index);
   IndexCheck check(call.out.dim() == 0 ? 1 : call.out.sizes()[d]);
   for_each_line(lines, [&](const Dims& at) {
-    f({indices, check, lines.length, offset_of(at, lines.index), lines.index[d], offset_of(at, lines.of_whole),
-       lines.of_whole[d], offset_of(at, lines.beside), lines.beside[d]});
+    f({indices, check, lines.length, offset_of(at, lines.index), lines.index[d],
+       offset_of(at, lines.of_whole), lines.of_whole[d], offset_of(at, lines.beside), lines.beside[d]});
   });
   return check.passed(context, d);
 }
@@ -155,11 +157,11 @@ bool for_each_line(KernelRuntimeContext& context, const Scattered& call, Functio
 void assign(KernelRuntimeContext& context, const Scattered& call) {
   with_width(call.out.element_size(), [&](auto element) {
     using U = decltype(element);
-    const U* const from = static_cast<const U*>(call.src != nullptr ? call.src->const_data_ptr() : call.value);
+    const U* const from =
+        static_cast<const U*>(call.src != nullptr ? call.src->const_data_ptr() : call.value);
     U* const to = static_cast<U*>(call.out.mutable_data_ptr());
-    for_each_line(context, call, [=](const Line& line) {
-      line.for_each([=](int64_t o, int64_t s) { to[o] = from[s]; });
-    });
+    for_each_line(context, call,
+                  [=](const Line& line) { line.for_each([=](int64_t o, int64_t s) { to[o] = from[s]; }); });
   });
 }
 
@@ -250,7 +252,8 @@ template <class T>
 }
 
 template <const char* Name>
-void reduce_by_dtype(KernelRuntimeContext& context, const Scattered& call, Reduction reduction, bool include_self) {
+void reduce_by_dtype(KernelRuntimeContext& context, const Scattered& call, Reduction reduction,
+                     bool include_self) {
   with_dtype<Name>(context, RealB{}, call.out.scalar_type(), [&](auto type) {
     reduce<typename decltype(type)::type>(context, call, reduction, include_self);
   });
@@ -328,8 +331,8 @@ Tensor& scatter_value_out(KernelRuntimeContext& context, const Tensor& self, int
   return out;
 }
 
-Tensor& scatter_reduce_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
-                           const Tensor& src, std::string_view reduce, Tensor& out) {
+Tensor& scatter_reduce_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
+                           const Tensor& index, const Tensor& src, std::string_view reduce, Tensor& out) {
   Reduction reduction;
   const int64_t d = begin_scatter(context, "scatter", self, dim, index, &src, out);
   if (d >= 0 && reduction_of(context, reduce, reduction)) {
@@ -339,11 +342,13 @@ Tensor& scatter_reduce_out(KernelRuntimeContext& context, const Tensor& self, in
 }
 
 Tensor& scatter_value_reduce_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                                 const Tensor& index, const Scalar& value, std::string_view reduce, Tensor& out) {
+                                 const Tensor& index, const Scalar& value, std::string_view reduce,
+                                 Tensor& out) {
   Reduction reduction;
   Bytes16 element;
   const int64_t d = begin_scatter(context, "scatter", self, dim, index, nullptr, out);
-  if (d >= 0 && reduction_of(context, reduce, reduction) && element_of(context, value, out.scalar_type(), element)) {
+  if (d >= 0 && reduction_of(context, reduce, reduction) &&
+      element_of(context, value, out.scalar_type(), element)) {
     reduce_by_dtype<kScatterValueReduce>(context, {self, d, index, nullptr, &element, out}, reduction, true);
   }
   return out;
@@ -358,8 +363,9 @@ Tensor& scatter_add_out(KernelRuntimeContext& context, const Tensor& self, int64
   return out;
 }
 
-Tensor& scatter_reduce_two_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
-                               const Tensor& src, std::string_view reduce, bool include_self, Tensor& out) {
+Tensor& scatter_reduce_two_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
+                               const Tensor& index, const Tensor& src, std::string_view reduce,
+                               bool include_self, Tensor& out) {
   constexpr struct {
     std::string_view name;
     Reduction reduction;
@@ -378,7 +384,8 @@ Tensor& scatter_reduce_two_out(KernelRuntimeContext& context, const Tensor& self
       return out;
     }
   }
-  refuse(context, Error::InvalidArgument, "reduce argument must be either sum, prod, mean, amax or amin, got %.*s",
+  refuse(context, Error::InvalidArgument,
+         "reduce argument must be either sum, prod, mean, amax or amin, got %.*s",
          static_cast<int>(reduce.size()), reduce.data());
   return out;
 }

@@ -68,22 +68,25 @@ int64_t step_of(const Tensor& t, int64_t dim) {
 // compute(x, y, z, n): the line z of `out` from the lines x and, where there is one, y of the inputs. All are
 // arrays of C: the memory itself where that is possible, a copy in a buffer of a line's length otherwise.
 template <class C>
-[[gnu::noinline]] void for_each_line(KernelRuntimeContext& context, const Tensor& x, const Tensor* y, int64_t dim,
-                                     Tensor& out, FunctionRef<void(const C*, const C*, C*, int64_t)> compute) {
+[[gnu::noinline]] void for_each_line(KernelRuntimeContext& context, const Tensor& x, const Tensor* y,
+                                     int64_t dim, Tensor& out,
+                                     FunctionRef<void(const C*, const C*, C*, int64_t)> compute) {
   const Lines lines = lines_of(out, dim);
   const int64_t n = lines.length;
   const int64_t count = out.numel() == 0 ? 0 : lines.places.product();
   const Convert load = conversion(x.scalar_type(), dtype_of<C>);
   const Convert store = conversion(dtype_of<C>, out.scalar_type());
-  OPSMITH_CHECK(context, load != nullptr && store != nullptr, NotSupported, , "softmax from %s to %s is not part of this build",
-                name_of(x.scalar_type()), name_of(out.scalar_type()));
+  OPSMITH_CHECK(context, load != nullptr && store != nullptr, NotSupported, ,
+                "softmax from %s to %s is not part of this build", name_of(x.scalar_type()),
+                name_of(out.scalar_type()));
   if (count == 0) {
     return;
   }
   const bool in_place = x.scalar_type() == dtype_of<C> && step_of(x, dim) == 1 &&
                         (y == nullptr || step_of(*y, dim) == 1) && out.scalar_type() == dtype_of<C> &&
                         step_of(out, dim) == 1;
-  // Lines that lie side by side, element by element, are read together: each row of them is one piece of memory.
+  // Lines that lie side by side, element by element, are read together: each row of them is one piece of
+  // memory.
   const int64_t last = out.dim() - 1;
   const bool side_by_side = !in_place && last >= 0 && dim != last && x.strides()[last] == 1 &&
                             out.strides()[last] == 1 && (y == nullptr || y->strides()[last] == 1);
@@ -97,7 +100,8 @@ template <class C>
   const int64_t units = places.product() * groups;
   // One part per thread, each with its own buffers.
   constexpr int64_t kMaxParts = 64;
-  const int64_t parts = in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
+  const int64_t parts =
+      in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
   C* const buffers = in_place ? nullptr : allocate<C>(context, parts * 4 * group * n);
   if (!in_place && buffers == nullptr) {
     return;
@@ -132,7 +136,8 @@ template <class C>
       index /= places[d];
     }
     const char* const px = from + (offset_of(at, x_strides) + start) * x_width;
-    const char* const py = beside != nullptr ? beside + (offset_of(at, y_strides) + start) * x_width : nullptr;
+    const char* const py =
+        beside != nullptr ? beside + (offset_of(at, y_strides) + start) * x_width : nullptr;
     char* const pz = to + (offset_of(at, out_strides) + start) * out_width;
     if (in_place) {
       compute(reinterpret_cast<const C*>(px), reinterpret_cast<const C*>(py), reinterpret_cast<C*>(pz), n);
@@ -226,11 +231,13 @@ constexpr char kLogSoftmax[] = "_log_softmax.out";
 constexpr char kSoftmaxBackward[] = "_softmax_backward_data.out";
 constexpr char kLogSoftmaxBackward[] = "_log_softmax_backward_data.out";
 
-bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, const Tensor* y, const Tensor& out) {
+bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, const Tensor* y,
+           const Tensor& out) {
   OPSMITH_CHECK(context, y == nullptr || (sizes_of(*y) == sizes_of(x) && y->scalar_type() == x.scalar_type()),
-                InvalidArgument, false, "%s: grad_output and output must have the same sizes and dtype", name);
-  OPSMITH_CHECK(context, is_floating(out.scalar_type()), NotSupported, false, "\"%s\" not implemented for '%s'", name,
-                name_of(out.scalar_type()));
+                InvalidArgument, false, "%s: grad_output and output must have the same sizes and dtype",
+                name);
+  OPSMITH_CHECK(context, is_floating(out.scalar_type()), NotSupported, false,
+                "\"%s\" not implemented for '%s'", name, name_of(out.scalar_type()));
   return true;
 }
 
@@ -260,8 +267,8 @@ Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64
   return out;
 }
 
-Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& output,
-                                  int64_t dim, ScalarType, Tensor& grad_input) {
+Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                  const Tensor& output, int64_t dim, ScalarType, Tensor& grad_input) {
   const int64_t d = wrap_dim(context, dim, output.dim());
   if (d >= 0 && takes(context, kSoftmaxBackward, grad_output, &output, grad_input) &&
       resize(context, grad_input, sizes_of(output))) {

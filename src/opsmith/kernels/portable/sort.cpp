@@ -50,7 +50,9 @@ template <class C>
   if (values.numel() == 0) {
     return;
   }
-  const auto step_of = [&](const Tensor& t) { return scalar ? 1 : static_cast<int64_t>(t.strides()[request.dim]); };
+  const auto step_of = [&](const Tensor& t) {
+    return scalar ? 1 : static_cast<int64_t>(t.strides()[request.dim]);
+  };
   const int64_t step = step_of(self);
   const int64_t values_step = step_of(values);
   const int64_t indices_step = step_of(indices);
@@ -71,7 +73,9 @@ template <class C>
     return a.value < b.value || (!is_nan(a.value) && is_nan(b.value));
   };
   const bool descending = request.descending;
-  const auto first = [=](const Entry<C>& a, const Entry<C>& b) { return descending ? before(b, a) : before(a, b); };
+  const auto first = [=](const Entry<C>& a, const Entry<C>& b) {
+    return descending ? before(b, a) : before(a, b);
+  };
   // With the index as the last word, any sort is a stable one.
   const auto stably_first = [=](const Entry<C>& a, const Entry<C>& b) {
     return first(a, b) || (!first(b, a) && a.index < b.index);
@@ -87,7 +91,8 @@ template <class C>
           at[d] = rest % places[d];
           rest /= places[d];
         }
-        const char* const from = static_cast<const char*>(self.const_data_ptr()) + offset_of(at, strides) * width;
+        const char* const from =
+            static_cast<const char*>(self.const_data_ptr()) + offset_of(at, strides) * width;
         for (int64_t i = 0; i < n; i += kTile) {
           const int64_t count = std::min(kTile, n - i);
           load(from + i * step * width, {1, count, 0, step}, block);
@@ -105,7 +110,8 @@ template <class C>
             std::sort(entries, entries + request.count - 1, first);
           }
         }
-        char* const to = static_cast<char*>(values.mutable_data_ptr()) + offset_of(at, values_strides) * width;
+        char* const to =
+            static_cast<char*>(values.mutable_data_ptr()) + offset_of(at, values_strides) * width;
         int64_t* const places_to = indices.mutable_data_ptr<int64_t>() + offset_of(at, indices_strides);
         for (int64_t i = 0; i < request.count; ++i) {
           std::memcpy(to + i * values_step * width, from + entries[i].index * step * width,
@@ -125,7 +131,8 @@ Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, st
   if (d < 0) {
     return results;
   }
-  OPSMITH_CHECK(context, values.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
+  OPSMITH_CHECK(context,
+                values.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
                 InvalidArgument, results, "%s: values must have self's dtype, and indices Long", Name);
   Dims sizes = sizes_of(self);
   const int64_t size = self.dim() == 0 ? 1 : sizes[d];
@@ -140,7 +147,8 @@ Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, st
   }
   with_wide_type<Name>(context, self.scalar_type(), [&](auto type) {
     if (count > 0) {
-      order_lines<typename decltype(type)::type>(context, self, {d, count, descending, sorted, !k.has_value()}, values, indices);
+      order_lines<typename decltype(type)::type>(
+          context, self, {d, count, descending, sorted, !k.has_value()}, values, indices);
     }
   });
   return results;
@@ -150,13 +158,13 @@ Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, st
 
 namespace native {
 
-Results sort_values(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool descending, Tensor& values,
-                    Tensor& indices) {
+Results sort_values(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool descending,
+                    Tensor& values, Tensor& indices) {
   return order<kSort>(context, self, dim, std::nullopt, descending, true, values, indices);
 }
 
-Results sort_values_stable(KernelRuntimeContext& context, const Tensor& self, std::optional<bool>, int64_t dim,
-                           bool descending, Tensor& values, Tensor& indices) {
+Results sort_values_stable(KernelRuntimeContext& context, const Tensor& self, std::optional<bool>,
+                           int64_t dim, bool descending, Tensor& values, Tensor& indices) {
   return order<kSortStable>(context, self, dim, std::nullopt, descending, true, values, indices);
 }
 

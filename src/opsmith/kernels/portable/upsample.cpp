@@ -24,8 +24,8 @@ bool target_of(KernelRuntimeContext& context, const Tensor& input, const Sizes& 
                Target& target) {
   OPSMITH_CHECK(context, size.has_value() != factors.has_value(), InvalidArgument, false,
                 "Must specify exactly one of output_size and scale_factors");
-  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false, "It is expected input_size equals to 4, but got size %d",
-                static_cast<int>(input.dim()));
+  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
+                "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
   const size_t given = size.has_value() ? size->size() : factors->size();
   OPSMITH_CHECK(context, given == kPlane, InvalidArgument, false,
                 "It is expected output_size and scale_factors of 2 numbers, but got %zu", given);
@@ -38,13 +38,14 @@ bool target_of(KernelRuntimeContext& context, const Tensor& input, const Sizes& 
 }
 
 bool prepare(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
-  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false, "It is expected input_size equals to 4, but got size %d",
-                static_cast<int>(input.dim()));
+  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
+                "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
   OPSMITH_CHECK(context, input.scalar_type() == out.scalar_type(), InvalidArgument, false,
                 "upsample: out and input must have one dtype");
   const int64_t height = input.sizes()[2];
   const int64_t width = input.sizes()[3];
-  OPSMITH_CHECK(context, height > 0 && width > 0 && target.size[0] > 0 && target.size[1] > 0, InvalidArgument, false,
+  OPSMITH_CHECK(context, height > 0 && width > 0 && target.size[0] > 0 && target.size[1] > 0, InvalidArgument,
+                false,
                 "Input and output sizes should be greater than 0, but got input (H: %" PRId64 ", W: %" PRId64
                 ") output (H: %" PRId64 ", W: %" PRId64 ")",
                 height, width, target.size[0], target.size[1]);
@@ -57,7 +58,8 @@ C ratio(int64_t in, int64_t out, bool align_corners, const std::optional<double>
   if (align_corners) {
     return out > 1 ? static_cast<C>(in - 1) / static_cast<C>(out - 1) : C(0);
   }
-  return scale.has_value() && *scale > 0 ? static_cast<C>(1.0 / *scale) : static_cast<C>(in) / static_cast<C>(out);
+  return scale.has_value() && *scale > 0 ? static_cast<C>(1.0 / *scale)
+                                         : static_cast<C>(in) / static_cast<C>(out);
 }
 
 Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
@@ -86,17 +88,18 @@ Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target
   const int64_t* const columns = offsets + to.size[1];
   with_width(input.element_size(), [&](auto element) {
     using U = decltype(element);
-    parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t plane = row / to.size[1];
-        const int64_t y = row % to.size[1];
-        const U* const source = reinterpret_cast<const U*>(from.data) + from.plane(plane) + rows[y];
-        U* const destination = reinterpret_cast<U*>(to.data) + to.plane(plane) + y * to.stride[1];
-        for (int64_t x = 0; x < to.size[2]; ++x) {
-          destination[x * to.stride[2]] = source[columns[x]];
-        }
-      }
-    });
+    parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t row = begin; row < end; ++row) {
+                 const int64_t plane = row / to.size[1];
+                 const int64_t y = row % to.size[1];
+                 const U* const source = reinterpret_cast<const U*>(from.data) + from.plane(plane) + rows[y];
+                 U* const destination = reinterpret_cast<U*>(to.data) + to.plane(plane) + y * to.stride[1];
+                 for (int64_t x = 0; x < to.size[2]; ++x) {
+                   destination[x * to.stride[2]] = source[columns[x]];
+                 }
+               }
+             });
   });
   return out;
 }
@@ -110,8 +113,8 @@ struct Blend {
 };
 
 template <class C>
-void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners, const std::optional<double>& scale,
-                 Blend<C>* blends) {
+void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners,
+                 const std::optional<double>& scale, Blend<C>* blends) {
   const C step = ratio<C>(in, out, align_corners, scale);
   for (int64_t i = 0; i < out; ++i) {
     const C middle = step * (static_cast<C>(i) + C(0.5)) - C(0.5);
@@ -123,8 +126,8 @@ void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners, co
 }
 
 template <class T>
-[[gnu::noinline]] void blend(KernelRuntimeContext& context, const Image& from, const Image& to, const Target& target,
-                             bool align_corners) {
+[[gnu::noinline]] void blend(KernelRuntimeContext& context, const Image& from, const Image& to,
+                             const Target& target, bool align_corners) {
   using C = compute_t<T>;
   Blend<C>* const blends = allocate<Blend<C>>(context, to.size[1] + to.size[2]);
   if (blends == nullptr) {
@@ -133,24 +136,28 @@ template <class T>
   const Blend<C>* const rows = blends;
   const Blend<C>* const columns = blends + to.size[1];
   fill_blends<C>(from.size[1], to.size[1], from.stride[1], align_corners, target.scale[0], blends);
-  fill_blends<C>(from.size[2], to.size[2], from.stride[2], align_corners, target.scale[1], blends + to.size[1]);
-  parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t plane = row / to.size[1];
-      const int64_t y = row % to.size[1];
-      const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
-      const T* const upper = source + rows[y].first;
-      const T* const lower = source + rows[y].second;
-      const C down = rows[y].share;
-      T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
-      for (int64_t x = 0; x < to.size[2]; ++x) {
-        const Blend<C>& at = columns[x];
-        const C top = load_element(upper + at.first) * (C(1) - at.share) + load_element(upper + at.second) * at.share;
-        const C bottom = load_element(lower + at.first) * (C(1) - at.share) + load_element(lower + at.second) * at.share;
-        store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
-      }
-    }
-  });
+  fill_blends<C>(from.size[2], to.size[2], from.stride[2], align_corners, target.scale[1],
+                 blends + to.size[1]);
+  parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t row = begin; row < end; ++row) {
+               const int64_t plane = row / to.size[1];
+               const int64_t y = row % to.size[1];
+               const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
+               const T* const upper = source + rows[y].first;
+               const T* const lower = source + rows[y].second;
+               const C down = rows[y].share;
+               T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
+               for (int64_t x = 0; x < to.size[2]; ++x) {
+                 const Blend<C>& at = columns[x];
+                 const C top = load_element(upper + at.first) * (C(1) - at.share) +
+                               load_element(upper + at.second) * at.share;
+                 const C bottom = load_element(lower + at.first) * (C(1) - at.share) +
+                                  load_element(lower + at.second) * at.share;
+                 store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
+               }
+             }
+           });
 }
 
 constexpr char kBilinear[] = "upsample_bilinear2d.out";
@@ -183,18 +190,20 @@ namespace native {
 Tensor& upsample_nearest2d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
                                std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
   Target target;
-  return plain_target(context, output_size, scales_h, scales_w, target) ? nearest(context, self, target, out) : out;
+  return plain_target(context, output_size, scales_h, scales_w, target) ? nearest(context, self, target, out)
+                                                                        : out;
 }
 
 Tensor& upsample_nearest2d_vec_out(KernelRuntimeContext& context, const Tensor& input, Sizes output_size,
                                    Factors scale_factors, Tensor& out) {
   Target target;
-  return target_of(context, input, output_size, scale_factors, target) ? nearest(context, input, target, out) : out;
+  return target_of(context, input, output_size, scale_factors, target) ? nearest(context, input, target, out)
+                                                                       : out;
 }
 
 Tensor& upsample_bilinear2d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
-                                bool align_corners, std::optional<double> scales_h, std::optional<double> scales_w,
-                                Tensor& out) {
+                                bool align_corners, std::optional<double> scales_h,
+                                std::optional<double> scales_w, Tensor& out) {
   Target target;
   return plain_target(context, output_size, scales_h, scales_w, target)
              ? bilinear<kBilinear>(context, self, target, align_corners, out)

@@ -28,14 +28,16 @@ bool as_self(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
 
 Tensor& select_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, int64_t dim,
                            int64_t index, Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out, "select() cannot be applied to a 0-dim tensor.");
+  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
+                "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(context, dim, self.dim());
   if (d < 0) {
     return out;
   }
   const int64_t size = self.sizes()[d];
   OPSMITH_CHECK(context, index >= -size && index < size, InvalidArgument, out,
-                "select(): index %" PRId64 " out of range for tensor of size %" PRId64 " at dimension %" PRId64,
+                "select(): index %" PRId64 " out of range for tensor of size %" PRId64
+                " at dimension %" PRId64,
                 index, size, dim);
   if (!as_self(context, self, out)) {
     return out;
@@ -49,8 +51,10 @@ Tensor& select_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
 }
 
 Tensor& slice_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, int64_t dim,
-                          std::optional<int64_t> start, std::optional<int64_t> end, int64_t step, Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out, "slice() cannot be applied to a 0-dim tensor.");
+                          std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
+                          Tensor& out) {
+  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
+                "slice() cannot be applied to a 0-dim tensor.");
   OPSMITH_CHECK(context, step > 0, InvalidArgument, out, "slice step must be positive");
   const int64_t d = wrap_dim(context, dim, self.dim());
   if (d < 0 || !as_self(context, self, out)) {
@@ -66,8 +70,8 @@ Tensor& slice_scatter_out(KernelRuntimeContext& context, const Tensor& self, con
   return overwrite(context, "slice_scatter", self, src, sizes, strides, origin, out);
 }
 
-Tensor& diagonal_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, int64_t offset,
-                             int64_t dim1, int64_t dim2, Tensor& out) {
+Tensor& diagonal_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src,
+                             int64_t offset, int64_t dim1, int64_t dim2, Tensor& out) {
   if (!as_self(context, self, out)) {
     return out;
   }

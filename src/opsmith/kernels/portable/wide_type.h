@@ -1,5 +1,5 @@
-// The widest type of each kind, which holds every value of the kind's dtypes: for loops that need not exist once
-// for each dtype, because their elements are converted on the way in.
+// The widest type of each kind, which holds every value of the kind's dtypes: for loops that need not exist
+// once for each dtype, because their elements are converted on the way in.
 #pragma once
 
 #include "dtypes.h"

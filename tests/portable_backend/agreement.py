@@ -1,0 +1,75 @@
+"""The device of ``backend.yaml`` beside the CPU: the same calls on both, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+import opsmith
+
+LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+DEVICE = "portablesim"
+
+FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+INTEGRAL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+REAL = (*FLOATING, *INTEGRAL)
+
+
+def moved(tensor: Tensor) -> Tensor:
+    """The tensor on the device with the same strides, as an expanded or transposed one has them."""
+    if tensor.numel() == 0:
+        return tensor.to(DEVICE)
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    storage = tensor.as_strided((extent,), (1,)).to(DEVICE)
+    return storage.as_strided(tensor.shape, tensor.stride())
+
+
+def on_device(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The result of the call with every Tensor moved to the device."""
+    moved_args, moved_kwargs = tree_map_only(Tensor, moved, (args, kwargs))
+    return call(*moved_args, **moved_kwargs)
+
+
+def agree(
+    call: Callable[..., Any],
+    *args: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **kwargs: Any,
+) -> None:
+    """The call gives on the device what it gives on the CPU: dtypes, sizes, layouts and values."""
+    ours = tree_leaves(on_device(call, *args, **kwargs))
+    theirs = tree_leaves(call(*args, **kwargs))
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.device.type == DEVICE
+        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
+        torch.testing.assert_close(mine.cpu(), other, rtol=rtol, atol=atol, equal_nan=True)
+
+
+@contextmanager
+def no_fallback(*operators: str) -> Iterator[None]:
+    """None of the operators, such as ``aten::mm.out``, runs on the CPU within; all, where none is named."""
+    start = opsmith.fallbacks()
+    yield
+    ran = {each.operator for each in opsmith.fallbacks(since=start).counts}
+    assert not ran.intersection(operators or ran), ran
+
+
+def numbers(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The same small numbers in every run, whole ones where the dtype is integral."""
+    count = torch.Size(sizes).numel()
+    values = torch.sin(torch.arange(count, dtype=torch.float64) * 1.7 + 0.3) * 3
+    if not dtype.is_floating_point:
+        values = values.abs() if dtype == torch.uint8 else values.round()
+    return values.to(dtype).reshape(sizes)
+
+
+def channels_last(tensor: Tensor) -> Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last)
