@@ -195,9 +195,12 @@ def _sizes(built: BuiltLibrary) -> Table:
     table.add_column("operator", overflow="fold")
     table.add_column("library", no_wrap=True)
     table.add_column("kernel", overflow="fold")
-    table.add_column("bytes", justify="right", no_wrap=True)
+    for column in ("bytes", "alone"):
+        table.add_column(column, justify="right", no_wrap=True)
     for each in built.kernels:
-        table.add_row(each.operator, each.library, each.symbol, f"{each.bytes:,}")
+        table.add_row(
+            each.operator, each.library, each.symbol, f"{each.bytes:,}", f"{each.alone:,}"
+        )
     return table
 
 

@@ -78,16 +78,16 @@ def build_library(
     name = f"lib{builder.backend.name}_executorch.so"
     _check_folder(folder, name)
     full = builder.plan(None)
-    full_library, full_objects = builder.build(full, builder.sources())
+    full_library, objects = builder.build(full, builder.sources())
     plan, library = full, full_library
     if programs:
         plan = builder.plan(programs)
-        library, _ = builder.build(plan, builder.selected(plan, full_objects))
+        library, objects = builder.build(plan, builder.selected(plan, objects))
     path = folder / name
     _write(path, library.read_bytes())
     return BuiltLibrary(
         path,
-        kernel_sizes(library, plan.kernels),
+        kernel_sizes(plan.kernels, [path for _, path in objects]),
         plan.forms,
         text_size(library),
         text_size(full_library),

@@ -15,12 +15,15 @@ from pathlib import Path
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
 
-_SYMTAB = 2
-_NOBITS = 8
+_SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _WRITE, _ALLOC = 1, 2
-_UNDEFINED = 0
 _LOCAL, _WEAK = 0, 2
+_SECTION_SYMBOL = 3
+
+# R_X86_64_PC32 and R_X86_64_PLT32 count from the end of their four bytes.
+_BIAS = {("x86_64", 2): 4, ("x86_64", 4): 4}
 
 # e_machine, by the names that uname has for them.
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
@@ -40,17 +43,42 @@ class Section:
     offset: int
     size: int
     link: int
+    info: int
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol with its mangled name; of an undefined one, ``size`` is 0."""
+    """A symbol with its mangled name, which is empty for that of a section.
+
+    ``section`` is the place of the section that it is in, 0 where it is undefined; ``value`` its offset
+    there, in an object file.
+    """
 
     name: str
+    value: int
     size: int
-    is_defined: bool
+    section: int
     is_local: bool
     is_weak: bool
+    is_section: bool
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether the file has it."""
+        return self.section != 0
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """A place in the section ``section`` of an object file that gets the address of ``symbol``.
+
+    ``addend`` is the offset from it; of a processor that counts from the end of the field, without that.
+    """
+
+    section: int
+    offset: int
+    symbol: Symbol
+    addend: int
 
 
 class ElfFile:
@@ -69,8 +97,8 @@ class ElfFile:
             raw = [_SECTION.unpack_from(content, table + index * size) for index in range(count)]
             texts = raw[names][4] if raw else 0
             self.sections = tuple(
-                Section(self._text(texts + name), kind, flags, offset, length, link)
-                for name, kind, flags, _, offset, length, link, *_ in raw
+                Section(self._text(texts + name), kind, flags, offset, length, link, info)
+                for name, kind, flags, _, offset, length, link, info, *_ in raw
             )
         except (struct.error, IndexError, ValueError):
             raise NotElf("it is damaged") from None
@@ -98,7 +126,7 @@ class ElfFile:
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """All symbols that have a name; empty where the file was stripped."""
+        """All symbols, by their places; empty where the file was stripped."""
         try:
             return tuple(self._symbols())
         except (struct.error, IndexError, ValueError):
@@ -110,16 +138,27 @@ class ElfFile:
                 continue
             names = self.sections[section.link].offset
             for place in range(section.offset, section.offset + section.size, _SYMBOL.size):
-                name, info, _, index, _, size = _SYMBOL.unpack_from(self._content, place)
-                if name:
-                    binding = info >> 4
-                    yield Symbol(
-                        self._text(names + name),
-                        size,
-                        index != _UNDEFINED,
-                        binding == _LOCAL,
-                        binding == _WEAK,
-                    )
+                name, info, _, index, value, size = _SYMBOL.unpack_from(self._content, place)
+                binding, kind = info >> 4, info & 15
+                yield Symbol(
+                    self._text(names + name),
+                    value,
+                    size,
+                    index,
+                    binding == _LOCAL,
+                    binding == _WEAK,
+                    kind == _SECTION_SYMBOL,
+                )
+
+    def relocations(self) -> Iterator[Relocation]:
+        """Those of an object file."""
+        for section in self.sections:
+            if section.kind != _RELA:
+                continue
+            for place in range(section.offset, section.offset + section.size, _RELOCATION.size):
+                offset, info, addend = _RELOCATION.unpack_from(self._content, place)
+                bias = _BIAS.get((self.machine, info & 0xFFFFFFFF), 0)
+                yield Relocation(section.info, offset, self.symbols[info >> 32], addend + bias)
 
     def _text(self, place: int) -> str:
         return self._content[place : self._content.index(b"\0", place)].decode()
