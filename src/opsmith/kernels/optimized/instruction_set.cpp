@@ -52,4 +52,13 @@ InstructionSet instruction_set() {
   return decided;
 }
 
+bool multiplies_bfloat16() {
+#if defined(OPSMITH_HAS_LEVELS)
+  static const bool has = instruction_set() == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
 }  // namespace opsmith::optimized

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "bfloat16.h"
+#include "gemm_operands.h"
 
 #if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2) && defined(OPSMITH_ISA_AVX512)
 #define OPSMITH_HAS_LEVELS 1
@@ -28,6 +29,9 @@ namespace opsmith::optimized {
 enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 
 InstructionSet instruction_set();
+
+// Whether the processor has VDPBF16PS, which AVX-512 need not bring.
+bool multiplies_bfloat16();
 
 template <class Function>
 Function* best(Function* baseline, Function* avx2, Function* avx512) {

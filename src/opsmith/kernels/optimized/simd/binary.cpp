@@ -1,5 +1,6 @@
 // Sums and products of two operands, of an operand and a number, and conversions of dtype.
 #include "map.h"
+#include "../gemm_operands.h"
 #include "declarations.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

@@ -3,6 +3,7 @@
 // The variance is of the deviations from the mean, in a second pass over the row while it is in the first-level cache:
 // a single pass over x² would cancel where the mean is large.
 #include "map.h"
+#include "../gemm_operands.h"
 #include "declarations.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

@@ -3,13 +3,14 @@
 // At most kBlock elements or kRows rows are added in float32, in several lanes; their sums in float64. So an error
 // grows with the square root of the block's length, not with that of the whole.
 #include "map.h"
+#include "../gemm_operands.h"
 #include "declarations.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
 
 constexpr int64_t kBlock = 8192;
-constexpr int64_t kRows = 64;
+constexpr int64_t kRows = 256;
 
 template <class T>
 OPSMITH_INLINE double sum_all(const T* x, int64_t n) {

@@ -3,6 +3,7 @@
 // e^(x - max) / Σ e^(x - max), and x - max - log Σ e^(x - max).
 #include "elementary.h"
 #include "map.h"
+#include "../gemm_operands.h"
 #include "declarations.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {

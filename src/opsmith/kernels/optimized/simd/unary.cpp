@@ -1,6 +1,7 @@
 // Functions of one operand.
 #include "elementary.h"
 #include "map.h"
+#include "../gemm_operands.h"
 #include "declarations.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
