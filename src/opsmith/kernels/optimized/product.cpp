@@ -16,6 +16,9 @@ using executorch::runtime::KernelRuntimeContext;
 // A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels seldom.
 constexpr int64_t kPieceRows = 192;
 constexpr int64_t kPiecePanels = 4;
+// Pieces enough for all threads; and how many of them have memory of their own to pack b.
+constexpr int64_t kFewGroups = 8;
+constexpr int64_t kMostParts = 64;
 // With fewer rows than this, packing b takes longer than it saves.
 constexpr int64_t kFewRows = 8;
 
@@ -96,24 +99,6 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
   });
 }
 
-template <class T>
-T* packed(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with, int64_t batches,
-          int64_t first_panel) {
-  const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth), own = panels - first_panel;
-  T* const to = temporary<T>(ctx, batches * own * size);
-  if (to == nullptr) {
-    return nullptr;
-  }
-  parallel(batches * own, rows_per_thread(size), [&p, &with, to, size, own, first_panel](int64_t begin, int64_t end) {
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t column = (first_panel + at % own) * kPanel;
-      with.pack(p.b.data + at / own * p.b.batch + column * p.b.column, p.b.row, p.b.column, p.depth,
-                std::min(kPanel, p.columns - column), to + at * size);
-    }
-  });
-  return to;
-}
-
 // Some panels of all batches; `b` are the first batch's.
 template <class T>
 void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const T* b, int64_t b_depth,
@@ -138,6 +123,52 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
                 std::min(panel_end, panel + kPiecePanels));
     }
   });
+}
+
+// Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all rows with them.
+template <class T>
+bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with,
+                      int64_t panel_begin, int64_t panel_end) {
+  const int64_t groups = (panel_end - panel_begin + kPiecePanels - 1) / kPiecePanels;
+  // With few groups the rows are divided too, and each part of them packs b anew.
+  const int64_t row_pieces =
+      p.batches * groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
+  const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
+  const int64_t pieces = p.batches * groups * row_pieces;
+  const int64_t panel = panel_size<T>(p.depth);
+  const int64_t cost = rows_of_piece * kPiecePanels * panel / 16;
+  // Each call of the body takes the memory of its first piece: more than are threads are touched only where the runtime
+  // calls it more often.
+  const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), (pieces + kMostParts - 1) / kMostParts);
+  const int64_t parts = (pieces + at_once - 1) / at_once;
+  T* const memory = temporary<T>(ctx, parts * kPiecePanels * panel);
+  if (memory == nullptr) {
+    return false;
+  }
+  const bool paired = multiplies_bfloat16();
+  parallel(parts, 1, [&](int64_t part_begin, int64_t part_end) {
+    T* const packed = memory + part_begin * kPiecePanels * panel;
+    int64_t last = -1;
+    for (int64_t at = part_begin * at_once; at < std::min(pieces, part_end * at_once); ++at) {
+      const int64_t group = at / row_pieces;  // of all batches
+      const int64_t batch = group / groups;
+      const int64_t first = panel_begin + group % groups * kPiecePanels;
+      const int64_t end = std::min(panel_end, first + kPiecePanels);
+      for (int64_t one = first; group != last && one < end; ++one) {
+        with.pack(p.b.data + batch * p.b.batch + one * kPanel * p.b.column, p.b.row, p.b.column, p.depth,
+                  std::min(kPanel, p.columns - one * kPanel), packed + (one - first) * panel);
+      }
+      last = group;
+      const int64_t row = at % row_pieces * rows_of_piece;
+      const Gemm<T> gemm{p.a.data + batch * p.a.batch, p.a.row, p.a.column, packed - first * panel, kPanel,
+                         panel,                        p.c.data + batch * p.c.batch,
+                         p.c.row,                      p.bias,  p.columns,
+                         p.depth,                      p.alpha, p.accumulates,
+                         paired};
+      with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), first, end);
+    }
+  });
+  return true;
 }
 
 }  // namespace
@@ -191,22 +222,9 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
     if (whole > 0) {
       multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
     }
-    if (whole < panels) {
-      const T* const last = packed(ctx, p, with, p.batches, whole);
-      if (last == nullptr) {
-        return false;
-      }
-      multiply_panels(p, with, last - whole * size, kPanel, size, size, whole, panels);
-    }
-    return true;
+    return whole == panels || multiply_packing(ctx, p, with, whole, panels);
   }
-  const int64_t batches = p.b.batch == 0 ? 1 : p.batches;
-  const T* const all = packed(ctx, p, with, batches, 0);
-  if (all == nullptr) {
-    return false;
-  }
-  multiply_panels(p, with, all, kPanel, size, batches == 1 ? 0 : panels * size, 0, panels);
-  return true;
+  return multiply_packing(ctx, p, with, 0, panels);
 }
 
 template bool multiply(KernelRuntimeContext&, Product<float>, const ProductFunctions<float>&);
