@@ -252,7 +252,7 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, 
       }
     });
   };
-  OPSMITH_BY_DTYPE("opsmith::pack_linear_weight.out", out.scalar_type(), compute)
+  OPSMITH_BY_DTYPE("optimized::pack_linear_weight.out", out.scalar_type(), compute)
   return out;
 }
 
@@ -277,7 +277,7 @@ Tensor& linear_packed_out(KernelRuntimeContext& ctx, const Tensor& input, const 
     product.packed = static_cast<const T*>(packed.const_data_ptr());
     multiply<T>(ctx, product, with);
   };
-  OPSMITH_BY_DTYPE("opsmith::linear_packed.out", out.scalar_type(), compute)
+  OPSMITH_BY_DTYPE("optimized::linear_packed.out", out.scalar_type(), compute)
   return out;
 }
 

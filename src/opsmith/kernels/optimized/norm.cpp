@@ -119,8 +119,8 @@ void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& we
 
 constexpr bool kLayerNormFloat = ::opsmith::selected("native_layer_norm.out", ScalarType::Float);
 constexpr bool kLayerNormBfloat16 = ::opsmith::selected("native_layer_norm.out", ScalarType::BFloat16);
-constexpr bool kRmsNormFloat = ::opsmith::selected("opsmith::rms_norm.out", ScalarType::Float);
-constexpr bool kRmsNormBfloat16 = ::opsmith::selected("opsmith::rms_norm.out", ScalarType::BFloat16);
+constexpr bool kRmsNormFloat = ::opsmith::selected("optimized::rms_norm.out", ScalarType::Float);
+constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out", ScalarType::BFloat16);
 
 }  // namespace
 
