@@ -9,7 +9,7 @@
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
 
-constexpr int64_t kBlock = 8192;
+constexpr int64_t kBlock = 2048;
 constexpr int64_t kRows = 256;
 
 template <class T>
