@@ -9,15 +9,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from apart import run_apart
 
 import opsmith
+from apart import run_apart
+from opsmith.build.cache import usable_cache
 from opsmith.build.lean import instruction_sets
 from opsmith.build.toolchain import find_compiler
-from opsmith.build.cache import usable_cache
 
 SOURCES = Path(opsmith.__file__).parent / "kernels" / "optimized"
-FLAGS = {"baseline": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512_vnni"}}
+FLAGS = {
+    "baseline": set(),
+    "avx2": {"avx2", "fma"},
+    "avx512": {"avx512f", "avx512bw", "avx512_vnni"},
+}
 
 
 def supports(name: str) -> bool:

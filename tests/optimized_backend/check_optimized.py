@@ -1,7 +1,7 @@
 """The library ``optimized`` on a device, against the CPU: one instruction set, in a process of its own.
 
-``tests/test_optimized.py`` starts it for each, with ``OPSMITH_ISA``. Every test ends with no call on the CPU: what is
-seen here is the library's, or for dtypes that it does not take the next library's.
+``tests/test_optimized.py`` starts it for each, with ``OPSMITH_ISA``.  No test lets a call fall back to the
+CPU: what is seen is the library's, or for dtypes that it does not take the next library's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,28 @@ from torch import Tensor
 from torch.nn import functional
 
 import opsmith
+from opsmith.runtime.packed_linear import pack_linear_layers, packed_weight
 
 opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 DEVICE = "fastsim"
 DTYPES = [torch.float32, torch.bfloat16]
 # Around the widths of vectors: 4, 8, 16 lanes, several of them, and many.
 LENGTHS = [*range(0, 20), 31, 32, 33, 63, 64, 65, 127, 1000, 40001]
-SPECIAL = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 88.7, 89.5, -87.5, -103.9]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-40,
+    -1e-40,
+    88.7,
+    89.5,
+    -87.5,
+    -103.9,
+]
 SPECIAL += [-104.5, 200.0, -200.0, 3e37, -3e37, 5.4, -5.4, -5.7, 9.0, -9.1, 1e-3, -1e3]
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -47,7 +62,11 @@ def agree(call: Callable[..., Tensor], *operands: Tensor, exact: Tensor | None =
     wanted = theirs if exact is None else exact.to(theirs.dtype)
     is_half = theirs.dtype == torch.bfloat16
     torch.testing.assert_close(
-        ours.cpu(), wanted, rtol=1.6e-2 if is_half else 3e-6, atol=1e-3 if is_half else 2e-6, equal_nan=True
+        ours.cpu(),
+        wanted,
+        rtol=1.6e-2 if is_half else 3e-6,
+        atol=1e-3 if is_half else 2e-6,
+        equal_nan=True,
     )
 
 
@@ -131,7 +150,19 @@ def test_numbers_and_other_dtypes(dtype: torch.dtype) -> None:
     agree(torch.mul, special, special.flip(0))
 
 
-REDUCED = [(), (1,), (5,), (4, 17), (3, 64), (70, 100), (2, 3, 33), (2, 9, 4, 5), (0, 3), (3, 0), (5000, 3)]
+REDUCED = [
+    (),
+    (1,),
+    (5,),
+    (4, 17),
+    (3, 64),
+    (70, 100),
+    (2, 3, 33),
+    (2, 9, 4, 5),
+    (0, 3),
+    (3, 0),
+    (5000, 3),
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -161,7 +192,10 @@ def test_a_sum_of_many_has_no_drift() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 1), (1, 3), (4, 17), (2, 100), (2, 3, 33), (7, 1000), (0, 3), (3, 0)])
+@pytest.mark.parametrize(
+    "shape",
+    [(), (1,), (5,), (3, 1), (1, 3), (4, 17), (2, 100), (2, 3, 33), (7, 1000), (0, 3), (3, 0)],
+)
 def test_softmax_along_any_dimension(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = random(*shape, dtype=dtype, scale=3)
     for dim in range(-max(1, len(shape)), max(1, len(shape))):
@@ -172,14 +206,24 @@ def test_softmax_along_any_dimension(shape: tuple[int, ...], dtype: torch.dtype)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_softmax_of_special_values(dtype: torch.dtype) -> None:
-    rows = [[math.inf, 1, 2], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 1, 2], [1e30, 1, 2], [-3e38, -3e38, 0]]
+    rows = [
+        [math.inf, 1, 2],
+        [-math.inf, 1, 2],
+        [-math.inf] * 3,
+        [math.nan, 1, 2],
+        [1e30, 1, 2],
+        [-3e38, -3e38, 0],
+    ]
     x = torch.tensor(rows, dtype=dtype)
     for call in (torch.softmax, torch.log_softmax):
         agree(lambda a, call=call: call(a, 1), x)
         agree(lambda a, call=call: call(a, 0), x.t().contiguous())
 
 
-@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.bfloat16,) * 2, (torch.bfloat16, torch.float32)])
+@pytest.mark.parametrize(
+    "dtypes",
+    [(torch.float32, torch.float32), (torch.bfloat16,) * 2, (torch.bfloat16, torch.float32)],
+)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 16), (2, 17), (7, 768), (2, 4097), (0, 4)])
 def test_norms(shape: tuple[int, int], dtypes: tuple[torch.dtype, torch.dtype]) -> None:
     x = random(*shape, dtype=dtypes[0], scale=2) + 3
@@ -197,33 +241,67 @@ def test_norms(shape: tuple[int, int], dtypes: tuple[torch.dtype, torch.dtype]) 
     agree(normal, x, exact=exact(None, None))
     agree(normal, x, weight, exact=exact(weight, None))
     agree(normal, x, weight, bias, exact=exact(weight, bias))
-    _, mean, rstd = torch.native_layer_norm(x.to(DEVICE), size, weight.to(DEVICE), bias.to(DEVICE), 1e-5)
+    _, mean, rstd = torch.native_layer_norm(
+        x.to(DEVICE), size, weight.to(DEVICE), bias.to(DEVICE), 1e-5
+    )
     wanted = torch.native_layer_norm(x, size, weight, bias, 1e-5)
     for got, want in ((mean, wanted[1]), (rstd, wanted[2])):
-        torch.testing.assert_close(got.cpu().float(), want.float(), rtol=2e-2 if x.dtype != torch.float32 else 1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            got.cpu().float(),
+            want.float(),
+            rtol=2e-2 if x.dtype != torch.float32 else 1e-5,
+            atol=1e-5,
+        )
 
     for w in (None, weight):
-        ours = torch.ops.optimized.rms_norm(x.to(DEVICE), size, None if w is None else w.to(DEVICE), 1e-6)
+        ours = torch.ops.optimized.rms_norm(
+            x.to(DEVICE), size, None if w is None else w.to(DEVICE), 1e-6
+        )
         double = functional.rms_norm(x.double(), size, None if w is None else w.double(), 1e-6)
         torch.testing.assert_close(
-            ours.cpu(), double.to(x.dtype), rtol=1.6e-2 if x.dtype != torch.float32 else 3e-6, atol=1e-5
+            ours.cpu(),
+            double.to(x.dtype),
+            rtol=1.6e-2 if x.dtype != torch.float32 else 3e-6,
+            atol=1e-5,
         )
 
 
 def test_the_variance_of_rows_far_from_zero() -> None:
     x = random(4, 1000) + 1000
     ours = functional.layer_norm(x.to(DEVICE), (1000,)).cpu()
-    torch.testing.assert_close(ours.double(), functional.layer_norm(x.double(), (1000,)), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        ours.double(), functional.layer_norm(x.double(), (1000,)), rtol=1e-3, atol=1e-3
+    )
 
 
-SIZES = [(1, 1, 1), (1, 16, 8), (2, 5, 7), (3, 17, 33), (5, 63, 65), (7, 1, 31), (8, 100, 1), (9, 33, 129)]
-SIZES += [(16, 200, 300), (31, 7, 45), (100, 130, 1700), (300, 10, 200), (0, 4, 5), (4, 0, 5), (4, 5, 0)]
+SIZES = [
+    (1, 1, 1),
+    (1, 16, 8),
+    (2, 5, 7),
+    (3, 17, 33),
+    (5, 63, 65),
+    (7, 1, 31),
+    (8, 100, 1),
+    (9, 33, 129),
+]
+SIZES += [
+    (16, 200, 300),
+    (31, 7, 45),
+    (100, 130, 1700),
+    (300, 10, 200),
+    (0, 4, 5),
+    (4, 0, 5),
+    (4, 5, 0),
+]
 
 
 def close(ours: Tensor, exact: Tensor) -> None:
     is_half = ours.dtype == torch.bfloat16
     torch.testing.assert_close(
-        ours.cpu(), exact.to(ours.dtype), rtol=1.6e-2 if is_half else 1e-5, atol=2e-2 if is_half else 2e-5
+        ours.cpu(),
+        exact.to(ours.dtype),
+        rtol=1.6e-2 if is_half else 1e-5,
+        atol=2e-2 if is_half else 2e-5,
     )
 
 
@@ -231,7 +309,10 @@ def close(ours: Tensor, exact: Tensor) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_matrix_products(size: tuple[int, int, int], dtype: torch.dtype) -> None:
     rows, columns, depth = size
-    a, b = random(rows, depth, dtype=dtype), random(depth, columns, dtype=dtype, scale=max(1, depth) ** -0.5)
+    a, b = (
+        random(rows, depth, dtype=dtype),
+        random(depth, columns, dtype=dtype, scale=max(1, depth) ** -0.5),
+    )
     exact = a.double() @ b.double()
     for x, y in itertools.product((a, permuted(a)), (b, permuted(b))):
         x, y = x.to(DEVICE), y.to(DEVICE)
@@ -242,9 +323,15 @@ def test_matrix_products(size: tuple[int, int, int], dtype: torch.dtype) -> None
             for beta, alpha in ((1, 1), (0.5, 2)):
                 ours = torch.addmm(added.to(DEVICE), x, y, beta=beta, alpha=alpha)
                 close(ours, beta * added.double() + alpha * exact)
-        close(torch.addmm(torch.full((columns,), math.nan, dtype=dtype, device=DEVICE), x, y, beta=0), exact)
+        close(
+            torch.addmm(torch.full((columns,), math.nan, dtype=dtype, device=DEVICE), x, y, beta=0),
+            exact,
+        )
     batch = torch.stack([a, 2 * a, -a])
-    close(torch.bmm(batch.to(DEVICE), b.to(DEVICE).expand(3, depth, columns)), batch.double() @ b.double())
+    close(
+        torch.bmm(batch.to(DEVICE), b.to(DEVICE).expand(3, depth, columns)),
+        batch.double() @ b.double(),
+    )
     in_place = torch.ones(rows, columns, dtype=dtype).to(DEVICE)
     close(in_place.addmm_(a.to(DEVICE), b.to(DEVICE)), 1 + exact)
 
@@ -254,7 +341,10 @@ def test_matrix_products(size: tuple[int, int, int], dtype: torch.dtype) -> None
 def test_linear_with_packed_weights(size: tuple[int, int, int], dtype: torch.dtype) -> None:
     rows, features, depth = size
     x = random(2, rows, depth, dtype=dtype)
-    weight, bias = random(features, depth, dtype=dtype, scale=max(1, depth) ** -0.5), random(features, dtype=dtype)
+    weight, bias = (
+        random(features, depth, dtype=dtype, scale=max(1, depth) ** -0.5),
+        random(features, dtype=dtype),
+    )
     packed = torch.ops.optimized.pack_linear_weight(weight.to(DEVICE))
     for added in (None, bias):
         exact = x.double() @ weight.double().t() + (0 if added is None else added.double())
@@ -279,7 +369,11 @@ def test_what_packing_does_with_a_weight() -> None:
 
 def test_packed_weights_of_another_shape_are_refused() -> None:
     packed = torch.ops.optimized.pack_linear_weight(random(20, 8).to(DEVICE))
-    for depth, features, dtype in ((9, 20, torch.float32), (8, 40, torch.float32), (8, -20, torch.float32)):
+    for depth, features, dtype in (
+        (9, 20, torch.float32),
+        (8, 40, torch.float32),
+        (8, -20, torch.float32),
+    ):
         x = random(2, depth, dtype=dtype).to(DEVICE)
         with pytest.raises(RuntimeError):
             torch.ops.optimized.linear_packed(x, packed, None, features)
@@ -290,6 +384,36 @@ def test_packed_weights_of_another_shape_are_refused() -> None:
 def test_other_dtypes_go_to_the_next_library() -> None:
     for dtype in (torch.float64, torch.float16):
         x = random(4, 6, dtype=torch.float32).to(dtype)
-        for call in (torch.exp, lambda a: a + a, lambda a: a.sum(1), lambda a: a.softmax(0), lambda a: a @ a.t()):
+        for call in (
+            torch.exp,
+            lambda a: a + a,
+            lambda a: a.sum(1),
+            lambda a: a.softmax(0),
+            lambda a: a @ a.t(),
+        ):
             theirs = call(x)
             torch.testing.assert_close(call(x.to(DEVICE)).cpu(), theirs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_modules_with_packed_weights(dtype: torch.dtype) -> None:
+    plain = torch.nn.Sequential(
+        torch.nn.Linear(9, 33), torch.nn.GELU(), torch.nn.Linear(33, 5, bias=False)
+    ).to(dtype)
+    x = random(2, 7, 9, dtype=dtype)
+    wanted = plain.double()(x.double())
+    plain = plain.to(dtype)
+    kernel = torch.ops.optimized.pack_linear_weight(plain[0].weight.detach().to(DEVICE))
+    assert torch.equal(kernel.cpu(), packed_weight(plain[0].weight.detach()))
+    assert pack_linear_layers(plain) == 2
+    close(plain.to(DEVICE)(x.to(DEVICE)), wanted.detach())
+    program = torch.export.export(plain.cpu(), (x,)).graph
+    assert [str(node.target) for node in program.nodes if "linear" in str(node.target)] == [
+        "optimized.linear_packed.default"
+    ] * 2
+
+
+def test_layers_that_share_their_weight_are_not_packed() -> None:
+    embedding, head = torch.nn.Embedding(20, 4), torch.nn.Linear(4, 20, bias=False)
+    head.weight = embedding.weight
+    assert pack_linear_layers(torch.nn.Sequential(embedding, head)) == 0

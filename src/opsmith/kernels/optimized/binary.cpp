@@ -127,8 +127,8 @@ void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Walk& w
   });
 }
 
-// Rows of few elements, which an operand repeats or has one for each: they are spread over a block of many rows, beside
-// which the other operand and the result lie as they are.
+// Rows of few elements, which an operand repeats or has one for each: they are spread over a block of many
+// rows, beside which the other operand and the result lie as they are.
 template <class T>
 void compute_spread(const T* x, const T* y, T* z, const Walk& walk, const Operation& operation) {
   const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
@@ -151,8 +151,8 @@ void compute_spread(const T* x, const T* y, T* z, const Walk& walk, const Operat
         }
       }
       const T* const other = beside + first * n;
-      operation.of_elements(full == 1 ? other : block, full == 1 ? block : other, z + at[0] + first * n, count * n,
-                            false);
+      operation.of_elements(full == 1 ? other : block, full == 1 ? block : other, z + at[0] + first * n,
+                            count * n, false);
     }
   });
 }

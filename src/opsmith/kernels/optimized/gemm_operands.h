@@ -1,8 +1,10 @@
-// The operands of a matrix product, and the layout of packed ones. Plain data, since every instruction set's code has it.
+// The operands of a matrix product, and the layout of packed ones. Plain data, since every instruction set's
+// code has it.
 //
 // A packed B consists of panels of kPanel columns, the last filled up with zeros. Of float32 a panel holds
-// [depth][kPanel] elements, of bfloat16 [⌈depth/2⌉][kPanel][2]: pairs of neighbours in depth, as VDPBF16PS takes them. The
-// layout is the same for all instruction sets, so that a program may carry packed weights to another machine.
+// [depth][kPanel] elements, of bfloat16 [⌈depth/2⌉][kPanel][2]: pairs of neighbours in depth, as VDPBF16PS
+// takes them. The layout is the same for all instruction sets, so that a program may carry packed weights to
+// another machine.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace {
 // The builtin also asks which registers the operating system saves. What x86-64-v3 and -v4 consist of.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
-         __builtin_cpu_supports("movbe");
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
 }
 
 bool has_avx512() {
@@ -42,7 +42,9 @@ InstructionSet chosen() {
   return widest;
 }
 #else
-InstructionSet chosen() { return InstructionSet::kBaseline; }
+InstructionSet chosen() {
+  return InstructionSet::kBaseline;
+}
 #endif
 
 }  // namespace
@@ -54,7 +56,8 @@ InstructionSet instruction_set() {
 
 bool multiplies_bfloat16() {
 #if defined(OPSMITH_HAS_LEVELS)
-  static const bool has = instruction_set() == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  static const bool has =
+      instruction_set() == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
   return false;

@@ -1,6 +1,6 @@
-// Which of the functions in simd/ this processor runs: those of the widest instruction set that it and the operating
-// system support, or of the one that the environment variable OPSMITH_ISA names (baseline, avx2, avx512), for tests
-// and bug reports. It is decided once, when it is first asked.
+// Which of the functions in simd/ this processor runs: those of the widest instruction set that it and the
+// operating system support, or of the one that the environment variable OPSMITH_ISA names (baseline, avx2,
+// avx512), for tests and bug reports. It is decided once, when it is first asked.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,10 @@ Function* best(Function* baseline, Function* avx2, Function* avx512) {
 
 }  // namespace opsmith::optimized
 
-// The function `name` of simd/declarations.h. A kernel that no program selects refers to none, so the linker drops them.
+// The function `name` of simd/declarations.h. A kernel that no program selects refers to none, so the linker
+// drops them.
 #if defined(OPSMITH_HAS_LEVELS)
-#define OPSMITH_BEST(name)                                                                         \
+#define OPSMITH_BEST(name)                                                                            \
   (::opsmith::optimized::best(::opsmith::optimized::baseline::name, ::opsmith::optimized::avx2::name, \
                               ::opsmith::optimized::avx512::name))
 #else

@@ -37,20 +37,22 @@ Matrix<T> matrix(Tensor& tensor) {
   return {static_cast<T*>(tensor.mutable_data_ptr()), constant.row, constant.column, constant.batch};
 }
 
-// Calls compute with simd's functions of the dtype; false where no selected program uses it. `name` is the operator's.
-#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                          \
-  if ((dtype) == ScalarType::Float) {                                                                   \
-    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                       \
-      compute(ProductFunctions<float>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),               \
-                                      OPSMITH_BEST(pack_float)});                                       \
-    }                                                                                                   \
-  } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
-    compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16),        \
-                                       OPSMITH_BEST(pack_bfloat16)});                                   \
+// Calls compute with simd's functions of the dtype; false where no selected program uses it. `name` is the
+// operator's.
+#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                   \
+  if ((dtype) == ScalarType::Float) {                                                            \
+    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                \
+      compute(ProductFunctions<float>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),        \
+                                      OPSMITH_BEST(pack_float)});                                \
+    }                                                                                            \
+  } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                        \
+    compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), \
+                                       OPSMITH_BEST(pack_bfloat16)});                            \
   }
 
 bool have_one_dtype(const Tensor& a, const Tensor& b, const Tensor& c) {
-  return is_taken(a.scalar_type()) && a.scalar_type() == b.scalar_type() && a.scalar_type() == c.scalar_type();
+  return is_taken(a.scalar_type()) && a.scalar_type() == b.scalar_type() &&
+         a.scalar_type() == c.scalar_type();
 }
 
 bool is_resized(Tensor& out, std::initializer_list<int64_t> sizes) {
@@ -93,7 +95,8 @@ void put_scaled(const Tensor& self, float beta, Tensor& out) {
   });
 }
 
-// Of the last two dimensions one has neighbours in memory, as every result has that is no batch in an odd order.
+// Of the last two dimensions one has neighbours in memory, as every result has that is no batch in an odd
+// order.
 bool has_rows_or_columns(const Tensor& out) {
   const auto last = out.dim() - 1;
   const auto is_next = [&](ssize_t dim) { return out.strides()[dim] == 1 || out.sizes()[dim] == 1; };
@@ -180,7 +183,8 @@ namespace {
 
 // input is contiguous, of [..., depth]; what `weight` is the caller says.
 template <class T>
-Product<T> linear_product(const Tensor& input, int64_t features, const std::optional<Tensor>& bias, Tensor& out) {
+Product<T> linear_product(const Tensor& input, int64_t features, const std::optional<Tensor>& bias,
+                          Tensor& out) {
   const int64_t depth = input.sizes()[input.dim() - 1];
   const int64_t rows = out.numel() / (features == 0 ? 1 : features);
   return {1,
@@ -196,7 +200,8 @@ Product<T> linear_product(const Tensor& input, int64_t features, const std::opti
           nullptr};
 }
 
-bool is_linear(const Tensor& input, int64_t depth, int64_t features, const std::optional<Tensor>& bias, Tensor& out) {
+bool is_linear(const Tensor& input, int64_t depth, int64_t features, const std::optional<Tensor>& bias,
+               Tensor& out) {
   const auto dims = input.dim();
   if (dims < 1 || input.sizes()[dims - 1] != depth ||
       (bias.has_value() && (bias->dim() != 1 || bias->sizes()[0] != features))) {
@@ -212,12 +217,13 @@ bool is_linear(const Tensor& input, int64_t depth, int64_t features, const std::
 
 Tensor& linear_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& weight,
                    const std::optional<Tensor>& bias, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx,
-                      have_one_dtype(input, weight, out) &&
-                          (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
-                      NotSupported, out, "linear takes float32 or bfloat16, all operands the same");
-  ET_KERNEL_CHECK_MSG(ctx, weight.dim() == 2 && is_linear(input, weight.sizes()[1], weight.sizes()[0], bias, out),
-                      InvalidArgument, out, "linear: an input of [..., k] has a weight of [n, k] and a bias of [n]");
+  ET_KERNEL_CHECK_MSG(
+      ctx,
+      have_one_dtype(input, weight, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
+      NotSupported, out, "linear takes float32 or bfloat16, all operands the same");
+  ET_KERNEL_CHECK_MSG(
+      ctx, weight.dim() == 2 && is_linear(input, weight.sizes()[1], weight.sizes()[0], bias, out),
+      InvalidArgument, out, "linear: an input of [..., k] has a weight of [n, k] and a bias of [n]");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(input, weight.sizes()[0], bias, out);
@@ -229,12 +235,13 @@ Tensor& linear_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor&
   return out;
 }
 
-// The panels of a linear's weight: of [features, depth] a tensor of [⌈features/16⌉, depth, 16], or for bfloat16
-// [⌈features/16⌉, ⌈depth/2⌉, 32].
+// The panels of a linear's weight: of [features, depth] a tensor of [⌈features/16⌉, depth, 16], or for
+// bfloat16 [⌈features/16⌉, ⌈depth/2⌉, 32].
 Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, Tensor& out) {
   ET_KERNEL_CHECK_MSG(ctx, is_taken(weight.scalar_type()) && weight.scalar_type() == out.scalar_type(),
                       NotSupported, out, "pack_linear_weight takes float32 or bfloat16");
-  ET_KERNEL_CHECK_MSG(ctx, weight.dim() == 2, InvalidArgument, out, "pack_linear_weight: a weight is [features, depth]");
+  ET_KERNEL_CHECK_MSG(ctx, weight.dim() == 2, InvalidArgument, out,
+                      "pack_linear_weight: a weight is [features, depth]");
   const int64_t features = weight.sizes()[0], depth = weight.sizes()[1], panels = panels_of(features);
   const bool is_float = weight.scalar_type() == ScalarType::Float;
   ET_KERNEL_CHECK_MSG(
@@ -247,8 +254,8 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, 
     parallel(panels, rows_per_thread(panel_size<T>(depth)), [=, &with](int64_t begin, int64_t end) {
       for (int64_t panel = begin; panel < end; ++panel) {
         const int64_t column = panel * kPanel;
-        with.pack(from.data + column * from.row, from.column, from.row, depth, std::min(kPanel, features - column),
-                  to + panel * panel_size<T>(depth));
+        with.pack(from.data + column * from.row, from.column, from.row, depth,
+                  std::min(kPanel, features - column), to + panel * panel_size<T>(depth));
       }
     });
   };
@@ -258,19 +265,19 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, 
 
 Tensor& linear_packed_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& packed,
                           const std::optional<Tensor>& bias, int64_t out_features, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx,
-                      have_one_dtype(input, packed, out) &&
-                          (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
-                      NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
+  ET_KERNEL_CHECK_MSG(
+      ctx,
+      have_one_dtype(input, packed, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
+      NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
   const bool is_float = packed.scalar_type() == ScalarType::Float;
   const int64_t depth = input.dim() < 1 ? 0 : input.sizes()[input.dim() - 1];
-  ET_KERNEL_CHECK_MSG(ctx,
-                      packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
-                          packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
-                          packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
-                          is_linear(input, depth, out_features, bias, out),
-                      InvalidArgument, out,
-                      "linear_packed: the weight was packed for other features, or another dtype");
+  ET_KERNEL_CHECK_MSG(
+      ctx,
+      packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
+          packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
+          packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
+          is_linear(input, depth, out_features, bias, out),
+      InvalidArgument, out, "linear_packed: the weight was packed for other features, or another dtype");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(input, out_features, bias, out);

@@ -124,20 +124,21 @@ constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out",
 
 }  // namespace
 
-std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(
-    KernelRuntimeContext& ctx, const Tensor& input, Shape normalized_shape,
-    const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, double eps, Tensor& out,
-    Tensor& mean, Tensor& rstd) {
+std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext& ctx, const Tensor& input,
+                                                            Shape normalized_shape,
+                                                            const std::optional<Tensor>& weight,
+                                                            const std::optional<Tensor>& bias, double eps,
+                                                            Tensor& out, Tensor& mean, Tensor& rstd) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out, mean, rstd);
   const ScalarType dtype = input.scalar_type();
-  ET_KERNEL_CHECK_MSG(ctx,
-                      is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) &&
-                          has_dtype(bias, input) && is_taken(mean.scalar_type()) &&
-                          is_taken(rstd.scalar_type()),
-                      NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
-  ET_KERNEL_CHECK_MSG(ctx,
-                      !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
-                      NotSupported, results, "layer_norm: weight and bias have one dtype");
+  ET_KERNEL_CHECK_MSG(
+      ctx,
+      is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) && has_dtype(bias, input) &&
+          is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()),
+      NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
+  ET_KERNEL_CHECK_MSG(
+      ctx, !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
+      NotSupported, results, "layer_norm: weight and bias have one dtype");
   ET_KERNEL_CHECK_MSG(ctx,
                       ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
                           has_shape(bias, normalized_shape),

@@ -13,7 +13,8 @@ namespace {
 using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
 
-// A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels seldom.
+// A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels
+// seldom.
 constexpr int64_t kPieceRows = 192;
 constexpr int64_t kPiecePanels = 4;
 // Pieces enough for all threads; and how many of them have memory of their own to pack b.
@@ -88,10 +89,17 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
     while (begin < end) {
       const int64_t batch = begin / pieces, first = begin % pieces;
       const int64_t last = std::min(pieces, first + end - begin);
-      const Dots<T> dots{p.a.data + batch * p.a.batch, p.a.row,  p.b.data + batch * p.b.batch,
-                         p.b.column,                   p.c.data + batch * p.c.batch,
-                         p.c.row,                      p.c.column, p.bias,
-                         p.rows,                       p.depth,  p.alpha,
+      const Dots<T> dots{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.b.data + batch * p.b.batch,
+                         p.b.column,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.c.column,
+                         p.bias,
+                         p.rows,
+                         p.depth,
+                         p.alpha,
                          p.accumulates};
       with.dots(dots, first * kColumns, std::min(p.columns, last * kColumns));
       begin += last - first;
@@ -114,10 +122,19 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
       const int64_t batch = at / each, piece = at % each;
       const int64_t row = piece / panel_pieces * rows_of_piece;
       const int64_t panel = panel_begin + piece % panel_pieces * kPiecePanels;
-      const Gemm<T> gemm{p.a.data + batch * p.a.batch, p.a.row, p.a.column, b + batch * b_batch,
-                         b_depth,                      b_panel, p.c.data + batch * p.c.batch,
-                         p.c.row,                      p.bias,  p.columns,
-                         p.depth,                      p.alpha, p.accumulates,
+      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.a.column,
+                         b + batch * b_batch,
+                         b_depth,
+                         b_panel,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.bias,
+                         p.columns,
+                         p.depth,
+                         p.alpha,
+                         p.accumulates,
                          paired};
       with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), panel,
                 std::min(panel_end, panel + kPiecePanels));
@@ -125,7 +142,8 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
   });
 }
 
-// Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all rows with them.
+// Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
+// rows with them.
 template <class T>
 bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
@@ -137,8 +155,8 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
   const int64_t pieces = p.batches * groups * row_pieces;
   const int64_t panel = panel_size<T>(p.depth);
   const int64_t cost = rows_of_piece * kPiecePanels * panel / 16;
-  // Each call of the body takes the memory of its first piece: more than are threads are touched only where the runtime
-  // calls it more often.
+  // Each call of the body takes the memory of its first piece: more than are threads are touched only where
+  // the runtime calls it more often.
   const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), (pieces + kMostParts - 1) / kMostParts);
   const int64_t parts = (pieces + at_once - 1) / at_once;
   T* const memory = temporary<T>(ctx, parts * kPiecePanels * panel);
@@ -160,10 +178,19 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
       }
       last = group;
       const int64_t row = at % row_pieces * rows_of_piece;
-      const Gemm<T> gemm{p.a.data + batch * p.a.batch, p.a.row, p.a.column, packed - first * panel, kPanel,
-                         panel,                        p.c.data + batch * p.c.batch,
-                         p.c.row,                      p.bias,  p.columns,
-                         p.depth,                      p.alpha, p.accumulates,
+      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.a.column,
+                         packed - first * panel,
+                         kPanel,
+                         panel,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.bias,
+                         p.columns,
+                         p.depth,
+                         p.alpha,
+                         p.accumulates,
                          paired};
       with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), first, end);
     }

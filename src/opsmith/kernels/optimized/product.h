@@ -40,9 +40,11 @@ template <class T>
 struct ProductFunctions {
   using Element = T;
 
-  void (*gemm)(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end);
+  void (*gemm)(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
   void (*dots)(const Dots<T>& product, int64_t begin, int64_t end);
-  void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns, T* panel);
+  void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
+               T* panel);
 };
 
 // How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.
@@ -51,11 +53,14 @@ constexpr int64_t panel_size(int64_t depth) {
   return (sizeof(T) == sizeof(float) ? depth : (depth + 1) / 2 * 2) * kPanel;
 }
 
-constexpr int64_t panels_of(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
+constexpr int64_t panels_of(int64_t columns) {
+  return (columns + kPanel - 1) / kPanel;
+}
 
 // False where there was no memory for panels; the context then has failed.
 template <class T>
-bool multiply(executorch::runtime::KernelRuntimeContext& ctx, Product<T> product, const ProductFunctions<T>& with);
+bool multiply(executorch::runtime::KernelRuntimeContext& ctx, Product<T> product,
+              const ProductFunctions<T>& with);
 
 extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<float>,
                               const ProductFunctions<float>&);

@@ -1,7 +1,8 @@
 // sum and mean over any dimensions of a dense tensor.
 //
-// Dimensions are put in the order in which they lie in memory, and neighbours that are both kept, or both reduced, are
-// merged. Where the innermost is reduced, contiguous runs are summed; where it is kept, rows are added to one another.
+// Dimensions are put in the order in which they lie in memory, and neighbours that are both kept, or both
+// reduced, are merged. Where the innermost is reduced, contiguous runs are summed; where it is kept, rows are
+// added to one another.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -169,7 +170,8 @@ void sum_everything(KernelRuntimeContext& ctx, const T* x, int64_t n, double div
   put(out, 0, 1, &whole, 1, divisor);
 }
 
-// The innermost dimension is reduced: each result is a sum of runs. Results that are neighbours are computed together.
+// The innermost dimension is reduced: each result is a sum of runs. Results that are neighbours are computed
+// together.
 template <class T>
 void sum_runs(const T* x, const Parts& parts, double divisor, Tensor& out, SumEach<T>* sum_each) {
   constexpr int64_t kTogether = 256;
@@ -180,7 +182,8 @@ void sum_runs(const T* x, const Parts& parts, double divisor, Tensor& out, SumEa
     outer.numel /= neighbours.size;
   }
   const int64_t length = parts.inner.size * parts.reduced.numel;
-  const int64_t together = std::max<int64_t>(1, std::min({kTogether, neighbours.size, rows_per_thread(length)}));
+  const int64_t together =
+      std::max<int64_t>(1, std::min({kTogether, neighbours.size, rows_per_thread(length)}));
   const int64_t pieces = (neighbours.size + together - 1) / together;
   parallel(outer.numel * pieces, rows_per_thread(length * together), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
@@ -293,7 +296,8 @@ void sum_by_layout(KernelRuntimeContext& ctx, const Tensor& self, const Dimensio
   }
 }
 
-// The dimensions that `dims` names; all where it names none. False for a dimension that there is not, or twice.
+// The dimensions that `dims` names; all where it names none. False for a dimension that there is not, or
+// twice.
 bool reduced_dims(const Tensor& self, const std::optional<ArrayRef<int64_t>>& dims, bool* is_reduced) {
   const bool all = !dims.has_value() || dims->empty();
   std::fill(is_reduced, is_reduced + kMaxDims, all);
@@ -310,9 +314,9 @@ bool reduced_dims(const Tensor& self, const std::optional<ArrayRef<int64_t>>& di
   return true;
 }
 
-Tensor& reduce(KernelRuntimeContext& ctx, const Tensor& self,
-               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, Tensor& out, bool is_mean,
-               const char* name, const ByDtype<SumEach>& sum_each, const ByDtype<SumRows>& sum_rows) {
+Tensor& reduce(KernelRuntimeContext& ctx, const Tensor& self, const std::optional<ArrayRef<int64_t>>& dims,
+               bool keepdim, Tensor& out, bool is_mean, const char* name, const ByDtype<SumEach>& sum_each,
+               const ByDtype<SumRows>& sum_rows) {
   ET_KERNEL_CHECK_MSG(ctx, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
                       "%s takes float32 and bfloat16 only", name);
   bool is_reduced[kMaxDims];

@@ -52,7 +52,8 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Column
   const T* x = static_cast<const T*>(self.const_data_ptr());
   T* const y = static_cast<T*>(out.mutable_data_ptr());
   const int64_t size = out.dim() == 0 ? 1 : out.sizes()[dim];
-  // A dense tensor consists of blocks of size × stride elements; a dimension of size 1 has no stride of its own.
+  // A dense tensor consists of blocks of size × stride elements; a dimension of size 1 has no stride of its
+  // own.
   const int64_t stride = size == 1 ? out.numel() : out.strides()[dim];
   const int64_t blocks = out.numel() / (size * stride);
   if (!same_layout(self, out)) {
@@ -82,7 +83,8 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Column
 Tensor& softmax(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, Tensor& out, const char* name,
                 const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
   ET_KERNEL_CHECK_MSG(ctx, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
-                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
+                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype",
+                      name);
   const int64_t dims = self.dim() == 0 ? 1 : self.dim();
   ET_KERNEL_CHECK_MSG(ctx, -dims <= dim && dim < dims, InvalidArgument, out,
                       "%s: dimension %lld is none of a tensor of %lld", name, static_cast<long long>(dim),

@@ -7,10 +7,12 @@
 
 namespace opsmith::optimized {
 
-// From here on a result is streamed to memory: it would not stay in the caches anyway, and they need not read it first.
+// From here on a result is streamed to memory: it would not stay in the caches anyway, and they need not read
+// it first.
 constexpr int64_t kStreamedBytes = int64_t{4} << 20;
 
-// body(begin, end) over 0…n, at least `grain` of them at a time; on this thread if there is no more than that.
+// body(begin, end) over 0…n, at least `grain` of them at a time; on this thread if there is no more than
+// that.
 template <class Body>
 void parallel(int64_t n, int64_t grain, const Body& body) {
   if (n <= grain) {

@@ -62,7 +62,8 @@ void compute(const Tensor& self, Tensor& out, Unary<T>* function) {
 Tensor& unary(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out, const char* name,
               const ByDtype<Unary>& functions) {
   ET_KERNEL_CHECK_MSG(ctx, self.scalar_type() == out.scalar_type() && functions.has(self.scalar_type()),
-                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
+                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype",
+                      name);
   ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, self.sizes()) == Error::Ok,
                       InvalidArgument, out, "%s: the result has another shape than its operand", name);
   if (self.scalar_type() == executorch::aten::ScalarType::Float) {
@@ -75,11 +76,11 @@ Tensor& unary(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out, const 
 
 }  // namespace
 
-#define OPSMITH_UNARY_KERNEL(name)                                              \
+#define OPSMITH_UNARY_KERNEL(name)                                                 \
   Tensor& name##_out(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out) { \
-    ByDtype<Unary> functions;                                                   \
-    OPSMITH_SET_FUNCTIONS(functions, #name ".out", name)                        \
-    return unary(ctx, self, out, #name, functions);                             \
+    ByDtype<Unary> functions;                                                      \
+    OPSMITH_SET_FUNCTIONS(functions, #name ".out", name)                           \
+    return unary(ctx, self, out, #name, functions);                                \
   }
 OPSMITH_UNARY_KERNEL(exp)
 OPSMITH_UNARY_KERNEL(sigmoid)

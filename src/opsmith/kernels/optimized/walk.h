@@ -10,8 +10,9 @@
 
 namespace opsmith::optimized {
 
-// Dimensions are ordered as they lie in the result, and merged where they are one for all operands. What is left has an
-// innermost dimension, of which the body gets whole runs: rows of n elements, as many as lie evenly apart.
+// Dimensions are ordered as they lie in the result, and merged where they are one for all operands. What is
+// left has an innermost dimension, of which the body gets whole runs: rows of n elements, as many as lie
+// evenly apart.
 class Walk {
  public:
   // Operand 0 is the result; strides are in elements.

@@ -5,17 +5,17 @@
 
 namespace opsmith::optimized::OPSMITH_ISA {
 
-#define OPSMITH_BINARY(T, suffix)                                                                           \
-  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed) {                  \
-    const F scale = splat(alpha);                                                                           \
-    map(x, y, z, n, streamed, [scale](Pair v) OPSMITH_ALWAYS_INLINE { return fma(v.y, scale, v.x); });      \
-  }                                                                                                         \
-  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed) {                               \
-    map(x, y, z, n, streamed, [](Pair v) OPSMITH_ALWAYS_INLINE { return v.x * v.y; });                      \
-  }                                                                                                         \
-  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed) {              \
-    const F a = splat(scale), b = splat(shift);                                                             \
-    map(x, z, n, streamed, [a, b](F v) OPSMITH_ALWAYS_INLINE { return fma(v, a, b); });                     \
+#define OPSMITH_BINARY(T, suffix)                                                                      \
+  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed) {             \
+    const F scale = splat(alpha);                                                                      \
+    map(x, y, z, n, streamed, [scale](Pair v) OPSMITH_ALWAYS_INLINE { return fma(v.y, scale, v.x); }); \
+  }                                                                                                    \
+  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed) {                   \
+    map(x, y, z, n, streamed, [](Pair v) OPSMITH_ALWAYS_INLINE { return v.x * v.y; });                 \
+  }                                                                                                    \
+  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed) {         \
+    const F a = splat(scale), b = splat(shift);                                                        \
+    map(x, z, n, streamed, [a, b](F v) OPSMITH_ALWAYS_INLINE { return fma(v, a, b); });                \
   }
 OPSMITH_BINARY(float, float)
 OPSMITH_BINARY(Bfloat16, bfloat16)

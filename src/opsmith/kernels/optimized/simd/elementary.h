@@ -1,7 +1,8 @@
 // exp, tanh and the normal distribution's Φ of a vector, by polynomials.
 //
-// The coefficients come from tools/fit_elementary.py: Remez' algorithm in 40 digits, rounded to float32. Errors are the
-// largest found over all float32 values (exp, tanh) or 4·10^6 of them (Φ), in units in the last place of the result.
+// The coefficients come from tools/fit_elementary.py: Remez' algorithm in 40 digits, rounded to float32.
+// Errors are the largest found over all float32 values (exp, tanh) or 4·10^6 of them (Φ), in units in the
+// last place of the result.
 #pragma once
 
 #include "vector.h"
@@ -18,8 +19,8 @@ OPSMITH_INLINE Reduced reduced(F x) {
   return {n, fma(n, splat(-1.42860677e-6f), fma(n, splat(-0.693145752f), x))};
 }
 
-// e^x: 1 + r + r²·q(r), q of degree 4 (2^-28.3 of the result). NaN stays, exp(-inf) = 0, exp(inf) = inf, subnormal
-// results are kept.
+// e^x: 1 + r + r²·q(r), q of degree 4 (2^-28.3 of the result). NaN stays, exp(-inf) = 0, exp(inf) = inf,
+// subnormal results are kept.
 OPSMITH_INLINE F exp(F x) {
   const Reduced at = reduced(smaller(splat(89.0f), larger(splat(-105.0f), x)));
   F q = fma(splat(1.38145406e-3f), at.r, splat(8.36874545e-3f));
@@ -44,10 +45,12 @@ OPSMITH_INLINE F tanh(F x) {
   return less_one / (less_one + splat(2.0f));
 }
 
-OPSMITH_INLINE F sigmoid(F x) { return splat(1.0f) / (splat(1.0f) + exp(zero() - x)); }
+OPSMITH_INLINE F sigmoid(F x) {
+  return splat(1.0f) / (splat(1.0f) + exp(zero() - x));
+}
 
-// x·Φ(x), Φ(x) - 1/2 being an odd rational function of degrees 11 and 10, within 7·10^-9 for |x| ≤ 5.5. Beyond, Φ is
-// 0 or 1 in float32.
+// x·Φ(x), Φ(x) - 1/2 being an odd rational function of degrees 11 and 10, within 7·10^-9 for |x| ≤ 5.5.
+// Beyond, Φ is 0 or 1 in float32.
 OPSMITH_INLINE F gelu_erf(F x) {
   const F bounded = smaller(splat(5.5f), larger(splat(-5.5f), x));
   const F u = bounded * bounded;
@@ -71,6 +74,8 @@ OPSMITH_INLINE F gelu_tanh(F x) {
   return x / (splat(1.0f) + exp(u));
 }
 
-OPSMITH_INLINE F silu(F x) { return x / (splat(1.0f) + exp(zero() - x)); }
+OPSMITH_INLINE F silu(F x) {
+  return x / (splat(1.0f) + exp(zero() - x));
+}
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -1,5 +1,5 @@
-// Matrix products: tiles of a few rows by a few panels of 16 columns whose sums stay in registers, dot products of
-// contiguous rows, and the packing of panels.
+// Matrix products: tiles of a few rows by a few panels of 16 columns whose sums stay in registers, dot
+// products of contiguous rows, and the packing of panels.
 #include "vector.h"
 #include "../gemm_operands.h"
 #include "declarations.h"
@@ -28,8 +28,8 @@ OPSMITH_INLINE F get(const T* c, int64_t lanes) {
   return lanes >= kLanes ? load(c) : lanes > 0 ? load_some(c, lanes) : zero();
 }
 
-// A tile's sums on their way to c, through the first-level cache: one function ends all tiles, whatever their size.
-// Adds the bias and what is there already. `columns` is how many of the tile's are within c.
+// A tile's sums on their way to c, through the first-level cache: one function ends all tiles, whatever their
+// size. Adds the bias and what is there already. `columns` is how many of the tile's are within c.
 template <class T>
 __attribute__((noinline)) void finish_tile(const Gemm<T>& g, const float* sums, int64_t rows, int64_t vectors,
                                            T* c, const T* bias, int64_t columns, bool accumulates) {
@@ -119,7 +119,9 @@ OPSMITH_INLINE F interleaved(F first, F second) {
 }
 
 // Vectors of pairs as they lie in memory.
-OPSMITH_INLINE F load_pairs(const Bfloat16* p) { return load(reinterpret_cast<const float*>(p)); }
+OPSMITH_INLINE F load_pairs(const Bfloat16* p) {
+  return load(reinterpret_cast<const float*>(p));
+}
 
 struct Plain {
   // sum + a₀b₀ + a₁b₁ in float32, of the halves of each lane.
@@ -154,7 +156,8 @@ struct Plain {
 };
 
 template <class Arithmetic, int R, int V>
-OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const uint32_t (&pairs)[R], const Bfloat16* b, int64_t b_panel) {
+OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const uint32_t (&pairs)[R], const Bfloat16* b,
+                              int64_t b_panel) {
   typename Arithmetic::Operand row[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
@@ -270,17 +273,19 @@ using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int
 using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, Bfloat16* c,
                           const Bfloat16* bias, int64_t columns);
 
-#define OPSMITH_ROWS(name, P) \
-  { name<1, P>, name<2, P>, name<3, P>, name<4, P>, name<5, P>, name<6, P> }
+#define OPSMITH_ROWS(name, P) {name<1, P>, name<2, P>, name<3, P>, name<4, P>, name<5, P>, name<6, P>}
 #if defined(__AVX512F__)
 #define OPSMITH_TILES(name) \
-  { OPSMITH_ROWS(name, 1), OPSMITH_ROWS(name, 2), OPSMITH_ROWS(name, 3), OPSMITH_ROWS(name, 4) }
+  {OPSMITH_ROWS(name, 1), OPSMITH_ROWS(name, 2), OPSMITH_ROWS(name, 3), OPSMITH_ROWS(name, 4)}
 #elif defined(__AVX2__)
-#define OPSMITH_TILES(name) \
-  { OPSMITH_ROWS(name, 1) }
+#define OPSMITH_TILES(name) {OPSMITH_ROWS(name, 1)}
 #else
-#define OPSMITH_TILES(name) \
-  { {name<1, 1>, name<2, 1>} }
+#define OPSMITH_TILES(name)  \
+  {                          \
+    {                        \
+      name<1, 1>, name<2, 1> \
+    }                        \
+  }
 #endif
 
 constexpr FloatTile* kFloatTiles[kTilePanels][kTileRows] = OPSMITH_TILES(tile);
@@ -350,8 +355,12 @@ namespace {
 constexpr int kDotRows = kLanes == 16 ? 4 : 2;
 constexpr int kDotColumns = 4;
 
-OPSMITH_INLINE void put_one(float* c, float x) { *c = x; }
-OPSMITH_INLINE void put_one(Bfloat16* c, float x) { store_some(c, splat(x), 1); }
+OPSMITH_INLINE void put_one(float* c, float x) {
+  *c = x;
+}
+OPSMITH_INLINE void put_one(Bfloat16* c, float x) {
+  store_some(c, splat(x), 1);
+}
 
 template <int R, int C, class T>
 OPSMITH_INLINE void dots(const Dots<T>& d, int64_t row, int64_t column) {
@@ -445,7 +454,8 @@ OPSMITH_INLINE Unit unit_at(const T* p) {
 
 // Columns whose depth is contiguous, 4 × 4 units at a time.
 template <class Unit, class T>
-OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t units, int64_t columns, T* panel) {
+OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t units, int64_t columns,
+                                 T* panel) {
   constexpr int64_t kEach = sizeof(Unit) / sizeof(T);
   typedef uint32_t Four __attribute__((vector_size(16)));
   int64_t k = 0;
@@ -454,7 +464,8 @@ OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t unit
       if (j + 4 > columns) {
         for (int64_t one = j; one < j + 4; ++one) {
           for (int64_t i = 0; i < 4; ++i) {
-            const Unit unit = one < columns ? unit_at<Unit>(b + one * column_stride + (k + i) * kEach) : Unit{};
+            const Unit unit =
+                one < columns ? unit_at<Unit>(b + one * column_stride + (k + i) * kEach) : Unit{};
             __builtin_memcpy(panel + ((k + i) * kPanel + one) * kEach, &unit, sizeof unit);
           }
         }
@@ -486,8 +497,12 @@ OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t unit
 
 }  // namespace
 
-void dots_float(const Dots<float>& d, int64_t begin, int64_t end) { all_dots(d, begin, end); }
-void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) { all_dots(d, begin, end); }
+void dots_float(const Dots<float>& d, int64_t begin, int64_t end) {
+  all_dots(d, begin, end);
+}
+void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
+  all_dots(d, begin, end);
+}
 
 void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                 float* panel) {

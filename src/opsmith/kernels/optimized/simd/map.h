@@ -52,9 +52,8 @@ template <class T, class Compute>
 OPSMITH_INLINE void map(const T* x, const T* y, T* z, int64_t n, bool streamed, Compute compute) {
   produce(
       z, n, streamed, [x, y](int64_t i) OPSMITH_ALWAYS_INLINE { return Pair{load(x + i), load(y + i)}; },
-      [x, y](int64_t i, int64_t count) OPSMITH_ALWAYS_INLINE {
-        return Pair{load_some(x + i, count), load_some(y + i, count)};
-      },
+      [x, y](int64_t i, int64_t count)
+          OPSMITH_ALWAYS_INLINE { return Pair{load_some(x + i, count), load_some(y + i, count)}; },
       compute);
 }
 

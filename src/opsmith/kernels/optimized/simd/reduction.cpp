@@ -1,7 +1,7 @@
 // Sums of contiguous elements, and of columns over rows.
 //
-// At most kBlock elements or kRows rows are added in float32, in several lanes; their sums in float64. So an error
-// grows with the square root of the block's length, not with that of the whole.
+// At most kBlock elements or kRows rows are added in float32, in several lanes; their sums in float64. So an
+// error grows with the square root of the block's length, not with that of the whole.
 #include "map.h"
 #include "../gemm_operands.h"
 #include "declarations.h"
@@ -16,8 +16,8 @@ template <class T>
 OPSMITH_INLINE double sum_all(const T* x, int64_t n) {
   double whole = 0;
   for (int64_t i = 0; i < n; i += kBlock) {
-    whole += static_cast<double>(
-        total(x + i, least(n - i, kBlock), [](F v) OPSMITH_ALWAYS_INLINE { return v; }));
+    whole +=
+        static_cast<double>(total(x + i, least(n - i, kBlock), [](F v) OPSMITH_ALWAYS_INLINE { return v; }));
   }
   return whole;
 }

@@ -54,16 +54,14 @@ OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool stream
     map(y, y, n, false, [factor](F v) OPSMITH_ALWAYS_INLINE { return v * factor; });
     return;
   }
-  const F factor =
-      splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
+  const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, true, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
 }
 
 // y would round what is summed, so exp is computed twice.
 OPSMITH_INLINE void softmax_row(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed) {
   const F top = splat(largest_of(x, n));
-  const F factor =
-      splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
+  const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, streamed, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
 }
 
@@ -97,9 +95,8 @@ OPSMITH_INLINE void columns_of(const T* x, T* y, int64_t n, int64_t stride, int6
     top.of[v] = splat(-kInfinity);
     total.of[v] = zero();
   }
-  each_row<V>(x, n, stride, lanes, [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE {
-    top.of[v] = larger(at, top.of[v]);
-  });
+  each_row<V>(x, n, stride, lanes,
+              [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE { top.of[v] = larger(at, top.of[v]); });
   each_row<V>(x, n, stride, lanes, [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE {
     total.of[v] = total.of[v] + exp(at - top.of[v]);
   });
@@ -139,16 +136,18 @@ OPSMITH_INLINE void all_columns(const T* x, T* y, int64_t n, int64_t stride, int
 
 }  // namespace
 
-#define OPSMITH_SOFTMAX(T, suffix)                                                                      \
-  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) { softmax_row(x, y, n, streamed); } \
-  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                               \
-    log_softmax_row(x, y, n, streamed);                                                                 \
-  }                                                                                                     \
-  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {         \
-    all_columns<false>(x, y, n, stride, columns);                                                       \
-  }                                                                                                     \
-  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {     \
-    all_columns<true>(x, y, n, stride, columns);                                                   \
+#define OPSMITH_SOFTMAX(T, suffix)                                                                  \
+  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                               \
+    softmax_row(x, y, n, streamed);                                                                 \
+  }                                                                                                 \
+  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                           \
+    log_softmax_row(x, y, n, streamed);                                                             \
+  }                                                                                                 \
+  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {     \
+    all_columns<false>(x, y, n, stride, columns);                                                   \
+  }                                                                                                 \
+  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) { \
+    all_columns<true>(x, y, n, stride, columns);                                                    \
   }
 OPSMITH_SOFTMAX(float, float)
 OPSMITH_SOFTMAX(Bfloat16, bfloat16)

@@ -1,7 +1,8 @@
-// A vector of float32 as wide as the instruction set's registers, with loads and stores that also convert bfloat16.
+// A vector of float32 as wide as the instruction set's registers, with loads and stores that also convert
+// bfloat16.
 //
-// Everything here lies in the namespace OPSMITH_ISA and is always inlined, so that the linker never merges one
-// instruction set's code with another's. For the same reason nothing here calls the standard library.
+// Everything here lies in the namespace OPSMITH_ISA and is always inlined, so that the linker never merges
+// one instruction set's code with another's. For the same reason nothing here calls the standard library.
 #pragma once
 
 #include <cstddef>
@@ -32,33 +33,69 @@ using F = __m512;
 using I = __m512i;
 constexpr int64_t kLanes = 16;
 
-OPSMITH_INLINE F splat(float x) { return _mm512_set1_ps(x); }
-OPSMITH_INLINE F zero() { return _mm512_setzero_ps(); }
-OPSMITH_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
-OPSMITH_INLINE void store(float* p, F x) { _mm512_storeu_ps(p, x); }
-OPSMITH_INLINE void stream(float* p, F x) { _mm512_stream_ps(p, x); }
-OPSMITH_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+OPSMITH_INLINE F splat(float x) {
+  return _mm512_set1_ps(x);
+}
+OPSMITH_INLINE F zero() {
+  return _mm512_setzero_ps();
+}
+OPSMITH_INLINE F load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+OPSMITH_INLINE void store(float* p, F x) {
+  _mm512_storeu_ps(p, x);
+}
+OPSMITH_INLINE void stream(float* p, F x) {
+  _mm512_stream_ps(p, x);
+}
+OPSMITH_INLINE F fma(F a, F b, F c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
 // Of two operands of which one is NaN, the second, as x86 does.
-OPSMITH_INLINE F smaller(F a, F b) { return _mm512_min_ps(a, b); }
-OPSMITH_INLINE F larger(F a, F b) { return _mm512_max_ps(a, b); }
-OPSMITH_INLINE F square_root(F x) { return _mm512_sqrt_ps(x); }
-OPSMITH_INLINE F absolute(F x) { return _mm512_abs_ps(x); }
+OPSMITH_INLINE F smaller(F a, F b) {
+  return _mm512_min_ps(a, b);
+}
+OPSMITH_INLINE F larger(F a, F b) {
+  return _mm512_max_ps(a, b);
+}
+OPSMITH_INLINE F square_root(F x) {
+  return _mm512_sqrt_ps(x);
+}
+OPSMITH_INLINE F absolute(F x) {
+  return _mm512_abs_ps(x);
+}
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
 }
-OPSMITH_INLINE bool any_unordered(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0; }
-OPSMITH_INLINE float sum(F x) { return _mm512_reduce_add_ps(x); }
-OPSMITH_INLINE float largest(F x) { return _mm512_reduce_max_ps(x); }
+OPSMITH_INLINE bool any_unordered(F x) {
+  return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
+}
+OPSMITH_INLINE float sum(F x) {
+  return _mm512_reduce_add_ps(x);
+}
+OPSMITH_INLINE float largest(F x) {
+  return _mm512_reduce_max_ps(x);
+}
 // x·2^n of an integral n.
-OPSMITH_INLINE F scaled(F x, F n) { return _mm512_scalef_ps(x, n); }
+OPSMITH_INLINE F scaled(F x, F n) {
+  return _mm512_scalef_ps(x, n);
+}
 OPSMITH_INLINE F nearest_integer(F x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-OPSMITH_INLINE __mmask16 first(int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
-OPSMITH_INLINE F load_some(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
-OPSMITH_INLINE void store_some(float* p, F x, int64_t n) { _mm512_mask_storeu_ps(p, first(n), x); }
-OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) { return _mm512_mask_blend_ps(first(n), rest, x); }
+OPSMITH_INLINE __mmask16 first(int64_t n) {
+  return static_cast<__mmask16>((1u << n) - 1);
+}
+OPSMITH_INLINE F load_some(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(first(n), p);
+}
+OPSMITH_INLINE void store_some(float* p, F x, int64_t n) {
+  _mm512_mask_storeu_ps(p, first(n), x);
+}
+OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
+  return _mm512_mask_blend_ps(first(n), rest, x);
+}
 
 OPSMITH_INLINE F widened(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
@@ -68,8 +105,8 @@ OPSMITH_INLINE __m256i narrowed(F x) {
   const I bits = _mm512_castps_si512(x);
   const I odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const I sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-  const I kept = _mm512_mask_mov_epi32(sum, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
-                                       _mm512_set1_epi32(0x7fc00000));
+  const I kept =
+      _mm512_mask_mov_epi32(sum, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
 }
 OPSMITH_INLINE F load(const Bfloat16* p) {
@@ -94,16 +131,36 @@ using F = __m256;
 using I = __m256i;
 constexpr int64_t kLanes = 8;
 
-OPSMITH_INLINE F splat(float x) { return _mm256_set1_ps(x); }
-OPSMITH_INLINE F zero() { return _mm256_setzero_ps(); }
-OPSMITH_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
-OPSMITH_INLINE void store(float* p, F x) { _mm256_storeu_ps(p, x); }
-OPSMITH_INLINE void stream(float* p, F x) { _mm256_stream_ps(p, x); }
-OPSMITH_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-OPSMITH_INLINE F smaller(F a, F b) { return _mm256_min_ps(a, b); }
-OPSMITH_INLINE F larger(F a, F b) { return _mm256_max_ps(a, b); }
-OPSMITH_INLINE F square_root(F x) { return _mm256_sqrt_ps(x); }
-OPSMITH_INLINE F absolute(F x) { return _mm256_andnot_ps(splat(-0.0f), x); }
+OPSMITH_INLINE F splat(float x) {
+  return _mm256_set1_ps(x);
+}
+OPSMITH_INLINE F zero() {
+  return _mm256_setzero_ps();
+}
+OPSMITH_INLINE F load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+OPSMITH_INLINE void store(float* p, F x) {
+  _mm256_storeu_ps(p, x);
+}
+OPSMITH_INLINE void stream(float* p, F x) {
+  _mm256_stream_ps(p, x);
+}
+OPSMITH_INLINE F fma(F a, F b, F c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+OPSMITH_INLINE F smaller(F a, F b) {
+  return _mm256_min_ps(a, b);
+}
+OPSMITH_INLINE F larger(F a, F b) {
+  return _mm256_max_ps(a, b);
+}
+OPSMITH_INLINE F square_root(F x) {
+  return _mm256_sqrt_ps(x);
+}
+OPSMITH_INLINE F absolute(F x) {
+  return _mm256_andnot_ps(splat(-0.0f), x);
+}
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
   return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
@@ -137,8 +194,12 @@ OPSMITH_INLINE I first(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
                             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-OPSMITH_INLINE F load_some(const float* p, int64_t n) { return _mm256_maskload_ps(p, first(n)); }
-OPSMITH_INLINE void store_some(float* p, F x, int64_t n) { _mm256_maskstore_ps(p, first(n), x); }
+OPSMITH_INLINE F load_some(const float* p, int64_t n) {
+  return _mm256_maskload_ps(p, first(n));
+}
+OPSMITH_INLINE void store_some(float* p, F x, int64_t n) {
+  _mm256_maskstore_ps(p, first(n), x);
+}
 OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
   return _mm256_blendv_ps(rest, x, _mm256_castsi256_ps(first(n)));
 }
@@ -177,33 +238,61 @@ typedef uint32_t U __attribute__((vector_size(16)));
 typedef uint16_t H __attribute__((vector_size(8)));
 typedef uint16_t UnalignedH __attribute__((vector_size(8), aligned(2), may_alias));
 
-OPSMITH_INLINE F splat(float x) { return F{x, x, x, x}; }
-OPSMITH_INLINE F zero() { return F{}; }
-OPSMITH_INLINE F load(const float* p) { return *reinterpret_cast<const UnalignedF*>(p); }
-OPSMITH_INLINE void store(float* p, F x) { *reinterpret_cast<UnalignedF*>(p) = x; }
-OPSMITH_INLINE void stream(float* p, F x) { store(p, x); }
-OPSMITH_INLINE F fma(F a, F b, F c) { return a * b + c; }
-OPSMITH_INLINE F smaller(F a, F b) { return a < b ? a : b; }
-OPSMITH_INLINE F larger(F a, F b) { return a > b ? a : b; }
+OPSMITH_INLINE F splat(float x) {
+  return F{x, x, x, x};
+}
+OPSMITH_INLINE F zero() {
+  return F{};
+}
+OPSMITH_INLINE F load(const float* p) {
+  return *reinterpret_cast<const UnalignedF*>(p);
+}
+OPSMITH_INLINE void store(float* p, F x) {
+  *reinterpret_cast<UnalignedF*>(p) = x;
+}
+OPSMITH_INLINE void stream(float* p, F x) {
+  store(p, x);
+}
+OPSMITH_INLINE F fma(F a, F b, F c) {
+  return a * b + c;
+}
+OPSMITH_INLINE F smaller(F a, F b) {
+  return a < b ? a : b;
+}
+OPSMITH_INLINE F larger(F a, F b) {
+  return a > b ? a : b;
+}
 OPSMITH_INLINE F square_root(F x) {
   return F{__builtin_sqrtf(x[0]), __builtin_sqrtf(x[1]), __builtin_sqrtf(x[2]), __builtin_sqrtf(x[3])};
 }
-OPSMITH_INLINE F absolute(F x) { return (F)((U)x & 0x7fffffffu); }
-OPSMITH_INLINE F less(F a, F b, F then, F otherwise) { return a < b ? then : otherwise; }
+OPSMITH_INLINE F absolute(F x) {
+  return (F)((U)x & 0x7fffffffu);
+}
+OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
+  return a < b ? then : otherwise;
+}
 OPSMITH_INLINE bool any_unordered(F x) {
   const I unordered = x != x;
   return (unordered[0] | unordered[1] | unordered[2] | unordered[3]) != 0;
 }
-OPSMITH_INLINE float sum(F x) { return (x[0] + x[2]) + (x[1] + x[3]); }
-OPSMITH_INLINE float larger_of(float a, float b) { return a > b ? a : b; }
-OPSMITH_INLINE float largest(F x) { return larger_of(larger_of(x[0], x[1]), larger_of(x[2], x[3])); }
+OPSMITH_INLINE float sum(F x) {
+  return (x[0] + x[2]) + (x[1] + x[3]);
+}
+OPSMITH_INLINE float larger_of(float a, float b) {
+  return a > b ? a : b;
+}
+OPSMITH_INLINE float largest(F x) {
+  return larger_of(larger_of(x[0], x[1]), larger_of(x[2], x[3]));
+}
 // To the nearest integer of |x| < 2^22: adding 1.5·2^23 leaves no bit for fractions.
 OPSMITH_INLINE F nearest_integer(F x) {
   F rounded = x + 12582912.0f;
   asm("" : "+x"(rounded));  // or the compiler could take the addition back
   return rounded - 12582912.0f;
 }
-OPSMITH_INLINE F power_of_two(I n) { return (F)((n + 127) << 23); }
+OPSMITH_INLINE F power_of_two(I n) {
+  return (F)((n + 127) << 23);
+}
 OPSMITH_INLINE F scaled(F x, F n) {
   const I whole = __builtin_convertvector(n, I);
   const I half = whole >> 1;
@@ -229,16 +318,24 @@ OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
   return x;
 }
 
-OPSMITH_INLINE F widened(H x) { return (F)(__builtin_convertvector(x, U) << 16); }
+OPSMITH_INLINE F widened(H x) {
+  return (F)(__builtin_convertvector(x, U) << 16);
+}
 OPSMITH_INLINE H narrowed(F x) {
   const U bits = (U)x;
   const U rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   const U kept = x == x ? rounded : U{} + 0x7fc00000u;
   return __builtin_convertvector(kept >> 16, H);
 }
-OPSMITH_INLINE F load(const Bfloat16* p) { return widened(*reinterpret_cast<const UnalignedH*>(p)); }
-OPSMITH_INLINE void store(Bfloat16* p, F x) { *reinterpret_cast<UnalignedH*>(p) = narrowed(x); }
-OPSMITH_INLINE void stream(Bfloat16* p, F x) { store(p, x); }
+OPSMITH_INLINE F load(const Bfloat16* p) {
+  return widened(*reinterpret_cast<const UnalignedH*>(p));
+}
+OPSMITH_INLINE void store(Bfloat16* p, F x) {
+  *reinterpret_cast<UnalignedH*>(p) = narrowed(x);
+}
+OPSMITH_INLINE void stream(Bfloat16* p, F x) {
+  store(p, x);
+}
 
 #endif
 
@@ -262,9 +359,13 @@ OPSMITH_INLINE void store_some(Bfloat16* p, F x, int64_t n) {
 
 // ---- what follows from it
 
-OPSMITH_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+OPSMITH_INLINE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 
-OPSMITH_INLINE float widened_one(float x) { return x; }
+OPSMITH_INLINE float widened_one(float x) {
+  return x;
+}
 OPSMITH_INLINE float widened_one(Bfloat16 x) {
   const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
   float value;
