@@ -82,7 +82,8 @@ def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
         )  # fmt: skip
     for name, approximate in (("gelu-erf", "none"), ("gelu-tanh", "tanh")):
         yield case(
-            name, "gelu", lambda a, out, how=approximate: aten.gelu.out(a, approximate=how, out=out), x, out=like,
+            name, "gelu", lambda a, out, how=approximate: aten.gelu.out(a, approximate=how, out=out),
+            x, out=like,
             counts=is_float,
         )  # fmt: skip
     yield case(
