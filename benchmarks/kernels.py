@@ -25,8 +25,9 @@ import opsmith
 from opsmith.build.backend import build_backend
 from opsmith.inspect.measurements import Measurement, measured, report
 
-BACKEND = Path(__file__).parent / "kernels_backend" / "backend.yaml"
-DEVICE = "kernels_benchmark"
+# The one of tests/test_optimized.py: optimized before hosted.
+BACKEND = Path(__file__).resolve().parents[1] / "tests" / "optimized_backend" / "backend.yaml"
+DEVICE = "fastsim"
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
 # The length of rows, of what goes by rows.
 ROW = 1000

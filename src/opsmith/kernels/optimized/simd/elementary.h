@@ -1,6 +1,6 @@
 // exp, tanh and the normal distribution's Φ of a vector, by polynomials.
 //
-// The coefficients come from tools/fit_elementary.py: Remez' algorithm in 40 digits, rounded to float32.
+// The coefficients come from tools/fit_elementary: Remez' algorithm in 40 digits, rounded to float32.
 // Errors are the largest found over all float32 values (exp, tanh) or 4·10^6 of them (Φ), in units in the
 // last place of the result.
 #pragma once
