@@ -134,6 +134,7 @@ def _build(
                 *sorted((_CSRC / "opsmith").glob("*.cpp")),
                 *sorted(generated.glob("*.cpp")),
                 *(source for library in aten for source in library.sources),
+                *(source for library in lean for source in library.meta_sources),
                 *(sorted((_CSRC / "bridge").glob("*.cpp")) if lean else ()),
             ),
             include_dirs=(
@@ -267,7 +268,7 @@ def _inputs(backend: Backend) -> list[Path]:
     inputs += backend.files
     folders = [*backend.driver.include_dirs]
     for library in backend.libraries:
-        inputs += library.sources + library.vectorised
+        inputs += library.sources + library.vectorised + library.meta_sources
         folders += library.include_dirs
     inputs += backend.driver.sources
     if backend.driver.library:

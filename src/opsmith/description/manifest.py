@@ -77,6 +77,7 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     dim_order: Literal["contiguous", "any"] = "contiguous"
     sources: list[str] = []
     vectorised: list[str] = []
+    meta_sources: list[str] = []
     include_dirs: list[str] = []
     type_alias: dict[str, list[str]] = {}
 
@@ -147,6 +148,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         execution=Execution.HOST,
         sources=files_of(document, raw.sources, "sources"),
         vectorised=files_of(document, raw.vectorised, "vectorised"),
+        meta_sources=files_of(document, raw.meta_sources, "meta_sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
         kernels=read.kernels,
         executorch=read.operators,

@@ -193,7 +193,8 @@ class Library:
 
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
     ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
-    are sources that are compiled once for each instruction set.
+    are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
+    kernels know nothing of PyTorch, define the functions that its ``metas`` name.
     """
 
     name: str
@@ -202,6 +203,7 @@ class Library:
     execution: Execution = Execution.DEVICE
     sources: tuple[Path, ...] = ()
     vectorised: tuple[Path, ...] = ()
+    meta_sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     executorch: tuple[ExecutorchOperator, ...] = ()

@@ -1,0 +1,327 @@
+"""The library optimized on a device, beside the CPU's own kernels, by size, dtype and number of threads.
+
+out= against out=: both sides pay the dispatcher and write to a result that is there.  Rounds take turns on
+the same values.  ``OPSMITH_ISA`` (baseline, avx2, avx512) measures another instruction set of ours;
+PyTorch's stays as it is, unless ``ATEN_CPU_CAPABILITY`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import opsmith
+from opsmith.build.backend import build_backend
+from opsmith.inspect.measurements import Measurement, measured, report
+
+# The one of tests/test_optimized.py: optimized before hosted.
+BACKEND = Path(__file__).resolve().parents[1] / "tests" / "optimized_backend" / "backend.yaml"
+DEVICE = "fastsim"
+SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
+# The length of rows, of what goes by rows.
+ROW = 1000
+THREADS = [1, 2]
+ROUNDS = 9
+ROUND_SECONDS = 8e-3
+# The CPU's time must not be less than this part of ours, and for all together.
+EACH, TOGETHER = 0.95, 1.5
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call on the device and the CPU's; ``counts`` towards the geometric mean of issue 6's list."""
+
+    name: str
+    operator: str
+    counts: bool
+    ours: Call
+    peer: Call
+
+
+def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
+    """Functions of one and two operands, sums, softmax and norms."""
+    rows = elements // ROW
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    is_float = dtype == torch.float32
+    x, y = torch.randn(rows, ROW).to(dtype), torch.randn(rows, ROW).to(dtype)
+    weight, bias = torch.randn(ROW).to(dtype), torch.randn(ROW).to(dtype)
+
+    def case(
+        name: str,
+        operator: str,
+        call: Callable[..., object],
+        *operands: Tensor,
+        out: Tensor,
+        counts: bool = False,
+    ) -> Case:
+        """``call(*operands, out)`` on either side."""
+        there = [each.to(DEVICE) for each in (*operands, out)]
+        return Case(
+            f"{name} {short}", operator, counts, lambda: call(*there), lambda: call(*operands, out)
+        )
+
+    aten = torch.ops.aten
+    like, number = torch.empty_like(x), torch.empty((), dtype=dtype)
+    for name in ("exp", "sigmoid", "tanh", "silu"):
+        function = getattr(aten, name).out
+        yield case(
+            name, name, lambda a, out, function=function: function(a, out=out), x, out=like,
+            counts=name == "exp" and is_float,
+        )  # fmt: skip
+    for name, approximate in (("gelu-erf", "none"), ("gelu-tanh", "tanh")):
+        yield case(
+            name, "gelu", lambda a, out, how=approximate: aten.gelu.out(a, approximate=how, out=out),
+            x, out=like,
+            counts=is_float,
+        )  # fmt: skip
+    yield case(
+        "add",
+        "add.Tensor",
+        lambda a, b, out: torch.add(a, b, out=out),
+        x,
+        y,
+        out=like,
+        counts=not is_float,
+    )
+    yield case(
+        "add of a row",
+        "add.Tensor",
+        lambda a, b, out: torch.add(a, b, out=out),
+        x,
+        weight,
+        out=like,
+    )
+    yield case("mul", "mul.Tensor", lambda a, b, out: torch.mul(a, b, out=out), x, y, out=like)
+    yield case(
+        "mul by a number", "mul.Tensor", lambda a, out: torch.mul(a, 2.5, out=out), x, out=like
+    )
+    yield case(
+        "sum",
+        "sum.dim_IntList",
+        lambda a, out: aten.sum.IntList_out(a, None, out=out),
+        x,
+        out=number,
+    )
+    yield case(
+        "sum of rows",
+        "sum.dim_IntList",
+        lambda a, out: torch.sum(a, 1, out=out),
+        x,
+        out=torch.empty(rows, dtype=dtype),
+    )
+    yield case(
+        "sum of columns", "sum.dim_IntList", lambda a, out: torch.sum(a, 0, out=out), x,
+        out=torch.empty(ROW, dtype=dtype),
+    )  # fmt: skip
+    yield case(
+        "mean of rows",
+        "mean.dim",
+        lambda a, out: torch.mean(a, 1, out=out),
+        x,
+        out=torch.empty(rows, dtype=dtype),
+    )
+    yield case(
+        "softmax",
+        "_softmax",
+        lambda a, out: aten._softmax.out(a, 1, False, out=out),
+        x,
+        out=like,
+        counts=is_float,
+    )
+    yield case(
+        "softmax of columns",
+        "_softmax",
+        lambda a, out: aten._softmax.out(a, 0, False, out=out),
+        x,
+        out=like,
+    )
+    yield case(
+        "log_softmax",
+        "_log_softmax",
+        lambda a, out: aten._log_softmax.out(a, 1, False, out=out),
+        x,
+        out=like,
+    )
+    yield from norms(x, weight, bias, short)
+
+
+def norms(x: Tensor, weight: Tensor, bias: Tensor, short: str) -> Iterator[Case]:
+    """PyTorch's out= of layer_norm copies, and rms_norm has none: both sides allocate."""
+    there = [each.to(DEVICE) for each in (x, weight, bias)]
+    yield Case(
+        f"layer_norm {short}", "native_layer_norm", True,
+        lambda: torch.native_layer_norm(there[0], (ROW,), there[1], there[2], 1e-5),
+        lambda: torch.native_layer_norm(x, (ROW,), weight, bias, 1e-5),
+    )  # fmt: skip
+    yield Case(
+        f"rms_norm {short}", "rms_norm", short == "f32",
+        lambda: torch.ops.optimized.rms_norm(there[0], (ROW,), there[1], 1e-5),
+        lambda: torch.rms_norm(x, (ROW,), weight, 1e-5),
+    )  # fmt: skip
+
+
+def products(dtype: torch.dtype) -> Iterator[Case]:
+    """Linear with weights packed ahead, and products of matrices as they are."""
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    for features, depth in ((64, 64), (1024, 1024), (1024, 4096)):
+        weight, bias = torch.randn(features, depth).to(dtype), torch.randn(features).to(dtype)
+        packed = torch.ops.optimized.pack_linear_weight(weight.to(DEVICE))
+        there, transposed = [each.to(DEVICE) for each in (weight, bias)], weight.t().contiguous()
+        transposed_there = transposed.to(DEVICE)
+        for rows in (1, 4, 16, 128):
+            x, out = torch.randn(rows, depth).to(dtype), torch.empty(rows, features, dtype=dtype)
+            x_there, out_there = x.to(DEVICE), out.to(DEVICE)
+            size = f"{rows}×{depth}×{features}"
+
+            def packed_linear(
+                x: Tensor = x_there,
+                out: Tensor = out_there,
+                packed: Tensor = packed,
+                bias: Tensor = there[1],
+            ) -> None:
+                torch.ops.optimized.linear_packed.out(x, packed, bias, bias.numel(), out=out)
+
+            def linear(
+                x: Tensor = x, out: Tensor = out, weight: Tensor = weight, bias: Tensor = bias
+            ) -> None:
+                # What F.linear computes, without its allocation.
+                torch.addmm(bias, x, weight.t(), out=out)
+
+            def there_linear(
+                x: Tensor = x_there,
+                out: Tensor = out_there,
+                weight: Tensor = there[0],
+                bias: Tensor = there[1],
+            ) -> None:
+                torch.addmm(bias, x, weight.t(), out=out)
+
+            def mm(x: Tensor = x, out: Tensor = out, b: Tensor = transposed) -> None:
+                torch.mm(x, b, out=out)
+
+            def there_mm(
+                x: Tensor = x_there, out: Tensor = out_there, b: Tensor = transposed_there
+            ) -> None:
+                torch.mm(x, b, out=out)
+
+            yield Case(f"packed linear {short} {size}", "linear", rows <= 16, packed_linear, linear)
+            yield Case(f"addmm {short} {size}", "addmm", False, there_linear, linear)
+            yield Case(f"mm {short} {size}", "mm", False, there_mm, mm)
+    for batch, rows, columns, depth in ((8, 64, 64, 64), (12, 128, 128, 64)):
+        a, b = (
+            torch.randn(batch, rows, depth).to(dtype),
+            torch.randn(batch, columns, depth).to(dtype),
+        )
+        out = torch.empty(batch, rows, columns, dtype=dtype)
+        a_there, b_there, out_there = (each.to(DEVICE) for each in (a, b, out))
+
+        def bmm(a: Tensor = a, b: Tensor = b, out: Tensor = out) -> None:
+            torch.bmm(a, b.transpose(1, 2), out=out)
+
+        def there_bmm(a: Tensor = a_there, b: Tensor = b_there, out: Tensor = out_there) -> None:
+            torch.bmm(a, b.transpose(1, 2), out=out)
+
+        yield Case(f"bmm {short} {batch}×{rows}×{depth}×{columns}", "bmm", False, there_bmm, bmm)
+
+
+@dataclass
+class Timed:
+    """Microseconds of a call in each round."""
+
+    name: str
+    operator: str
+    counts: bool
+    ours: list[float]
+    peer: list[float]
+
+
+def timed(case: Case, what: str) -> Timed:
+    """Rounds of both sides in turn, of each the median call."""
+    result = Timed(
+        f"{case.name}, {what}" if what else case.name, case.operator, case.counts, [], []
+    )
+    for round_number in range(ROUNDS + 1):
+        for call, into in ((case.ours, result.ours), (case.peer, result.peer)):
+            call()
+            seconds: list[float] = []
+            while sum(seconds) < ROUND_SECONDS:
+                start = time.perf_counter()
+                call()
+                seconds.append(time.perf_counter() - start)
+            if round_number > 0:
+                into.append(1e6 * statistics.median(seconds))
+    return result
+
+
+def time_all(threads: int) -> None:
+    """Prints what every call takes with ``threads`` threads, as JSON."""
+    opsmith.load(str(BACKEND))
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    results = []
+    for dtype in (torch.float32, torch.bfloat16):
+        for elements in SIZES:
+            results += [timed(case, f"{elements:.0e}") for case in elementwise(dtype, elements)]
+        results += [timed(case, "") for case in products(dtype)]
+    print(json.dumps([vars(each) for each in results]))
+
+
+def in_process(threads: int) -> list[Timed]:
+    """What :func:`time_all` prints, in a process of its own: the threads are there from its begin."""
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import kernels; kernels.time_all({threads})"],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout
+    return [Timed(**each) for each in json.loads(printed.splitlines()[-1])]
+
+
+def speedup(each: Timed) -> float:
+    """How many times the CPU's call takes ours."""
+    return statistics.median(each.peer) / statistics.median(each.ours)
+
+
+def together(results: list[Timed], what: str) -> Measurement:
+    """The geometric mean of ours by the CPU's, of all that counts."""
+    ratios = [1 / speedup(each) for each in results if each.counts]
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    return measured(
+        f"{what}: geometric mean of {len(ratios)} of issue 6's list",
+        "of the CPU's",
+        [mean],
+        goal=1 / TOGETHER,
+    )
+
+
+def main() -> None:
+    build_backend(BACKEND, progress=lambda step: print(step, file=sys.stderr))
+    measurements = []
+    for threads in THREADS:
+        results = in_process(threads)
+        what = f"{threads} thread{'s' if threads > 1 else ''}"
+        measurements.append(together(results, what))
+        measurements += [
+            measured(
+                f"{what}: {each.name}", "µs", each.ours, each.peer, 1 / EACH, operator=each.operator
+            )
+            for each in sorted(results, key=speedup)
+        ]
+    report("kernels in vectors, on a device; peer: the CPU's", measurements)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+// add and mul, of operands that broadcast, of float32, bfloat16 or one of each.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "dtypes.h"
+#include "instruction_set.h"
+#include "layout.h"
+#include "scalar.h"
+#include "threads.h"
+#include "walk.h"
+
+namespace opsmith::optimized::native {
+
+using executorch::aten::Scalar;
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+namespace {
+
+constexpr int64_t kGrain = 32768;
+// Shorter runs are not streamed: each ends with a fence.
+constexpr int64_t kStreamedRun = 4096;
+
+template <class T>
+using Elements = void(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed);
+template <class T>
+using Affine = void(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
+
+// The functions of one operator: of runs of two operands, and of a run and a number.
+struct Operation {
+  const char* name;
+  bool is_sum;
+  float alpha;
+  ByDtype<Elements> elements;
+  ByDtype<Affine> affine;
+
+  void of_elements(const float* x, const float* y, float* z, int64_t n, bool streamed) const {
+    elements.on_float(x, y, alpha, z, n, streamed);
+  }
+  void of_elements(const Bfloat16* x, const Bfloat16* y, Bfloat16* z, int64_t n, bool streamed) const {
+    elements.on_bfloat16(x, y, alpha, z, n, streamed);
+  }
+  // Adding -0 leaves every product as it is, the sign of a zero too.
+  template <class T>
+  void with_second(const T* x, float y, T* z, int64_t n, bool streamed) const {
+    line(x, is_sum ? 1.0f : y, is_sum ? alpha * y : -0.0f, z, n, streamed);
+  }
+  template <class T>
+  void with_first(float x, const T* y, T* z, int64_t n, bool streamed) const {
+    line(y, is_sum ? alpha : x, is_sum ? x : -0.0f, z, n, streamed);
+  }
+
+ private:
+  void line(const float* x, float scale, float shift, float* z, int64_t n, bool streamed) const {
+    affine.on_float(x, scale, shift, z, n, streamed);
+  }
+  void line(const Bfloat16* x, float scale, float shift, Bfloat16* z, int64_t n, bool streamed) const {
+    affine.on_bfloat16(x, scale, shift, z, n, streamed);
+  }
+};
+
+float number(Bfloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// `n` elements in float32, `stride` apart.
+void gather(const Tensor& tensor, int64_t offset, int64_t stride, float* block, int64_t n) {
+  if (tensor.scalar_type() == ScalarType::Float) {
+    const float* const x = static_cast<const float*>(tensor.const_data_ptr()) + offset;
+    for (int64_t i = 0; i < n; ++i) {
+      block[i] = x[i * stride];
+    }
+    return;
+  }
+  const Bfloat16* const x = static_cast<const Bfloat16*>(tensor.const_data_ptr()) + offset;
+  for (int64_t i = 0; i < n; ++i) {
+    block[i] = number(x[i * stride]);
+  }
+}
+
+float number_at(const Tensor& tensor, int64_t offset) {
+  float value;
+  gather(tensor, offset, 0, &value, 1);
+  return value;
+}
+
+void scatter(const float* block, int64_t n, float* z, int64_t stride) {
+  for (int64_t i = 0; i < n; ++i) {
+    z[i * stride] = block[i];
+  }
+}
+
+constexpr int64_t kBlock = 512;
+
+void scatter(const float* block, int64_t n, Bfloat16* z, int64_t stride) {
+  Bfloat16 narrowed[kBlock];
+  OPSMITH_BEST(narrow)(block, narrowed, n);
+  for (int64_t i = 0; i < n; ++i) {
+    z[i * stride] = narrowed[i];
+  }
+}
+
+// Operands that lie otherwise than the result, or have another dtype: by blocks of float32.
+template <class T>
+void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Walk& walk,
+                    const Operation& operation) {
+  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
+  walk.run(kGrain / 4, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+    float x[kBlock], y[kBlock];
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t count = std::min(n - begin, kBlock);
+        gather(self, at[1] + row * row_stride[1] + begin * stride[1], stride[1], x, count);
+        gather(other, at[2] + row * row_stride[2] + begin * stride[2], stride[2], y, count);
+        operation.of_elements(x, y, x, count, false);
+        scatter(x, count, z + at[0] + row * row_stride[0] + begin * stride[0], stride[0]);
+      }
+    }
+  });
+}
+
+// Rows of few elements, which an operand repeats or has one for each: they are spread over a block of many
+// rows, beside which the other operand and the result lie as they are.
+template <class T>
+void compute_spread(const T* x, const T* y, T* z, const Walk& walk, const Operation& operation) {
+  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
+  const int full = stride[1] == 1 && row_stride[1] == walk.length() ? 1 : 2;
+  const int spread = 3 - full;
+  walk.run(kGrain, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+    T block[kBlock];
+    const int64_t together = kBlock / n;
+    const T* const from = (spread == 1 ? x : y) + at[spread];
+    const T* const beside = (full == 1 ? x : y) + at[full];
+    for (int64_t first = 0; first < rows; first += together) {
+      const int64_t count = std::min(together, rows - first);
+      if (first == 0 || row_stride[spread] != 0) {
+        T* to = block;
+        for (int64_t row = first; row < first + count; ++row, to += n) {
+          const T* const own = from + row * row_stride[spread];
+          for (int64_t i = 0; i < n; ++i) {
+            to[i] = own[i * stride[spread]];
+          }
+        }
+      }
+      const T* const other = beside + first * n;
+      operation.of_elements(full == 1 ? other : block, full == 1 ? block : other, z + at[0] + first * n,
+                            count * n, false);
+    }
+  });
+}
+
+// Whether compute_spread is for these.
+bool is_spread(const Walk& walk) {
+  const int64_t n = walk.length();
+  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
+  const auto is_full = [&](int k) { return stride[k] == 1 && row_stride[k] == n; };
+  return n > 1 && n <= kBlock / 8 && is_full(0) && (is_full(1) || is_full(2));
+}
+
+Walk walk_over(const Tensor& self, const Tensor& other, const Tensor& out) {
+  const auto stride_of = [&out](const Tensor& tensor, int d) -> int64_t {
+    const int own = d - static_cast<int>(out.dim() - tensor.dim());
+    return own < 0 || tensor.sizes()[own] == 1 ? 0 : tensor.strides()[own];
+  };
+  Walk walk;
+  for (int d = 0; d < out.dim(); ++d) {
+    walk.add(out.sizes()[d], {out.strides()[d], stride_of(self, d), stride_of(other, d)});
+  }
+  walk.merge();
+  return walk;
+}
+
+template <class T>
+void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operation& operation) {
+  constexpr ScalarType kDtype = std::is_same_v<T, float> ? ScalarType::Float : ScalarType::BFloat16;
+  const bool x_is = self.scalar_type() == kDtype, y_is = other.scalar_type() == kDtype;
+  const T* const x = static_cast<const T*>(self.const_data_ptr());
+  const T* const y = static_cast<const T*>(other.const_data_ptr());
+  T* const z = static_cast<T*>(out.mutable_data_ptr());
+  const bool is_large = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes;
+  if (x_is && y_is && same_layout(self, out) && same_layout(other, out)) {
+    parallel(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      operation.of_elements(x + begin, y + begin, z + begin, end - begin, is_large);
+    });
+    return;
+  }
+  const Walk walk = walk_over(self, other, out);
+  const Walk::Offsets& stride = walk.stride();
+  const bool streamed = is_large && walk.length() >= kStreamedRun;
+  const bool is_dense = walk.length() == 1 || stride[0] == 1;
+  const Walk::Offsets& row_stride = walk.row_stride();
+  const auto each_row = [&](auto&& run) {
+    walk.run(kGrain, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+      for (int64_t row = 0; row < rows; ++row) {
+        run(at[1] + row * row_stride[1], at[2] + row * row_stride[2], z + at[0] + row * row_stride[0], n);
+      }
+    });
+  };
+  if (x_is && y_is && is_spread(walk)) {
+    compute_spread(x, y, z, walk, operation);
+  } else if (is_dense && x_is && y_is && stride[1] == 1 && stride[2] == 1) {
+    each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
+      operation.of_elements(x + a, y + b, to, n, streamed);
+    });
+  } else if (is_dense && x_is && stride[1] == 1 && stride[2] == 0) {
+    each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
+      operation.with_second(x + a, number_at(other, b), to, n, streamed);
+    });
+  } else if (is_dense && y_is && stride[1] == 0 && stride[2] == 1) {
+    each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
+      operation.with_first(number_at(self, a), y + b, to, n, streamed);
+    });
+  } else {
+    compute_blocks(self, other, z, walk, operation);
+  }
+}
+
+bool resize_to_broadcast(const Tensor& self, const Tensor& other, Tensor& out) {
+  SizesType sizes[executorch::runtime::kTensorDimensionLimit];
+  const auto dims = std::max(self.dim(), other.dim());
+  for (int d = 1; d <= dims; ++d) {
+    const SizesType a = d <= self.dim() ? self.sizes()[self.dim() - d] : 1;
+    const SizesType b = d <= other.dim() ? other.sizes()[other.dim() - d] : 1;
+    if (a != b && a != 1 && b != 1) {
+      return false;
+    }
+    sizes[dims - d] = a == 1 ? b : a;
+  }
+  return executorch::runtime::resize_tensor(out, {sizes, static_cast<size_t>(dims)}) == Error::Ok;
+}
+
+Tensor& binary(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, Tensor& out,
+               const Operation& operation) {
+  ET_KERNEL_CHECK_MSG(ctx,
+                      is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
+                          operation.elements.has(out.scalar_type()),
+                      NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
+  ET_KERNEL_CHECK_MSG(ctx, resize_to_broadcast(self, other, out), InvalidArgument, out,
+                      "%s: the operands' shapes do not broadcast to the result's", operation.name);
+  if (out.scalar_type() == ScalarType::Float) {
+    compute<float>(self, other, out, operation);
+  } else {
+    compute<Bfloat16>(self, other, out, operation);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor& add_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  Operation operation{"add", true, static_cast<float>(optimized::number(alpha)), {}, {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
+  operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
+  OPSMITH_SET_FUNCTIONS(operation.affine, "add.out", affine)
+  return binary(ctx, self, other, out, operation);
+}
+
+Tensor& mul_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  Operation operation{"mul", false, 1.0f, {}, {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "mul.out", mul)
+  operation.elements.on_float = OPSMITH_BEST(mul_float);  // for compute_blocks
+  OPSMITH_SET_FUNCTIONS(operation.affine, "mul.out", affine)
+  return binary(ctx, self, other, out, operation);
+}
+
+}  // namespace opsmith::optimized::native

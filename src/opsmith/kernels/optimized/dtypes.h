@@ -1,0 +1,38 @@
+// The dtypes of this library, float32 and bfloat16, and which of them a selective build keeps.
+#pragma once
+
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+
+#include "bfloat16.h"
+#include "../selection.h"
+
+namespace opsmith::optimized {
+
+using executorch::aten::ScalarType;
+
+inline bool is_taken(ScalarType dtype) {
+  return dtype == ScalarType::Float || dtype == ScalarType::BFloat16;
+}
+
+// A function of simd/ for each dtype, null where no selected program calls it.
+template <template <class> class Signature>
+struct ByDtype {
+  Signature<float>* on_float = nullptr;
+  Signature<Bfloat16>* on_bfloat16 = nullptr;
+
+  bool has(ScalarType dtype) const {
+    return (dtype == ScalarType::Float && on_float != nullptr) ||
+           (dtype == ScalarType::BFloat16 && on_bfloat16 != nullptr);
+  }
+};
+
+}  // namespace opsmith::optimized
+
+// `functions` gets simd's `name`_float and `name`_bfloat16, where the operator is selected for their dtypes.
+#define OPSMITH_SET_FUNCTIONS(functions, operator_name, name)                                   \
+  if constexpr (::opsmith::selected(operator_name, ::executorch::aten::ScalarType::Float)) {    \
+    (functions).on_float = OPSMITH_BEST(name##_float);                                          \
+  }                                                                                             \
+  if constexpr (::opsmith::selected(operator_name, ::executorch::aten::ScalarType::BFloat16)) { \
+    (functions).on_bfloat16 = OPSMITH_BEST(name##_bfloat16);                                    \
+  }

@@ -1,0 +1,54 @@
+// The operands of a matrix product, and the layout of packed ones. Plain data, since every instruction set's
+// code has it.
+//
+// A packed B consists of panels of kPanel columns, the last filled up with zeros. Of float32 a panel holds
+// [depth][kPanel] elements, of bfloat16 [⌈depth/2⌉][kPanel][2]: pairs of neighbours in depth, as VDPBF16PS
+// takes them. The layout is the same for all instruction sets, so that a program may carry packed weights to
+// another machine.
+#pragma once
+
+#include <cstdint>
+
+#include "bfloat16.h"
+
+namespace opsmith::optimized {
+
+constexpr int64_t kPanel = 16;
+
+// c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + (accumulates ? c[i][j] : 0)
+template <class T>
+struct Gemm {
+  const T* a;
+  int64_t a_row;    // from a[i][k] to a[i + 1][k]
+  int64_t a_depth;  // from a[i][k] to a[i][k + 1]; of bfloat16 always 1
+  const T* b;
+  int64_t b_depth;  // from b[k][j] to b[k + 1][j] in a panel: kPanel if it is packed; not used of bfloat16
+  int64_t b_panel;  // from a panel to the next
+  T* c;
+  int64_t c_row;
+  const T* bias;  // or null
+  int64_t columns;
+  int64_t depth;
+  float alpha;
+  bool accumulates;
+  bool paired;  // the processor has VDPBF16PS
+};
+
+// c[i][j] = Σ a[i][k] b[j][k] + bias, with both operands' depth contiguous; results may lie in any way.
+template <class T>
+struct Dots {
+  const T* a;
+  int64_t a_row;
+  const T* b;
+  int64_t b_row;
+  T* c;
+  int64_t c_row;
+  int64_t c_column;
+  const T* bias;  // of b's rows, or null
+  int64_t rows;
+  int64_t depth;
+  float alpha;
+  bool accumulates;
+};
+
+}  // namespace opsmith::optimized

@@ -1,0 +1,213 @@
+// native_layer_norm and rms_norm, of contiguous tensors.
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "bfloat16.h"
+#include "dtypes.h"
+#include "instruction_set.h"
+#include "threads.h"
+
+namespace opsmith::optimized::native {
+
+using executorch::aten::ArrayRef;
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+namespace {
+
+// Shorter rows are not streamed: each ends with a fence.
+constexpr int64_t kStreamedRow = 4096;
+// Of an element, beside adding it.
+constexpr int64_t kCost = 3;
+
+using Shape = ArrayRef<int64_t>;
+
+// The trailing dimensions of x have the normalized shape.
+bool ends_with(const Tensor& x, Shape shape) {
+  const auto dims = static_cast<ssize_t>(shape.size());
+  if (dims == 0 || dims > x.dim()) {
+    return false;
+  }
+  for (ssize_t d = 0; d < dims; ++d) {
+    if (x.sizes()[x.dim() - dims + d] != shape[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool has_shape(const std::optional<Tensor>& parameter, Shape shape) {
+  return !parameter.has_value() ||
+         (parameter->dim() == static_cast<ssize_t>(shape.size()) && ends_with(*parameter, shape));
+}
+
+// Parameters of x's dtype, or of float32.
+bool has_dtype(const std::optional<Tensor>& parameter, const Tensor& x) {
+  return !parameter.has_value() || parameter->scalar_type() == x.scalar_type() ||
+         parameter->scalar_type() == ScalarType::Float;
+}
+
+struct Rows {
+  int64_t count;
+  int64_t length;
+  bool streamed;
+};
+
+Rows rows_of(const Tensor& x, Shape shape) {
+  int64_t length = 1;
+  for (const int64_t size : shape) {
+    length *= size;
+  }
+  const bool streamed = static_cast<int64_t>(x.nbytes()) >= kStreamedBytes && length >= kStreamedRow;
+  return {length == 0 ? 0 : x.numel() / length, length, streamed};
+}
+
+template <class T>
+const T* data(const std::optional<Tensor>& parameter) {
+  return parameter.has_value() ? static_cast<const T*>(parameter->const_data_ptr()) : nullptr;
+}
+
+template <class T, class W>
+using LayerNorm = void(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, float* mean,
+                       float* rstd, bool streamed);
+template <class T, class W>
+using RmsNorm = void(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed);
+
+// A statistic of a row, in float32 or bfloat16.
+void put(Tensor& statistics, int64_t row, float value) {
+  if (statistics.scalar_type() == ScalarType::Float) {
+    static_cast<float*>(statistics.mutable_data_ptr())[row] = value;
+  } else {
+    OPSMITH_BEST(narrow)(&value, static_cast<Bfloat16*>(statistics.mutable_data_ptr()) + row, 1);
+  }
+}
+
+template <class T, class W>
+void layer_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& weight,
+                const std::optional<Tensor>& bias, float eps, Tensor& out, Tensor& mean, Tensor& rstd,
+                LayerNorm<T, W>* function) {
+  const T* const from = static_cast<const T*>(x.const_data_ptr());
+  T* const to = static_cast<T*>(out.mutable_data_ptr());
+  parallel(rows.count, rows_per_thread(rows.length * kCost), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float center, scale;
+      function(from + row * rows.length, data<W>(weight), data<W>(bias), to + row * rows.length, rows.length,
+               eps, &center, &scale, rows.streamed);
+      put(mean, row, center);
+      put(rstd, row, scale);
+    }
+  });
+}
+
+template <class T, class W>
+void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& weight, float eps, Tensor& out,
+              RmsNorm<T, W>* function) {
+  const T* const from = static_cast<const T*>(x.const_data_ptr());
+  T* const to = static_cast<T*>(out.mutable_data_ptr());
+  parallel(rows.count, rows_per_thread(rows.length * kCost), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      function(from + row * rows.length, data<W>(weight), to + row * rows.length, rows.length, eps,
+               rows.streamed);
+    }
+  });
+}
+
+constexpr bool kLayerNormFloat = ::opsmith::selected("native_layer_norm.out", ScalarType::Float);
+constexpr bool kLayerNormBfloat16 = ::opsmith::selected("native_layer_norm.out", ScalarType::BFloat16);
+constexpr bool kRmsNormFloat = ::opsmith::selected("optimized::rms_norm.out", ScalarType::Float);
+constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out", ScalarType::BFloat16);
+
+}  // namespace
+
+std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext& ctx, const Tensor& input,
+                                                            Shape normalized_shape,
+                                                            const std::optional<Tensor>& weight,
+                                                            const std::optional<Tensor>& bias, double eps,
+                                                            Tensor& out, Tensor& mean, Tensor& rstd) {
+  std::tuple<Tensor&, Tensor&, Tensor&> results(out, mean, rstd);
+  const ScalarType dtype = input.scalar_type();
+  ET_KERNEL_CHECK_MSG(
+      ctx,
+      is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) && has_dtype(bias, input) &&
+          is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()),
+      NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
+  ET_KERNEL_CHECK_MSG(
+      ctx, !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
+      NotSupported, results, "layer_norm: weight and bias have one dtype");
+  ET_KERNEL_CHECK_MSG(ctx,
+                      ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
+                          has_shape(bias, normalized_shape),
+                      InvalidArgument, results,
+                      "layer_norm: the operand's last dimensions, weight and bias have the normalized shape");
+  SizesType sizes[executorch::runtime::kTensorDimensionLimit];
+  const size_t dims = static_cast<size_t>(input.dim());
+  for (size_t d = 0; d < dims; ++d) {
+    sizes[d] = d < dims - normalized_shape.size() ? input.sizes()[d] : 1;
+  }
+  ET_KERNEL_CHECK_MSG(ctx,
+                      executorch::runtime::resize_tensor(out, input.sizes()) == Error::Ok &&
+                          executorch::runtime::resize_tensor(mean, {sizes, dims}) == Error::Ok &&
+                          executorch::runtime::resize_tensor(rstd, {sizes, dims}) == Error::Ok,
+                      InvalidArgument, results, "layer_norm: the results have other shapes");
+  const Rows rows = rows_of(input, normalized_shape);
+  if (rows.length == 0) {
+    for (int64_t row = 0; row < mean.numel(); ++row) {
+      put(mean, row, 0.0f);
+      put(rstd, row, std::numeric_limits<float>::quiet_NaN());
+    }
+    return results;
+  }
+  const bool float_parameters = (weight.has_value() && weight->scalar_type() == ScalarType::Float) ||
+                                (bias.has_value() && bias->scalar_type() == ScalarType::Float);
+  const float epsilon = static_cast<float>(eps);
+  if (dtype == ScalarType::Float) {
+    if constexpr (kLayerNormFloat) {
+      layer_norm<float, float>(input, rows, weight, bias, epsilon, out, mean, rstd,
+                               OPSMITH_BEST(layer_norm_float));
+    }
+  } else if constexpr (kLayerNormBfloat16) {
+    if (float_parameters) {
+      layer_norm<Bfloat16, float>(input, rows, weight, bias, epsilon, out, mean, rstd,
+                                  OPSMITH_BEST(layer_norm_bfloat16_float));
+    } else {
+      layer_norm<Bfloat16, Bfloat16>(input, rows, weight, bias, epsilon, out, mean, rstd,
+                                     OPSMITH_BEST(layer_norm_bfloat16));
+    }
+  }
+  return results;
+}
+
+// x / sqrt(mean(x²) + eps) · weight; without eps, that of the dtype computed in.
+Tensor& rms_norm_out(KernelRuntimeContext& ctx, const Tensor& input, Shape normalized_shape,
+                     const std::optional<Tensor>& weight, std::optional<double> eps, Tensor& out) {
+  const ScalarType dtype = input.scalar_type();
+  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input),
+                      NotSupported, out, "rms_norm takes float32, or bfloat16 with a weight of either");
+  ET_KERNEL_CHECK_MSG(ctx, ends_with(input, normalized_shape) && has_shape(weight, normalized_shape),
+                      InvalidArgument, out,
+                      "rms_norm: the operand's last dimensions and the weight have the normalized shape");
+  ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, input.sizes()) == Error::Ok,
+                      InvalidArgument, out, "rms_norm: the result has another shape than its operand");
+  const Rows rows = rows_of(input, normalized_shape);
+  constexpr double kDefault = std::numeric_limits<float>::epsilon();
+  const float epsilon = static_cast<float>(eps.value_or(kDefault));
+  if (dtype == ScalarType::Float) {
+    if constexpr (kRmsNormFloat) {
+      rms_norm<float, float>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_float));
+    }
+  } else if constexpr (kRmsNormBfloat16) {
+    if (weight.has_value() && weight->scalar_type() == ScalarType::Float) {
+      rms_norm<Bfloat16, float>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_bfloat16_float));
+    } else {
+      rms_norm<Bfloat16, Bfloat16>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_bfloat16));
+    }
+  }
+  return out;
+}
+
+}  // namespace opsmith::optimized::native

@@ -1,0 +1,260 @@
+#include "product.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "instruction_set.h"
+#include "threads.h"
+
+namespace opsmith::optimized {
+namespace {
+
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+// A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels
+// seldom.
+constexpr int64_t kPieceRows = 192;
+constexpr int64_t kPiecePanels = 4;
+// Pieces enough for all threads; and how many of them have memory of their own to pack b.
+constexpr int64_t kFewGroups = 8;
+constexpr int64_t kMostParts = 64;
+// With fewer rows than this, packing b takes longer than it saves.
+constexpr int64_t kFewRows = 8;
+
+template <class T>
+T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
+  const auto memory = ctx.allocate_temp(static_cast<size_t>(elements) * sizeof(T), 64);
+  if (!memory.ok()) {
+    ET_LOG(Error, "a matrix product needs %lld bytes of temporary memory",
+           static_cast<long long>(elements * static_cast<int64_t>(sizeof(T))));
+    ctx.fail(Error::MemoryAllocationFailed);
+    return nullptr;
+  }
+  return static_cast<T*>(memory.get());
+}
+
+// c of no depth: the bias, or what is there.
+template <class T>
+void fill(const Product<T>& p) {
+  for (int64_t batch = 0; batch < p.batches; ++batch) {
+    for (int64_t i = 0; i < p.rows; ++i) {
+      for (int64_t j = 0; !p.accumulates && j < p.columns; ++j) {
+        p.c.data[batch * p.c.batch + i * p.c.row + j * p.c.column] = p.bias != nullptr ? p.bias[j] : T{};
+      }
+    }
+  }
+}
+
+// aᵀ and bᵀ change places, so that c's rows are contiguous.
+template <class T>
+void transpose(Product<T>& p) {
+  std::swap(p.rows, p.columns);
+  std::swap(p.a, p.b);
+  std::swap(p.a.row, p.a.column);
+  std::swap(p.b.row, p.b.column);
+  std::swap(p.c.row, p.c.column);
+}
+
+// Rows of a whose depth is contiguous, which dot products and pairs of bfloat16 need.
+template <class T>
+bool make_depth_contiguous(KernelRuntimeContext& ctx, Product<T>& p) {
+  if (p.a.column == 1 || p.depth == 1) {
+    p.a.column = 1;
+    return true;
+  }
+  T* const copy = temporary<T>(ctx, p.batches * p.rows * p.depth);
+  if (copy == nullptr) {
+    return false;
+  }
+  parallel(p.batches * p.rows, rows_per_thread(p.depth), [&p, copy](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
+      for (int64_t k = 0; k < p.depth; ++k) {
+        copy[row * p.depth + k] = from[k * p.a.column];
+      }
+    }
+  });
+  p.a = {copy, p.depth, 1, p.rows * p.depth};
+  return true;
+}
+
+template <class T>
+void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
+  constexpr int64_t kColumns = 16;
+  const int64_t pieces = (p.columns + kColumns - 1) / kColumns;
+  const int64_t cost = p.rows * p.depth * kColumns / 8;
+  parallel(p.batches * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t batch = begin / pieces, first = begin % pieces;
+      const int64_t last = std::min(pieces, first + end - begin);
+      const Dots<T> dots{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.b.data + batch * p.b.batch,
+                         p.b.column,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.c.column,
+                         p.bias,
+                         p.rows,
+                         p.depth,
+                         p.alpha,
+                         p.accumulates};
+      with.dots(dots, first * kColumns, std::min(p.columns, last * kColumns));
+      begin += last - first;
+    }
+  });
+}
+
+// Some panels of all batches; `b` are the first batch's.
+template <class T>
+void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const T* b, int64_t b_depth,
+                     int64_t b_panel, int64_t b_batch, int64_t panel_begin, int64_t panel_end) {
+  const int64_t row_pieces = std::max<int64_t>(1, (p.rows + kPieceRows - 1) / kPieceRows);
+  const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
+  const int64_t panel_pieces = (panel_end - panel_begin + kPiecePanels - 1) / kPiecePanels;
+  const int64_t each = row_pieces * panel_pieces;
+  const int64_t cost = std::min(p.rows, rows_of_piece) * kPiecePanels * kPanel * p.depth / 16;
+  const bool paired = multiplies_bfloat16();
+  parallel(p.batches * each, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t batch = at / each, piece = at % each;
+      const int64_t row = piece / panel_pieces * rows_of_piece;
+      const int64_t panel = panel_begin + piece % panel_pieces * kPiecePanels;
+      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.a.column,
+                         b + batch * b_batch,
+                         b_depth,
+                         b_panel,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.bias,
+                         p.columns,
+                         p.depth,
+                         p.alpha,
+                         p.accumulates,
+                         paired};
+      with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), panel,
+                std::min(panel_end, panel + kPiecePanels));
+    }
+  });
+}
+
+// Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
+// rows with them.
+template <class T>
+bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with,
+                      int64_t panel_begin, int64_t panel_end) {
+  const int64_t groups = (panel_end - panel_begin + kPiecePanels - 1) / kPiecePanels;
+  // With few groups the rows are divided too, and each part of them packs b anew.
+  const int64_t row_pieces =
+      p.batches * groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
+  const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
+  const int64_t pieces = p.batches * groups * row_pieces;
+  const int64_t panel = panel_size<T>(p.depth);
+  const int64_t cost = rows_of_piece * kPiecePanels * panel / 16;
+  // Each call of the body takes the memory of its first piece: more than are threads are touched only where
+  // the runtime calls it more often.
+  const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), (pieces + kMostParts - 1) / kMostParts);
+  const int64_t parts = (pieces + at_once - 1) / at_once;
+  T* const memory = temporary<T>(ctx, parts * kPiecePanels * panel);
+  if (memory == nullptr) {
+    return false;
+  }
+  const bool paired = multiplies_bfloat16();
+  parallel(parts, 1, [&](int64_t part_begin, int64_t part_end) {
+    T* const packed = memory + part_begin * kPiecePanels * panel;
+    int64_t last = -1;
+    for (int64_t at = part_begin * at_once; at < std::min(pieces, part_end * at_once); ++at) {
+      const int64_t group = at / row_pieces;  // of all batches
+      const int64_t batch = group / groups;
+      const int64_t first = panel_begin + group % groups * kPiecePanels;
+      const int64_t end = std::min(panel_end, first + kPiecePanels);
+      for (int64_t one = first; group != last && one < end; ++one) {
+        with.pack(p.b.data + batch * p.b.batch + one * kPanel * p.b.column, p.b.row, p.b.column, p.depth,
+                  std::min(kPanel, p.columns - one * kPanel), packed + (one - first) * panel);
+      }
+      last = group;
+      const int64_t row = at % row_pieces * rows_of_piece;
+      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
+                         p.a.row,
+                         p.a.column,
+                         packed - first * panel,
+                         kPanel,
+                         panel,
+                         p.c.data + batch * p.c.batch,
+                         p.c.row,
+                         p.bias,
+                         p.columns,
+                         p.depth,
+                         p.alpha,
+                         p.accumulates,
+                         paired};
+      with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), first, end);
+    }
+  });
+  return true;
+}
+
+}  // namespace
+
+template <class T>
+bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>& with) {
+  constexpr bool kIsFloat = std::is_same_v<T, float>;
+  if (p.batches == 0 || p.rows == 0 || p.columns == 0) {
+    return true;
+  }
+  if (p.depth == 0) {
+    fill(p);
+    return true;
+  }
+  const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
+  if (p.packed != nullptr) {
+    if (!kIsFloat && !make_depth_contiguous(ctx, p)) {
+      return false;
+    }
+    multiply_panels(p, with, p.packed, kPanel, size, 0, 0, panels);
+    return true;
+  }
+  const bool b_has_depth = p.b.row == 1 || p.depth == 1;
+  if (p.rows <= kFewRows && b_has_depth) {
+    if (!make_depth_contiguous(ctx, p)) {
+      return false;
+    }
+    multiply_dots(p, with);
+    return true;
+  }
+  // Few columns of many rows, as those of a thin b: rather a's rows as b's columns.
+  if (p.bias == nullptr && p.columns <= kFewRows && (p.a.column == 1 || p.depth == 1)) {
+    transpose(p);
+    if (!make_depth_contiguous(ctx, p)) {
+      return false;
+    }
+    multiply_dots(p, with);
+    return true;
+  }
+  if (p.c.column != 1 && p.columns != 1) {
+    transpose(p);
+    return multiply(ctx, p, with);
+  }
+  if (!kIsFloat && !make_depth_contiguous(ctx, p)) {
+    return false;
+  }
+  const bool b_has_rows = p.b.column == 1 || p.columns == 1;
+  if (kIsFloat && p.rows <= kFewRows && b_has_rows) {
+    // b's rows are read where they are; only the last panel, if it is not whole, is packed.
+    const int64_t whole = p.columns / kPanel;
+    if (whole > 0) {
+      multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
+    }
+    return whole == panels || multiply_packing(ctx, p, with, whole, panels);
+  }
+  return multiply_packing(ctx, p, with, 0, panels);
+}
+
+template bool multiply(KernelRuntimeContext&, Product<float>, const ProductFunctions<float>&);
+template bool multiply(KernelRuntimeContext&, Product<Bfloat16>, const ProductFunctions<Bfloat16>&);
+
+}  // namespace opsmith::optimized

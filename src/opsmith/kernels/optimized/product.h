@@ -1,0 +1,70 @@
+// Matrix products of any strides, by the fitting one of simd's functions.
+#pragma once
+
+#include <cstdint>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "bfloat16.h"
+#include "gemm_operands.h"
+
+namespace opsmith::optimized {
+
+// A matrix, or a batch of them. Strides are in elements.
+template <class T>
+struct Matrix {
+  T* data;
+  int64_t row;
+  int64_t column;
+  int64_t batch;
+};
+
+// c = alpha·a·b (+ bias of each column) (+ c), with c of rows × columns and a sum over depth.
+template <class T>
+struct Product {
+  int64_t batches;
+  int64_t rows;
+  int64_t columns;
+  int64_t depth;
+  Matrix<const T> a;
+  Matrix<const T> b;
+  Matrix<T> c;
+  const T* bias;
+  float alpha;
+  bool accumulates;
+  const T* packed;  // b's panels, where they are there already; b is not looked at then
+};
+
+// simd's functions of a dtype, null where no selected program multiplies matrices of it.
+template <class T>
+struct ProductFunctions {
+  using Element = T;
+
+  void (*gemm)(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
+  void (*dots)(const Dots<T>& product, int64_t begin, int64_t end);
+  void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
+               T* panel);
+};
+
+// How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.
+template <class T>
+constexpr int64_t panel_size(int64_t depth) {
+  return (sizeof(T) == sizeof(float) ? depth : (depth + 1) / 2 * 2) * kPanel;
+}
+
+constexpr int64_t panels_of(int64_t columns) {
+  return (columns + kPanel - 1) / kPanel;
+}
+
+// False where there was no memory for panels; the context then has failed.
+template <class T>
+bool multiply(executorch::runtime::KernelRuntimeContext& ctx, Product<T> product,
+              const ProductFunctions<T>& with);
+
+extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<float>,
+                              const ProductFunctions<float>&);
+extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<Bfloat16>,
+                              const ProductFunctions<Bfloat16>&);
+
+}  // namespace opsmith::optimized

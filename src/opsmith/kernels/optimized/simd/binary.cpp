@@ -1,0 +1,27 @@
+// Sums and products of two operands, of an operand and a number, and conversions of dtype.
+#include "map.h"
+#include "../gemm_operands.h"
+#include "declarations.h"
+
+namespace opsmith::optimized::OPSMITH_ISA {
+
+#define OPSMITH_BINARY(T, suffix)                                                                      \
+  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed) {             \
+    const F scale = splat(alpha);                                                                      \
+    map(x, y, z, n, streamed, [scale](Pair v) OPSMITH_ALWAYS_INLINE { return fma(v.y, scale, v.x); }); \
+  }                                                                                                    \
+  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed) {                   \
+    map(x, y, z, n, streamed, [](Pair v) OPSMITH_ALWAYS_INLINE { return v.x * v.y; });                 \
+  }                                                                                                    \
+  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed) {         \
+    const F a = splat(scale), b = splat(shift);                                                        \
+    map(x, z, n, streamed, [a, b](F v) OPSMITH_ALWAYS_INLINE { return fma(v, a, b); });                \
+  }
+OPSMITH_BINARY(float, float)
+OPSMITH_BINARY(Bfloat16, bfloat16)
+
+void narrow(const float* x, Bfloat16* y, int64_t n) {
+  map(x, y, n, false, [](F v) OPSMITH_ALWAYS_INLINE { return v; });
+}
+
+}  // namespace opsmith::optimized::OPSMITH_ISA

@@ -1,0 +1,84 @@
+// layer_norm and rms_norm of one row.
+//
+// The variance is of the deviations from the mean, in a second pass over the row while it is in the
+// first-level cache: a single pass over x² would cancel where the mean is large.
+#include "map.h"
+#include "../gemm_operands.h"
+#include "declarations.h"
+
+namespace opsmith::optimized::OPSMITH_ISA {
+namespace {
+
+// y = (x - center)·scale·weight + bias, without those that are null.
+template <class T, class W>
+OPSMITH_INLINE void finish(const T* x, const W* weight, const W* bias, T* y, int64_t n, float center,
+                           float scale, bool streamed) {
+  const F a = splat(scale), c = splat(center);
+  struct Operands {
+    F x, weight, bias;
+  };
+  if (weight == nullptr && bias == nullptr) {
+    map(x, y, n, streamed, [a, c](F v) OPSMITH_ALWAYS_INLINE { return (v - c) * a; });
+  } else if (bias == nullptr) {
+    produce(
+        y, n, streamed,
+        [&](int64_t i) OPSMITH_ALWAYS_INLINE { return Operands{load(x + i), load(weight + i), zero()}; },
+        [&](int64_t i, int64_t count) OPSMITH_ALWAYS_INLINE {
+          return Operands{load_some(x + i, count), load_some(weight + i, count), zero()};
+        },
+        [a, c](Operands v) OPSMITH_ALWAYS_INLINE { return (v.x - c) * a * v.weight; });
+  } else {
+    const F one = splat(1.0f);
+    produce(
+        y, n, streamed,
+        [&](int64_t i) OPSMITH_ALWAYS_INLINE {
+          return Operands{load(x + i), weight == nullptr ? one : load(weight + i), load(bias + i)};
+        },
+        [&](int64_t i, int64_t count) OPSMITH_ALWAYS_INLINE {
+          return Operands{load_some(x + i, count), weight == nullptr ? one : load_some(weight + i, count),
+                          load_some(bias + i, count)};
+        },
+        [a, c](Operands v) OPSMITH_ALWAYS_INLINE { return fma((v.x - c) * a, v.weight, v.bias); });
+  }
+}
+
+template <class T, class W>
+OPSMITH_INLINE void layer_norm(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps,
+                               float* mean, float* rstd, bool streamed) {
+  const float count = static_cast<float>(n);
+  const float center = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v; }) / count;
+  const F middle = splat(center);
+  const float variance = total(x, n,
+                               [middle](F v) OPSMITH_ALWAYS_INLINE {
+                                 const F deviation = v - middle;
+                                 return deviation * deviation;
+                               }) /
+                         count;
+  const float scale = 1.0f / __builtin_sqrtf(variance + eps);
+  *mean = center;
+  *rstd = scale;
+  finish(x, weight, bias, y, n, center, scale, streamed);
+}
+
+template <class T, class W>
+OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) {
+  const float square = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v * v; }) / static_cast<float>(n);
+  finish(x, weight, static_cast<const W*>(nullptr), y, n, 0.0f, 1.0f / __builtin_sqrtf(square + eps),
+         streamed);
+}
+
+}  // namespace
+
+#define OPSMITH_NORM(T, W, suffix)                                                                 \
+  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, \
+                           float* mean, float* rstd, bool streamed) {                              \
+    layer_norm(x, weight, bias, y, n, eps, mean, rstd, streamed);                                  \
+  }                                                                                                \
+  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) { \
+    rms_norm(x, weight, y, n, eps, streamed);                                                      \
+  }
+OPSMITH_NORM(float, float, float)
+OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
+OPSMITH_NORM(Bfloat16, float, bfloat16_float)
+
+}  // namespace opsmith::optimized::OPSMITH_ISA

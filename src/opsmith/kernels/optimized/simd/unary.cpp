@@ -1,0 +1,23 @@
+// Functions of one operand.
+#include "elementary.h"
+#include "map.h"
+#include "../gemm_operands.h"
+#include "declarations.h"
+
+namespace opsmith::optimized::OPSMITH_ISA {
+
+#define OPSMITH_UNARY(name)                                                        \
+  void name##_float(const float* x, float* y, int64_t n, bool streamed) {          \
+    map(x, y, n, streamed, [](F v) OPSMITH_ALWAYS_INLINE { return name(v); });     \
+  }                                                                                \
+  void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed) { \
+    map(x, y, n, streamed, [](F v) OPSMITH_ALWAYS_INLINE { return name(v); });     \
+  }
+OPSMITH_UNARY(exp)
+OPSMITH_UNARY(sigmoid)
+OPSMITH_UNARY(silu)
+OPSMITH_UNARY(tanh)
+OPSMITH_UNARY(gelu_erf)
+OPSMITH_UNARY(gelu_tanh)
+
+}  // namespace opsmith::optimized::OPSMITH_ISA

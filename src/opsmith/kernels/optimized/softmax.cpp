@@ -1,0 +1,126 @@
+// _softmax and _log_softmax, along any dimension of a dense tensor.
+#include <cstring>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "dtypes.h"
+#include "instruction_set.h"
+#include "layout.h"
+#include "threads.h"
+#include "walk.h"
+
+namespace opsmith::optimized::native {
+
+using executorch::aten::Tensor;
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+namespace {
+
+template <class T>
+using Rows = void(const T* x, T* y, int64_t n, bool streamed);
+template <class T>
+using Columns = void(const T* x, T* y, int64_t n, int64_t stride, int64_t columns);
+
+// exp takes about as long as adding ten elements.
+constexpr int64_t kCost = 10;
+// Columns that are computed together: a few cache lines of each row.
+constexpr int64_t kColumns = 64;
+// Shorter rows are not streamed: each ends with a fence.
+constexpr int64_t kStreamedRow = 4096;
+
+// The elements of x in y's layout.
+template <class T>
+void rearrange(const Tensor& from, Tensor& to, const T* x, T* y) {
+  Walk walk;
+  for (int d = 0; d < to.dim(); ++d) {
+    walk.add(to.sizes()[d], {to.strides()[d], from.strides()[d], 0});
+  }
+  walk.merge();
+  walk.run(16384, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < n; ++i) {
+        y[at[0] + row * walk.row_stride()[0] + i * walk.stride()[0]] =
+            x[at[1] + row * walk.row_stride()[1] + i * walk.stride()[1]];
+      }
+    }
+  });
+}
+
+template <class T>
+void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Columns<T>* columns) {
+  const T* x = static_cast<const T*>(self.const_data_ptr());
+  T* const y = static_cast<T*>(out.mutable_data_ptr());
+  const int64_t size = out.dim() == 0 ? 1 : out.sizes()[dim];
+  // A dense tensor consists of blocks of size × stride elements; a dimension of size 1 has no stride of its
+  // own.
+  const int64_t stride = size == 1 ? out.numel() : out.strides()[dim];
+  const int64_t blocks = out.numel() / (size * stride);
+  if (!same_layout(self, out)) {
+    rearrange(self, out, x, y);
+    x = y;
+  }
+  if (stride == 1) {
+    const bool streamed = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes && size >= kStreamedRow;
+    parallel(blocks, rows_per_thread(size * kCost), [=](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        rows(x + block * size, y + block * size, size, streamed);
+      }
+    });
+    return;
+  }
+  const int64_t parts = (stride + kColumns - 1) / kColumns;
+  const int64_t cost = size * std::min(stride, kColumns) * kCost;
+  parallel(blocks * parts, rows_per_thread(cost), [=](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t first = part % parts * kColumns;
+      const int64_t offset = part / parts * size * stride + first;
+      columns(x + offset, y + offset, size, stride, std::min(stride - first, kColumns));
+    }
+  });
+}
+
+Tensor& softmax(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, Tensor& out, const char* name,
+                const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
+  ET_KERNEL_CHECK_MSG(ctx, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
+                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype",
+                      name);
+  const int64_t dims = self.dim() == 0 ? 1 : self.dim();
+  ET_KERNEL_CHECK_MSG(ctx, -dims <= dim && dim < dims, InvalidArgument, out,
+                      "%s: dimension %lld is none of a tensor of %lld", name, static_cast<long long>(dim),
+                      static_cast<long long>(self.dim()));
+  ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, self.sizes()) == Error::Ok,
+                      InvalidArgument, out, "%s: the result has another shape than its operand", name);
+  if (out.numel() == 0) {
+    return out;
+  }
+  const int64_t axis = dim < 0 ? dim + dims : dim;
+  if (self.scalar_type() == ScalarType::Float) {
+    compute(self, axis, out, rows.on_float, columns.on_float);
+  } else {
+    compute(self, axis, out, rows.on_bfloat16, columns.on_bfloat16);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor& softmax_out(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, bool /*half_to_float*/,
+                    Tensor& out) {
+  ByDtype<Rows> rows;
+  ByDtype<Columns> columns;
+  OPSMITH_SET_FUNCTIONS(rows, "_softmax.out", softmax)
+  OPSMITH_SET_FUNCTIONS(columns, "_softmax.out", softmax_columns)
+  return softmax(ctx, self, dim, out, "softmax", rows, columns);
+}
+
+Tensor& log_softmax_out(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, bool /*half_to_float*/,
+                        Tensor& out) {
+  ByDtype<Rows> rows;
+  ByDtype<Columns> columns;
+  OPSMITH_SET_FUNCTIONS(rows, "_log_softmax.out", log_softmax)
+  OPSMITH_SET_FUNCTIONS(columns, "_log_softmax.out", log_softmax_columns)
+  return softmax(ctx, self, dim, out, "log_softmax", rows, columns);
+}
+
+}  // namespace opsmith::optimized::native
