@@ -23,7 +23,7 @@ from opsmith.build.toolchain import (
     find_executorch,
     find_torch,
 )
-from opsmith.description import Abi, Backend, Kernel, Library, StubKernel, read_backend
+from opsmith.description import Abi, Backend, Kernel, Library, Owner, StubKernel, read_backend
 from opsmith.emit import class_name, declaration, emit, meta_declaration
 from opsmith.errors import Location, SymbolUndefined
 from opsmith.plan import MetaRule, Plan, plan_backend
@@ -34,7 +34,10 @@ _CSRC = _PACKAGE / "csrc"
 
 @dataclass(frozen=True)
 class BuiltBackend:
-    """What :func:`build_backend` built: the library to load into torch, and the driver it opens."""
+    """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
+
+    ``owners`` define operators that the library implements, and come first.
+    """
 
     name: str
     library: Path
@@ -43,6 +46,7 @@ class BuiltBackend:
     host_window: bool
     driver_location: Location
     cache: Path
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         host_window=backend.driver.host_window,
         driver_location=backend.driver.location,
         cache=cache,
+        owners=tuple(owner for library in backend.libraries for owner in library.owners),
     )
 
 
@@ -134,6 +139,7 @@ def _build(
                 *sorted((_CSRC / "opsmith").glob("*.cpp")),
                 *sorted(generated.glob("*.cpp")),
                 *(source for library in aten for source in library.sources),
+                *(source for library in lean for source in library.meta_sources),
                 *(sorted((_CSRC / "bridge").glob("*.cpp")) if lean else ()),
             ),
             include_dirs=(
@@ -267,7 +273,7 @@ def _inputs(backend: Backend) -> list[Path]:
     inputs += backend.files
     folders = [*backend.driver.include_dirs]
     for library in backend.libraries:
-        inputs += library.sources + library.vectorised
+        inputs += library.sources + library.vectorised + library.meta_sources
         folders += library.include_dirs
     inputs += backend.driver.sources
     if backend.driver.library:

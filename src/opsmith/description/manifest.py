@@ -30,6 +30,7 @@ from opsmith.description.model import (
     StubKernel,
 )
 from opsmith.description.names import SYMBOL, check_library_name, operator_name
+from opsmith.description.owners import read_owners
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
 from opsmith.errors import KernelDuplicate, KernelRefused, Location, SyntaxInvalid
@@ -77,7 +78,9 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     dim_order: Literal["contiguous", "any"] = "contiguous"
     sources: list[str] = []
     vectorised: list[str] = []
+    meta_sources: list[str] = []
     include_dirs: list[str] = []
+    defined_by: dict[str, list[str]] = {}
     type_alias: dict[str, list[str]] = {}
 
 
@@ -138,7 +141,14 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
 def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_ExecutorchManifest)
     check_library_name(raw.library, document.locate("library"))
-    header = ExecutorchHeader(raw.library, ManifestEntry, DimOrder(raw.dim_order), raw.type_alias)
+    owners = read_owners(document, raw.defined_by)
+    header = ExecutorchHeader(
+        raw.library,
+        ManifestEntry,
+        DimOrder(raw.dim_order),
+        raw.type_alias,
+        frozenset(owner.namespace for owner in owners),
+    )
     read = read_executorch_entries(document, header, catalogue, "kernels")
     return Library(
         name=raw.library,
@@ -147,11 +157,13 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         execution=Execution.HOST,
         sources=files_of(document, raw.sources, "sources"),
         vectorised=files_of(document, raw.vectorised, "vectorised"),
+        meta_sources=files_of(document, raw.meta_sources, "meta_sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
         kernels=read.kernels,
         executorch=read.operators,
         operators=read.declared,
         metas=read.metas,
+        owners=owners,
     )
 
 

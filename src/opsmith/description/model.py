@@ -188,12 +188,26 @@ class GivenMeta:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Who defines the operators of ``namespace``: Python ``modules``, where they are installed.
+
+    The functional variants' meta kernels and gradients are theirs.
+    """
+
+    namespace: str
+    modules: tuple[str, ...]
+    location: Location
+
+
+@dataclass(frozen=True)
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
     ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
-    are sources that are compiled once for each instruction set.
+    are sources that are compiled once for each instruction set, ``meta_sources`` those of the meta
+    functions of kernels that are compiled without PyTorch's headers.  ``owners`` are the namespaces of
+    operators that it implements and others define.
     """
 
     name: str
@@ -202,6 +216,7 @@ class Library:
     execution: Execution = Execution.DEVICE
     sources: tuple[Path, ...] = ()
     vectorised: tuple[Path, ...] = ()
+    meta_sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     executorch: tuple[ExecutorchOperator, ...] = ()
@@ -209,6 +224,7 @@ class Library:
     stubs: tuple[StubKernel, ...] = ()
     operators: tuple[Declaration, ...] = ()
     metas: tuple[GivenMeta, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True)
