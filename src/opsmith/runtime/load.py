@@ -6,9 +6,7 @@ a process loads one backend, once.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
+from opsmith.runtime.owners import import_owners
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
 from opsmith.schema import qualified
 
@@ -197,18 +196,6 @@ def loaded_if_any() -> LoadedBackend | None:
     return _loaded
 
 
-def _import_owners(built: BuiltBackend) -> None:
-    """Imports the modules that define operators which the backend implements.
-
-    Some end the process where they find their operators defined, so they come first.  Those that are not
-    installed define nothing; the backend's library then does.
-    """
-    for owner in built.owners:
-        for module in owner.modules:
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(module)
-
-
 def _register(built: BuiltBackend) -> None:
     import torch
 
@@ -219,7 +206,7 @@ def _register(built: BuiltBackend) -> None:
             remedy=f"load `{built.name}` in a process that does not import the package behind "
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
-    _import_owners(built)
+    import_owners(built.owners)
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:
