@@ -429,7 +429,8 @@ def test_plan_asks_executorch_kernels_in_the_order_of_what_they_take(
         (
             "full_like.out",
             "functions",
-            "its kernel serves ExecuTorch's programs only: `full_like` is told its result's dtype and device, "
+            "its kernel serves ExecuTorch's programs only: `full_like` is told its result's dtype and "
+            "device, "
             "which no argument of the out variant tells its meta kernel; PyTorch makes it of other operators",
         ),
         (

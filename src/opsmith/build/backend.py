@@ -23,7 +23,7 @@ from opsmith.build.toolchain import (
     find_executorch,
     find_torch,
 )
-from opsmith.description import Abi, Backend, Kernel, Library, StubKernel, read_backend
+from opsmith.description import Abi, Backend, Kernel, Library, Owner, StubKernel, read_backend
 from opsmith.emit import class_name, declaration, emit, meta_declaration
 from opsmith.errors import Location, SymbolUndefined
 from opsmith.plan import MetaRule, Plan, plan_backend
@@ -34,7 +34,10 @@ _CSRC = _PACKAGE / "csrc"
 
 @dataclass(frozen=True)
 class BuiltBackend:
-    """What :func:`build_backend` built: the library to load into torch, and the driver it opens."""
+    """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
+
+    ``owners`` define operators that the library implements, and come first.
+    """
 
     name: str
     library: Path
@@ -43,6 +46,7 @@ class BuiltBackend:
     host_window: bool
     driver_location: Location
     cache: Path
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         host_window=backend.driver.host_window,
         driver_location=backend.driver.location,
         cache=cache,
+        owners=tuple(owner for library in backend.libraries for owner in library.owners),
     )
 
 

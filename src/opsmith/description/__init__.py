@@ -20,6 +20,7 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    Owner,
     StubKernel,
     Unserved,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Kernel",
     "Library",
     "NamedOperator",
+    "Owner",
     "Parameters",
     "StubKernel",
     "Unserved",

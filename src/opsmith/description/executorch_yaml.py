@@ -80,12 +80,16 @@ class ManifestEntry(Entry, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class ExecutorchHeader:
-    """What a file says of all its entries: ``dim_order`` and ``type_alias`` are a manifest's."""
+    """What a file says of all its entries: all but ``library`` is a manifest's.
+
+    ``foreign`` are the namespaces that others define.
+    """
 
     library: str
     entry: type[Entry] = Entry
     dim_order: DimOrder = DimOrder.CONTIGUOUS
     type_alias: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,10 @@ def read_executorch_entries(
         operators[operator.name] = operator
         own = reader.kernels()
         kernels += own
-        # ExecuTorch's files also declare what another library implements.
-        declared += reader.declared() if own else []
+        # ExecuTorch's files also declare what another library implements. The functional variants of others'
+        # operators have names that no rule tells.
+        if own or operator.name.partition("::")[0] in header.foreign:
+            declared += reader.declared()
         metas += reader.metas()
     return ExecutorchEntries(
         tuple(kernels), tuple(operators.values()), tuple(declared), tuple(metas)

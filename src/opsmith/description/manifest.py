@@ -30,6 +30,7 @@ from opsmith.description.model import (
     StubKernel,
 )
 from opsmith.description.names import SYMBOL, check_library_name, operator_name
+from opsmith.description.owners import read_owners
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
 from opsmith.errors import KernelDuplicate, KernelRefused, Location, SyntaxInvalid
@@ -79,6 +80,7 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     vectorised: list[str] = []
     meta_sources: list[str] = []
     include_dirs: list[str] = []
+    defined_by: dict[str, list[str]] = {}
     type_alias: dict[str, list[str]] = {}
 
 
@@ -139,7 +141,14 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
 def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_ExecutorchManifest)
     check_library_name(raw.library, document.locate("library"))
-    header = ExecutorchHeader(raw.library, ManifestEntry, DimOrder(raw.dim_order), raw.type_alias)
+    owners = read_owners(document, raw.defined_by)
+    header = ExecutorchHeader(
+        raw.library,
+        ManifestEntry,
+        DimOrder(raw.dim_order),
+        raw.type_alias,
+        frozenset(owner.namespace for owner in owners),
+    )
     read = read_executorch_entries(document, header, catalogue, "kernels")
     return Library(
         name=raw.library,
@@ -154,6 +163,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         executorch=read.operators,
         operators=read.declared,
         metas=read.metas,
+        owners=owners,
     )
 
 

@@ -188,13 +188,26 @@ class GivenMeta:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """Who defines the operators of ``namespace``: Python ``modules``, where they are installed.
+
+    The functional variants' meta kernels and gradients are theirs.
+    """
+
+    namespace: str
+    modules: tuple[str, ...]
+    location: Location
+
+
+@dataclass(frozen=True)
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
     ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
-    kernels know nothing of PyTorch, define the functions that its ``metas`` name.
+    kernels know nothing of PyTorch, define the functions that its ``metas`` name.  ``owners`` are the
+    namespaces of operators that it implements and others define.
     """
 
     name: str
@@ -211,6 +224,7 @@ class Library:
     stubs: tuple[StubKernel, ...] = ()
     operators: tuple[Declaration, ...] = ()
     metas: tuple[GivenMeta, ...] = ()
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
-_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h")
+_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h", "opsmith/foreign_schema.h")
 
 
 def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
@@ -44,7 +44,11 @@ def custom_file(
     ``definitions`` the calls that end in them.
     """
     headers = frozenset().union(*(generated.headers for _, generated in wrappers))
-    metas = [(meta, _signature(plan, meta.operator)) for meta in plan.metas]
+    metas = [
+        (meta, _signature(plan, meta.operator))
+        for meta in plan.metas
+        if meta.rule is not MetaRule.ELSEWHERE
+    ]
     headers |= {signature.header for _, signature in metas}
     return "\n".join(
         [
@@ -90,6 +94,10 @@ def _definitions(plan: Plan) -> Iterator[str]:
         lines = []
         for operator in operators:
             tags = ", ".join(f"at::Tag::{tag}" for tag in operator.tags)
+            if namespace in plan.foreign:
+                schema = quoted(f"{namespace}::{operator.schema}")
+                lines.append(f"opsmith::define_unless_defined(m, {schema}, {{{tags}}});")
+                continue
             lines.append(f"m.def({quoted(operator.schema)}{f', {{{tags}}}' if tags else ''});")
         yield "\n".join([f"TORCH_LIBRARY_FRAGMENT({namespace}, m) {{", *lines, "}", ""])
 
@@ -170,12 +178,13 @@ _COUNTED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::count_writes>()"
 
 def _autograd(plan: Plan) -> Iterator[str]:
     """Gradients that nobody wrote are refused; what is written to gets a new version."""
+    own = [operator for operator in plan.custom if operator.namespace not in plan.foreign]
     refusals = {
         operator.name: _REFUSED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
-        for operator in plan.custom
+        for operator in own
     }
     yield from registrations("Autograd", refusals)
-    written = (operator for operator in plan.custom if operator.variant is not Variant.FUNCTIONAL)
+    written = (operator for operator in own if operator.variant is not Variant.FUNCTIONAL)
     yield from registrations("ADInplaceOrView", {operator.name: _COUNTED for operator in written})
 
 

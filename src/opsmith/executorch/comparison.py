@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
 from opsmith.executorch.tasks import Failed, RunProgram, Stop
+from opsmith.runtime.owners import WRITTEN_BY_PT2E
 
 
 class Comparison:
@@ -30,6 +32,7 @@ class Comparison:
     def _load(self, path: str) -> None:
         import torch
 
+        importlib.import_module(WRITTEN_BY_PT2E)
         try:
             exported = torch.export.load(path)
             # Its guards are checked once, not in what is timed.

@@ -22,6 +22,7 @@ from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_pro
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.outputs import check_writable, write_output
 from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
+from opsmith.runtime.owners import import_owners
 from opsmith.schema import Catalogue, read_catalogue, with_operators
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def export_program(
     backend = read_backend(description, catalogue)
     catalogue = with_operators(catalogue, backend.operators)
     runtime = installed_runtime(usable_cache())
+    import_owners(owner for library in backend.libraries for owner in library.owners)
     report(Progress(f"exporting {what.name}"))
     exported = _exported(what)
     preserved = _preserved(backend, catalogue)

@@ -110,7 +110,7 @@ def _program(
             f"`{spec}` gives no torch.nn.Module, but {type(module).__name__}",
             remedy="let it return a module, or (module, example_inputs)",
         )
-    placed = module.train(train).to
+    placed = _in_mode(module, train).to
     if inputs:
         return ModuleProgram(spec, placed, tuple(map(_input, inputs)))
     if given is None:
@@ -124,6 +124,14 @@ def _program(
     if isinstance(given, Mapping):
         return ModuleProgram(spec, placed, (), dict(given))
     return ModuleProgram(spec, placed, given if isinstance(given, tuple) else (given,))
+
+
+def _in_mode(module: Module, train: bool) -> Module:
+    """``module`` for training or not; one that pt2e has exported refuses both, and stays as it is."""
+    try:
+        return module.train(train)
+    except NotImplementedError:
+        return module
 
 
 def _attribute(spec: str) -> Any:

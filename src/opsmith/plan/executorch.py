@@ -137,9 +137,10 @@ class _Resolver:
         self.backend = backend
         self.runtime = runtime
         self.kernels: dict[str, list[tuple[LeanOperator, Kernel]]] = {}
+        foreign = {owner.namespace for library in backend.libraries for owner in library.owners}
         for library in executorch_libraries(backend):
             for kernel in library.kernels:
-                operator = lean_operator(kernel, catalogue)
+                operator = lean_operator(kernel, catalogue, foreign)
                 _check_keys(operator, kernel)
                 self.kernels.setdefault(operator.name, []).append((operator, kernel))
         for offered in self.kernels.values():

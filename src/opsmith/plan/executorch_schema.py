@@ -7,6 +7,7 @@ could not call.  Called by ``executorch``.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -70,10 +71,12 @@ class LeanOperator:
         return tuple(argument for argument in self.arguments if argument.out)
 
 
-def lean_operator(kernel: Kernel, catalogue: Catalogue) -> LeanOperator:
+def lean_operator(
+    kernel: Kernel, catalogue: Catalogue, foreign: Collection[str] = frozenset()
+) -> LeanOperator:
     """The operator of ``kernel``, as ExecuTorch calls it.
 
-    Raises :class:`KernelRefused` where it cannot.
+    ``foreign`` are the namespaces that others define, whose schemas are taken as they are.  Raises :class:`KernelRefused` where it cannot.
     """
     operator = catalogue.operators[kernel.operator]
     if operator.variant is not Variant.OUT:
@@ -84,7 +87,7 @@ def lean_operator(kernel: Kernel, catalogue: Catalogue) -> LeanOperator:
         replace(_argument(kernel, operator, argument), out=argument.name in outs)
         for argument in schema.arguments.flat_all
     )
-    if operator.namespace != "aten":
+    if operator.namespace != "aten" and operator.namespace not in foreign:
         _check_custom(kernel, operator, schema)
     return LeanOperator(operator, arguments)
 

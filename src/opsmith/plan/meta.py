@@ -28,6 +28,10 @@ class Metas:
         self, libraries: Sequence[Library], served: Collection[str], catalogue: Catalogue
     ) -> None:
         self._served = served
+        self.foreign = frozenset(
+            owner.namespace for library in libraries for owner in library.owners
+        )
+        """The namespaces of operators that others define."""
         self._catalogue = catalogue
         self._given: dict[str, GivenMeta] = {}
         for library in libraries:
@@ -52,6 +56,8 @@ class Metas:
         return group.functional if group is not None and group.functional else name
 
     def _rule(self, operator: Operator) -> Meta | None:
+        if operator.namespace in self.foreign and operator.variant is Variant.FUNCTIONAL:
+            return Meta(operator.name, MetaRule.ELSEWHERE)
         if given := self._given.get(operator.name):
             rule = MetaRule.GIVEN if given.symbol else MetaRule.SAME_AS
             sources = (given.symbol,) if given.symbol else given.same_as

@@ -113,6 +113,7 @@ class MetaRule(Enum):
     BROADCAST = "pointwise: the operands' broadcast shape and common dtype"
     FROM_FUNCTIONAL = "shaped as `{source}` shapes it"
     NOTHING = "it returns nothing"
+    ELSEWHERE = "whoever defines the operator shapes the result"
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,7 @@ class Plan:
     ``custom`` are the operators that the description itself declares, with the variants that were
     generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
     that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
+    ``foreign`` are the namespaces of operators among ``custom`` that others define.
     """
 
     backend: str
@@ -289,6 +291,7 @@ class Plan:
     not_served: tuple[NotServed, ...] = ()
     stubs: tuple[StubKernel, ...] = ()
     metas: tuple[Meta, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

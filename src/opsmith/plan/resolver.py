@@ -159,6 +159,7 @@ class _Resolver:
             not_served=tuple(self.not_served),
             custom=custom,
             metas=tuple(meta for operator in custom if (meta := self.metas.of(operator))),
+            foreign=tuple(sorted(self.metas.foreign)),
         )
 
     def _obstacle(self, kernel: Kernel) -> str:

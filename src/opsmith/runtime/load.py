@@ -18,6 +18,7 @@ from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
+from opsmith.runtime.owners import import_owners
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
 from opsmith.schema import qualified
 
@@ -205,6 +206,7 @@ def _register(built: BuiltBackend) -> None:
             remedy=f"load `{built.name}` in a process that does not import the package behind "
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
+    import_owners(built.owners)
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:

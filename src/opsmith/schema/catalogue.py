@@ -233,7 +233,7 @@ def operator_of(function: NativeFunction) -> Operator:
             if argument.type.is_tensor_like()
         ),
         namespace=function.namespace,
-        meta=str(function.func.name) not in _without_meta(),
+        meta=function.namespace != "aten" or name not in _without_meta(),
         one_device=function.device_check.name == "ExactSame",
     )
 

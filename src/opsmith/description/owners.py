@@ -1,0 +1,40 @@
+"""The namespaces of operators that a library implements and others define: a manifest's ``defined_by``.
+
+Called by ``manifest``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from opsmith.description.document import Document
+from opsmith.description.model import Owner
+from opsmith.description.names import IDENTIFIER
+from opsmith.errors import SyntaxInvalid
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def read_owners(document: Document, given: Mapping[str, Sequence[str]]) -> tuple[Owner, ...]:
+    """The owners that ``defined_by`` names.  Raises :class:`SyntaxInvalid` at the first mistake."""
+    for namespace, modules in given.items():
+        place = document.locate("defined_by", namespace)
+        if not IDENTIFIER.fullmatch(namespace) or namespace == "aten":
+            raise SyntaxInvalid(
+                f"`{namespace}` is no namespace of custom operators",
+                location=place,
+                remedy="write `defined_by: {their_namespace: [python.module]}`",
+            )
+        for module in modules:
+            if not _MODULE.fullmatch(module):
+                raise SyntaxInvalid(
+                    f"`{module}` cannot be the name of a Python module",
+                    location=place,
+                    remedy="name the modules whose import defines the operators, like "
+                    "torch.ao.quantization.fx._decomposed",
+                )
+    return tuple(
+        Owner(namespace, tuple(modules), document.locate("defined_by", namespace))
+        for namespace, modules in given.items()
+    )

@@ -1,0 +1,154 @@
+// choose_qparams and choose_qparams_per_token_asymmetric: the scale and the zero point for values, from their
+// least and greatest.
+//
+// Source: torch/ao/quantization/fx/_decomposed.py and determine_qparams in torch/ao/quantization/utils.py.
+// Half and BFloat16 are rounded to at each step, as there.
+#include "dtypes.h"
+#include "instruction_set.h"
+#include "parameters.h"
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace opsmith::quantized::native {
+namespace {
+
+struct Extrema {
+  float least, greatest;
+};
+
+// NaN where one is among the elements, of which there is at least one.
+Extrema extrema_of(const Tensor& input, int64_t begin, int64_t end) {
+  float block[kBlock];
+  Extrema found{std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+  bool has_nan = false;
+  for_pieces({1, input.numel()}, begin, end, [&](int64_t, int64_t from, int64_t n) {
+    has_nan |= OPSMITH_BEST(extrema)(floats(input, from, n, block), n, &found.least, &found.greatest);
+  });
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  return has_nan ? Extrema{kNan, kNan} : found;
+}
+
+// As torch.min and torch.max with 0, which keep NaN.
+float at_most_zero(float value) {
+  return value > 0 ? 0.0f : value;
+}
+float at_least_zero(float value) {
+  return value < 0 ? 0.0f : value;
+}
+
+float at_least(float value, float bound) {
+  return value < bound ? bound : value;
+}
+
+bool is_input(KernelRuntimeContext& context, const char* name, const Tensor& input) {
+  return input.scalar_type() == ScalarType::Float || is_reduced_float(input.scalar_type()) ||
+         refuse(context, Error::InvalidArgument, "%s: `input` is %s and has to be Float, Half or BFloat16",
+                name, name_of(input.scalar_type()));
+}
+
+bool are_outputs(KernelRuntimeContext& context, const char* name, const Tensor& scale,
+                 const Tensor& zero_point) {
+  return check_dtype(context, name, "scale_out", scale, ScalarType::Double) &&
+         check_dtype(context, name, "zero_point_out", zero_point, ScalarType::Long);
+}
+
+}  // namespace
+
+std::tuple<Tensor&, Tensor&> choose_qparams_tensor_out(KernelRuntimeContext& context, const Tensor& input,
+                                                       int64_t quant_min, int64_t quant_max, double eps,
+                                                       ScalarType dtype, Tensor& scale_out,
+                                                       Tensor& zero_point_out) {
+  constexpr const char* kName = "choose_qparams.tensor";
+  const std::tuple<Tensor&, Tensor&> outs{scale_out, zero_point_out};
+  if (!is_input(context, kName, input) || !are_outputs(context, kName, scale_out, zero_point_out)) {
+    return outs;
+  }
+  if (integers_of(dtype).bits == 0) {
+    refuse(context, Error::NotSupported,
+           "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", kName, name_of(dtype));
+    return outs;
+  }
+  if (quant_min > 0 || quant_max < 0 || quant_min >= quant_max) {
+    refuse(context, Error::InvalidArgument, "%s: quant_min %lld and quant_max %lld do not enclose 0", kName,
+           static_cast<long long>(quant_min), static_cast<long long>(quant_max));
+    return outs;
+  }
+  if (input.numel() == 0) {
+    refuse(context, Error::InvalidArgument, "%s: `input` has no elements", kName);
+    return outs;
+  }
+  const executorch::aten::SizesType one[] = {1};
+  if (executorch::runtime::resize_tensor(scale_out, {one, 1}) != Error::Ok ||
+      executorch::runtime::resize_tensor(zero_point_out, {one, 1}) != Error::Ok) {
+    refuse(context, Error::InvalidArgument, "%s: the results have 1 element", kName);
+    return outs;
+  }
+  const auto [least, greatest] = extrema_of(input, 0, input.numel());
+  const float low = at_most_zero(least);
+  const float high = at_least_zero(greatest);
+  const ScalarType of = input.scalar_type();
+  const float range = rounded(rounded(high - low, of) / static_cast<float>(quant_max - quant_min), of);
+  const float scale = at_least(range, static_cast<float>(eps));
+  // In int32, which may wrap around where the quotient is no number.
+  const auto rounded_low = static_cast<int32_t>(std::nearbyint(low / scale));
+  const auto zero =
+      static_cast<int32_t>(static_cast<uint32_t>(quant_min) - static_cast<uint32_t>(rounded_low));
+  *scale_out.mutable_data_ptr<double>() = scale;
+  *zero_point_out.mutable_data_ptr<int64_t>() = zero < quant_min   ? quant_min
+                                                : zero > quant_max ? quant_max
+                                                                   : zero;
+  return outs;
+}
+
+std::tuple<Tensor&, Tensor&> choose_qparams_per_token_asymmetric_out(KernelRuntimeContext& context,
+                                                                     const Tensor& input,
+                                                                     ScalarType /*dtype*/, Tensor& scale_out,
+                                                                     Tensor& zero_point_out) {
+  constexpr const char* kName = "choose_qparams_per_token_asymmetric";
+  const std::tuple<Tensor&, Tensor&> outs{scale_out, zero_point_out};
+  if (!is_input(context, kName, input) || !are_outputs(context, kName, scale_out, zero_point_out)) {
+    return outs;
+  }
+  const auto dims = static_cast<size_t>(input.dim());
+  if (dims == 0 || dims > executorch::runtime::kTensorDimensionLimit || input.sizes()[dims - 1] == 0) {
+    refuse(context, Error::InvalidArgument, "%s: the last dimension of `input` has no elements", kName);
+    return outs;
+  }
+  executorch::aten::SizesType sizes[executorch::runtime::kTensorDimensionLimit];
+  for (size_t d = 0; d < dims; ++d) {
+    sizes[d] = d + 1 == dims ? 1 : input.sizes()[d];
+  }
+  if (executorch::runtime::resize_tensor(scale_out, {sizes, dims}) != Error::Ok ||
+      executorch::runtime::resize_tensor(zero_point_out, {sizes, dims}) != Error::Ok) {
+    refuse(context, Error::InvalidArgument,
+           "%s: the results are shaped as `input` with a last dimension of 1", kName);
+    return outs;
+  }
+  constexpr float kLeast = -128, kGreatest = 127;
+  const ScalarType of = input.scalar_type();
+  const auto in = [of](float value) { return rounded(value, of); };
+  const float eps = in(std::numeric_limits<float>::epsilon());
+  const int64_t length = input.sizes()[dims - 1];
+  double* const scales = scale_out.mutable_data_ptr<double>();
+  int64_t* const zeros = zero_point_out.mutable_data_ptr<int64_t>();
+  parallel(input.numel() / length, std::max<int64_t>(1, kGrain / length), [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      const auto [least, greatest] = extrema_of(input, token * length, (token + 1) * length);
+      const float low = at_most_zero(least);
+      const float high = at_least_zero(greatest);
+      const float scale = at_least(in(in(high - low) / (kGreatest - kLeast)), eps);
+      const float low_error = in(kLeast + in(low / scale));
+      const float high_error = in(kGreatest + in(high / scale));
+      const float zero =
+          in(low_error + high_error) > 0 ? in(kLeast - in(low / scale)) : in(kGreatest - in(high / scale));
+      scales[token] = scale;
+      const float clamped = zero < kLeast ? kLeast : zero > kGreatest ? kGreatest : zero;
+      zeros[token] = static_cast<int64_t>(std::nearbyint(clamped));
+    }
+  });
+  return outs;
+}
+
+}  // namespace opsmith::quantized::native

@@ -1,0 +1,208 @@
+// See dtypes.h.
+#include "dtypes.h"
+
+#include "instruction_set.h"
+
+#include <cstring>
+
+namespace opsmith::quantized {
+
+const char* name_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Byte:
+      return "Byte";
+    case ScalarType::Char:
+      return "Char";
+    case ScalarType::Short:
+      return "Short";
+    case ScalarType::UInt16:
+      return "UInt16";
+    case ScalarType::Int:
+      return "Int";
+    case ScalarType::Long:
+      return "Long";
+    case ScalarType::Half:
+      return "Half";
+    case ScalarType::Float:
+      return "Float";
+    case ScalarType::Double:
+      return "Double";
+    case ScalarType::Bool:
+      return "Bool";
+    case ScalarType::BFloat16:
+      return "BFloat16";
+    default:
+      return "an unsupported dtype";
+  }
+}
+
+const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block) {
+  const auto* const raw =
+      static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
+  switch (tensor.scalar_type()) {
+    case ScalarType::Half:
+      OPSMITH_BEST(widen_half)(reinterpret_cast<const uint16_t*>(raw), block, n);
+      return block;
+    case ScalarType::BFloat16:
+      OPSMITH_BEST(widen_bfloat16)(reinterpret_cast<const uint16_t*>(raw), block, n);
+      return block;
+    default:
+      return reinterpret_cast<const float*>(raw);
+  }
+}
+
+const int32_t* integers(const Tensor& tensor, int64_t begin, int64_t n, int32_t* block) {
+  const auto* const raw =
+      static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
+  switch (tensor.scalar_type()) {
+    case ScalarType::Byte:
+      OPSMITH_BEST(widen_uint8)(raw, block, n);
+      return block;
+    case ScalarType::Char:
+      OPSMITH_BEST(widen_int8)(reinterpret_cast<const int8_t*>(raw), block, n);
+      return block;
+    case ScalarType::UInt16:
+      OPSMITH_BEST(widen_uint16)(reinterpret_cast<const uint16_t*>(raw), block, n);
+      return block;
+    case ScalarType::Short:
+      OPSMITH_BEST(widen_int16)(reinterpret_cast<const int16_t*>(raw), block, n);
+      return block;
+    default:
+      return reinterpret_cast<const int32_t*>(raw);
+  }
+}
+
+int32_t* place_for(const Tensor& out, int64_t begin, int32_t* block) {
+  return out.scalar_type() == ScalarType::Int ? static_cast<int32_t*>(out.mutable_data_ptr()) + begin : block;
+}
+
+void put(const Tensor& out, int64_t begin, int64_t n, const int32_t* from) {
+  switch (integers_of(out.scalar_type()).bits) {
+    case 8:
+      return OPSMITH_BEST(narrow_8)(from, static_cast<uint8_t*>(out.mutable_data_ptr()) + begin, n);
+    case 16:
+      return OPSMITH_BEST(narrow_16)(from, static_cast<uint16_t*>(out.mutable_data_ptr()) + begin, n);
+    default:
+      return;  // place_for
+  }
+}
+
+namespace {
+
+template <class To, class From>
+void store(const Tensor& out, int64_t begin, int64_t n, const From* from) {
+  To* const to = static_cast<To*>(out.mutable_data_ptr()) + begin;
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (sizeof(To) == 2) {
+      to[i] = To(static_cast<float>(from[i]));
+    } else {
+      to[i] = static_cast<To>(from[i]);
+    }
+  }
+}
+
+template <class From>
+void store_as(const Tensor& out, int64_t begin, int64_t n, const From* from) {
+  switch (out.scalar_type()) {
+    case ScalarType::Half:
+      return store<Half>(out, begin, n, from);
+    case ScalarType::BFloat16:
+      return store<BFloat16>(out, begin, n, from);
+    case ScalarType::Double:
+      return store<double>(out, begin, n, from);
+    default:
+      return store<float>(out, begin, n, from);
+  }
+}
+
+}  // namespace
+
+void put_floats(const Tensor& out, int64_t begin, int64_t n, const float* from) {
+  store_as(out, begin, n, from);
+}
+void put_floats(const Tensor& out, int64_t begin, int64_t n, const double* from) {
+  store_as(out, begin, n, from);
+}
+
+float rounded(float value, ScalarType dtype) {
+  return dtype == ScalarType::Half       ? static_cast<float>(Half(value))
+         : dtype == ScalarType::BFloat16 ? static_cast<float>(BFloat16(value))
+                                         : value;
+}
+
+double number_at(const Tensor& tensor, int64_t index) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Double:
+      return static_cast<const double*>(tensor.const_data_ptr())[index];
+    case ScalarType::Float:
+    case ScalarType::Half:
+    case ScalarType::BFloat16: {
+      float converted;
+      return *floats(tensor, index, 1, &converted);
+    }
+    default:
+      return static_cast<double>(integer_at(tensor, index));
+  }
+}
+
+int64_t integer_at(const Tensor& tensor, int64_t index) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Long:
+      return static_cast<const int64_t*>(tensor.const_data_ptr())[index];
+    case ScalarType::Double:
+    case ScalarType::Float:
+    case ScalarType::Half:
+    case ScalarType::BFloat16:
+      return static_cast<int64_t>(number_at(tensor, index));
+    default: {
+      int32_t converted;
+      return *integers(tensor, index, 1, &converted);
+    }
+  }
+}
+
+bool check_range(KernelRuntimeContext& context, const char* name, int64_t quant_min, int64_t quant_max,
+                 ScalarType dtype) {
+  const Integers range = integers_of(dtype);
+  if (range.bits == 0) {
+    return refuse(context, Error::NotSupported,
+                  "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", name,
+                  name_of(dtype));
+  }
+  if (quant_min < range.least || quant_max > range.greatest) {
+    return refuse(context, Error::InvalidArgument,
+                  "%s: quant_min %lld and quant_max %lld are not within %lld…%lld, which %s holds", name,
+                  static_cast<long long>(quant_min), static_cast<long long>(quant_max),
+                  static_cast<long long>(range.least), static_cast<long long>(range.greatest),
+                  name_of(dtype));
+  }
+  return true;
+}
+
+bool check_dtype(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor,
+                 ScalarType wanted) {
+  return tensor.scalar_type() == wanted ||
+         refuse(context, Error::InvalidArgument, "%s: `%s` is %s and has to be %s", name, argument,
+                name_of(tensor.scalar_type()), name_of(wanted));
+}
+
+bool check_one(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor) {
+  return tensor.numel() == 1 ||
+         refuse(context, Error::InvalidArgument, "%s: `%s` has %lld elements and has to have 1", name,
+                argument, static_cast<long long>(tensor.numel()));
+}
+
+bool resize_as(KernelRuntimeContext& context, const char* name, const Tensor& like, Tensor& out) {
+  if (executorch::runtime::resize_tensor(out, like.sizes()) != Error::Ok) {
+    return refuse(context, Error::InvalidArgument, "%s: `out` cannot be given the shape of `input`", name);
+  }
+  for (int d = 0; d < like.dim(); ++d) {
+    if (like.sizes()[d] > 1 && like.strides()[d] != out.strides()[d] && like.numel() > 0) {
+      return refuse(context, Error::InvalidArgument,
+                    "%s: the elements of `out` are in another order than those of `input`", name);
+    }
+  }
+  return true;
+}
+
+}  // namespace opsmith::quantized

@@ -1,0 +1,160 @@
+// opsmith_quantized::linear_int8: a linear layer on quantized activations and weights, with a result in
+// float.
+//
+// What dequantize → linear → … would compute from the same integers, without making their floats: the
+// products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
+#include "dtypes.h"
+#include "instruction_set.h"
+#include "int8_product.h"
+#include "parameters.h"
+
+#include <optional>
+
+namespace opsmith::quantized::native {
+namespace {
+
+constexpr int64_t kMostDims = executorch::runtime::kTensorDimensionLimit;
+
+// That the tensors fit one another; resizes `out`.
+bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, const Tensor& weight,
+             const Tensor& weight_scales, const std::optional<Tensor>& bias, Tensor& out) {
+  if (input.scalar_type() != ScalarType::Char && input.scalar_type() != ScalarType::Byte) {
+    return refuse(context, Error::InvalidArgument, "%s: `input` is %s and has to be Char or Byte", name,
+                  name_of(input.scalar_type()));
+  }
+  if (!check_dtype(context, name, "weight", weight, ScalarType::Char) ||
+      !check_dtype(context, name, "weight_scales", weight_scales, ScalarType::Float) ||
+      (bias.has_value() && !check_dtype(context, name, "bias", *bias, ScalarType::Float)) ||
+      !check_dtype(context, name, "out", out, ScalarType::Float)) {
+    return false;
+  }
+  const auto dims = input.dim();
+  if (dims == 0 || dims > kMostDims || weight.dim() != 2 || input.sizes()[dims - 1] != weight.sizes()[1]) {
+    return refuse(context, Error::InvalidArgument,
+                  "%s: `weight` has to have 2 dimensions, the second as large as the last of `input`", name);
+  }
+  const int64_t columns = weight.sizes()[0];
+  if (weight.sizes()[1] > kMostTerms) {
+    return refuse(context, Error::NotSupported, "%s: more than %lld products to a sum may overflow", name,
+                  static_cast<long long>(kMostTerms));
+  }
+  if (weight_scales.numel() != 1 && weight_scales.numel() != columns) {
+    return refuse(context, Error::InvalidArgument,
+                  "%s: `weight_scales` has %lld elements and has to have %lld, or 1", name,
+                  static_cast<long long>(weight_scales.numel()), static_cast<long long>(columns));
+  }
+  if (bias.has_value() && bias->numel() != columns) {
+    return refuse(context, Error::InvalidArgument, "%s: `bias` has %lld elements and has to have %lld", name,
+                  static_cast<long long>(bias->numel()), static_cast<long long>(columns));
+  }
+  executorch::aten::SizesType sizes[kMostDims];
+  for (ssize_t d = 0; d < dims; ++d) {
+    sizes[d] = d + 1 == dims ? static_cast<executorch::aten::SizesType>(columns) : input.sizes()[d];
+  }
+  return executorch::runtime::resize_tensor(out, {sizes, static_cast<size_t>(dims)}) == Error::Ok ||
+         refuse(context, Error::InvalidArgument, "%s: `out` cannot be given the result's shape", name);
+}
+
+// `scales` and `zero_points`: one of each, or as many as rows.
+Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& input, const float* scales,
+                 int32_t* zero_points, bool per_row, const Tensor& weight, const Tensor& weight_scales,
+                 const std::optional<Tensor>& bias, Tensor& out) {
+  const bool is_signed = input.scalar_type() == ScalarType::Char;
+  Int8Product product{};
+  product.input = static_cast<const uint8_t*>(input.const_data_ptr());
+  product.sign_bit = is_signed ? 0x80 : 0;
+  product.weight = weight.const_data_ptr<int8_t>();
+  product.n = weight.sizes()[0];
+  product.k = weight.sizes()[1];
+  product.m = product.n == 0 ? 0 : out.numel() / product.n;
+  product.scales = scales;
+  product.zero_points = zero_points;
+  product.per_row = per_row ? 1 : 0;
+  product.weight_scales = weight_scales.const_data_ptr<float>();
+  product.per_channel = weight_scales.numel() == 1 ? 0 : 1;
+  product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
+  product.out = out.mutable_data_ptr<float>();
+  if (OPSMITH_BEST(needs_shifted)()) {
+    auto* const shifted = temporary<int16_t>(context, name, product.m * product.k);
+    if (shifted == nullptr) {
+      return out;
+    }
+    parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
+      int32_t block[kBlock];
+      for_pieces({product.m, product.k}, begin, end, [&](int64_t row, int64_t from, int64_t n) {
+        const int32_t* const source = integers(input, from, n, block);
+        for (int64_t i = 0; i < n; ++i) {
+          shifted[from + i] = static_cast<int16_t>(source[i] - zero_points[row * product.per_row]);
+        }
+      });
+    });
+    product.shifted = shifted;
+  }
+  for (int64_t i = 0; i < (per_row ? product.m : 1); ++i) {
+    zero_points[i] += product.sign_bit;
+  }
+  const int64_t cost = std::max<int64_t>(1, product.m * product.k);
+  // A multiple of 4 columns for each thread: the kernel takes four at a time.
+  constexpr int64_t kWorth = int64_t{1} << 18;
+  const int64_t groups = (product.n + 3) / 4;
+  parallel(groups, std::max<int64_t>(1, kWorth / cost / 4), [&](int64_t begin, int64_t end) {
+    OPSMITH_BEST(int8_product)(product, begin * 4, std::min(end * 4, product.n));
+  });
+  return out;
+}
+
+bool check_zero_point(KernelRuntimeContext& context, const char* name, const Tensor& input,
+                      int64_t zero_point) {
+  const Integers range = integers_of(input.scalar_type());
+  return (zero_point >= range.least && zero_point <= range.greatest) ||
+         refuse(context, Error::InvalidArgument, "%s: the input's zero point, %lld, is not within %lld…%lld",
+                name, static_cast<long long>(zero_point), static_cast<long long>(range.least),
+                static_cast<long long>(range.greatest));
+}
+
+}  // namespace
+
+Tensor& linear_int8_out(KernelRuntimeContext& context, const Tensor& input, double input_scale,
+                        int64_t input_zero_point, const Tensor& weight, const Tensor& weight_scales,
+                        const std::optional<Tensor>& bias, Tensor& out) {
+  constexpr const char* kName = "linear_int8";
+  if (!prepare(context, kName, input, weight, weight_scales, bias, out) ||
+      !check_zero_point(context, kName, input, input_zero_point)) {
+    return out;
+  }
+  const auto scale = static_cast<float>(input_scale);
+  auto zero_point = static_cast<int32_t>(input_zero_point);
+  return multiply(context, kName, input, &scale, &zero_point, false, weight, weight_scales, bias, out);
+}
+
+Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& input,
+                                  const Tensor& input_scales, const Tensor& input_zero_points,
+                                  const Tensor& weight, const Tensor& weight_scales,
+                                  const std::optional<Tensor>& bias, Tensor& out) {
+  constexpr const char* kName = "linear_int8.per_token";
+  if (!prepare(context, kName, input, weight, weight_scales, bias, out)) {
+    return out;
+  }
+  const Channels tokens = channels_of_tokens(context, kName, input, input_scales, input_zero_points);
+  if (tokens.count == 0 || out.numel() == 0) {
+    return out;
+  }
+  float* const scales = temporary<float>(context, kName, tokens.count);
+  int32_t* const zero_points = temporary<int32_t>(context, kName, tokens.count);
+  if (scales == nullptr || zero_points == nullptr) {
+    return out;
+  }
+  const bool has_elements = input.numel() != 0;
+  for (int64_t i = 0; i < tokens.count; ++i) {
+    scales[i] = has_elements ? static_cast<float>(number_at(input_scales, i)) : 0;
+    const int64_t zero_point = has_elements ? integer_at(input_zero_points, i) : 0;
+    if (!check_zero_point(context, kName, input, zero_point)) {
+      return out;
+    }
+    zero_points[i] = static_cast<int32_t>(zero_point);
+  }
+  // Without elements, there are rows all the same: each is the bias.
+  return multiply(context, kName, input, scales, zero_points, has_elements, weight, weight_scales, bias, out);
+}
+
+}  // namespace opsmith::quantized::native

@@ -1,0 +1,31 @@
+// How a kernel refuses a call: it logs the reason, which is what a user gets to read (PyTorch's exception, or
+// ExecuTorch's log), and marks the context as failed. Kernels neither abort nor throw.
+#pragma once
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace opsmith::quantized {
+
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+// Logs the message, as printf formats it, and fails the call. Always false, so that checks can `return
+// refuse(...)`.
+#ifdef __GNUC__
+__attribute__((format(printf, 3, 4), noinline, cold))
+#endif
+inline bool refuse(KernelRuntimeContext& context, Error error, const char* format, ...) {
+  char text[256];
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  ET_LOG(Error, "%s", text);
+  context.fail(error);
+  return false;
+}
+
+}  // namespace opsmith::quantized

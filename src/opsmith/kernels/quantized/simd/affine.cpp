@@ -1,0 +1,85 @@
+// Quantization and its inverse, over rows. Plain loops: the compiler makes vectors of them.
+#include "declarations.h"
+
+#include <cmath>
+
+namespace opsmith::quantized::OPSMITH_ISA {
+namespace {
+
+// Half to even. Without an instruction for it (SSE4.1), adding and subtracting 2^23 does it for all that is
+// smaller; what is not is an integer already.
+inline float round_even(float x) {
+#if defined(__x86_64__) && !defined(__SSE4_1__)
+  const float shift = std::copysign(0x1p23f, x);
+  return std::fabs(x) < 0x1p23f ? (x + shift) - shift : x;
+#else
+  return std::nearbyint(x);
+#endif
+}
+
+inline double round_even(double x) {
+#if defined(__x86_64__) && !defined(__SSE4_1__)
+  const double shift = std::copysign(0x1p52, x);
+  return std::fabs(x) < 0x1p52 ? (x + shift) - shift : x;
+#else
+  return std::nearbyint(x);
+#endif
+}
+
+// Comparisons in this order let NaN pass, as ATen's clamp does. What is beyond int32, as NaN is, becomes what
+// the processor makes of it.
+template <class C>
+inline int32_t clamped(C x, C low, C high) {
+  x = x < low ? low : x;
+  x = x > high ? high : x;
+  return static_cast<int32_t>(x);
+}
+
+// Not inlined: a product and a sum in one loop would be contracted to one rounding.
+template <class C>
+__attribute__((noinline)) void multiply(const float* x, C* y, int64_t n, C factor) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<C>(x[i]) * factor;
+  }
+}
+
+}  // namespace
+
+#define OPSMITH_AFFINE(C, suffix)                                                                            \
+  void quantize_##suffix(const float* x, int32_t* y, int64_t n, C inverse, C zero, C low, C high) {          \
+    for (int64_t i = 0; i < n; ++i) {                                                                        \
+      y[i] = clamped(round_even(static_cast<C>(x[i]) * inverse) + zero, low, high);                          \
+    }                                                                                                        \
+  }                                                                                                          \
+  void quantize_each_##suffix(const float* x, int32_t* y, int64_t n, const C* inverse, const C* zero, C low, \
+                              C high) {                                                                      \
+    for (int64_t i = 0; i < n; ++i) {                                                                        \
+      y[i] = clamped(round_even(static_cast<C>(x[i]) * inverse[i]) + zero[i], low, high);                    \
+    }                                                                                                        \
+  }                                                                                                          \
+  void quantize_shifted_##suffix(const float* x, int32_t* y, int64_t n, C inverse, C zero, C low, C high) {  \
+    constexpr int64_t kBlock = 256;                                                                          \
+    C scaled[kBlock];                                                                                        \
+    for (int64_t begin = 0; begin < n; begin += kBlock) {                                                    \
+      const int64_t count = n - begin < kBlock ? n - begin : kBlock;                                         \
+      multiply(x + begin, scaled, count, inverse);                                                           \
+      for (int64_t i = 0; i < count; ++i) {                                                                  \
+        y[begin + i] = clamped(round_even(scaled[i] + zero), low, high);                                     \
+      }                                                                                                      \
+    }                                                                                                        \
+  }                                                                                                          \
+  void dequantize_##suffix(const int32_t* x, C* y, int64_t n, C zero, C scale) {                             \
+    for (int64_t i = 0; i < n; ++i) {                                                                        \
+      y[i] = (static_cast<C>(x[i]) - zero) * scale;                                                          \
+    }                                                                                                        \
+  }                                                                                                          \
+  void dequantize_each_##suffix(const int32_t* x, C* y, int64_t n, const C* zero, const C* scale) {          \
+    for (int64_t i = 0; i < n; ++i) {                                                                        \
+      y[i] = (static_cast<C>(x[i]) - zero[i]) * scale[i];                                                    \
+    }                                                                                                        \
+  }
+OPSMITH_AFFINE(float, float)
+OPSMITH_AFFINE(double, double)
+#undef OPSMITH_AFFINE
+
+}  // namespace opsmith::quantized::OPSMITH_ISA

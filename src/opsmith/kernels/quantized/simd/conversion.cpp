@@ -1,0 +1,73 @@
+// Between the dtypes of tensors and those that kernels calculate in. Plain loops: the compiler makes vectors
+// of them.
+#include "declarations.h"
+
+#include <cstring>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+namespace opsmith::quantized::OPSMITH_ISA {
+namespace {
+
+template <class From, class To>
+void convert(const From* x, To* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<To>(x[i]);
+  }
+}
+
+float bits_to_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+void widen_half(const uint16_t* x, float* y, int64_t n) {
+  int64_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+#endif
+  for (; i < n; ++i) {
+    // The exponent is rebased by a product, which also makes subnormals right; infinity and NaN keep all its
+    // bits.
+    const uint32_t magnitude = static_cast<uint32_t>(x[i] & 0x7fffu) << 13;
+    const uint32_t sign = static_cast<uint32_t>(x[i] & 0x8000u) << 16;
+    const float finite = bits_to_float(magnitude) * 0x1p112f;
+    uint32_t bits;
+    std::memcpy(&bits, &finite, sizeof(bits));
+    y[i] = bits_to_float(((x[i] & 0x7c00u) == 0x7c00u ? magnitude | 0x7f800000u : bits) | sign);
+  }
+}
+
+void widen_bfloat16(const uint16_t* x, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = bits_to_float(static_cast<uint32_t>(x[i]) << 16);
+  }
+}
+
+void widen_int8(const int8_t* x, int32_t* y, int64_t n) {
+  convert(x, y, n);
+}
+void widen_uint8(const uint8_t* x, int32_t* y, int64_t n) {
+  convert(x, y, n);
+}
+void widen_int16(const int16_t* x, int32_t* y, int64_t n) {
+  convert(x, y, n);
+}
+void widen_uint16(const uint16_t* x, int32_t* y, int64_t n) {
+  convert(x, y, n);
+}
+void narrow_8(const int32_t* x, uint8_t* y, int64_t n) {
+  convert(x, y, n);
+}
+void narrow_16(const int32_t* x, uint16_t* y, int64_t n) {
+  convert(x, y, n);
+}
+
+}  // namespace opsmith::quantized::OPSMITH_ISA
