@@ -349,7 +349,7 @@ CASES = [
         "FileMissing",
         (
             "DIR/backend.yaml:3:13: there is no kernel library `.`\n"
-            "  remedy: name a shipped library (hosted) or the path of a manifest, relative to this file"
+            "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a manifest, relative to this file"
         ),
     ),
     Case(
@@ -1362,7 +1362,7 @@ CASES = [
         "KeyUnknown",
         (
             "DIR/kernels.yaml:3:1: unknown key `device_guard`\n"
-            "  remedy: the keys here are library, kernels, abi, dim_order, sources, vectorised, include_dirs, type_alias"
+            "  remedy: the keys here are library, kernels, abi, dim_order, sources, vectorised, meta_sources, include_dirs, defined_by, type_alias"
         ),
     ),
     *(

@@ -76,7 +76,8 @@ def lean_operator(
 ) -> LeanOperator:
     """The operator of ``kernel``, as ExecuTorch calls it.
 
-    ``foreign`` are the namespaces that others define, whose schemas are taken as they are.  Raises :class:`KernelRefused` where it cannot.
+    ``foreign`` are the namespaces that others define, whose schemas are taken as they are.
+    Raises :class:`KernelRefused` where it cannot.
     """
     operator = catalogue.operators[kernel.operator]
     if operator.variant is not Variant.OUT:
