@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import opsmith
 
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
-DEVICE = "portablesim"
+DEVICE = "portsim"
 ATEN = torch.ops.aten
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -128,6 +128,21 @@ def given(
 ) -> Row:
     """A row whose call has arguments after its operands."""
     return Row(name, lambda *tensors: call(*tensors, *args, **kwargs), operands, dtypes)
+
+
+FAMILIES = (
+    "add.out sub.Scalar_out mul.out div.out_mode fmod.Tensor_out atan2.out exp.out abs.out eq.Tensor_out "
+    "bitwise_and.Scalar_out logical_or.out clamp.Tensor_out pow.Tensor_Scalar_out gelu.out where.self_out "
+    "lerp.Scalar_out sum.IntList_out mean.out prod.int_out amax.out argmin.out max.dim_max any.dims_out "
+    "var.correction_out cumsum.out copy.out fill.Scalar_out"
+)
+
+
+@pytest.mark.parametrize("name", FAMILIES.split())
+def test_the_portable_library_is_asked_first(name: str) -> None:
+    kernel = LOADED.plan.entry(name).kernel
+    assert kernel is not None
+    assert kernel.library == "portable"
 
 
 POINTWISE = [
