@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import opsmith
 
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
-DEVICE = "portablesim"
+DEVICE = "portsim"
 ATEN = torch.ops.aten
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -130,6 +130,26 @@ def given(
     return Row(name, lambda *tensors: call(*tensors, *args, **kwargs), operands, dtypes)
 
 
+def gelu_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    """Of dense operands: the CPU's kernel raises for some others."""
+    return ATEN.gelu_backward(gradient.contiguous(), x.contiguous())
+
+
+FAMILIES = (
+    "add.out sub.Scalar_out mul.out div.out_mode fmod.Tensor_out atan2.out exp.out abs.out eq.Tensor_out "
+    "bitwise_and.Scalar_out logical_or.out clamp.Tensor_out pow.Tensor_Scalar_out gelu.out where.self_out "
+    "lerp.Scalar_out sum.IntList_out mean.out prod.int_out amax.out argmin.out max.dim_max any.dims_out "
+    "var.correction_out cumsum.out copy.out fill.Scalar_out"
+)
+
+
+@pytest.mark.parametrize("name", FAMILIES.split())
+def test_the_portable_library_is_asked_first(name: str) -> None:
+    kernel = LOADED.plan.entry(name).kernel
+    assert kernel is not None
+    assert kernel.library == "portable"
+
+
 POINTWISE = [
     *rows("acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 log log10 log1p log2", 1),
     *rows("reciprocal rsqrt sigmoid sin sinh sqrt tan tanh sign isinf isnan logical_not", 1),
@@ -166,7 +186,7 @@ POINTWISE = [
     Row("sigmoid_backward", ATEN.sigmoid_backward, 2, FLOATING),
     Row("tanh_backward", ATEN.tanh_backward, 2, FLOATING),
     Row("silu_backward", ATEN.silu_backward, 2, FLOATING),
-    Row("gelu_backward", ATEN.gelu_backward, 2, FLOATING),
+    Row("gelu_backward", gelu_backward, 2, FLOATING),
     Row("leaky_relu_backward", lambda a, b: ATEN.leaky_relu_backward(a, b, 0.1, False), 2, FLOATING),
 ]  # fmt: skip
 
@@ -190,7 +210,7 @@ def test_promotion_of_every_pair_of_dtypes(name: str) -> None:
             compare(call, numbers(*first, dtype=a), numbers(*second, dtype=b, seed=1))
 
 
-@pytest.mark.parametrize("number", [2, -1, 0.3, True], ids=repr)
+@pytest.mark.parametrize("number", [2, -1, 200, 0.3, True], ids=repr)
 @pytest.mark.parametrize("dtype", EVERY, ids=str)
 def test_python_numbers(dtype: torch.dtype, number: float) -> None:
     tensor = numbers(4, 5, dtype=dtype)
@@ -212,11 +232,15 @@ def test_integers_and_python_floats_promote_to_the_default_dtype() -> None:
 SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, 0.5])
 
 
-# gelu of infinity is infinity here, and NaN on the CPU.
+# gelu of infinity is infinity here, and NaN on the CPU; where alpha times a number is infinite, the CPU may add
+# both without rounding the product.
 OF_SPECIAL = [
     row
     for row in POINTWISE
-    if row.operands < 3 and torch.float32 in row.dtypes and not row.name.startswith("gelu")
+    if row.operands < 3
+    and torch.float32 in row.dtypes
+    and not row.name.startswith("gelu")
+    and "alpha" not in row.name
 ]
 
 
@@ -273,10 +297,6 @@ def test_integer_division_by_zero_is_refused(call: Call, operator: str, kernel: 
             lambda x: functional.gelu(x, approximate="sine"),
             "approximate argument must be either none or tanh.",
         ),
-        (
-            lambda x: functional.hardtanh(x.to(torch.uint8), -1, 1),
-            "cannot do hardtanh on an unsigned type with negative limits",
-        ),
     ],
 )
 def test_refusals_say_what_aten_says(call: Call, reason: str) -> None:
@@ -285,11 +305,11 @@ def test_refusals_say_what_aten_says(call: Call, reason: str) -> None:
     assert str(caught.value).splitlines()[0].endswith(reason)
 
 
-@pytest.mark.parametrize("name", ["add", "mul", "eq", "exp", "sum", "logical_and"])
+@pytest.mark.parametrize("name", ["add", "mul", "eq", "exp", "amax", "logical_and"])
 def test_out_of_another_dtype_and_layout(name: str) -> None:
     call = getattr(torch, name)
-    operands = [numbers(5, 6, seed=seed) for seed in range(1 if name in ("exp", "sum") else 2)]
-    shape = () if name == "sum" else (5, 6)
+    operands = [numbers(5, 6, seed=seed) for seed in range(1 if name in ("exp", "amax") else 2)]
+    shape = () if name == "amax" else (5, 6)
     for out in (torch.empty(shape, dtype=torch.float64), torch.empty(0)) + (
         (torch.empty(6, 5).T, torch.empty(5, 12)[:, ::2]) if shape else ()
     ):
@@ -341,7 +361,7 @@ REDUCTIONS = [
     Reduction("max", lambda x, dim, keepdim: tuple(torch.max(x, dim, keepdim)), many=False),
     Reduction("min", lambda x, dim, keepdim: tuple(torch.min(x, dim, keepdim)), many=False),
     Reduction("cumsum", lambda x, dim, keepdim: torch.cumsum(x, dim), many=False),
-    Reduction("cumprod", lambda x, dim, keepdim: torch.cumprod(x[..., :5], dim), many=False),
+    Reduction("cumprod", lambda x, dim, keepdim: torch.cumprod(x[..., :5] if x.dim() else x, dim), many=False),
 ]  # fmt: skip
 
 
@@ -403,7 +423,7 @@ def test_the_first_of_equal_elements_and_nan_are_found(name: str) -> None:
     ids=str,
 )
 def test_sums_and_products_in_a_dtype(dtype: torch.dtype, result: torch.dtype) -> None:
-    for call in (torch.sum, torch.prod, torch.cumsum):
+    for call in (torch.sum, torch.prod, *((torch.cumsum,) if result != torch.bool else ())):
         compare(partial(call, dim=1, dtype=result), numbers(4, 9, dtype=dtype))
 
 

@@ -46,6 +46,27 @@ void convert_element(const at::Tensor& scalar, c10::ScalarType dtype, void* elem
   }
 }
 
+// Whether a Python scalar is itself in the operands' dtype. An integer that is not stays what it is: the kernel
+// cuts it off where it adds, and divides by all of it, as PyTorch does.
+bool keeps_value(const at::Tensor& scalar, c10::ScalarType dtype) {
+  if (!at::isIntegralType(dtype, false) || !at::isIntegralType(scalar.scalar_type(), false)) {
+    return true;
+  }
+  const int64_t value = scalar.item().toLong();
+  switch (dtype) {
+    case at::kByte:
+      return value == static_cast<uint8_t>(value);
+    case at::kChar:
+      return value == static_cast<int8_t>(value);
+    case at::kShort:
+      return value == static_cast<int16_t>(value);
+    case at::kInt:
+      return value == static_cast<int32_t>(value);
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 void LeanInput::describe_dense(const at::TensorBase& tensor) {
@@ -68,8 +89,9 @@ void LeanInput::describe_dense(const at::TensorBase& tensor) {
 void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
   check_size(call, tensor, kMostDims, kMostElements);
   if (is_scalar(call, tensor)) {
-    convert_element(tensor, call.scalars, element_.data());
-    bind(call.scalars, 0, element_.data());
+    const c10::ScalarType dtype = keeps_value(tensor, call.scalars) ? call.scalars : tensor.scalar_type();
+    convert_element(tensor, dtype, element_.data());
+    bind(dtype, 0, element_.data());
   } else if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
     describe_dense(tensor);
     bind(tensor, tensor.const_data_ptr());

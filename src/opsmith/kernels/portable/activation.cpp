@@ -161,7 +161,7 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
   }
   return unary<kGelu>(context, Floating{}, self.scalar_type(), self, out, [](auto a) {
     using C = decltype(a);
-    return a * C(0.5) * (C(1) + std::erf(a * kInverseRoot2<C>));
+    return a * C(0.5) * (C(1) + portable::erf(a * kInverseRoot2<C>));
   });
 }
 
@@ -184,7 +184,7 @@ Tensor& gelu_backward_out(KernelRuntimeContext& context, const Tensor& grad_outp
   return binary<kGeluBackward>(context, Floating{}, dtype, grad_output, self, grad_input,
                                [](auto grad, auto a) {
                                  using C = decltype(a);
-                                 const C cdf = C(0.5) * (C(1) + std::erf(a * kInverseRoot2<C>));
+                                 const C cdf = C(0.5) * (C(1) + portable::erf(a * kInverseRoot2<C>));
                                  const C pdf = C(0.5) * kBeta<C> * portable::exp(C(-0.5) * a * a);
                                  return grad * (cdf + a * pdf);
                                });

@@ -63,10 +63,32 @@ void spread_units(const void* from, void* to, int64_t stride, int64_t n) {
   }
 }
 
+template <class Unit>
+void repeat_unit(void* first, int64_t n) {
+  Unit unit;
+  std::memcpy(&unit, first, sizeof(Unit));
+  for (int64_t k = 1; k < n; ++k) {
+    std::memcpy(static_cast<Unit*>(first) + k, &unit, sizeof(Unit));
+  }
+}
+
 }  // namespace
 
 Convert conversion(ScalarType from, ScalarType to) {
   return conversion_among(RealB{}, from, to);
+}
+
+void repeat(size_t element_size, void* first, int64_t n) {
+  switch (element_size) {
+    case 1:
+      return repeat_unit<uint8_t>(first, n);
+    case 2:
+      return repeat_unit<uint16_t>(first, n);
+    case 4:
+      return repeat_unit<uint32_t>(first, n);
+    default:
+      return repeat_unit<uint64_t>(first, n);
+  }
 }
 
 void spread(size_t element_size, const void* from, void* to, int64_t stride, int64_t n) {

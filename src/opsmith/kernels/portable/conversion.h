@@ -20,6 +20,9 @@ using Convert = void (*)(const void* from, const Plane& plane, void* to);
 // The copy between the dtypes, equal ones too. Null where no program selected both.
 Convert conversion(ScalarType from, ScalarType to);
 
+// Writes the element of `element_size` bytes at `first` n - 1 times more, behind itself.
+void repeat(size_t element_size, void* first, int64_t n);
+
 // Copies n elements of `element_size` bytes at `from` to places `stride` elements apart.
 void spread(size_t element_size, const void* from, void* to, int64_t stride, int64_t n);
 

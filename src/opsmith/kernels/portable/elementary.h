@@ -54,6 +54,37 @@ inline float tanh(float x) {
   return magnitude < 0.625f ? near_zero : elsewhere;
 }
 
+inline double erf(double x) {
+  return std::erf(x);
+}
+
+inline float erf(float x) {
+  const float z = x * x;
+  float p = 7.853861353153693e-5f;
+  p = p * z - 8.010193625184903e-4f;
+  p = p * z + 5.188327685732524e-3f;
+  p = p * z - 2.685381193529856e-2f;
+  p = p * z + 1.128358514861418e-1f;
+  p = p * z - 3.761262582423300e-1f;
+  p = p * z + 1.128379165726710e+0f;
+  // Beyond 1: the complement, exp(-x^2) / x times a polynomial in 1 / x^2. Beyond 4 it is 1 all the same.
+  const float magnitude = std::fabs(x);
+  const float c = magnitude > 4.0f ? 4.0f : magnitude;
+  const float inverse = 1.0f / c;
+  const float y = inverse * inverse;
+  float q = 2.326819970068386e-2f;
+  q = q * y - 1.387039388740657e-1f;
+  q = q * y + 3.687424674597105e-1f;
+  q = q * y - 5.824733027278666e-1f;
+  q = q * y + 6.210004621745983e-1f;
+  q = q * y - 4.944515323274145e-1f;
+  q = q * y + 3.404879937665872e-1f;
+  q = q * y - 2.741127028184656e-1f;
+  q = q * y + 5.638259427386472e-1f;
+  const float elsewhere = std::copysign(1.0f - portable::exp(-c * c) * inverse * q, x);
+  return magnitude < 1.0f ? p * x : elsewhere;
+}
+
 template <class C>
 inline C sigmoid(C x) {
   return C(1) / (C(1) + portable::exp(-x));

@@ -161,12 +161,22 @@ namespace {
 struct Operand {
   char* data;
   int64_t element_size;
+  int64_t computed_size;
   Convert convert;    // null: the function's arrays are the operand's memory
   Convert round;      // to the dtype that `convert` takes elements from; null: they have it
   bool is_one_value;  // the same element throughout, so that it is converted once
 
   // The elements of the plane in a buffer of the function's type.
   void read(const char* from, const Plane& plane, void* buffer) const {
+    constexpr int64_t kWorthwhile = 16;
+    if (plane.column_stride == 0 && plane.columns >= kWorthwhile) {
+      char* to = static_cast<char*>(buffer);
+      for (int64_t r = 0; r < plane.rows; ++r, to += plane.columns * computed_size) {
+        read(from + r * plane.row_stride * element_size, {1, 1, 0, 0}, to);
+        repeat(static_cast<size_t>(computed_size), to, plane.columns);
+      }
+      return;
+    }
     if (round == nullptr) {
       return convert(from, plane, buffer);
     }
@@ -195,7 +205,10 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
     const auto k = static_cast<size_t>(i);
     const ScalarType dtype = tensors[i]->scalar_type();
     operands[k] = {static_cast<char*>(tensors[i]->mutable_data_ptr()),
-                   static_cast<int64_t>(executorch::runtime::elementSize(dtype)), nullptr, nullptr,
+                   static_cast<int64_t>(executorch::runtime::elementSize(dtype)),
+                   static_cast<int64_t>(executorch::runtime::elementSize(computed[i])),
+                   nullptr,
+                   nullptr,
                    i > 0 && tensors[i]->numel() == 1 && tensors[0]->numel() > 1};
     const bool is_dense = tiles.is_dense(k) && !operands[k].is_one_value;
     const bool is_rounded = i > 0 && is_rounding && dtype != rounding.common &&

@@ -11,6 +11,25 @@ void store(Types<T...>, ScalarType dtype, const Scalar& value, void* to) {
 }
 
 template <class T>
+Scalar scalar_at(const void* place) {
+  const auto value = load_element(static_cast<const T*>(place));
+  if constexpr (std::is_same_v<T, bool>) {
+    return Scalar(value);
+  } else if constexpr (std::is_integral_v<T>) {
+    return Scalar(static_cast<int64_t>(value));
+  } else {
+    return Scalar(static_cast<double>(value));
+  }
+}
+
+template <class... T>
+Scalar element(Types<T...>, const Tensor& tensor) {
+  Scalar found;
+  ((tensor.scalar_type() == dtype_of<T> && ((found = scalar_at<T>(tensor.const_data_ptr())), true)) || ...);
+  return found;
+}
+
+template <class T>
 bool overflows(const Scalar& value) {
   if constexpr (std::is_same_v<T, bool>) {
     return false;
@@ -51,6 +70,10 @@ const char* type_of(ScalarType dtype) {
 }
 
 }  // namespace
+
+Scalar element_of(const Tensor& tensor) {
+  return element(RealB{}, tensor);
+}
 
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
   return !overflows(RealB{}, dtype, value) ||

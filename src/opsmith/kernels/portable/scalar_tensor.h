@@ -10,6 +10,9 @@ namespace opsmith::portable {
 // not.
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
+// The only element of a Tensor of any of the dtypes RealB.
+Scalar element_of(const Tensor& tensor);
+
 // The Scalar, converted to `dtype` once. Lives on the stack of the kernel that made it.
 class ScalarTensor {
  public:

@@ -32,6 +32,16 @@ bool is_mask(KernelRuntimeContext& context, const Tensor& mask) {
                 name_of(mask.scalar_type()));
 }
 
+template <const char* Name>
+Tensor& masked_fill(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
+                    const Scalar& value, Tensor& out) {
+  const ScalarType dtype = self.scalar_type();
+  if (!is_mask(context, mask) || !fits(context, value, dtype)) {
+    return out;
+  }
+  return choose<Name>(context, dtype, mask, ScalarTensor(value, dtype), self, out);
+}
+
 }  // namespace
 
 Tensor& where_out(KernelRuntimeContext& context, const Tensor& condition, const Tensor& self,
@@ -47,11 +57,7 @@ Tensor& where_out(KernelRuntimeContext& context, const Tensor& condition, const 
 
 Tensor& masked_fill_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
                                const Scalar& value, Tensor& out) {
-  if (!is_mask(context, mask) || !fits(context, value, self.scalar_type())) {
-    return out;
-  }
-  return choose<kMaskedFillScalar>(context, self.scalar_type(), mask, ScalarTensor(value, self.scalar_type()),
-                                   self, out);
+  return masked_fill<kMaskedFillScalar>(context, self, mask, value, out);
 }
 
 Tensor& masked_fill_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
@@ -62,10 +68,7 @@ Tensor& masked_fill_tensor_out(KernelRuntimeContext& context, const Tensor& self
            static_cast<int>(value.dim()));
     return out;
   }
-  if (!is_mask(context, mask)) {
-    return out;
-  }
-  return choose<kMaskedFillTensor>(context, self.scalar_type(), mask, value, self, out);
+  return masked_fill<kMaskedFillTensor>(context, self, mask, element_of(value), out);
 }
 
 }  // namespace opsmith::portable::native
