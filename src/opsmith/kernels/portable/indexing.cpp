@@ -271,8 +271,9 @@ namespace native {
 Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                          Tensor& out) {
   IndexPlan plan;
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   if (!make_plan(context, self, indices, plan) || !resize(context, out, plan.sizes)) {
     return out;
   }
@@ -300,8 +301,9 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
 // Elements that several indices name are taken in order: the last one stays, or all are added.
 Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                       const Tensor& values, bool accumulate, Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index_put: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   OPSMITH_CHECK(
       context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
       "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
@@ -380,8 +382,9 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   OPSMITH_CHECK(context, self.dim() != 0 || index.numel() == 1, InvalidArgument, out,
                 "index_select(): Index to scalar can have only 1 value, got %d value(s)",
                 static_cast<int>(index.numel()));
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index_select(): self and result must have the same scalar type");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   Dims sizes = sizes_of(self);
   const int64_t extent = self.dim() == 0 ? 1 : sizes[d];
   if (self.dim() != 0) {
