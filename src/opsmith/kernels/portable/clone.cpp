@@ -10,8 +10,9 @@ using executorch::aten::MemoryFormat;
 
 Tensor& clone_out(KernelRuntimeContext& context, const Tensor& self, std::optional<MemoryFormat>,
                   Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "clone: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   if (resize(context, out, sizes_of(self))) {
     copy_elements(self, out);
   }

@@ -11,6 +11,7 @@
 #include "axes.h"
 #include "gemm.h"
 #include "image.h"
+#include "lanes.h"
 #include "movement.h"
 
 namespace opsmith::portable {
@@ -24,13 +25,6 @@ struct Window {
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
-
-int64_t floor_divided(int64_t a, int64_t b) {
-  if (b == 1) {
-    return a;  // the common stride, which needs no division
-  }
-  return a / b - (a % b < 0 ? 1 : 0);
-}
 
 int64_t ceil_divided(int64_t a, int64_t b) {
   return -floor_divided(-a, b);
@@ -314,27 +308,6 @@ template <class C>
 // A window of one pixel, through which an image is seen as it is.
 constexpr Window kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
 
-// In lanes side by side, which the compiler turns into vectors.
-template <class C>
-C dot(const C* a, const C* b, int64_t n) {
-  constexpr int64_t kLanes = 16;
-  C lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      lanes[l] += a[i + l] * b[i + l];
-    }
-  }
-  for (; i < n; ++i) {
-    lanes[0] += a[i] * b[i];
-  }
-  C sum = 0;
-  for (int64_t l = 0; l < kLanes; ++l) {
-    sum += lanes[l];
-  }
-  return sum;
-}
-
 // The contiguous weight from both images: (channels of the small one) x (channels of the large one, taps).
 template <class C>
 [[gnu::noinline]] void weight_product(const Convolution& convolution, const Image& large, const Image& small,
@@ -345,6 +318,10 @@ template <class C>
   const int64_t large_channels = large.channels / convolution.groups;
   const int64_t columns = large_channels * convolution.window.taps();
   const int64_t pixels = small.batch * small.pixels();
+  if (pixels == 0) {
+    std::memset(weight, 0, static_cast<size_t>(convolution.groups * rows * columns * width));
+    return;
+  }
   const Patches<C> left(small, small.size, kPoint, false, convolution.dtype);
   const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
   if (rows < kFewRows) {
@@ -364,7 +341,7 @@ template <class C>
               for (int64_t i = 0; i < rows; ++i) {
                 left.gather(left.element(group * rows + i, 0),
                             {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
-                sums[i] += dot(own, patch, count);
+                sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
               }
             }
             for (int64_t i = 0; i < rows; ++i) {
@@ -451,11 +428,6 @@ const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int
   copy_strided(sizes, weight.element_size(), {static_cast<const char*>(weight.const_data_ptr()), strides},
                {rows, contiguous_strides(sizes)});
   return rows;
-}
-
-// The numbers for a spatial dimension; one number stands for all.
-int64_t entry(IntList list, int64_t d) {
-  return list.size() == 1 ? list[0] : list[d];
 }
 
 struct Parameters {
@@ -549,8 +521,9 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   if (!check(context, input, weight, parameters, sizes)) {
     return out;
   }
-  OPSMITH_CHECK(context, out.scalar_type() == input.scalar_type(), InvalidArgument, out,
-                "convolution: out and input must have one dtype");
+  if (!same_dtype(context, input, out)) {
+    return out;
+  }
   OPSMITH_CHECK(context,
                 !bias.has_value() || (bias->dim() == 1 && bias->numel() == sizes[1] &&
                                       bias->scalar_type() == input.scalar_type()),

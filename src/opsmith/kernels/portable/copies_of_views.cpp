@@ -21,8 +21,9 @@ struct View {
 };
 
 void copy_view(KernelRuntimeContext& context, const Tensor& self, const View& view, Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, ,
-                "out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return;
+  }
   if (!resize(context, out, view.sizes) || out.numel() == 0) {
     return;
   }
@@ -31,7 +32,7 @@ void copy_view(KernelRuntimeContext& context, const Tensor& self, const View& vi
   copy_strided(view.sizes, width, from, destination_of(out));
 }
 
-// The view without dimension `dim`, at `index` of it. False with the context failed.
+// The view without dimension `dim`, at `index` of it. False with the call refused.
 bool select(KernelRuntimeContext& context, int64_t dim, int64_t index, View& view) {
   OPSMITH_CHECK(context, view.sizes.rank != 0, InvalidArgument, false,
                 "select() cannot be applied to a 0-dim tensor.");
@@ -205,8 +206,9 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
   OPSMITH_CHECK(context, sizes.product() == self.numel() && (inferred < 0 || known != 0), InvalidArgument,
                 out, "the shape of the view is invalid for input of size %" PRId64,
                 static_cast<int64_t>(self.numel()));
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   if (resize(context, out, sizes) && self.numel() != 0) {
     std::memcpy(out.mutable_data_ptr(), self.const_data_ptr(), self.nbytes());
   }

@@ -120,8 +120,9 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
   OPSMITH_CHECK(context, self.dim() == 2, InvalidArgument, out, "pdist only supports 2D tensors, got: %dD",
                 static_cast<int>(self.dim()));
   OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "pdist only supports non-negative p values");
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "pdist: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   const int64_t rows = self.sizes()[0];
   const int64_t n = self.sizes()[1];
   if (!resize(context, out, {rows <= 1 ? 0 : rows * (rows - 1) / 2}) || out.numel() == 0) {

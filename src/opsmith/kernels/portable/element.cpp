@@ -57,18 +57,22 @@ const char* cpp_name(ScalarType dtype) {
   }
 }
 
+// Not by conversion.h: a build for programs without Double and Long has numbers all the same.
+template <class... T>
+bool store_number(Types<T...>, const Scalar& value, ScalarType dtype, Bytes16& element) {
+  return ((dtype == dtype_of<T> &&
+           (store_element(reinterpret_cast<T*>(&element), value_of<compute_t<T>>(value)), true)) ||
+          ...);
+}
+
 }  // namespace
 
 bool element_of(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype, Bytes16& element) {
-  const bool floating = value.isFloatingPoint();
-  const int64_t integer = floating ? 0 : value_of<int64_t>(value);
-  const double number = floating ? value.to<double>() : static_cast<double>(integer);
-  const Convert convert = conversion(floating ? ScalarType::Double : ScalarType::Long, dtype);
-  OPSMITH_CHECK(context, convert != nullptr, NotSupported, false, "a number as %s is not part of this build",
-                name_of(dtype));
+  const double number = value_of<double>(value);
   OPSMITH_CHECK(context, fits(dtype, number), InvalidArgument, false,
                 "value cannot be converted to type %s without overflow", cpp_name(dtype));
-  convert(floating ? static_cast<const void*>(&number) : &integer, {1, 1, 0, 1}, &element);
+  OPSMITH_CHECK(context, store_number(RealB{}, value, dtype, element), NotSupported, false,
+                "a number cannot be made an element of %s", name_of(dtype));
   return true;
 }
 

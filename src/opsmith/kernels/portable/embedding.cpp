@@ -29,8 +29,9 @@ namespace native {
 Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const Tensor& indices, int64_t,
                       bool, bool, Tensor& out) {
   OPSMITH_CHECK(context, weight.dim() == 2, InvalidArgument, out, "'weight' must be 2-D");
-  OPSMITH_CHECK(context, weight.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "embedding: out and weight must have one dtype");
+  if (!same_dtype(context, weight, out)) {
+    return out;
+  }
   OPSMITH_CHECK(context, indices.dim() < kMaxRank, NotSupported, out, "embedding: too many dimensions");
   if (!Indices::accepts(context, "embedding", indices)) {
     return out;

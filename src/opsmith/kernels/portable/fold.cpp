@@ -99,8 +99,9 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
       "Expected size of input's dimension 2 to match the calculated number of sliding blocks %" PRId64
       ", but got %" PRId64,
       blocks, sizes[channel + 1]);
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "col2im: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   sizes[channel] /= taps;
   sizes[channel + 1] = height;
   sizes.push_back(width);
@@ -135,8 +136,9 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
   if (!valid(context, "im2col", windows, height, width)) {
     return out;
   }
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "im2col: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   const int64_t taps = kernel_size[0] * kernel_size[1];
   const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
   const int64_t planes = sizes.product(0, sizes.rank - 2);

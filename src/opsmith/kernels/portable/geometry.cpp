@@ -139,4 +139,11 @@ bool resize(KernelRuntimeContext& context, Tensor& out, const Dims& sizes) {
   return resize(context, out, narrow, static_cast<int>(sizes.rank));
 }
 
+bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const Tensor& out) {
+  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, false,
+                "out must have self's dtype, %s, but has %s", name_of(self.scalar_type()),
+                name_of(out.scalar_type()));
+  return true;
+}
+
 }  // namespace opsmith::portable

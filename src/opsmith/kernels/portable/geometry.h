@@ -71,6 +71,9 @@ int64_t wrap_dim(KernelRuntimeContext& context, int64_t dim, int64_t rank);
 bool take_diagonal(KernelRuntimeContext& context, int64_t offset, int64_t dim1, int64_t dim2, Dims& sizes,
                    Dims& strides, int64_t& origin);
 
+// Whether both have one dtype; refuses the call where they have not.
+bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const Tensor& out);
+
 // Gives `out` these sizes; refuses where it cannot have them.
 bool resize(KernelRuntimeContext& context, Tensor& out, const Dims& sizes);
 

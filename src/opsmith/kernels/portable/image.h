@@ -44,4 +44,16 @@ inline Image image_of(const Tensor& t, int64_t spatial) {
   return image;
 }
 
+// The number for spatial dimension d: one number stands for all.
+inline int64_t entry(IntList list, int64_t d) {
+  return list.size() == 1 ? list[0] : list[d];
+}
+
+inline int64_t floor_divided(int64_t a, int64_t b) {
+  if (b == 1) {
+    return a;  // the common stride, which needs no division
+  }
+  return a / b - (a % b < 0 ? 1 : 0);
+}
+
 }  // namespace opsmith::portable

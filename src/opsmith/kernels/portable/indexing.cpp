@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "axes.h"
+#include "common_dtype.h"
 #include "index_values.h"
 #include "movement.h"
 
@@ -15,28 +16,29 @@ bool is_mask(const Tensor& t) {
   return t.scalar_type() == ScalarType::Bool || t.scalar_type() == ScalarType::Byte;
 }
 
+// Whether an element is not 0: whether a bit is set, other than the sign of floating point.
+bool is_nonzero(const char* element, int64_t width, bool floating) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, element, static_cast<size_t>(width));
+  return (floating ? bits << (65 - 8 * width) : bits) != 0;
+}
+
 // f(at, last) for each element that is not 0, in order: its coordinates, of which the last stands apart.
 void for_each_nonzero(const Tensor& t, FunctionRef<void(const Dims&, int64_t)> f) {
-  const Convert to_bool = conversion(t.scalar_type(), ScalarType::Bool);
   const char* const data = static_cast<const char*>(t.const_data_ptr());
-  const Dims sizes = sizes_of(t);
   const Dims strides = strides_of(t);
   const int64_t width = t.element_size();
-  const int64_t length = sizes.rank == 0 ? 1 : sizes[sizes.rank - 1];
-  const int64_t stride = sizes.rank == 0 ? 1 : strides[sizes.rank - 1];
-  Dims rows = sizes;
-  rows.rank = std::max<int64_t>(0, sizes.rank - 1);
-  const int64_t count = rows.product();
-  for_each_place(rows, count, [&](const Dims& at) {
-    const int64_t offset = offset_of(at, strides);
-    bool block[kTile];
-    for (int64_t i = 0; i < length; i += kTile) {
-      const int64_t n = std::min(kTile, length - i);
-      to_bool(data + (offset + i * stride) * width, {1, n, 0, stride}, block);
-      for (int64_t k = 0; k < n; ++k) {
-        if (block[k]) {
-          f(at, i + k);
-        }
+  const bool floating = is_floating(t.scalar_type());
+  Dims rows = sizes_of(t);
+  const int64_t last = rows.rank - 1;
+  const int64_t length = last < 0 ? 1 : rows[last];
+  const int64_t step = last < 0 ? 1 : strides[last];
+  rows.rank = last < 0 ? 0 : last;
+  for_each_place(rows, rows.product(), [&](const Dims& at) {
+    const char* const row = data + offset_of(at, strides) * width;
+    for (int64_t i = 0; i < length; ++i) {
+      if (is_nonzero(row + i * step * width, width, floating)) {
+        f(at, i);
       }
     }
   });
@@ -271,8 +273,9 @@ namespace native {
 Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                          Tensor& out) {
   IndexPlan plan;
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   if (!make_plan(context, self, indices, plan) || !resize(context, out, plan.sizes)) {
     return out;
   }
@@ -300,8 +303,9 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
 // Elements that several indices name are taken in order: the last one stays, or all are added.
 Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                       const Tensor& values, bool accumulate, Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index_put: out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   OPSMITH_CHECK(
       context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
       "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
@@ -380,8 +384,9 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   OPSMITH_CHECK(context, self.dim() != 0 || index.numel() == 1, InvalidArgument, out,
                 "index_select(): Index to scalar can have only 1 value, got %d value(s)",
                 static_cast<int>(index.numel()));
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
-                "index_select(): self and result must have the same scalar type");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
   Dims sizes = sizes_of(self);
   const int64_t extent = self.dim() == 0 ? 1 : sizes[d];
   if (self.dim() != 0) {
@@ -478,8 +483,6 @@ Tensor& nonzero_out(KernelRuntimeContext& context, const Tensor& self, Tensor& o
   OPSMITH_CHECK(context, out.scalar_type() == ScalarType::Long, InvalidArgument, out,
                 "nonzero: Expected out tensor to have scalar type Long but got scalar type%s",
                 name_of(out.scalar_type()));
-  OPSMITH_CHECK(context, conversion(self.scalar_type(), ScalarType::Bool) != nullptr, NotSupported, out,
-                "\"nonzero.out\" not implemented for '%s'", name_of(self.scalar_type()));
   const int64_t rank = self.dim();
   if (!resize(context, out, {count_nonzero(self), rank}) || out.numel() == 0) {
     return out;

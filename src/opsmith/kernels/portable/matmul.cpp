@@ -4,6 +4,7 @@
 
 #include "common_dtype.h"
 #include "gemm.h"
+#include "lanes.h"
 
 namespace opsmith::portable {
 namespace {
@@ -191,32 +192,18 @@ struct Product {
     });
   }
 
-  // Row i of a by column j of b. Several sums side by side, which the compiler turns into vectors.
+  // Row i of a by column j of b.
   C dot(int64_t i, int64_t j) const {
-    constexpr int64_t kLanes = 16;
-    C lanes[kLanes] = {};
     C left[kLine];
     C right[kLine];
+    C sum = 0;
     for (int64_t start = 0; start < k; start += kLine) {
       const int64_t depth = std::min(kLine, k - start);
       const C* const x = line(a, i, start, depth, left);
       const C* const y = line(b.transposed(), j, start, depth, right);
-      int64_t p = 0;
-      for (; p + kLanes <= depth; p += kLanes) {
-        for (int64_t l = 0; l < kLanes; ++l) {
-          lanes[l] += x[p + l] * y[p + l];
-        }
-      }
-      for (; p < depth; ++p) {
-        lanes[0] += x[p] * y[p];
-      }
+      sum += sum_of<C>(depth, [=](int64_t p) { return x[p] * y[p]; });
     }
-    for (int64_t step = kLanes / 2; step > 0; step /= 2) {
-      for (int64_t l = 0; l < step; ++l) {
-        lanes[l] += lanes[l + step];
-      }
-    }
-    return lanes[0];
+    return sum;
   }
 };
 

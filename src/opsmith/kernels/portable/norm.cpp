@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "axes.h"
+#include "lanes.h"
 #include "movement.h"
 
 namespace opsmith::portable {
@@ -13,28 +14,7 @@ namespace {
 using Results = std::tuple<Tensor&, Tensor&, Tensor&>;
 using OptionalTensor = std::optional<Tensor>;
 
-constexpr int64_t kLanes = 8;
 constexpr int64_t kBlock = 256;
-
-// Sums of f(0) ... f(n - 1), in lanes side by side.
-template <class C, class F>
-C sum_of(int64_t n, const F& f) {
-  C lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      lanes[l] += f(i + l);
-    }
-  }
-  for (; i < n; ++i) {
-    lanes[0] += f(i);
-  }
-  C sum = 0;
-  for (int64_t l = 0; l < kLanes; ++l) {
-    sum += lanes[l];
-  }
-  return sum;
-}
 
 // Elements of a tensor as C, in blocks: the memory itself, or a copy of it.
 template <class C>
@@ -492,8 +472,9 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
                 "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
   const Dims sizes = sizes_of(input);
   const ChannelShape shape{sizes[0], sizes[1], sizes.product(2, sizes.rank)};
-  OPSMITH_CHECK(context, out.scalar_type() == input.scalar_type(), InvalidArgument, results,
-                "batch_norm: out and input must have one dtype");
+  if (!same_dtype(context, input, out)) {
+    return results;
+  }
   const auto statistic = [&](const Tensor* t) {
     return t == nullptr ? OptionalTensor() : OptionalTensor(*t);
   };

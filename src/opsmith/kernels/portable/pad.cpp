@@ -7,12 +7,6 @@
 namespace opsmith::portable {
 namespace {
 
-bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, false,
-                "out and self must have one dtype");
-  return true;
-}
-
 // Where element i of the padded dimension comes from, i counted from the first element of self.
 using SourceIndex = int64_t (*)(int64_t i, int64_t size);
 

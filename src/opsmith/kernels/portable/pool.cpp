@@ -24,6 +24,7 @@ struct Spans {
   int64_t step[kSpatial];
 };
 
+// No stride means the kernel's size.
 struct Window {
   IntList kernel;
   IntList stride;
@@ -31,15 +32,6 @@ struct Window {
   IntList dilation;
   bool ceil_mode;
 };
-
-// One number stands for all dimensions; no stride means the kernel's size.
-int64_t entry(IntList list, int64_t d) {
-  return list.size() == 1 ? list[0] : list[d];
-}
-
-int64_t floor_divided(int64_t a, int64_t b) {
-  return a / b - (a % b < 0 ? 1 : 0);
-}
 
 // The output's sizes after those of the leading dimensions. False with the call refused.
 bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t spatial,

@@ -5,12 +5,6 @@
 namespace opsmith::portable::native {
 namespace {
 
-bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, false,
-                "out and self must have one dtype");
-  return true;
-}
-
 // pixel_shuffle moves a factor of the channels into the image, pixel_unshuffle back; `out` shows the same
 // elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r, w, r)
 // on the side of the image.

@@ -213,12 +213,12 @@ C mean_of(C sum, int64_t count) {
   }
 }
 
-template <class T>
-[[gnu::noinline]] void reduce(KernelRuntimeContext& context, const Scattered& call, Reduction reduction,
-                              bool include_self) {
+// Reduces into `to`, which has an element of type A for each one of out.
+template <class T, class A>
+[[gnu::noinline]] void reduce_into(KernelRuntimeContext& context, const Scattered& call, Reduction reduction,
+                                   bool include_self, A* to) {
   using C = compute_t<T>;
   const T* const from = static_cast<const T*>(call.src != nullptr ? call.src->const_data_ptr() : call.value);
-  T* const to = static_cast<T*>(call.out.mutable_data_ptr());
   if (!include_self) {
     const C identity = identity_of<C>(reduction);
     const bool passed = for_each_line(context, call, [=](const Line& line) {
@@ -251,11 +251,36 @@ template <class T>
   }
 }
 
+// As ATen does: scatter_reduce (`rounded_once`) adds Half and BFloat16 up in float, scatter and scatter_add
+// round every sum.
+template <class T>
+void reduce(KernelRuntimeContext& context, const Scattered& call, Reduction reduction, bool include_self,
+            bool rounded_once) {
+  using C = compute_t<T>;
+  T* const out = static_cast<T*>(call.out.mutable_data_ptr());
+  if (std::is_same_v<T, C> || !rounded_once) {
+    reduce_into<T, T>(context, call, reduction, include_self, out);
+    return;
+  }
+  const int64_t count = call.out.numel();
+  C* const totals = allocate<C>(context, count);
+  if (totals == nullptr) {
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    totals[i] = load_element(out + i);
+  }
+  reduce_into<T, C>(context, call, reduction, include_self, totals);
+  for (int64_t i = 0; i < count; ++i) {
+    store_element(out + i, totals[i]);
+  }
+}
+
 template <const char* Name>
 void reduce_by_dtype(KernelRuntimeContext& context, const Scattered& call, Reduction reduction,
-                     bool include_self) {
+                     bool include_self, bool rounded_once = false) {
   with_dtype<Name>(context, RealB{}, call.out.scalar_type(), [&](auto type) {
-    reduce<typename decltype(type)::type>(context, call, reduction, include_self);
+    reduce<typename decltype(type)::type>(context, call, reduction, include_self, rounded_once);
   });
 }
 
@@ -379,7 +404,7 @@ Tensor& scatter_reduce_two_out(KernelRuntimeContext& context, const Tensor& self
       const int64_t d = begin_scatter(context, "scatter_reduce", self, dim, index, &src, out);
       if (d >= 0) {
         reduce_by_dtype<kScatterReduceTwo>(context, {self, d, index, &src, nullptr, out}, each.reduction,
-                                           include_self);
+                                           include_self, true);
       }
       return out;
     }

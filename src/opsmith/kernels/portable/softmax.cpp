@@ -7,39 +7,13 @@
 #include "axes.h"
 #include "common_dtype.h"
 #include "elementary.h"
+#include "lanes.h"
 #include "movement.h"
 
 namespace opsmith::portable {
 namespace {
 
-constexpr int64_t kLanes = 16;
 constexpr int64_t kGroup = 16;  // lines side by side that are read together
-
-// combine(...) of f(0) to f(n - 1), in lanes side by side, which the compiler turns into vectors.
-template <class C, class Combine, class F>
-C fold(int64_t n, C start, const Combine& combine, const F& f) {
-  C lanes[kLanes];
-  std::fill_n(lanes, kLanes, start);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      lanes[l] = combine(lanes[l], f(i + l));
-    }
-  }
-  for (; i < n; ++i) {
-    lanes[0] = combine(lanes[0], f(i));
-  }
-  C result = lanes[0];
-  for (int64_t l = 1; l < kLanes; ++l) {
-    result = combine(result, lanes[l]);
-  }
-  return result;
-}
-
-template <class C>
-C sum_of(C a, C b) {
-  return a + b;
-}
 
 template <class C>
 C larger_of(C a, C b) {
@@ -191,7 +165,7 @@ void softmax_line(const C* x, const C*, C* z, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     z[i] = portable::exp(x[i] - top);
   }
-  const C total = fold(n, C(0), sum_of<C>, [z](int64_t i) { return z[i]; });
+  const C total = sum_of<C>(n, [z](int64_t i) { return z[i]; });
   const C scale = C(1) / total;
   for (int64_t i = 0; i < n; ++i) {
     z[i] *= scale;
@@ -201,7 +175,7 @@ void softmax_line(const C* x, const C*, C* z, int64_t n) {
 template <class C>
 void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
   const C top = largest(x, n);
-  const C shift = std::log(fold(n, C(0), sum_of<C>, [=](int64_t i) { return portable::exp(x[i] - top); }));
+  const C shift = std::log(sum_of<C>(n, [=](int64_t i) { return portable::exp(x[i] - top); }));
   for (int64_t i = 0; i < n; ++i) {
     z[i] = x[i] - top - shift;
   }
@@ -210,7 +184,7 @@ void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
 // output (grad - sum(grad output))
 template <class C>
 void softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
-  const C total = fold(n, C(0), sum_of<C>, [=](int64_t i) { return grad[i] * output[i]; });
+  const C total = sum_of<C>(n, [=](int64_t i) { return grad[i] * output[i]; });
   for (int64_t i = 0; i < n; ++i) {
     z[i] = output[i] * (grad[i] - total);
   }
@@ -219,7 +193,7 @@ void softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
 // grad - exp(output) sum(grad)
 template <class C>
 void log_softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
-  const C total = fold(n, C(0), sum_of<C>, [=](int64_t i) { return grad[i]; });
+  const C total = sum_of<C>(n, [=](int64_t i) { return grad[i]; });
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     z[i] = grad[i] - portable::exp(output[i]) * total;

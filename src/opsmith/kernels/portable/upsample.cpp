@@ -40,8 +40,9 @@ bool target_of(KernelRuntimeContext& context, const Tensor& input, const Sizes& 
 bool prepare(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
   OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
                 "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
-  OPSMITH_CHECK(context, input.scalar_type() == out.scalar_type(), InvalidArgument, false,
-                "upsample: out and input must have one dtype");
+  if (!same_dtype(context, input, out)) {
+    return false;
+  }
   const int64_t height = input.sizes()[2];
   const int64_t width = input.sizes()[3];
   OPSMITH_CHECK(context, height > 0 && width > 0 && target.size[0] > 0 && target.size[1] > 0, InvalidArgument,

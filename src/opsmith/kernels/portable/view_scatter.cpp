@@ -19,8 +19,9 @@ Tensor& overwrite(KernelRuntimeContext& context, const char* name, const Tensor&
 }
 
 bool as_self(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, false,
-                "out and self must have one dtype");
+  if (!same_dtype(context, self, out)) {
+    return false;
+  }
   return resize(context, out, sizes_of(self));
 }
 
