@@ -1,4 +1,4 @@
-// add and mul, of operands that broadcast, of float32, bfloat16 or one of each.
+// add and mul, of operands that broadcast, of float32 or bfloat16. A number beside bfloat16 is a float32.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

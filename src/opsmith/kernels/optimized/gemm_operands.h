@@ -22,7 +22,7 @@ struct Gemm {
   int64_t a_row;    // from a[i][k] to a[i + 1][k]
   int64_t a_depth;  // from a[i][k] to a[i][k + 1]; of bfloat16 always 1
   const T* b;
-  int64_t b_depth;  // from b[k][j] to b[k + 1][j] in a panel: kPanel if it is packed; not used of bfloat16
+  int64_t b_depth;  // from b[k][j] to b[k + 1][j]: kPanel if it is packed, of bfloat16 0 then
   int64_t b_panel;  // from a panel to the next
   T* c;
   int64_t c_row;

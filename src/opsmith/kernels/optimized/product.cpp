@@ -22,6 +22,8 @@ constexpr int64_t kFewGroups = 8;
 constexpr int64_t kMostParts = 64;
 // With fewer rows than this, packing b takes longer than it saves.
 constexpr int64_t kFewRows = 8;
+// Where b's rows can be read as they are, more: they cost a tile little more than panels do.
+constexpr int64_t kUnpackedRows = 24;
 
 template <class T>
 T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
@@ -182,7 +184,7 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
                          p.a.row,
                          p.a.column,
                          packed - first * panel,
-                         kPanel,
+                         std::is_same_v<T, float> ? kPanel : 0,
                          panel,
                          p.c.data + batch * p.c.batch,
                          p.c.row,
@@ -215,7 +217,7 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
     if (!kIsFloat && !make_depth_contiguous(ctx, p)) {
       return false;
     }
-    multiply_panels(p, with, p.packed, kPanel, size, 0, 0, panels);
+    multiply_panels(p, with, p.packed, kIsFloat ? kPanel : 0, size, 0, 0, panels);
     return true;
   }
   const bool b_has_depth = p.b.row == 1 || p.depth == 1;
@@ -243,9 +245,9 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
     return false;
   }
   const bool b_has_rows = p.b.column == 1 || p.columns == 1;
-  if (kIsFloat && p.rows <= kFewRows && b_has_rows) {
-    // b's rows are read where they are; only the last panel, if it is not whole, is packed.
-    const int64_t whole = p.columns / kPanel;
+  if (p.rows <= kUnpackedRows && b_has_rows) {
+    // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
+    const int64_t whole = kIsFloat ? p.columns / kPanel : p.columns / (kPanel * kPiecePanels) * kPiecePanels;
     if (whole > 0) {
       multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
     }

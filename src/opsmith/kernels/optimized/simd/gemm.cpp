@@ -143,6 +143,7 @@ struct Plain {
   OPSMITH_INLINE F lower(F x) { return (F)((U)x << 16); }
 #endif
   OPSMITH_INLINE Operand row(F pairs) { return {lower(pairs), upper(pairs)}; }
+  OPSMITH_INLINE Operand rows(F first, F second) { return {first, second}; }
   OPSMITH_INLINE Operand both(uint32_t pair) {
     const uint32_t first = pair << 16, second = pair & 0xffff0000u;
     float x, y;
@@ -266,6 +267,51 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g,
 }
 #endif
 
+// b as it is, row after row: for so few rows of a that packing would cost more than it saves.
+template <class Arithmetic, int R>
+OPSMITH_INLINE void unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, Bfloat16* c,
+                                  const Bfloat16* bias, int64_t columns) {
+  constexpr int V = kTilePanels * kVectors;
+  F sums[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      sums[r][v] = zero();
+    }
+  }
+  const int64_t a_row = g.a_row, b_row = g.b_depth;
+  for (int64_t k = 0; k < g.depth; k += 2) {
+    const bool is_pair = k + 1 < g.depth;
+    typename Arithmetic::Operand row[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      row[v] = Arithmetic::rows(load(b + v * kLanes), is_pair ? load(b + b_row + v * kLanes) : zero());
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const typename Arithmetic::Operand one =
+          Arithmetic::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = Arithmetic::add(sums[r][v], one, row[v]);
+      }
+    }
+    a += 2;
+    b += 2 * b_row;
+  }
+  alignas(64) float block[R * V * kLanes];
+  store_sums(block, sums);
+  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+}
+
+template <int R>
+__attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
+                                                   const Bfloat16* b, Bfloat16* c, const Bfloat16* bias,
+                                                   int64_t columns) {
+  unpacked_tile<Plain, R>(g, a, b, c, bias, columns);
+}
+
 // ---- from the number of rows and panels to a tile
 
 using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
@@ -287,6 +333,13 @@ using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bflo
     }                        \
   }
 #endif
+
+#if defined(__AVX2__)
+#define OPSMITH_EACH_ROWS(name) {name<1>, name<2>, name<3>, name<4>, name<5>, name<6>}
+#else
+#define OPSMITH_EACH_ROWS(name) {name<1>, name<2>}
+#endif
+constexpr Bfloat16Tile* kUnpackedTiles[kTileRows] = OPSMITH_EACH_ROWS(plain_unpacked_tile);
 
 constexpr FloatTile* kFloatTiles[kTilePanels][kTileRows] = OPSMITH_TILES(tile);
 constexpr Bfloat16Tile* kPlainTiles[kTilePanels][kTileRows] = OPSMITH_TILES(plain_tile);
@@ -342,6 +395,9 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
         chosen = kPairedTiles[panels - 1][rows - 1];
       }
 #endif
+      if (g.b_depth != 0) {
+        chosen = kUnpackedTiles[rows - 1];
+      }
       chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, g.c + row * g.c_row + column,
              g.bias == nullptr ? nullptr : g.bias + column, g.columns - column);
     }
