@@ -27,8 +27,10 @@ DEVICE = "quantsim"
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 EDGES = torch.tensor(
-    [0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -1e30, math.inf, -math.inf, math.nan]
-    + [8388607.5, 4194304.5, -4194303.5, 1e-40]
+    [
+        *(0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -1e30, math.inf, -math.inf, math.nan),
+        *(8388607.5, 4194304.5, -4194303.5, 1e-40),
+    ]
 )
 SHAPES = ((), (0,), (1,), (7,), (3, 5), (4, 600), (2, 3, 5, 5), (2, 0, 3))
 
