@@ -4,12 +4,17 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 
 namespace opsmith::quantized {
 namespace {
 
+// As empty_like, whose meta kernel is in Python too.
 at::Tensor like(const at::Tensor& input, at::ScalarType dtype) {
-  return at::empty_like(input, input.options().dtype(dtype));
+  const auto options = input.options().dtype(dtype);
+  return input.is_non_overlapping_and_dense()
+             ? at::empty_strided_symint(input.sym_sizes(), input.sym_strides(), options)
+             : at::empty_like(input, options);
 }
 
 at::Tensor floats_like(const at::Tensor& input, std::optional<at::ScalarType> dtype) {
