@@ -201,8 +201,8 @@ def test_missing_library(describe: Describe, catalogue: Catalogue) -> None:
     path.write_text("backend: chip\ndriver: {sources: [driver.c]}\nlibraries: [hostd]\n")
     assert refused(FileMissing, path, catalogue) == (
         "DIR/backend.yaml:3:13: there is no kernel library `hostd` (did you mean hosted?)\n"
-        "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a manifest, "
-        "relative to this file"
+        "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a "
+        "manifest, relative to this file"
     )
 
 

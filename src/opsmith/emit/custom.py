@@ -17,6 +17,16 @@ from opsmith.schema import Operator, Variant
 _OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h", "opsmith/foreign_schema.h")
 
 
+def _is_foreign(plan: Plan, meta: Meta) -> bool:
+    """Whether the meta kernel is that of whoever defines the operator.
+
+    A function that the description gives then only shapes what derived variants allocate.
+    """
+    operator = plan.operator(meta.operator)
+    assert operator is not None
+    return operator.namespace in plan.foreign and operator.variant is Variant.FUNCTIONAL
+
+
 def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
     """The meta kernels that authors must define, each with its declaration in its namespace."""
     for meta in plan.metas:
@@ -47,7 +57,7 @@ def custom_file(
     metas = [
         (meta, _signature(plan, meta.operator))
         for meta in plan.metas
-        if meta.rule is not MetaRule.ELSEWHERE
+        if not _is_foreign(plan, meta)
     ]
     headers |= {signature.header for _, signature in metas}
     return "\n".join(

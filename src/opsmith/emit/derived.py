@@ -303,8 +303,10 @@ class DerivedBody:
     def _meta_call(self) -> str:
         """A call of the functional operator's meta kernel with this function's arguments."""
         functional = self._functional()
-        self.headers.add(functional.header)
         arguments = functional.dispatcher_arguments(_on_meta)
+        if given := self.signatures.meta_functions.get(functional.name):
+            return f"::{given}({arguments})"
+        self.headers.add(functional.header)
         return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
 
     def _first_shape(self) -> str:

@@ -37,7 +37,7 @@ from opsmith.emit.wrapper import (
     registered,
     wrapper,
 )
-from opsmith.plan import Entry, Plan, Route
+from opsmith.plan import Entry, MetaRule, Plan, Route
 from opsmith.schema import Composite
 
 _OTHER_LAYOUTS = (
@@ -96,7 +96,8 @@ def _texts(
 
 
 def _signatures(plan: Plan) -> Signatures:
-    return Signatures(plan.custom, gradient_operators(plan))
+    given = {meta.operator: meta.sources[0] for meta in plan.metas if meta.rule is MetaRule.GIVEN}
+    return Signatures(plan.custom, gradient_operators(plan), given)
 
 
 def declaration(plan: Plan, kernel: Kernel | StubKernel, symbol: str) -> str:

@@ -83,9 +83,16 @@ class Signatures:
     """The signatures of ATen's operators and of a plan's custom ones, by name.
 
     ``gradients`` are the operators that backward kernels are registered as; none is derived.
+    ``meta_functions`` are the C++ functions that shape custom operators' results, by operator.
     """
 
-    def __init__(self, custom: Iterable[Operator] = (), gradients: Iterable[Operator] = ()) -> None:
+    def __init__(
+        self,
+        custom: Iterable[Operator] = (),
+        gradients: Iterable[Operator] = (),
+        meta_functions: Mapping[str, str] | None = None,
+    ) -> None:
+        self.meta_functions = meta_functions or {}
         self._custom: dict[str, Signature] = {
             **{operator.name: CustomSignature(operator) for operator in custom},
             **{operator.name: GradientSignature(operator) for operator in gradients},

@@ -56,12 +56,12 @@ class Metas:
         return group.functional if group is not None and group.functional else name
 
     def _rule(self, operator: Operator) -> Meta | None:
-        if operator.namespace in self.foreign and operator.variant is Variant.FUNCTIONAL:
-            return Meta(operator.name, MetaRule.ELSEWHERE)
         if given := self._given.get(operator.name):
             rule = MetaRule.GIVEN if given.symbol else MetaRule.SAME_AS
             sources = (given.symbol,) if given.symbol else given.same_as
             return Meta(operator.name, rule, sources, given.location)
+        if operator.namespace in self.foreign and operator.variant is Variant.FUNCTIONAL:
+            return Meta(operator.name, MetaRule.ELSEWHERE)
         if operator.schema.endswith("-> ()"):
             return Meta(operator.name, MetaRule.NOTHING)
         group = self._catalogue.group_of.get(operator.name)

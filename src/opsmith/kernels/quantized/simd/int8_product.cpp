@@ -25,6 +25,12 @@ inline void store(const Int8Product& p, int64_t m, int64_t n, int32_t sum) {
 
 constexpr int64_t kBytes = 64;
 
+// lanes += products of fours. In assembly: around the intrinsic, gcc 12 copies every register that it adds
+// to.
+inline void add_products(__m512i& lanes, __m512i input, __m512i weight) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(lanes) : "v"(input), "v"(weight));
+}
+
 // Four sums over 16 lanes each.
 inline __m128i sums_of(__m512i a, __m512i b, __m512i c, __m512i d) {
   const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
@@ -57,11 +63,122 @@ inline void weight_sums(const Int8Product& p, int64_t n, int32_t (&sums)[kColumn
     const int64_t left = p.k - k;
     const __mmask64 mask = left >= kBytes ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
     for (int j = 0; j < kColumns; ++j) {
-      lanes[j] =
-          _mm512_dpbusd_epi32(lanes[j], ones, _mm512_maskz_loadu_epi8(mask, p.weight + (n + j) * p.k + k));
+      add_products(lanes[j], ones, _mm512_maskz_loadu_epi8(mask, p.weight + (n + j) * p.k + k));
     }
   }
   sums_of_all(lanes, sums);
+}
+
+// What a row of a tile has come to; `sums` are those of its lanes.
+template <int kColumns>
+inline void finish_row(const Int8Product& p, int64_t m, int64_t n, const int32_t (&sums)[kColumns],
+                       const int32_t (&weights)[kColumns]) {
+  const int32_t zero = p.zero_points[m * p.per_row];
+  for (int j = 0; j < kColumns; ++j) {
+    // In unsigned arithmetic: each part may overflow, their difference does not.
+    store(p, m, n + j,
+          static_cast<int32_t>(static_cast<uint32_t>(sums[j]) -
+                               static_cast<uint32_t>(zero) * static_cast<uint32_t>(weights[j])));
+  }
+}
+
+// The same of four columns at once.
+struct Four {
+  __m128 scales, bias;
+  __m128i weights;
+
+  Four(const Int8Product& p, int64_t n, __m128i weight_sums)
+      : scales(p.per_channel != 0 ? _mm_loadu_ps(p.weight_scales + n) : _mm_set1_ps(p.weight_scales[0])),
+        bias(p.bias != nullptr ? _mm_loadu_ps(p.bias + n) : _mm_setzero_ps()),
+        weights(weight_sums) {}
+
+  void finish(const Int8Product& p, int64_t m, int64_t n, __m128i sums) const {
+    const __m128i zero = _mm_set1_epi32(p.zero_points[m * p.per_row]);
+    const __m128 values = _mm_cvtepi32_ps(_mm_sub_epi32(sums, _mm_mullo_epi32(zero, weights)));
+    const __m128 scale = _mm_mul_ps(_mm_set1_ps(p.scales[m * p.per_row]), scales);
+    const __m128 scaled = _mm_mul_ps(values, scale);
+    _mm_storeu_ps(p.out + m * p.n + n, p.bias != nullptr ? _mm_add_ps(scaled, bias) : scaled);
+  }
+};
+
+// Four rows by four columns, which most of the work is. Its 16 sums have names because gcc 12 keeps an array
+// of them in memory.
+__attribute__((noinline)) void tile_4x4(const Int8Product& p, int64_t m, int64_t n, const Four& columns) {
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(p.sign_bit));
+  const uint8_t* const x0 = p.input + m * p.k;
+  const uint8_t* const x1 = x0 + p.k;
+  const uint8_t* const x2 = x1 + p.k;
+  const uint8_t* const x3 = x2 + p.k;
+  const int8_t* const w0 = p.weight + n * p.k;
+  const int8_t* const w1 = w0 + p.k;
+  const int8_t* const w2 = w1 + p.k;
+  const int8_t* const w3 = w2 + p.k;
+  __m512i a0 = _mm512_setzero_si512(), a1 = a0, a2 = a0, a3 = a0;
+  __m512i b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+  __m512i c0 = a0, c1 = a0, c2 = a0, c3 = a0;
+  __m512i d0 = a0, d1 = a0, d2 = a0, d3 = a0;
+#define OPSMITH_ROW(sums, x, load)                       \
+  {                                                      \
+    const __m512i row = _mm512_xor_si512(load(x), sign); \
+    add_products(sums##0, row, column0);                 \
+    add_products(sums##1, row, column1);                 \
+    add_products(sums##2, row, column2);                 \
+    add_products(sums##3, row, column3);                 \
+  }
+#define OPSMITH_STEP(load)                                                                      \
+  const __m512i column0 = load(w0), column1 = load(w1), column2 = load(w2), column3 = load(w3); \
+  OPSMITH_ROW(a, x0, load)                                                                      \
+  OPSMITH_ROW(b, x1, load)                                                                      \
+  OPSMITH_ROW(c, x2, load)                                                                      \
+  OPSMITH_ROW(d, x3, load)
+#define OPSMITH_WHOLE(from) _mm512_loadu_si512((from) + k)
+#define OPSMITH_PART(from) _mm512_maskz_loadu_epi8(mask, (from) + k)
+  int64_t k = 0;
+  for (; k + kBytes <= p.k; k += kBytes) {
+    OPSMITH_STEP(OPSMITH_WHOLE)
+  }
+  if (k < p.k) {
+    const __mmask64 mask = (__mmask64{1} << (p.k - k)) - 1;
+    OPSMITH_STEP(OPSMITH_PART)
+  }
+#undef OPSMITH_PART
+#undef OPSMITH_WHOLE
+#undef OPSMITH_STEP
+#undef OPSMITH_ROW
+  columns.finish(p, m, n, sums_of(a0, a1, a2, a3));
+  columns.finish(p, m + 1, n, sums_of(b0, b1, b2, b3));
+  columns.finish(p, m + 2, n, sums_of(c0, c1, c2, c3));
+  columns.finish(p, m + 3, n, sums_of(d0, d1, d2, d3));
+}
+
+// One row by four columns, with the columns' own sums on the way: each weight is read once.
+__attribute__((noinline)) void row_1x4(const Int8Product& p, int64_t n) {
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(p.sign_bit));
+  const __m512i ones = _mm512_set1_epi8(1);
+  const int8_t* const w0 = p.weight + n * p.k;
+  const int8_t* const w1 = w0 + p.k;
+  const int8_t* const w2 = w1 + p.k;
+  const int8_t* const w3 = w2 + p.k;
+  __m512i a0 = _mm512_setzero_si512(), a1 = a0, a2 = a0, a3 = a0;
+  __m512i s0 = a0, s1 = a0, s2 = a0, s3 = a0;
+  for (int64_t k = 0; k < p.k; k += kBytes) {
+    const int64_t left = p.k - k;
+    const __mmask64 mask = left >= kBytes ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+    const __m512i row = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, p.input + k), sign);
+    const __m512i column0 = _mm512_maskz_loadu_epi8(mask, w0 + k);
+    const __m512i column1 = _mm512_maskz_loadu_epi8(mask, w1 + k);
+    const __m512i column2 = _mm512_maskz_loadu_epi8(mask, w2 + k);
+    const __m512i column3 = _mm512_maskz_loadu_epi8(mask, w3 + k);
+    add_products(a0, row, column0);
+    add_products(a1, row, column1);
+    add_products(a2, row, column2);
+    add_products(a3, row, column3);
+    add_products(s0, ones, column0);
+    add_products(s1, ones, column1);
+    add_products(s2, ones, column2);
+    add_products(s3, ones, column3);
+  }
+  Four(p, n, sums_of(s0, s1, s2, s3)).finish(p, 0, n, sums_of(a0, a1, a2, a3));
 }
 
 template <int kRows, int kColumns>
@@ -79,7 +196,7 @@ __attribute__((noinline)) void tile(const Int8Product& p, int64_t m, int64_t n,
     for (int i = 0; i < kRows; ++i) {
       const __m512i row = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, input + i * p.k + k), sign);
       for (int j = 0; j < kColumns; ++j) {
-        lanes[i][j] = _mm512_dpbusd_epi32(lanes[i][j], row, columns[j]);
+        add_products(lanes[i][j], row, columns[j]);
       }
     }
   };
@@ -93,21 +210,26 @@ __attribute__((noinline)) void tile(const Int8Product& p, int64_t m, int64_t n,
   for (int i = 0; i < kRows; ++i) {
     int32_t sums[kColumns];
     sums_of_all(lanes[i], sums);
-    const int32_t zero = p.zero_points[(m + i) * p.per_row];
-    for (int j = 0; j < kColumns; ++j) {
-      // In unsigned arithmetic: each part may overflow, their difference does not.
-      store(p, m + i, n + j,
-            static_cast<int32_t>(static_cast<uint32_t>(sums[j]) -
-                                 static_cast<uint32_t>(zero) * static_cast<uint32_t>(weights[j])));
-    }
+    finish_row(p, m + i, n, sums, weights);
   }
 }
 
 template <int kColumns>
 void columns(const Int8Product& p, int64_t n, int64_t from, int64_t to) {
+  if constexpr (kColumns == 4) {
+    if (p.m == 1) {
+      return row_1x4(p, n);
+    }
+  }
   int32_t weights[kColumns];
   weight_sums(p, n, weights);
   int64_t m = from;
+  if constexpr (kColumns == 4) {
+    const Four four(p, n, _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights)));
+    for (; m + 4 <= to; m += 4) {
+      tile_4x4(p, m, n, four);
+    }
+  }
   for (; m + 4 <= to; m += 4) {
     tile<4, kColumns>(p, m, n, weights);
   }
