@@ -232,8 +232,8 @@ def test_integers_and_python_floats_promote_to_the_default_dtype() -> None:
 SPECIAL = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 3e38, 0.5])
 
 
-# gelu of infinity is infinity here, and NaN on the CPU; where alpha times a number is infinite, the CPU may add
-# both without rounding the product.
+# gelu of infinity is infinity here, and NaN on the CPU; where alpha times a number is infinite, the CPU may
+# add both without rounding the product.
 OF_SPECIAL = [
     row
     for row in POINTWISE
@@ -344,6 +344,11 @@ def halved_product(x: Tensor, dim: int, keepdim: bool) -> Tensor:
     return torch.prod(x / 2 if x.is_floating_point() else x, dim, keepdim)
 
 
+def first_five(x: Tensor) -> Tensor:
+    """Few enough for their product."""
+    return x[..., :5] if x.dim() else x
+
+
 REDUCTIONS = [
     Reduction("sum", torch.sum),
     Reduction("mean", torch.mean, FLOATING),
@@ -361,7 +366,7 @@ REDUCTIONS = [
     Reduction("max", lambda x, dim, keepdim: tuple(torch.max(x, dim, keepdim)), many=False),
     Reduction("min", lambda x, dim, keepdim: tuple(torch.min(x, dim, keepdim)), many=False),
     Reduction("cumsum", lambda x, dim, keepdim: torch.cumsum(x, dim), many=False),
-    Reduction("cumprod", lambda x, dim, keepdim: torch.cumprod(x[..., :5] if x.dim() else x, dim), many=False),
+    Reduction("cumprod", lambda x, dim, keepdim: torch.cumprod(first_five(x), dim), many=False),
 ]  # fmt: skip
 
 

@@ -46,8 +46,8 @@ void convert_element(const at::Tensor& scalar, c10::ScalarType dtype, void* elem
   }
 }
 
-// Whether a Python scalar is itself in the operands' dtype. An integer that is not stays what it is: the kernel
-// cuts it off where it adds, and divides by all of it, as PyTorch does.
+// Whether a Python scalar is itself in the operands' dtype. An integer that is not stays what it is: the
+// kernel cuts it off where it adds, and divides by all of it, as PyTorch does.
 bool keeps_value(const at::Tensor& scalar, c10::ScalarType dtype) {
   if (!at::isIntegralType(dtype, false) || !at::isIntegralType(scalar.scalar_type(), false)) {
     return true;
