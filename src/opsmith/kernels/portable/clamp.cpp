@@ -58,6 +58,9 @@ Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::
     operands.add(*max);
   }
   const ScalarType dtype = operands.dtype();
+  if ((min.has_value() && !fits(context, *min, dtype)) || (max.has_value() && !fits(context, *max, dtype))) {
+    return out;
+  }
   if (min.has_value() && max.has_value()) {
     return clamp_between<kClamp>(context, dtype, self, ScalarTensor(*min, dtype), ScalarTensor(*max, dtype),
                                  out);
@@ -89,11 +92,17 @@ Tensor& clamp_tensor_out(KernelRuntimeContext& context, const Tensor& self, cons
 
 Tensor& clamp_min_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& min, Tensor& out) {
   const ScalarType dtype = common_dtype(self, min);
+  if (!fits(context, min, dtype)) {
+    return out;
+  }
   return binary<kClampMin>(context, Real{}, dtype, self, ScalarTensor(min, dtype), out, kLarger);
 }
 
 Tensor& clamp_max_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& max, Tensor& out) {
   const ScalarType dtype = common_dtype(self, max);
+  if (!fits(context, max, dtype)) {
+    return out;
+  }
   return binary<kClampMax>(context, Real{}, dtype, self, ScalarTensor(max, dtype), out, kSmaller);
 }
 
