@@ -87,7 +87,10 @@ _PLAIN_CPP = (
     _HEADER
     + """\
 #include <cmath>
-namespace chip::plain { void map(const Tensor& self, Tensor& out, float (*f)(float)); }
+namespace chip::plain {
+template <class T>
+void map(const Tensor& self, Tensor& out, T (*f)(T));
+}
 namespace chip::plain::native {
 Tensor& add_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor&, const Scalar&, Tensor& out) {
   ET_KERNEL_CHECK_MSG(ctx, false, InvalidArgument, out, "plain refuses %d dimensions", int(self.dim()));
@@ -95,12 +98,12 @@ Tensor& add_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor&, co
 }
 Tensor& relu_out(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out) {
   ET_KERNEL_CHECK_MSG(ctx, resize_tensor(out, self.sizes()) == Error::Ok, InvalidArgument, out, "resize");
-  map(self, out, [](float x) { return x < 0 ? 0.0f : x; });
+  map<float>(self, out, [](float x) { return x < 0 ? 0.0f : x; });
   return out;
 }
 Tensor& silu_out(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out) {
   ET_KERNEL_CHECK_MSG(ctx, resize_tensor(out, self.sizes()) == Error::Ok, InvalidArgument, out, "resize");
-  map(self, out, [](float x) { return x / (1 + std::exp(-x)); });
+  map<float>(self, out, [](float x) { return x / (1 + std::exp(-x)); });
   return out;
 }
 std::tuple<Tensor&, Tensor&> max_dim(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, bool keepdim,
@@ -132,11 +135,13 @@ _SHARED_CPP = (
     _HEADER
     + """\
 namespace chip::plain {
-void map(const Tensor& self, Tensor& out, float (*f)(float)) {
+template <class T>
+void map(const Tensor& self, Tensor& out, T (*f)(T)) {
   for (ssize_t i = 0; i < self.numel(); ++i) {
-    out.mutable_data_ptr<float>()[i] = f(self.const_data_ptr<float>()[i]);
+    out.mutable_data_ptr<T>()[i] = f(self.const_data_ptr<T>()[i]);
   }
 }
+template void map(const Tensor&, Tensor&, float (*)(float));  // the only one that there is, for another file
 }  // namespace chip::plain
 """
 )

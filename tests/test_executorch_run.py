@@ -491,8 +491,8 @@ def test_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
     backend = write_chip(tmp_path / "chip")
     source = backend.with_name("plain.cpp")
     text = source.read_text().replace(
-        "map(self, out, [](float x) { return x /",
-        "std::abort(); map(self, out, [](float x) { return x /",
+        "map<float>(self, out, [](float x) { return x /",
+        "std::abort(); map<float>(self, out, [](float x) { return x /",
     )
     source.write_text(f"#include <cstdlib>\n{text}")
     program = export(Silu(), matrices(1), tmp_path / "silu.pte", backend).program

@@ -62,6 +62,7 @@ def kernel_sizes(
 def needed_objects(symbols: Sequence[str], objects: Sequence[Path]) -> set[Path]:
     """Those of ``objects`` that define the C++ functions ``symbols``, and what these need in turn."""
     definers: dict[str, Path] = {}
+    weak: dict[str, Path] = {}  # a template that is instantiated in one object for others
     undefined: dict[Path, list[str]] = {}
     needed: dict[Path, None] = {}
     wanted = tuple(map(_mangled, symbols))
@@ -71,15 +72,13 @@ def needed_objects(symbols: Sequence[str], objects: Sequence[Path]) -> set[Path]
             if not symbol.is_defined:
                 undefined[path].append(symbol.name)
             elif not symbol.is_local:
-                # What is weak is in every object that needs it.
-                if not symbol.is_weak:
-                    definers[symbol.name] = path
+                (weak if symbol.is_weak else definers).setdefault(symbol.name, path)
                 if symbol.name.startswith(wanted):
                     needed[path] = None
     waiting = list(needed)
     while waiting:
         for name in undefined[waiting.pop()]:
-            definer = definers.get(name)
+            definer = definers.get(name, weak.get(name))
             if definer is not None and definer not in needed:
                 needed[definer] = None
                 waiting.append(definer)
