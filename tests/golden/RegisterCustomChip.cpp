@@ -122,9 +122,7 @@ at::Tensor& myop_scale_out(const at::Tensor& self, double factor, at::Tensor& ou
 // (kernels.yaml:10:6) into it; shape and dtype from the operator's kernel for the meta device
 ::std::tuple<at::Tensor, at::Tensor> myop_top(const at::Tensor& x, int64_t k) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("myop::top", x);
-  const auto shapes =
-      opsmith::Operator<"myop::top", "", ::std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, int64_t)>::
-          redispatch(opsmith::kMeta, opsmith::meta(x), k);
+  const auto shapes = ::chip::top_meta(opsmith::meta(x), k);
   auto v = opsmith::allocate_as(std::get<0>(shapes));
   auto i = opsmith::allocate_as(std::get<1>(shapes));
   ::chip::top(x, k, v, i);
