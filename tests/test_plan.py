@@ -266,13 +266,14 @@ def test_structured_with_its_own_meta_and_casts(describe: Describe, catalogue: C
 # Of each pair (have, want) of variants of one group: how it is derived, or why it is not. Every reason is
 # one of Obstacle, or the refusal of a kernel for a CompositeImplicitAutograd operator.
 PAIRS = {
-    "FUNCTIONAL_FROM_OUT": 767,
-    "FUNCTIONAL_FROM_INPLACE": 259,
+    "FUNCTIONAL_FROM_OUT": 766,
+    "FUNCTIONAL_FROM_INPLACE": 258,
     "OUT_FROM_FUNCTIONAL": 868,
     "OUT_FROM_INPLACE": 260,
     "INPLACE_FROM_OUT": 198,
-    "INPLACE_FROM_OUT_TEMPORARY": 62,
-    "INPLACE_FROM_FUNCTIONAL": 259,
+    "INPLACE_FROM_OUT_TEMPORARY": 61,
+    "INPLACE_FROM_FUNCTIONAL": 258,
+    "BETWEEN_DEVICES": 4,
     "DECOMPOSED": 17,
     "VIEW": 32,
     "RESHAPES_SELF": 8,
