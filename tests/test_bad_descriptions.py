@@ -1365,6 +1365,23 @@ CASES = [
             "  remedy: the keys here are library, kernels, abi, dim_order, sources, vectorised, meta_sources, include_dirs, defined_by, type_alias"
         ),
     ),
+    Case(
+        "executorch manifest whose operators nobody's namespace has",
+        "kernels.yaml",
+        "library: chiplib\nabi: executorch\ndefined_by:\n  aten: [torch]\nkernels: []\n",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:3: `aten` is no namespace of custom operators\n"
+        "  remedy: write `defined_by: {their_namespace: [python.module]}`",
+    ),
+    Case(
+        "executorch manifest whose operators no module defines",
+        "kernels.yaml",
+        "library: chiplib\nabi: executorch\ndefined_by:\n  theirs: [a/b.py]\nkernels: []\n",
+        "SyntaxInvalid",
+        "DIR/kernels.yaml:4:3: `a/b.py` cannot be the name of a Python module\n"
+        "  remedy: name the modules whose import defines the operators, like "
+        "torch.ao.quantization.fx._decomposed",
+    ),
     *(
         Case(f"executorch {name}", "kernels.yaml", f"{_EXECUTORCH}{entry}\n", kind, expected)
         for name, entry, kind, expected in _EXECUTORCH_ENTRIES

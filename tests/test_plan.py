@@ -273,13 +273,13 @@ PAIRS = {
     "INPLACE_FROM_OUT": 198,
     "INPLACE_FROM_OUT_TEMPORARY": 61,
     "INPLACE_FROM_FUNCTIONAL": 258,
+    "BETWEEN_DEVICES": 4,
     "DECOMPOSED": 17,
     "VIEW": 32,
     "RESHAPES_SELF": 8,
     "OTHER_LAYOUT": 166,
     "DYNAMIC_SHAPE": 13,
     "NO_META": 88,
-    "BETWEEN_DEVICES": 4,
     "kernel refused": 465,
 }
 

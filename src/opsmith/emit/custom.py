@@ -14,7 +14,8 @@ from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
-_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h", "opsmith/foreign_schema.h")
+_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h")
+_FOREIGN_HEADER = "opsmith/foreign_schema.h"
 
 
 def _is_foreign(plan: Plan, meta: Meta) -> bool:
@@ -60,10 +61,11 @@ def custom_file(
         if not _is_foreign(plan, meta)
     ]
     headers |= {signature.header for _, signature in metas}
+    foreign = (_FOREIGN_HEADER,) if plan.foreign else ()
     return "\n".join(
         [
             banner(plan, "its own operators."),
-            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS))}\n",
+            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS, *foreign))}\n",
             includes(headers),
             "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
             "#include <torch/library.h>\n",
