@@ -233,6 +233,7 @@ def test_order(dtype: torch.dtype, descending: bool) -> None:
     for dim in (0, -1):
         agree(torch.sort, x, stable=True, dim=dim, descending=descending)
         agree(torch.sort, x.t(), stable=True, dim=dim, descending=descending)
+        agree(torch.sort, x, dim, descending)
         if dtype != torch.bool:
             agree(torch.topk, x, 5, dim, descending)
 

@@ -106,6 +106,16 @@ def test_gradients_of_convolutions(
     agree(gradients, numbers(*image), numbers(*weight), numbers(weight[0]), rtol=2e-4, atol=2e-3)
 
 
+def test_gradients_that_nothing_asks_for_are_left_out() -> None:
+    def gradients(x: Tensor, w: Tensor) -> list[Tensor]:
+        x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
+        y = functional.conv2d(x, w, padding=1)
+        z = functional.layer_norm(x, (6,))
+        return [torch.autograd.grad(each.square().sum(), x)[0] for each in (y, z)]
+
+    agree(gradients, numbers(2, 3, 5, 6), numbers(4, 3, 3, 3), rtol=1e-4, atol=1e-4)
+
+
 # ---- pools
 
 

@@ -11,6 +11,9 @@ from opsmith.plan.executorch_schema import lean_operator
 from opsmith.plan.meta import Metas
 from opsmith.schema import Catalogue, Composite, Operator
 
+# What the bridge makes contiguous copies with: a kernel of it would be called to copy its own operand.
+_COPIES_OPERANDS = frozenset({"clone.out"})
+
 # Nothing but the elements tells the result's shape. Source: PyTorch's tag; their meta kernels raise.
 _DYNAMIC = "dynamic_output_shape"
 

@@ -104,6 +104,11 @@ void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
 }
 
 LeanOutput::LeanOutput(const LeanCall& call, const at::Tensor& tensor) : out_(tensor) {
+  if (C10_UNLIKELY(!tensor.defined())) {  // a gradient that output_mask leaves out: no kernel writes to it
+    describe_contiguous({0});
+    bind(at::kByte, 1, nullptr);
+    return;
+  }
   if (C10_LIKELY(is_direct(tensor))) {
     describe_contiguous(tensor.sizes());
     bind(tensor, tensor.mutable_data_ptr());

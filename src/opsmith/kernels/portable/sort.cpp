@@ -1,4 +1,5 @@
 // sort and topk: along one dimension, with the places that elements come from. NaN counts as the largest.
+// What need not be stable follows ATen's algorithms, so that equal elements fall as they do there.
 #include <algorithm>
 #include <optional>
 #include <tuple>
@@ -32,7 +33,8 @@ struct Request {
   int64_t count;  // how many elements of a line are kept
   bool descending;
   bool sorted;
-  bool whole;  // a sort, which is stable; not a topk, whose algorithm is ATen's, so that ties fall alike
+  bool stable;
+  bool whole;  // a sort; a topk otherwise
 };
 
 // Lines of self, each copied with its indices as numbers of type C, ordered, and the first `count` elements
@@ -101,7 +103,11 @@ template <class C>
           }
         }
         if (request.whole) {
-          std::sort(entries, entries + n, stably_first);
+          if (request.stable) {
+            std::sort(entries, entries + n, stably_first);
+          } else {
+            std::sort(entries, entries + n, first);
+          }
         } else if (request.count * 64 <= n) {
           std::partial_sort(entries, entries + request.count, entries + n, first);
         } else {
@@ -125,7 +131,7 @@ template <class C>
 
 template <const char* Name>
 Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, std::optional<int64_t> k,
-              bool descending, bool sorted, Tensor& values, Tensor& indices) {
+              bool descending, bool sorted, bool stable, Tensor& values, Tensor& indices) {
   Results results(values, indices);
   const int64_t d = wrap_dim(context, dim, self.dim());
   if (d < 0) {
@@ -148,7 +154,7 @@ Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, st
   with_wide_type<Name>(context, self.scalar_type(), [&](auto type) {
     if (count > 0) {
       order_lines<typename decltype(type)::type>(
-          context, self, {d, count, descending, sorted, !k.has_value()}, values, indices);
+          context, self, {d, count, descending, sorted, stable, !k.has_value()}, values, indices);
     }
   });
   return results;
@@ -160,17 +166,18 @@ namespace native {
 
 Results sort_values(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool descending,
                     Tensor& values, Tensor& indices) {
-  return order<kSort>(context, self, dim, std::nullopt, descending, true, values, indices);
+  return order<kSort>(context, self, dim, std::nullopt, descending, true, false, values, indices);
 }
 
-Results sort_values_stable(KernelRuntimeContext& context, const Tensor& self, std::optional<bool>,
+Results sort_values_stable(KernelRuntimeContext& context, const Tensor& self, std::optional<bool> stable,
                            int64_t dim, bool descending, Tensor& values, Tensor& indices) {
-  return order<kSortStable>(context, self, dim, std::nullopt, descending, true, values, indices);
+  return order<kSortStable>(context, self, dim, std::nullopt, descending, true, stable.value_or(false),
+                            values, indices);
 }
 
 Results topk_values(KernelRuntimeContext& context, const Tensor& self, int64_t k, int64_t dim, bool largest,
                     bool sorted, Tensor& values, Tensor& indices) {
-  return order<kTopk>(context, self, dim, k, largest, sorted, values, indices);
+  return order<kTopk>(context, self, dim, k, largest, sorted, false, values, indices);
 }
 
 }  // namespace native
