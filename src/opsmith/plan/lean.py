@@ -11,6 +11,9 @@ from opsmith.plan.executorch_schema import lean_operator
 from opsmith.plan.meta import Metas
 from opsmith.schema import Catalogue, Composite, Operator
 
+# What the bridge makes contiguous copies with: a kernel of it would be called to copy its own operand.
+_COPIES_OPERANDS = frozenset({"clone.out"})
+
 # Nothing but the elements tells the result's shape. Source: PyTorch's tag; their meta kernels raise.
 _DYNAMIC = "dynamic_output_shape"
 
@@ -38,6 +41,10 @@ class LeanKernels:
         return ""
 
     def _reason(self, operator: Operator) -> str:
+        if operator.name in _COPIES_OPERANDS:
+            return (
+                "operands that a kernel cannot be given as they lie are copied with this operator"
+            )
         if operator.composite is Composite.IMPLICIT:
             return (
                 "the operator is CompositeImplicitAutograd, and PyTorch's decomposition is what makes it "
