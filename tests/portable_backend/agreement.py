@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import opsmith
 
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
-DEVICE = "portablesim"
+DEVICE = "portsim"
 
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGRAL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

@@ -41,6 +41,10 @@ class LeanKernels:
         return ""
 
     def _reason(self, operator: Operator) -> str:
+        if operator.name in _COPIES_OPERANDS:
+            return (
+                "operands that a kernel cannot be given as they lie are copied with this operator"
+            )
         if operator.composite is Composite.IMPLICIT:
             return (
                 "the operator is CompositeImplicitAutograd, and PyTorch's decomposition is what makes it "
