@@ -133,7 +133,9 @@ def test_pools(ceil_mode: bool, layout: torch.memory_format) -> None:
 def test_adaptive_pools(dtype: torch.dtype) -> None:
     agree(functional.adaptive_avg_pool1d, numbers(2, 3, 13, dtype=dtype), 5)
     agree(functional.adaptive_avg_pool2d, numbers(2, 3, 13, 7, dtype=dtype), (4, 9))
-    agree(functional.adaptive_avg_pool3d, numbers(2, 5, 4, 7, dtype=dtype), (2, 3, 1))
+    # In three dimensions ATen adds Half and BFloat16 up as such.
+    rough = {"rtol": 2e-2, "atol": 5e-3} if dtype.itemsize == 2 else {}
+    agree(functional.adaptive_avg_pool3d, numbers(2, 5, 4, 7, dtype=dtype), (2, 3, 1), **rough)
 
 
 def test_the_largest_of_nan_is_nan_and_where_it_stands() -> None:
