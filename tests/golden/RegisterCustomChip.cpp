@@ -8,7 +8,6 @@
 #include <opsmith/derived.h>
 #include <opsmith/dtype_set.h>
 #include <opsmith/fallback.h>
-#include <opsmith/foreign_schema.h>
 #include <opsmith/structured.h>
 
 #include <opsmith/operator.h>
