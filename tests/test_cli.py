@@ -62,8 +62,8 @@ def test_plan_as_json() -> None:
     assert sum(plan["counts"].values()) == len(plan["operators"])
     by_name = {operator["name"]: operator for operator in plan["operators"]}
     assert list(by_name["add.out"]) == ["name", "route", "source", "library", "why", "served_by"]
-    assert by_name["add.out"]["route"] == "structured"
-    assert by_name["add.out"]["library"] == "hosted"
+    assert by_name["add.out"]["route"] == "kernel"
+    assert by_name["add.out"]["library"] == "optimized"
     assert by_name["relu_"] | {"why": "", "served_by": {}} == {
         "name": "relu_", "route": "derived", "source": "relu", "library": "hosted", "why": "",
         "served_by": {},
@@ -101,8 +101,13 @@ def test_explain() -> None:
     assert explained["schema"] == (
         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
     )
-    assert explained["route"] == "structured"
-    assert "opsmith/kernels/hosted/kernels.yaml:" in explained["source"]
+    assert explained["route"] == "derived"
+    assert explained["source"] == "add.out"
+    assert [layer["library"] for layer in explained["served_by"]["layers"]] == [
+        "optimized",
+        "portable",
+    ]
+    assert explained["served_by"]["last_resort"] == "fallback"
     assert explained["autograd"] == ""  # PyTorch's own formula
     table = {row["key"]: row for row in explained["dispatch_table"]}
     assert "RegisterSim_" in table["PrivateUse1"]["kernel"]

@@ -444,11 +444,12 @@ def test_a_kernel_that_refuses_a_dtype_is_to_take_it(
     found = program_coverage("here", 0, recorded.calls, sim.plan, catalogue, 1.0)
     fallen = [use for use in found.operators if use.fell_back]
     assert [use.name for use in fallen] == ["add.Tensor"]
-    assert fallen[0].route == "structured"
+    assert fallen[0].route == "derived"
     assert [use.calls for use in found.routes if use.route == "fallback"] == [1]
     (kernel,) = found.kernels
     assert re.fullmatch(
-        r"let the kernel `opsmith::hosted::add` \(opsmith/kernels/hosted/kernels.yaml:\d+:6\) take "
+        r"let the kernel `opsmith::optimized::native::add_out` "
+        r"\(opsmith/kernels/optimized/kernels.yaml:\d+:\d+\) take "
         "these calls too",
         kernel.remedy,
     )

@@ -93,14 +93,15 @@ def test_every_operator_has_its_facts(operators: tuple[OperatorFacts, ...]) -> N
     assert add.schema == (
         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
     )
-    assert (add.route, add.library, add.variant) == ("structured", "hosted", "in-place")
+    assert (add.route, add.library, add.variant) == ("derived", "optimized", "in-place")
     assert add.variants == ("add.Tensor", "add.out")
     assert add.structured and add.composite == "CompositeExplicitAutogradNonFunctional"
     assert "Float" in add.dtypes and "ComplexFloat" not in add.dtypes
     assert add.kernels == ()  # it is derived from add.out's
     out = next(facts for facts in operators if facts.name == "add.out")
-    (kernel,) = out.kernels
-    assert kernel.startswith("hosted: opsmith::hosted::add (opsmith/kernels/hosted/kernels.yaml:")
+    first, second = out.kernels
+    assert first.startswith("optimized: opsmith::optimized::native::add_out (opsmith/kernels/optimized/")
+    assert second.startswith("portable: opsmith::portable::native::add_out (opsmith/kernels/portable/")
     view = next(facts for facts in operators if facts.name == "transpose.int")
     assert "view" in view.tags
 
@@ -263,7 +264,7 @@ def test_the_commands() -> None:
     assert [stop["key"] for stop in shown["road"]][-1] == "PrivateUse1"
     assert "tests" in shown
     text = command("ops", "show", "add.out")
-    assert "hosted: opsmith::hosted::add" in text and "wins: a kernel for this" in text
+    assert "optimized: opsmith::optimized::native::add_out" in text and "wins: a kernel for this" in text
     keys = as_json("keys", "torch.ones(1, device='sim')", "--operator", "neg")
     assert keys["keys"][-1]["key"] == "PrivateUse1"
     assert command("ops", "--tag", "cor", status=1).startswith(

@@ -133,10 +133,10 @@ def test_an_operator_has_its_facts_its_road_and_its_source(
         (stop.key, stop.what, stop.place) for stop in road(dispatch_table("aten::add_.Tensor"))
     ]
     symbol, shown, link = operators.sources[operators.source[row]]
-    assert symbol == "opsmith::hosted::add"
+    assert symbol == "opsmith::optimized::native::add_out"
     path, _, line = text(link).rpartition(":")
-    assert shown == f"opsmith/kernels/hosted/arithmetic.cpp:{line}"
-    assert Path(path).read_text().splitlines()[int(line) - 1].startswith("void add(")
+    assert shown == f"opsmith/kernels/optimized/binary.cpp:{line}"
+    assert Path(path).read_text().splitlines()[int(line) - 1].startswith("Tensor& add_out(")
 
 
 def test_the_coverage_counts_what_comes_to_the_cpu_in_parts(written: Written) -> None:

@@ -234,7 +234,7 @@ def test_details_by_mouse(visit: Open) -> None:
         assert page.page.url.endswith("#add_.Tensor")
         source = page.page.locator(".detail a[href^='vscode:']").get_attribute("href")
         assert source is not None
-        assert re.fullmatch(r"vscode://file/.*/hosted/arithmetic\.cpp:\d+", source)
+        assert re.fullmatch(r"vscode://file/.*/optimized/binary\.cpp:\d+", source)
         page.page.get_by_role("link", name="add.out").click()
         page.page.wait_for_selector(".detail h3:text-is('add.out')")
         page.page.go_back()

@@ -1,8 +1,6 @@
 // The largest and the smallest element along dimensions, NaN if there is one.
 #include "reduce.h"
 
-#include <opsmith/elementary.h>
-
 namespace opsmith::hosted {
 namespace {
 
@@ -18,7 +16,7 @@ struct Largest {
     using Limits = std::numeric_limits<N>;
     return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   }
-  static Narrow combine(Narrow a, Narrow b) { return opsmith::maximum(a, b); }
+  static Narrow combine(Narrow a, Narrow b) { return ((a < b) | (b != b)) ? b : a; }
 };
 
 template <class N>
@@ -33,7 +31,7 @@ struct Smallest {
     using Limits = std::numeric_limits<N>;
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
   }
-  static Narrow combine(Narrow a, Narrow b) { return opsmith::minimum(a, b); }
+  static Narrow combine(Narrow a, Narrow b) { return ((b < a) | (b != b)) ? b : a; }
 };
 
 template <template <class> class Policy>
