@@ -17,11 +17,11 @@
 
 namespace opsmith {
 
-// One axis: its length and, in elements, the stride in the operand and in each of at most two results.
+// One axis: its length and, in elements, the stride in the operand and in the result.
 struct Axis {
   int64_t size;
   int64_t in;
-  std::array<int64_t, 2> out{0, 0};
+  int64_t out = 0;
 };
 using Axes = c10::SmallVector<Axis, 6>;
 inline constexpr size_t kMaxAxes = 64;
@@ -44,8 +44,7 @@ inline void merge_axes(Axes& axes) {
     }
     if (!merged.empty()) {
       Axis& outer = merged.back();
-      if (outer.in == axis.in * axis.size && outer.out[0] == axis.out[0] * axis.size &&
-          outer.out[1] == axis.out[1] * axis.size) {
+      if (outer.in == axis.in * axis.size && outer.out == axis.out * axis.size) {
         outer = {outer.size * axis.size, axis.in, axis.out};
         continue;
       }
@@ -61,10 +60,10 @@ inline void sort_axes(Axes& axes) {
   std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.in > b.in; });
 }
 
-// Where in the operand and the results a walk stands, in elements.
+// Where in the operand and the result a walk stands, in elements.
 struct Position {
   int64_t in = 0;
-  std::array<int64_t, 2> out{0, 0};
+  int64_t out = 0;
 };
 
 // Calls visit(position) for positions begin..end-1 of the axes, the last axis running fastest. No template:
@@ -83,8 +82,7 @@ inline void walk(const Axes& axes, int64_t begin, int64_t end,
     index[d] = rest % axes[d].size;
     rest /= axes[d].size;
     at.in += index[d] * axes[d].in;
-    at.out[0] += index[d] * axes[d].out[0];
-    at.out[1] += index[d] * axes[d].out[1];
+    at.out += index[d] * axes[d].out;
   }
   for (int64_t k = begin; k < end; ++k) {
     visit(at);
@@ -93,8 +91,7 @@ inline void walk(const Axes& axes, int64_t begin, int64_t end,
       const bool carry = ++index[d] == axis.size;
       const int64_t steps = carry ? 1 - axis.size : 1;
       at.in += steps * axis.in;
-      at.out[0] += steps * axis.out[0];
-      at.out[1] += steps * axis.out[1];
+      at.out += steps * axis.out;
       if (!carry) {
         break;
       }
@@ -104,16 +101,16 @@ inline void walk(const Axes& axes, int64_t begin, int64_t end,
 }
 
 // A reduction of `self` over `dims` (negative ones count from the end; none means all, as in ATen's
-// structured reductions) into results that have their shape already, with the reduced dimensions kept as 1 or
+// structured reductions) into a result that has its shape already, with the reduced dimensions kept as 1 or
 // left out.
 struct Reduction {
   Axes kept;
   Axes reduced;
-  int64_t outputs;  // elements of each result
-  int64_t length;   // elements of the operand that go into one element of a result
+  int64_t outputs;  // elements of the result
+  int64_t length;   // elements of the operand that go into one element of the result
 
   Reduction(const at::TensorBase& self, at::OptionalIntArrayRef dims, bool keepdim,
-            const at::TensorBase& first, const at::TensorBase* second = nullptr) {
+            const at::TensorBase& out) {
     const int64_t rank = self.dim();
     const bool all = !dims.has_value() || dims->empty();
     c10::SmallVector<bool, 6> goes(static_cast<size_t>(rank), all);
@@ -129,7 +126,7 @@ struct Reduction {
       if (goes[static_cast<size_t>(d)]) {
         reduced.push_back(axis);
       } else {
-        axis.out = {first.stride(out_dim), second != nullptr ? second->stride(out_dim) : 0};
+        axis.out = out.stride(out_dim);
         kept.push_back(axis);
       }
       out_dim += has_out_dim ? 1 : 0;
