@@ -13,8 +13,10 @@
 namespace opsmith::hosted {
 namespace {
 
-// Elements that are compared side by side, so that the loops vectorise, and elements worth a thread.
+// Elements of a row and results of columns that are compared side by side, so that loops vectorise and memory
+// is read in long pieces; elements worth a thread.
 constexpr int64_t kLanes = 64;
+constexpr int64_t kColumns = 256;
 constexpr int64_t kGrain = 32768;
 
 template <class C>
@@ -35,6 +37,7 @@ struct Smallest {
 template <class Extremum, class T>
 void compare(compute_t<T>* lanes, const T* p, int64_t stride, int64_t n) {
   if (stride == 1) {
+#pragma GCC ivdep
     for (int64_t l = 0; l < n; ++l) {
       lanes[l] = Extremum::of(lanes[l], load_element(p + l));
     }
@@ -73,21 +76,21 @@ void by_rows(const Reduction& r, const T* in, T* out) {
   });
 }
 
-// kLanes results at a time, which lie next to each other: the densest axis is one that stays.
+// kColumns results at a time, which lie next to each other: the densest axis is one that stays.
 template <class Extremum, class T>
 void by_columns(const Reduction& r, const T* in, T* out) {
   const Axis column = r.kept.back();
   Axes outer = r.kept;
   outer.pop_back();
-  const int64_t blocks = (column.size + kLanes - 1) / kLanes;
-  const int64_t grain = std::max<int64_t>(1, kGrain / (r.length * kLanes));
+  const int64_t blocks = (column.size + kColumns - 1) / kColumns;
+  const int64_t grain = std::max<int64_t>(1, kGrain / (r.length * kColumns));
   at::parallel_for(0, product_of_sizes(outer) * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t first = task % blocks * kLanes;
-      const int64_t width = std::min(kLanes, column.size - first);
+      const int64_t first = task % blocks * kColumns;
+      const int64_t width = std::min(kColumns, column.size - first);
       walk(outer, task / blocks, task / blocks + 1, [&](const Position& at) {
-        compute_t<T> lanes[kLanes];
-        std::fill_n(lanes, kLanes, Extremum::start);
+        compute_t<T> lanes[kColumns];
+        std::fill_n(lanes, kColumns, Extremum::start);
         walk(r.reduced, 0, r.length, [&](const Position& inner) {
           compare<Extremum>(lanes, in + at.in + first * column.in + inner.in, column.in, width);
         });
