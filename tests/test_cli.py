@@ -43,7 +43,8 @@ def test_demo(tmp_path: Path) -> None:
     # The same weights, batches and dropout masks: float32 rounding is all that may differ.
     assert result["max_loss_difference"] < 1e-3
     calls = result["calls_by_route"]
-    assert calls["structured"] > 1000 and calls["derived"] > 0 and calls["fallback"] > 0
+    assert calls["kernel"] > 1000 and calls["structured"] > 0 and calls["derived"] > 0
+    assert 0 < calls["fallback"] < 300
     assert calls["denied"] == calls["missing"] == 0
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert "epoch   loss on sim" in output and "median time per step" in output
@@ -57,7 +58,8 @@ def test_demo_where_the_picture_cannot_be_written(tmp_path: Path) -> None:
 def test_plan_as_json() -> None:
     plan = last_line(opsmith("plan", "sim", "--json"))
     assert list(plan) == ["backend", "torch", "operators", "counts", "not_served"]
-    assert plan["not_served"] == []
+    assert {each["name"] for each in plan["not_served"]} >= {"index.Tensor_out", "empty.out"}
+    assert all("ExecuTorch's programs only" in each["why"] for each in plan["not_served"])
     assert plan["backend"] == "sim"
     assert sum(plan["counts"].values()) == len(plan["operators"])
     by_name = {operator["name"]: operator for operator in plan["operators"]}
@@ -80,7 +82,7 @@ def test_plan_for_people() -> None:
 
 def test_plan_of_one_route() -> None:
     output = opsmith("plan", "--route", "derived")
-    assert "relu_" in output and "add.out" not in output
+    assert "relu_" in output and "addcmul.out" not in output
 
 
 def test_plan_of_an_unknown_route() -> None:

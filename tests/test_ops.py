@@ -100,8 +100,12 @@ def test_every_operator_has_its_facts(operators: tuple[OperatorFacts, ...]) -> N
     assert add.kernels == ()  # it is derived from add.out's
     out = next(facts for facts in operators if facts.name == "add.out")
     first, second = out.kernels
-    assert first.startswith("optimized: opsmith::optimized::native::add_out (opsmith/kernels/optimized/")
-    assert second.startswith("portable: opsmith::portable::native::add_out (opsmith/kernels/portable/")
+    assert first.startswith(
+        "optimized: opsmith::optimized::native::add_out (opsmith/kernels/optimized/"
+    )
+    assert second.startswith(
+        "portable: opsmith::portable::native::add_out (opsmith/kernels/portable/"
+    )
     view = next(facts for facts in operators if facts.name == "transpose.int")
     assert "view" in view.tags
 
@@ -264,7 +268,10 @@ def test_the_commands() -> None:
     assert [stop["key"] for stop in shown["road"]][-1] == "PrivateUse1"
     assert "tests" in shown
     text = command("ops", "show", "add.out")
-    assert "optimized: opsmith::optimized::native::add_out" in text and "wins: a kernel for this" in text
+    assert (
+        "optimized: opsmith::optimized::native::add_out" in text
+        and "wins: a kernel for this" in text
+    )
     keys = as_json("keys", "torch.ones(1, device='sim')", "--operator", "neg")
     assert keys["keys"][-1]["key"] == "PrivateUse1"
     assert command("ops", "--tag", "cor", status=1).startswith(

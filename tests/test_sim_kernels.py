@@ -1,4 +1,4 @@
-"""The kernels of sim's libraries give what ATen's CPU kernels give: values, dtypes, shapes, variants and errors.
+"""Sim's kernels give what ATen's CPU kernels give: values, dtypes, shapes, variants and errors.
 
 Each operator is a row of a table; the same calls run on the device and on the CPU, for operands of
 several layouts, and are compared with torch.testing's tolerances for the dtype.

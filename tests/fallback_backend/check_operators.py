@@ -1,26 +1,13 @@
-"""The runtime's own operators: factories, views, resizing, set_, copies, item(), convolution, dropout.
-
-Every test also runs without a host window: see ``test_without_a_host_window`` in test_fallback.py.
-"""
+"""The runtime's own operators: factories, views, resizing, set_, copies, item(), convolution, dropout."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
+import loaded  # noqa: F401  (makes the device)
 import pytest
 import torch
 from torch import Tensor
-
-import opsmith
-from opsmith.runtime import LoadedBackend
-
-pytestmark = pytest.mark.usefixtures("sim")
-
-
-@pytest.fixture(scope="session")
-def sim() -> LoadedBackend:
-    return opsmith.load(os.environ.get("OPSMITH_TEST_BACKEND", "sim"))
 
 
 @pytest.fixture
