@@ -465,7 +465,7 @@ def test_integer_powers() -> None:
     "call", [torch.remainder, torch.fmod, torch.floor_divide], ids=lambda c: c.__name__
 )
 def test_integer_division_by_zero_raises(call: Call) -> None:
-    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
+    with pytest.raises(RuntimeError, match=r"(^| refuses the call: )ZeroDivisionError$"):
         on_device(call, torch.tensor([1, 2]), torch.tensor([1, 0]))
 
 
@@ -707,7 +707,7 @@ def test_matrix_products_of_gapped_operands() -> None:
 
 def test_addmm_with_beta_zero_does_not_read_the_addend() -> None:
     addend = torch.full((4, 6), math.nan)
-    compare(lambda x, a, b: torch.addmm(x, a, b, beta=0), addend, numbers(4, 300), numbers(300, 6))
+    compare(lambda x, a, b: torch.addmm(x, a, b, beta=0), addend, numbers(4, 30), numbers(30, 6))
 
 
 def test_matrix_products_of_two_dtypes_raise() -> None:

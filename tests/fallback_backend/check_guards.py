@@ -9,6 +9,8 @@ import torch
 from loaded import DEVICE
 from torch import Tensor
 
+import opsmith
+
 REMEDY = (
     f"and {DEVICE} has only strided (dense) ones. Call it on the CPU: "
     "move its arguments there with .cpu()."
@@ -86,6 +88,15 @@ def test_mkldnn_tensors_do_not_mix_with_the_devices() -> None:
     for call in (torch.add, torch.mul, torch.mm):
         with pytest.raises(RuntimeError):
             call(torch.ones(3, 3).to_mkldnn(), tensor)
+
+
+def test_deny_covers_convolutions() -> None:
+    x = torch.ones(1, 2, 3, device=DEVICE)
+    with opsmith.fallback("deny"), pytest.raises(NotImplementedError) as error:
+        torch.nn.functional.conv1d(x, x)
+    assert str(error.value).startswith(
+        f"aten::convolution_overrideable is not available on {DEVICE}: it would fall back to the CPU, "
+    )
 
 
 def test_a_sparse_gradient_is_refused() -> None:

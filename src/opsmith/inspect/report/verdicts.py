@@ -19,8 +19,8 @@ _DTYPES = (
 # A device on which most checks fail has a message for each: they are cut until all fit, and in the end
 # left to the file of results.
 _MESSAGE_LENGTHS = (600, 300, 150, 80)
-_ALL_MESSAGES = 800_000
-_MOST_MESSAGES = 10_000
+_ALL_MESSAGES = 640_000
+_MOST_MESSAGES = 8_000
 _LEFT_OUT = "the file of results says more"
 
 
