@@ -68,11 +68,28 @@ _EXECUTORCH_ENTRIES = [
         "  remedy: it takes any or contiguous",
     ),
     (
-        "meta of PyTorch's operator",
-        "{op: relu.out, kernel_name: f, meta: {same_as: self}}",
-        "SyntaxInvalid",
-        "DIR/kernels.yaml:4:36: `meta` belongs to a custom operator; PyTorch has its own for `relu.out`\n"
+        "meta of a structured operator",
+        "{op: add.out, kernel_name: f, meta: {same_as: self}}",
+        "KernelRefused",
+        "DIR/kernels.yaml:4:35: `add.out` is structured: PyTorch's meta function, which is compiled, checks and "
+        "shapes its variants\n"
         "  remedy: remove `meta`",
+    ),
+    (
+        "meta of PyTorch's operator like an argument that it has not",
+        "{op: relu.out, kernel_name: f, meta: {same_as: sef}}",
+        "KernelRefused",
+        "DIR/kernels.yaml:4:36: `relu` has no argument `sef` (did you mean self?)\n"
+        "  remedy: its schema is relu(Tensor self) -> Tensor",
+    ),
+    (
+        "meta of PyTorch's operator like too few arguments",
+        "{op: native_layer_norm.out, kernel_name: f, meta: {same_as: input}}",
+        "KernelRefused",
+        "DIR/kernels.yaml:4:49: `same_as` names 1, but `native_layer_norm` returns 3: "
+        "`native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> "
+        "(Tensor, Tensor, Tensor)`\n"
+        "  remedy: name one argument for each result, e.g. `same_as: [self, self, self]`, or a C++ function",
     ),
 ]
 

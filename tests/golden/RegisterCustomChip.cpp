@@ -43,9 +43,7 @@ namespace {
 at::Tensor myop_add_other(const at::Tensor& self, const at::Tensor& shape_) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("myop::add.other", self,
                                                                                     shape_);
-  auto result = opsmith::allocate_as(
-      opsmith::Operator<"myop::add", "other", at::Tensor(const at::Tensor&, const at::Tensor&)>::redispatch(
-          opsmith::kMeta, opsmith::meta(self), opsmith::meta(shape_)));
+  auto result = opsmith::allocate_as(opsmith::meta_like(opsmith::meta(self)));
   auto operand = opsmith::operand_in(result, self);
   ::chip::add_(operand, shape_);
   opsmith::finish(result, operand);
@@ -59,9 +57,7 @@ at::Tensor myop_add_other(const at::Tensor& self, const at::Tensor& shape_) {
 at::Tensor& myop_add_other_out(const at::Tensor& self, const at::Tensor& shape_, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("myop::add.other_out",
                                                                                     self, shape_, out);
-  const auto shape =
-      opsmith::Operator<"myop::add", "other", at::Tensor(const at::Tensor&, const at::Tensor&)>::redispatch(
-          opsmith::kMeta, opsmith::meta(self), opsmith::meta(shape_));
+  const auto shape = opsmith::meta_like(opsmith::meta(self));
   auto result = opsmith::result_in(out, shape, self, shape_);
   auto operand = opsmith::operand_in(result, self);
   ::chip::add_(operand, shape_);

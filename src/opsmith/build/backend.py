@@ -139,7 +139,8 @@ def _build(
                 *sorted((_CSRC / "opsmith").glob("*.cpp")),
                 *sorted(generated.glob("*.cpp")),
                 *(source for library in aten for source in library.sources),
-                *(source for library in lean for source in library.meta_sources),
+                # Two libraries may share what shapes their results.
+                *dict.fromkeys(source for library in lean for source in library.meta_sources),
                 *(sorted((_CSRC / "bridge").glob("*.cpp")) if lean else ()),
             ),
             include_dirs=(
@@ -242,9 +243,13 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
             libraries[kernel.library],
             partial(declaration, plan, kernel, symbol),
         )
+    shaping = [
+        *plan.metas,
+        *(layer.meta for first in plan.entries for layer in first.layers if layer.meta),
+    ]
     for library in backend.libraries:
         for given in library.metas:
-            for meta in plan.metas:
+            for meta in shaping:
                 if meta.rule is MetaRule.GIVEN and meta.location == given.location:
                     yield _Wanted(
                         given.symbol,

@@ -203,14 +203,7 @@ class _EntryReader:
         meta = self.raw.meta if isinstance(self.raw, ManifestEntry) else None
         if meta is None:
             return []
-        if self.raw.op:
-            raise SyntaxInvalid(
-                f"`meta` belongs to a custom operator; PyTorch has its own for `{self.raw.op}`",
-                location=self._locate("meta"),
-                remedy="remove `meta`",
-            )
-        name = schema_name(self.raw.func)
-        return [read_meta(self.document, self.steps, name, meta, SYMBOL)]
+        return [read_meta(self.document, self.steps, self.operator.name, meta, SYMBOL)]
 
     def _locate(self, *steps: Step) -> Location:
         return self.document.locate(*self.steps, *steps)

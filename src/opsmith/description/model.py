@@ -175,10 +175,11 @@ class Unserved:
 
 @dataclass(frozen=True)
 class GivenMeta:
-    """What a description says of the shapes of a custom operator's results, for all its variants.
+    """What a description says of the shapes of an operator's results, for all its variants.
 
-    Either ``same_as``, the argument that each result is like, or ``symbol``, a C++ function that makes
-    them of meta tensors.
+    For an operator of ATen it takes the place of PyTorch's meta kernel in derived code.  Either
+    ``same_as``, the argument that each result is like, or ``symbol``, a C++ function that makes them of meta
+    tensors.
     """
 
     operator: str

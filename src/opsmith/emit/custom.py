@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from opsmith.emit.signature import CustomSignature
+from opsmith.emit.signature import CustomSignature, Signatures
 from opsmith.emit.text import banner, comment, in_namespace_of, includes, quoted, registrations
 from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
@@ -39,8 +39,8 @@ def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
 
 
 def meta_declaration(plan: Plan, meta: Meta) -> str:
-    """The C++ declaration of a given meta kernel with its namespace, for error messages."""
-    return _signature(plan, meta.operator).meta_declaration(meta.sources[0])
+    """The C++ declaration of a function that shapes results, with its namespace; for error messages."""
+    return Signatures(plan.custom)[meta.operator].meta_declaration(meta.sources[0])
 
 
 def custom_file(
@@ -66,7 +66,7 @@ def custom_file(
         [
             banner(plan, "its own operators."),
             f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS, *foreign))}\n",
-            includes(headers),
+            includes(headers.difference(_OWN_HEADERS)),
             "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
             "#include <torch/library.h>\n",
             *declarations,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from opsmith.description import Execution
 from opsmith.emit.signature import Parameter, Signature, Signatures, Structured
-from opsmith.plan import Derivation, Elementwise, Entry, Shape
+from opsmith.plan import Derivation, Elementwise, Entry, MetaRule, Shape
 from opsmith.schema import Result
 
 
@@ -301,13 +301,21 @@ class DerivedBody:
         return len(self._functional().results())
 
     def _meta_call(self) -> str:
-        """A call of the functional operator's meta kernel with this function's arguments."""
+        """What shapes the functional operator's results, asked with this function's arguments."""
         functional = self._functional()
-        arguments = functional.dispatcher_arguments(_on_meta)
-        if given := self.signatures.meta_functions.get(functional.name):
-            return f"::{given}({arguments})"
-        self.headers.add(functional.header)
-        return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
+        meta = self.signatures.metas.get(functional.name)
+        if meta is None:
+            self.headers.add(functional.header)
+            arguments = functional.dispatcher_arguments(_on_meta)
+            return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
+        if meta.rule is MetaRule.GIVEN:
+            return f"::{meta.sources[0]}({functional.meta_arguments(_on_meta)})"
+        self.headers.add("opsmith/custom_meta.h")
+        results = [
+            f"opsmith::meta_like(opsmith::meta({functional.parameter_of(name)}))"
+            for name in meta.sources
+        ]
+        return results[0] if len(results) == 1 else f"std::make_tuple({', '.join(results)})"
 
     def _first_shape(self) -> str:
         """What has the shape and dtype of the first result."""

@@ -37,7 +37,7 @@ from opsmith.emit.wrapper import (
     registered,
     wrapper,
 )
-from opsmith.plan import Entry, MetaRule, Plan, Route
+from opsmith.plan import Entry, Meta, MetaRule, Plan, Route
 from opsmith.schema import Composite
 
 _OTHER_LAYOUTS = (
@@ -46,6 +46,10 @@ _OTHER_LAYOUTS = (
     "QuantizedPrivateUse1",
     "NestedTensorPrivateUse1",
 )
+
+
+# What derived code asks for a result's shape without the dispatcher.
+_SHAPED_BY_CALL = frozenset({MetaRule.GIVEN, MetaRule.SAME_AS})
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,27 @@ def _texts(
 
 
 def _signatures(plan: Plan) -> Signatures:
-    given = {meta.operator: meta.sources[0] for meta in plan.metas if meta.rule is MetaRule.GIVEN}
-    return Signatures(plan.custom, gradient_operators(plan), given)
+    metas = {meta.operator: meta for meta in plan.metas if meta.rule in _SHAPED_BY_CALL}
+    metas |= {meta.operator: meta for meta in _given_metas(plan.entries)}
+    return Signatures(plan.custom, gradient_operators(plan), metas)
+
+
+def _given_metas(entries: Iterable[Entry]) -> list[Meta]:
+    """What shapes the results of operators of ATen in the place of PyTorch's meta kernels, once each."""
+    layers = (layer for entry in entries for layer in entry.layers)
+    found = {layer.meta.operator: layer.meta for layer in layers if layer.meta}
+    return [found[name] for name in sorted(found)]
+
+
+def _meta_declarations(entries: Iterable[Entry], signatures: Signatures) -> list[tuple[Meta, str]]:
+    """The functions among them that authors must define, each declared in its namespace."""
+    return [
+        (meta, in_namespace_of(symbol, signatures[meta.operator].meta_declaration(name)))
+        for meta in _given_metas(entries)
+        if meta.rule is MetaRule.GIVEN
+        for symbol in meta.sources
+        for name in [symbol.rpartition("::")[2]]
+    ]
 
 
 def declaration(plan: Plan, kernel: Kernel | StubKernel, symbol: str) -> str:
@@ -141,7 +164,7 @@ def _kernels_header(plan: Plan, entries: Sequence[Entry], signatures: Signatures
     for function in autograd_declarations(plan.entries, signatures):
         key = ", backward" if function.kernel.backward else ", autograd"
         declare(function.kernel, key, {function.symbol: function.text})
-    for meta, text in meta_declarations(plan):
+    for meta, text in [*meta_declarations(plan), *_meta_declarations(entries, signatures)]:
         lines += [f"// {meta.operator}, meta ({meta.location})", text, ""]
     for class_, statics in members.items():
         lines += [_struct(class_, statics), ""]
@@ -200,7 +223,8 @@ def _kernels_of(plan: Plan, entries: Sequence[Entry], signatures: Signatures) ->
     if any(entry.kernel and entry.kernel.class_name for entry in entries):
         return [f'#include "{class_name(plan.backend)}NativeFunctions.h"\n']
     declared = _declared_once(entries, signatures)
-    return [text for _, each in declared for text in _in_namespaces(each.by_symbol)]
+    kernels = [text for _, each in declared for text in _in_namespaces(each.by_symbol)]
+    return [*kernels, *(text for _, text in _meta_declarations(entries, signatures))]
 
 
 def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:

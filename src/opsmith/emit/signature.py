@@ -31,6 +31,7 @@ from torchgen.model import Argument, NativeFunction, SchemaKind
 
 from opsmith.description import Kernel
 from opsmith.emit.lean import lean_declaration
+from opsmith.plan import Meta
 from opsmith.schema import Operator, Result, qualified
 from opsmith.schema.catalogue import (
     custom_function,
@@ -83,16 +84,17 @@ class Signatures:
     """The signatures of ATen's operators and of a plan's custom ones, by name.
 
     ``gradients`` are the operators that backward kernels are registered as; none is derived.
-    ``meta_functions`` are the C++ functions that shape custom operators' results, by operator.
+    ``metas`` are the C++ functions, and the rules that generated code can follow itself, which shape results
+    without the dispatcher, by functional operator.
     """
 
     def __init__(
         self,
         custom: Iterable[Operator] = (),
         gradients: Iterable[Operator] = (),
-        meta_functions: Mapping[str, str] | None = None,
+        metas: Mapping[str, Meta] | None = None,
     ) -> None:
-        self.meta_functions = meta_functions or {}
+        self.metas = metas or {}
         self._custom: dict[str, Signature] = {
             **{operator.name: CustomSignature(operator) for operator in custom},
             **{operator.name: GradientSignature(operator) for operator in gradients},
@@ -265,9 +267,27 @@ class Signature:
 
         ``rename`` maps a parameter to the expression that stands for it.
         """
+        return self._arguments(rename, symint=True)
+
+    def meta_declaration(self, symbol: str) -> str:
+        """How the function that an author gives for the results' shapes is declared, without its namespace.
+
+        An operator of ATen is traced with PyTorch's meta kernel: sizes are numbers here.
+        """
+        return self._meta_declaration(symbol, symint=False)
+
+    def meta_arguments(self, rename: Callable[[Parameter], str]) -> str:
+        """The arguments of a call of that function, as :meth:`dispatcher_arguments` has them."""
+        return self._arguments(rename, symint=False)
+
+    def _meta_declaration(self, symbol: str, *, symint: bool) -> str:
+        with native_function_manager(self.function):
+            return str(NativeSignature(self.function.func, symint=symint).defn(symbol))
+
+    def _arguments(self, rename: Callable[[Parameter], str], *, symint: bool) -> str:
         with native_function_manager(self.function):
             sources = [Expr(rename(_parameter(b)), b.nctype) for b in self._bindings()]
-            return _translate(sources, dispatcher.arguments(self.function.func, symint=True))
+            return _translate(sources, dispatcher.arguments(self.function.func, symint=symint))
 
     def parameter_of(self, argument: str) -> str:
         """The name of the parameter that stands for the schema's ``argument``."""
@@ -300,8 +320,11 @@ class CustomSignature(Signature):
 
     def meta_declaration(self, symbol: str) -> str:
         """How a meta kernel that an author writes is declared, without its namespace."""
-        with native_function_manager(self.function):
-            return str(NativeSignature(self.function.func, symint=True).defn(symbol))
+        return self._meta_declaration(symbol, symint=True)
+
+    def meta_arguments(self, rename: Callable[[Parameter], str]) -> str:
+        """The arguments of a call of that kernel, as :meth:`dispatcher_arguments` has them."""
+        return self.dispatcher_arguments(rename)
 
 
 class GradientSignature(CustomSignature):

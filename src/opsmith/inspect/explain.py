@@ -47,7 +47,10 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that decides how one operator is served; ``meta`` where it is a custom one."""
+    """Everything that decides how one operator is served.
+
+    ``meta`` is what shapes the results, of a custom operator or where the description says it.
+    """
 
     entry: Entry
     schema: str
@@ -65,7 +68,7 @@ def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
     declared = plan.operator(entry.name) or read_catalogue().operators[entry.name]
     table = dispatch_table(declared.qualified_name) if loaded else ()
     schema = f"{declared.namespace}::{declared.schema}"
-    return Explanation(entry, schema, plan.meta(entry.name), table)
+    return Explanation(entry, schema, plan.meta(entry.name) or entry.meta, table)
 
 
 def dispatch_table(

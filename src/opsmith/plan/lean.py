@@ -68,5 +68,7 @@ class LeanKernels:
             shaped = self._metas.of(functional) is not None
             return "" if shaped else "nothing says how its result is shaped: add `meta: …`"
         if not (group.structured or functional.meta):
-            return f"`{functional.name}` has no meta kernel, which would tell the result's shape"
+            return (
+                f"`{functional.name}` has no meta kernel, and no `meta:` tells the result's shape"
+            )
         return ""

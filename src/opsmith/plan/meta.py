@@ -1,20 +1,22 @@
 """Which kernel for the meta device a custom operator gets, from the description or by rule.
 
 PyTorch traces with such kernels (torch.compile, torch.export), and derived code allocates by them.  A
-rule is used only where it cannot be wrong; everything else needs ``meta:`` in the description.  Called
-by the resolver.
+rule is used only where it cannot be wrong; everything else needs ``meta:`` in the description.  An operator
+of ATen has PyTorch's; what the description gives takes its place in derived code only.  Called by the
+resolver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from opsmith.description import GivenMeta, Library
 from opsmith.errors import KernelDuplicate, KernelRefused, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule
 from opsmith.schema import Catalogue, Group, Operator, Variant
-from opsmith.schema.catalogue import custom_function
+from opsmith.schema.catalogue import custom_function, torch_function
 
 
 class Metas:
@@ -41,6 +43,8 @@ class Metas:
                 _refuse_second(here.setdefault(name, meta), meta)
                 self._check(meta, catalogue.operators[name])
                 self._given.setdefault(name, meta)
+        self.catalogue = _with_metas(catalogue, self._given)
+        """The catalogue, in which the operators that the description shapes have a meta kernel."""
 
     def of(self, operator: Operator) -> Meta | None:
         """The meta kernel of ``operator``; None where nothing says how its results are shaped."""
@@ -50,6 +54,12 @@ class Metas:
             return shaped and Meta(operator.name, MetaRule.FROM_FUNCTIONAL, (functional,))
         return self._rule(operator)
 
+    def given_for(self, operator: Operator) -> Meta | None:
+        """What the description gives for an operator of ATen, in the place of PyTorch's meta kernel."""
+        name = self._shaped(operator.name)
+        given = self._given.get(name)
+        return _meta(name, given) if given and operator.namespace == "aten" else None
+
     def _shaped(self, name: str) -> str:
         """The operator whose meta shapes all variants of the group: the functional one."""
         group = self._catalogue.group_of.get(name)
@@ -57,9 +67,7 @@ class Metas:
 
     def _rule(self, operator: Operator) -> Meta | None:
         if given := self._given.get(operator.name):
-            rule = MetaRule.GIVEN if given.symbol else MetaRule.SAME_AS
-            sources = (given.symbol,) if given.symbol else given.same_as
-            return Meta(operator.name, rule, sources, given.location)
+            return _meta(operator.name, given)
         if operator.namespace in self.foreign and operator.variant is Variant.FUNCTIONAL:
             return Meta(operator.name, MetaRule.ELSEWHERE)
         if operator.schema.endswith("-> ()"):
@@ -80,11 +88,18 @@ class Metas:
         with_kernel = [variant for variant, name in group.members() if name in self._served]
         return with_kernel == [Variant.INPLACE]
 
-    @staticmethod
-    def _check(meta: GivenMeta, operator: Operator) -> None:
+    def _check(self, meta: GivenMeta, operator: Operator) -> None:
+        group = self._catalogue.group_of.get(operator.name)
+        if operator.namespace == "aten" and group is not None and group.structured:
+            raise KernelRefused(
+                f"`{meta.operator}` is structured: PyTorch's meta function, which is compiled, checks and "
+                "shapes its variants",
+                location=meta.location,
+                remedy="remove `meta`",
+            )
         if not meta.same_as:
             return
-        func = custom_function(operator).func
+        func = torch_function(operator).func
         kinds = {argument.name: str(argument.type) for argument in func.arguments.flat_all}
         returns = [str(result.type) for result in func.returns]
         if len(meta.same_as) != len(returns):
@@ -109,6 +124,17 @@ class Metas:
                     location=meta.location,
                     remedy=f"name an argument that is a `{kind}`, or a C++ function that makes the result",
                 )
+
+
+def _meta(operator: str, given: GivenMeta) -> Meta:
+    if given.symbol:
+        return Meta(operator, MetaRule.GIVEN, (given.symbol,), given.location)
+    return Meta(operator, MetaRule.SAME_AS, given.same_as, given.location)
+
+
+def _with_metas(catalogue: Catalogue, names: Collection[str]) -> Catalogue:
+    shaped = {name: replace(catalogue.operators[name], meta=True) for name in names}
+    return replace(catalogue, operators={**catalogue.operators, **shaped})
 
 
 def _refuse_second(earlier: GivenMeta, meta: GivenMeta) -> None:

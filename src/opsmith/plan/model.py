@@ -203,6 +203,8 @@ class Entry:
     ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
     ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
     or of a later one; ``other_dtypes`` is then what comes after the last of them.
+    ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
+    meta kernel; those of custom operators are the plan's :attr:`Plan.metas`.
     """
 
     name: str
@@ -223,6 +225,7 @@ class Entry:
     whole: Whole | None = None
     by_name: bool = False
     backup: Entry | None = None
+    meta: Meta | None = None
 
     @property
     def layers(self) -> tuple[Entry, ...]:
@@ -330,8 +333,7 @@ class Plan:
             self,
             entries=tuple(_with_relative_places(entry, folder) for entry in self.entries),
             metas=tuple(
-                replace(meta, location=meta.location and _relative(meta.location, folder))
-                for meta in self.metas
+                replace(meta, location=_moved(meta.location, folder)) for meta in self.metas
             ),
         )
 
@@ -375,6 +377,10 @@ def _relative(location: Location, folder: Path) -> Location:
     return replace(location, path=Path(path))
 
 
+def _moved(location: Location | None, folder: Path) -> Location | None:
+    return location and _relative(location, folder)
+
+
 def _with_relative_places(entry: Entry, folder: Path) -> Entry:
     prefix = f"{folder}{os.sep}"
 
@@ -386,6 +392,7 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
         entry,
         backup=entry.backup and _with_relative_places(entry.backup, folder),
         kernel=entry.kernel and moved(entry.kernel),
+        meta=entry.meta and replace(entry.meta, location=_moved(entry.meta.location, folder)),
         source=entry.source.replace(prefix, ""),
         why=entry.why.replace(prefix, ""),
         refusal=entry.refusal.replace(prefix, ""),

@@ -81,7 +81,6 @@ _OTHER_DTYPES = "; for {claims}, other dtypes: "
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self.backend = backend
-        self.catalogue = catalogue
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only
         self.only = None if only is None else {operator.name for operator in only}
@@ -95,6 +94,7 @@ class _Resolver:
         served = {kernel.operator for kernel in kernels if kernel.symbol}
         served |= {each.name for library in backend.libraries for each in library.unserved}
         self.metas = Metas(backend.libraries, served, catalogue)
+        self.catalogue = catalogue = self.metas.catalogue
         self.lean = LeanKernels(catalogue, self.metas)
         usable = [kernel for kernel in kernels if not self._obstacle(kernel)]
         self.differentiation = Differentiation(usable, catalogue, backend.name)
@@ -375,6 +375,13 @@ class _Resolver:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
         shape, elementwise = self._expected(operator, kernel)
+        shape = (derived.shape if derived else None) or shape
+        meta = None
+        if shape is Shape.META_KERNEL and kernel.abi is not Abi.PYTHON:
+            meta = self.metas.given_for(operator)
+        if shape is not None and derived is not None and derived.shape is shape:
+            source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
+            why += f"; shape and dtype from {source}"
         if kernel.fails_over:
             note += "; calls that it refuses at run time: the fallback runs them on the CPU"
         return Entry(
@@ -386,12 +393,13 @@ class _Resolver:
             kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
             derivation=derived.derivation if derived else None,
-            shape=(derived.shape if derived else None) or shape,
+            shape=shape,
             elementwise=(derived.elementwise if derived else None) or elementwise,
             other_dtypes=other_dtypes,
             refusal=refusal,
             operands=self._operands(operator, kernel),
             fails_over=kernel.fails_over,
+            meta=meta,
         )
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
@@ -425,8 +433,7 @@ class _Resolver:
         if derived.shape is not None:
             self._check_shaped(operator, kernel)
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
-        shape = f"; shape and dtype from {derived.shape.value}" if derived.shape else ""
-        why = f"from the kernel of `{kernel.operator}`: {how}{shape}"
+        why = f"from the kernel of `{kernel.operator}`: {how}"
         return self._served(operator, kernel, Route.DERIVED, why, derived)
 
     def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:

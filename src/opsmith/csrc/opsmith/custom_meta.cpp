@@ -1,6 +1,7 @@
 // The derived meta kernels of custom operators. See custom_meta.h.
 #include <opsmith/custom_meta.h>
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -9,8 +10,24 @@
 
 namespace opsmith {
 
+namespace {
+
+// Without the dispatcher where sizes are numbers: PyTorch's kernel of empty_like for meta is in Python.
+at::Tensor like(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
+    return at::empty_like(tensor, tensor.options().dtype(dtype));
+  }
+  if (tensor.is_non_overlapping_and_dense()) {
+    return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
+  }
+  return at::detail::empty_strided_meta(tensor.sizes(),
+                                        at::infer_dense_strides(tensor.sizes(), tensor.strides()), dtype);
+}
+
+}  // namespace
+
 at::Tensor meta_like(const at::Tensor& tensor) {
-  return at::empty_like(tensor);
+  return tensor.defined() ? like(tensor, tensor.scalar_type()) : tensor;
 }
 
 std::vector<at::Tensor> meta_like(at::TensorList tensors) {
@@ -30,13 +47,13 @@ at::Tensor meta_broadcast(at::TensorList operands) {
     state = at::native::update_result_type_state(operand, state);
     sizes = at::infer_size_symdimvector(sizes, operand.sym_sizes());
   }
-  const at::TensorOptions options = operands[0].options().dtype(at::native::result_type(state));
+  const at::ScalarType dtype = at::native::result_type(state);
   for (const at::Tensor& operand : operands) {
     if (operand.sym_sizes() == c10::SymIntArrayRef(sizes)) {
-      return at::empty_like(operand, options);
+      return like(operand, dtype);
     }
   }
-  return at::empty_symint(sizes, options);
+  return at::empty_symint(sizes, operands[0].options().dtype(dtype));
 }
 
 namespace {

@@ -1,0 +1,63 @@
+// Operators in which each element of the result depends on the operands' elements at its place.
+#include "shapes.h"
+
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <array>
+
+namespace opsmith::shapes {
+namespace {
+
+// The operands' broadcast sizes, with the strides that TensorIterator gives a result.
+template <class... Operands>
+at::Tensor pointwise(at::ScalarType dtype, const Operands&... operands) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .allow_cpu_scalars(true)
+      .declare_static_dtype_and_device(dtype, at::kMeta)
+      .add_owned_output(at::Tensor());
+  (config.add_owned_const_input(operands), ...);
+  return config.build().output(0);
+}
+
+}  // namespace
+
+at::Tensor relu(const at::Tensor& self) {
+  return like(self);
+}
+
+at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const at::Scalar& /*max_val*/) {
+  return like(self);
+}
+
+at::Tensor abs(const at::Tensor& self) {
+  return like(self, c10::toRealValueType(self.scalar_type()));
+}
+
+// isinf, isnan and logical_not
+at::Tensor unary_predicate(const at::Tensor& self) {
+  return like(self, at::kBool);
+}
+
+// logical_and, logical_or and logical_xor
+at::Tensor binary_predicate(const at::Tensor& self, const at::Tensor& other) {
+  return pointwise(at::kBool, self, other);
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  return pointwise(at::native::result_type(std::array{self, other}), condition, self, other);
+}
+
+at::Tensor masked_fill_scalar(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& /*value*/) {
+  return contiguous(at::infer_size(mask.sizes(), self.sizes()), self.scalar_type());
+}
+
+at::Tensor masked_fill_tensor(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension");
+  return contiguous(at::infer_size(mask.sizes(), self.sizes()), self.scalar_type());
+}
+
+}  // namespace opsmith::shapes

@@ -1,0 +1,32 @@
+// The results that operators of ATen give, as Tensors without data: what a manifest's `meta:` names for the
+// operators whose meta kernel PyTorch has in Python only, so that no call of a lean kernel enters Python.
+//
+// Each function says what PyTorch's meta kernel says: sizes, dtype, strides and, where it checks, the error.
+// Libraries that cover the operators share them.
+#pragma once
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
+
+namespace opsmith::shapes {
+
+inline at::Tensor contiguous(at::IntArrayRef sizes, at::ScalarType dtype,
+                             at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  return at::detail::empty_meta(sizes, dtype, format);
+}
+
+// The sizes and, where that leaves no gaps, the strides of `tensor`: torch.empty_like.
+inline at::Tensor like(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (tensor.is_non_overlapping_and_dense()) {
+    return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
+  }
+  return at::detail::empty_strided_meta(tensor.sizes(),
+                                        at::infer_dense_strides(tensor.sizes(), tensor.strides()), dtype);
+}
+
+inline at::Tensor like(const at::Tensor& tensor) {
+  return like(tensor, tensor.scalar_type());
+}
+
+}  // namespace opsmith::shapes
