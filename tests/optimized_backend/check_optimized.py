@@ -381,6 +381,146 @@ def test_packed_weights_of_another_shape_are_refused() -> None:
         torch.ops.optimized.linear_packed(random(2, 9).to(DEVICE), packed, None, 20)
 
 
+# Batch, channels and output channels, image, kernel, groups.
+CONVOLVED: list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int]] = [
+    (2, 3, 5, (9,), (3,), 1),
+    (1, 2, 3, (300,), (31,), 1),
+    (5, 16, 20, (8, 8), (3, 3), 1),  # several small images in a tile
+    (2, 4, 6, (7, 9), (3, 2), 2),
+    (1, 5, 17, (33, 35), (3, 3), 1),  # an odd number of channels
+    (1, 3, 40, (40, 44), (7, 7), 1),
+    (3, 16, 40, (7, 7), (1, 1), 1),
+    (1, 100, 50, (6, 6), (3, 3), 1),  # deeper than what is multiplied at once
+    (2, 6, 6, (9, 40), (3, 3), 6),  # depthwise
+    (2, 6, 12, (9, 10), (3, 3), 6),
+    (2, 3, 4, (7, 6, 5), (2, 3, 2), 1),
+    (2, 4, 4, (5, 6, 7), (3, 3, 3), 4),
+    (2, 3, 4, (20, 1), (3, 1), 1),
+    (1, 150, 7, (130, 5), (1, 3), 1),  # an image in several blocks
+    (0, 3, 4, (8, 8), (3, 3), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("case", CONVOLVED)
+def test_convolutions_and_their_gradients(
+    case: tuple[int, int, int, tuple[int, ...], tuple[int, ...], int],
+    transposed: bool,
+    dtype: torch.dtype,
+) -> None:
+    batch, channels, out_channels, size, kernel, groups = case
+    shape = (channels, out_channels // groups) if transposed else (out_channels, channels // groups)
+    weight = random(
+        *shape, *kernel, dtype=dtype, scale=max(1, math.prod([shape[1], *kernel])) ** -0.5
+    )
+    x, bias = random(batch, channels, *size, dtype=dtype), random(out_channels, dtype=dtype)
+    many = len(size)
+    for (stride, padding, dilation), layout, added in itertools.product(
+        [(1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 2, 2), (2, 0, 2)],
+        [torch.contiguous_format, *([torch.channels_last] if many == 2 else [])],
+        [None, bias],
+    ):
+        reach = [dilation * (taps - 1) + 1 for taps in kernel]
+        if transposed:
+            results = [
+                (of - 1) * stride + r - 2 * padding + stride - 1
+                for of, r in zip(size, reach, strict=True)
+            ]
+        else:
+            results = [of + 2 * padding - r + 1 for of, r in zip(size, reach, strict=True)]
+        if min(results) < 1:
+            continue
+        how = (
+            [stride] * many, [padding] * many, [dilation] * many,
+            transposed, [stride - 1 if transposed else 0] * many, groups,
+        )  # fmt: skip
+        a = x.contiguous(memory_format=layout)
+        there = [each if each is None else each.to(DEVICE) for each in (a, weight, added)]
+        exact = [each if each is None else each.double() for each in (a, weight, added)]
+        wanted = torch.convolution(*exact, *how)
+        close(torch.convolution(*there, *how), wanted)
+        if added is None:
+            continue
+        grad = random(*wanted.shape, dtype=dtype).contiguous(memory_format=layout)
+        backward = torch.ops.aten.convolution_backward
+        gradients = backward(
+            grad.to(DEVICE), there[0], there[1], [out_channels], *how, [True, True, True]
+        )
+        expected = backward(
+            grad.double(), exact[0], exact[1], [out_channels], *how, [True, True, True]
+        )
+        for ours, theirs in zip(gradients, expected, strict=True):
+            largest = max(1.0, theirs.abs().max().item() if theirs.numel() else 0.0)
+            close(ours.cpu() / largest, theirs / largest)
+
+
+def test_gradients_of_a_convolution_that_nothing_asks_for_are_left_out() -> None:
+    x, weight, grad = random(2, 3, 6, 6), random(4, 3, 3, 3), random(2, 4, 6, 6)
+    how = ([4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    for mask in itertools.product((False, True), repeat=3):
+        backward = torch.ops.aten.convolution_backward
+        ours = backward(*(each.to(DEVICE) for each in (grad, x, weight)), *how, list(mask))
+        theirs = backward(grad, x, weight, *how, list(mask))
+        for asked, a, b in zip(mask, ours, theirs, strict=True):
+            assert (a is not None) == asked
+            if asked:
+                close(a, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_network_of_convolutions_learns_as_on_the_cpu(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1),
+        torch.nn.Conv2d(8, 8, 3, stride=2, groups=8),
+        torch.nn.ConvTranspose2d(8, 6, 3, stride=2),
+        torch.nn.Conv2d(6, 2, 1),
+    ).to(dtype)
+    x = random(4, 3, 9, 9, dtype=dtype)
+    gradients = []
+    for device in ("cpu", DEVICE):
+        network = network.to(device)
+        network.zero_grad()
+        y = network(x.to(device))
+        (y * y).sum().backward()
+        gradients.append([p.grad.cpu().clone() for p in network.parameters()])
+    for theirs, ours in zip(*gradients, strict=True):
+        largest = theirs.abs().max()
+        torch.testing.assert_close(
+            ours / largest, theirs / largest,
+            rtol=0, atol=5e-2 if dtype == torch.bfloat16 else 1e-5,
+        )  # fmt: skip
+
+
+REFUSED: list[tuple[dict[str, object], str]] = [
+    (
+        {"stride": [1, 1, 1]},
+        "expected stride, padding and dilation of 1 or 2 numbers, but got 3",
+    ),
+    (
+        {"bias": torch.zeros(5)},
+        "expected bias to be 1-dimensional with 6 elements of the input's dtype",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "reason"), REFUSED)
+def test_convolutions_that_are_refused(given: dict[str, object], reason: str) -> None:
+    arguments: dict[str, object] = {
+        "input": random(2, 4, 5, 5), "weight": random(6, 4, 3, 3), "bias": None, "stride": [1, 1],
+        "padding": [0, 0], "dilation": [1, 1], "transposed": False, "output_padding": [0, 0],
+        "groups": 1,
+    } | given  # fmt: skip
+    there = (each.to(DEVICE) if isinstance(each, Tensor) else each for each in arguments.values())
+    with pytest.raises(RuntimeError) as error:
+        torch.convolution(*there)
+    assert str(error.value).splitlines()[0] == (
+        "aten::convolution: its kernel `opsmith::optimized::native::convolution_out` (library optimized) "
+        f"refuses the call: {reason}"
+    )
+
+
 def test_other_dtypes_go_to_the_next_library() -> None:
     for dtype in (torch.float64, torch.float16):
         x = random(4, 6, dtype=torch.float32).to(dtype)

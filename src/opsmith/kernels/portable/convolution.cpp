@@ -8,6 +8,7 @@
 // from large, large from small, and the weight from both.
 #include <optional>
 
+#include "../convolution_shape.h"
 #include "axes.h"
 #include "gemm.h"
 #include "image.h"
@@ -430,70 +431,8 @@ const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int
   return rows;
 }
 
-struct Parameters {
-  IntList stride;
-  IntList padding;
-  IntList dilation;
-  bool transposed;
-  IntList output_padding;
-  int64_t groups;
-};
-
-bool check(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
-           const Parameters& parameters, Dims& output) {
-  const int64_t rank = input.dim();
-  const int64_t spatial = rank - 2;
-  OPSMITH_CHECK(context, spatial >= 1 && spatial <= kSpatial && weight.dim() == rank, InvalidArgument, false,
-                "Expected 3D to 5D input and weight of as many dimensions, but got %d and %d dimensions",
-                static_cast<int>(rank), static_cast<int>(weight.dim()));
-  OPSMITH_CHECK(context, input.scalar_type() == weight.scalar_type(), InvalidArgument, false,
-                "Input type (%s) and weight type (%s) should be the same", name_of(input.scalar_type()),
-                name_of(weight.scalar_type()));
-  for (const IntList list : {parameters.stride, parameters.padding, parameters.dilation}) {
-    OPSMITH_CHECK(context, list.size() == 1 || static_cast<int64_t>(list.size()) == spatial, InvalidArgument,
-                  false, "expected stride, padding and dilation of 1 or %d numbers, but got %zu",
-                  static_cast<int>(spatial), list.size());
-  }
-  OPSMITH_CHECK(context,
-                !parameters.transposed || parameters.output_padding.size() == 1 ||
-                    static_cast<int64_t>(parameters.output_padding.size()) == spatial,
-                InvalidArgument, false, "expected output_padding of 1 or %d numbers",
-                static_cast<int>(spatial));
-  const int64_t groups = parameters.groups;
-  OPSMITH_CHECK(context, groups > 0, InvalidArgument, false, "non-positive groups is not supported");
-  OPSMITH_CHECK(context, weight.sizes()[0] % groups == 0, InvalidArgument, false,
-                "Given groups=%" PRId64 ", expected weight to be divisible by it at dimension 0, but got %d",
-                groups, static_cast<int>(weight.sizes()[0]));
-  const int64_t expected = parameters.transposed ? weight.sizes()[0] : weight.sizes()[1] * groups;
-  OPSMITH_CHECK(context, input.sizes()[1] == expected, InvalidArgument, false,
-                "Given groups=%" PRId64 ", expected input to have %" PRId64
-                " channels, but got %d channels instead",
-                groups, expected, static_cast<int>(input.sizes()[1]));
-  output = Dims{input.sizes()[0], parameters.transposed ? weight.sizes()[1] * groups : weight.sizes()[0]};
-  for (int64_t d = 0; d < spatial; ++d) {
-    const int64_t stride = entry(parameters.stride, d);
-    const int64_t padding = entry(parameters.padding, d);
-    const int64_t dilation = entry(parameters.dilation, d);
-    OPSMITH_CHECK(context, stride > 0 && padding >= 0 && dilation > 0, InvalidArgument, false,
-                  "non-positive stride or dilation, or negative padding, is not supported");
-    const int64_t reach = dilation * (weight.sizes()[2 + d] - 1) + 1;
-    const int64_t size = input.sizes()[2 + d];
-    if (parameters.transposed) {
-      output.push_back((size - 1) * stride - 2 * padding + reach + entry(parameters.output_padding, d));
-    } else {
-      OPSMITH_CHECK(context, size + 2 * padding >= reach, InvalidArgument, false,
-                    "Calculated padded input size per channel: %" PRId64 ". Kernel size: %" PRId64
-                    ". Kernel size can't be greater than actual input size",
-                    size + 2 * padding, reach);
-      output.push_back((size + 2 * padding - reach) / stride + 1);
-    }
-    OPSMITH_CHECK(context, output[2 + d] >= 0, InvalidArgument, false, "the output would be too small");
-  }
-  return true;
-}
-
 Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
-                           const Parameters& parameters) {
+                           const ConvolutionParameters& parameters) {
   Convolution convolution{context, weight.scalar_type(), {}, parameters.groups};
   const int64_t missing = kSpatial + 2 - weight.dim();
   for (int64_t d = 0; d < kSpatial; ++d) {
@@ -516,19 +455,18 @@ namespace native {
 Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
                         const std::optional<Tensor>& bias, IntList stride, IntList padding, IntList dilation,
                         bool transposed, IntList output_padding, int64_t groups, Tensor& out) {
-  const Parameters parameters{stride, padding, dilation, transposed, output_padding, groups};
-  Dims sizes;
-  if (!check(context, input, weight, parameters, sizes)) {
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  ConvolutionSizes shape;
+  if (!convolution_sizes(context, input, weight, parameters, shape)) {
     return out;
   }
+  const Dims sizes(IntList(shape.value, static_cast<size_t>(shape.rank)));
   if (!same_dtype(context, input, out)) {
     return out;
   }
-  OPSMITH_CHECK(context,
-                !bias.has_value() || (bias->dim() == 1 && bias->numel() == sizes[1] &&
-                                      bias->scalar_type() == input.scalar_type()),
-                InvalidArgument, out,
-                "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype", sizes[1]);
+  if (!convolution_takes_bias(context, input, bias, shape)) {
+    return out;
+  }
   if (!resize(context, out, sizes)) {
     return out;
   }
@@ -552,13 +490,15 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
     Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
-  const Parameters parameters{stride, padding, dilation, transposed, output_padding, groups};
-  Dims sizes;
-  if (!check(context, input, weight, parameters, sizes)) {
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  ConvolutionSizes shape;
+  if (!convolution_sizes(context, input, weight, parameters, shape)) {
     return results;
   }
-  OPSMITH_CHECK(context, sizes_of(grad_output) == sizes && grad_output.scalar_type() == input.scalar_type(),
-                InvalidArgument, results, "grad_output is not of the convolution's output size and dtype");
+  const Dims sizes(IntList(shape.value, static_cast<size_t>(shape.rank)));
+  if (!convolution_takes_gradient(context, input, grad_output, shape)) {
+    return results;
+  }
   if ((output_mask[0] && !resize(context, out0, sizes_of(input))) ||
       (output_mask[1] && !resize(context, out1, sizes_of(weight))) ||
       (output_mask[2] && !resize(context, out2, {sizes[1]}))) {

@@ -4,6 +4,9 @@
 // plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'. `streamed`:
 // the result is stored past the caches.
 
+#include "../convolution_operands.h"
+#include "../gemm_operands.h"
+
 namespace opsmith::optimized::OPSMITH_ISA {
 
 // ---- unary.cpp: y[i] = f(x[i]); y may be x
@@ -79,5 +82,18 @@ OPSMITH_NORM(Bfloat16, float, bfloat16_float)
 OPSMITH_GEMM(float, float)
 OPSMITH_GEMM(Bfloat16, bfloat16)
 #undef OPSMITH_GEMM
+
+// ---- convolution.cpp
+
+// Rows of a block, of bfloat16 widened to float32 or as pairs of two channels.
+void copy_rows_float(const RowCopy<float>& rows);
+void copy_rows_bfloat16(const RowCopy<Bfloat16>& rows);
+void copy_pairs(const RowCopy<Bfloat16>& rows);
+// Row k of `to` gets the runs' pixels, offsets[k] further on in the block; `exactly` where it has no slack.
+void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
+            float* to, int64_t pitch, bool exactly);
+void add_taps_float(const Taps<float>& taps);
+void add_taps_bfloat16(const Taps<Bfloat16>& taps);
+void sum_taps(const TapSums& taps);
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -105,19 +105,6 @@ OPSMITH_INLINE uint32_t pair_at(const Bfloat16* p) {
   return pair;
 }
 
-// Pairs of two rows' elements, which were widened to float32.
-OPSMITH_INLINE F interleaved(F first, F second) {
-#if defined(__AVX512F__)
-  return _mm512_castsi512_ps(
-      _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16), _mm512_castps_si512(second)));
-#elif defined(__AVX2__)
-  return _mm256_castsi256_ps(
-      _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(first), 16), _mm256_castps_si256(second)));
-#else
-  return (F)(((U)first >> 16) | (U)second);
-#endif
-}
-
 // Vectors of pairs as they lie in memory.
 OPSMITH_INLINE F load_pairs(const Bfloat16* p) {
   return load(reinterpret_cast<const float*>(p));

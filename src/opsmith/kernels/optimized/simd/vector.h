@@ -359,6 +359,19 @@ OPSMITH_INLINE void store_some(Bfloat16* p, F x, int64_t n) {
 
 // ---- what follows from it
 
+// Pairs of two rows' elements, which were widened to float32.
+OPSMITH_INLINE F interleaved(F first, F second) {
+#if defined(__AVX512F__)
+  return _mm512_castsi512_ps(
+      _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16), _mm512_castps_si512(second)));
+#elif defined(__AVX2__)
+  return _mm256_castsi256_ps(
+      _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(first), 16), _mm256_castps_si256(second)));
+#else
+  return (F)(((U)first >> 16) | (U)second);
+#endif
+}
+
 OPSMITH_INLINE int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }

@@ -1,0 +1,884 @@
+// convolution in one to three dimensions, with groups, dilation and transposition, and its gradients.
+//
+// Note [Large and small]
+// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
+// whose pixel g meets the large one's pixel g · stride - padding + tap · dilation. The weight is (channels of
+// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
+// from large, large from small, and the weight from both.
+//
+// Note [Phases]
+// A large image from the small one is sorted by the remainders of its indices by the stride, its phases: the
+// pixels of each meet the same taps, and so it is a convolution of stride 1 with these.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "../convolution_shape.h"
+#include "dtypes.h"
+#include "image_blocks.h"
+#include "instruction_set.h"
+#include "product.h"
+#include "threads.h"
+
+namespace opsmith::optimized {
+namespace {
+
+using executorch::aten::SizesType;
+using executorch::aten::Tensor;
+using executorch::runtime::Error;
+using executorch::runtime::KernelRuntimeContext;
+
+static_assert(kSpatial == ConvolutionSizes::kSpatial);
+
+// The pixels of a tile of products, in panels.
+constexpr int64_t kTilePixels = 4 * kPanel;
+// Up to so much depth of float32 is multiplied at once, so that a tile's patches stay in the caches.
+constexpr int64_t kDepth = 768;
+// How many pieces of the work have memory of their own; and as many as all threads should have.
+constexpr int64_t kMostParts = 64;
+constexpr int64_t kFewTasks = 8;
+// A group with up to so many channels on either side is summed up tap by tap, rather than as a product.
+constexpr int64_t kFewRows = 2;
+// Of the weight's gradient: pixels, and rows of the patches, that are multiplied at once.
+constexpr int64_t kGradientPixels = 256;
+constexpr int64_t kGradientRows = 1152;
+constexpr int64_t kGradientUnits = 65536;
+
+int64_t ceil_divided(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+template <class T>
+T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
+  const auto memory = ctx.allocate_temp(static_cast<size_t>(std::max<int64_t>(1, elements)) * sizeof(T), 64);
+  if (!memory.ok()) {
+    ET_LOG(Error, "a convolution needs %lld bytes of temporary memory",
+           static_cast<long long>(elements * static_cast<int64_t>(sizeof(T))));
+    ctx.fail(Error::MemoryAllocationFailed);
+    return nullptr;
+  }
+  return static_cast<T*>(memory.get());
+}
+
+// body(task, memory) of all tasks, with `units` of memory that no other thread has. False without memory.
+template <class Body>
+bool run_tasks(KernelRuntimeContext& ctx, int64_t tasks, int64_t cost, int64_t units, const Body& body) {
+  const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts));
+  const int64_t parts = ceil_divided(tasks, at_once);
+  // Multiples of a cache line.
+  const int64_t each = ceil_divided(units, 16) * 16;
+  float* const memory = temporary<float>(ctx, parts * each);
+  if (memory == nullptr) {
+    return false;
+  }
+  parallel(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin * at_once; task < std::min(tasks, end * at_once); ++task) {
+      body(task, memory + begin * each);
+    }
+  });
+  return true;
+}
+
+struct Window {
+  int64_t kernel[kSpatial];
+  int64_t stride[kSpatial];
+  int64_t padding[kSpatial];
+  int64_t dilation[kSpatial];
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+};
+
+// A weight by group, channel of the small image, channel of the large one, and place in the kernel.
+template <class T>
+struct Weight {
+  T* data;
+  int64_t small_stride;
+  int64_t large_stride;
+  int64_t stride[kSpatial];
+};
+
+template <class T>
+struct Convolution {
+  KernelRuntimeContext& context;
+  Window window;
+  int64_t groups;
+  Weight<T> weight;
+};
+
+// The pixels of a small image, each of which meets all taps.
+Axis axis_of_small(const Window& window, int64_t d, int64_t size) {
+  return {size, window.stride[d], -window.padding[d], window.kernel[d], window.dilation[d], 0, 1, 0, 1};
+}
+
+// The pixels of a large image from `phase` on, as many as have its remainder: see Note [Phases].
+Axis axis_of_large(const Window& window, int64_t d, int64_t size, int64_t phase) {
+  const int64_t stride = window.stride[d], from = phase + window.padding[d];
+  Axis axis{size > phase ? ceil_divided(size - phase, stride) : 0, 1, 0, 0, 1, 0, 1, phase, stride};
+  int64_t tap = 0, step = 1;
+  while (tap < window.kernel[d] && (from - tap * window.dilation[d]) % stride != 0) {
+    ++tap;
+  }
+  if (tap == window.kernel[d]) {
+    return axis;
+  }
+  while (step * window.dilation[d] % stride != 0) {
+    ++step;
+  }
+  // From the last tap on, which meets the first pixel.
+  axis.taps = (window.kernel[d] - 1 - tap) / step + 1;
+  axis.kernel_first = tap + (axis.taps - 1) * step;
+  axis.kernel_step = -step;
+  axis.first = (from - axis.kernel_first * window.dilation[d]) / stride;
+  axis.tap_step = step * window.dilation[d] / stride;
+  return axis;
+}
+
+// The result's pixels that the axes describe.
+template <class T>
+Image<T> phase_of(Image<T> image, const Axis (&axes)[kSpatial]) {
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    image.data += axes[d].result_first * image.stride[d];
+    image.stride[d] *= axes[d].result_step;
+    image.size[d] = axes[d].count;
+  }
+  return image;
+}
+
+template <class T>
+int64_t tap_offset(const Weight<T>& weight, const Axis (&axes)[kSpatial], const int64_t (&tap)[kSpatial]) {
+  int64_t offset = 0;
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    offset += (axes[d].kernel_first + tap[d] * axes[d].kernel_step) * weight.stride[d];
+  }
+  return offset;
+}
+
+// body(number, offset in the weight) of all taps.
+template <class T, class Body>
+void each_tap(const Weight<T>& weight, const Axis (&axes)[kSpatial], const Body& body) {
+  int64_t number = 0;
+  int64_t tap[kSpatial];
+  for (tap[0] = 0; tap[0] < axes[0].taps; ++tap[0]) {
+    for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1]) {
+      for (tap[2] = 0; tap[2] < axes[2].taps; ++tap[2]) {
+        body(number++, tap_offset(weight, axes, tap));
+      }
+    }
+  }
+}
+
+// simd's functions of a dtype.
+template <class T>
+struct ConvolutionFunctions {
+  ProductFunctions<T> product;
+  ProductFunctions<float> float_product;
+  CopyRows<T>* copy_units;   // as the product takes them: pairs of bfloat16
+  CopyRows<T>* copy_floats;  // widened
+  void (*add_taps)(const Taps<T>& taps);
+  void (*sum_each)(const T* x, int64_t rows, int64_t stride, int64_t n, double* totals);
+  void (*sum_rows)(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
+};
+
+float widened(float x) {
+  return x;
+}
+float widened(Bfloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+void put(float x, float* to) {
+  *to = x;
+}
+void put(float x, Bfloat16* to) {
+  OPSMITH_BEST(narrow)(&x, to, 1);
+}
+
+template <class T>
+T one_of() {
+  if constexpr (std::is_same_v<T, float>) {
+    return 1.0f;
+  } else {
+    return {0x3f80};
+  }
+}
+
+// One of the two images from the other, for pixels that the axes describe.
+template <class T>
+struct ImageProduct {
+  const Convolution<const T>& convolution;
+  Image<const T> source;
+  Image<T> result;
+  bool from_small;
+  const T* bias;
+  const ConvolutionFunctions<T>& with;
+
+  int64_t rows() const { return result.channels / convolution.groups; }
+  int64_t source_channels() const { return source.channels / convolution.groups; }
+  int64_t row_stride() const {
+    return from_small ? convolution.weight.large_stride : convolution.weight.small_stride;
+  }
+  int64_t channel_stride() const {
+    return from_small ? convolution.weight.small_stride : convolution.weight.large_stride;
+  }
+  // Groups divide the channels of the small image.
+  const T* weight(int64_t group) const {
+    const int64_t small = (from_small ? source.channels : result.channels) / convolution.groups;
+    return convolution.weight.data + group * small * convolution.weight.small_stride;
+  }
+};
+
+// ---- a few channels: sums over the taps of one
+
+template <class T>
+bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
+  KernelRuntimeContext& ctx = p.convolution.context;
+  const int64_t rows = p.rows(), taps = axes[0].taps * axes[1].taps * axes[2].taps;
+  const Image<T> result = phase_of(p.result, axes);
+  const ImageBlocks<T> blocks(p.source, axes, 1, false, true);
+  int64_t* const offsets = temporary<int64_t>(ctx, taps);
+  float* const weights = temporary<float>(ctx, p.result.channels * taps);
+  if (offsets == nullptr || weights == nullptr) {
+    return false;
+  }
+  blocks.offsets(1, offsets);
+  for (int64_t channel = 0; channel < p.result.channels; ++channel) {
+    const T* const own = p.weight(channel / rows) + channel % rows * p.row_stride();
+    each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+      weights[channel * taps + number] = widened(own[offset]);
+    });
+  }
+  const Image<T>& to = result;
+  const bool is_dense = to.stride[2] == 1 || to.size[2] == 1;
+  const int64_t row_units = is_dense ? 0 : ceil_divided(blocks.most_pixels() + kSlack, 1);
+  const int64_t groups = p.convolution.groups;
+  const int64_t pixels = result.size[0] * result.size[1] * result.size[2];
+  const int64_t cost = rows * pixels * (taps + 4) / 8;
+  return run_tasks(
+      ctx, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
+      [&](int64_t task, float* memory) {
+        const int64_t group = task % groups;
+        const auto block = blocks.block(task / groups, group);
+        const Pixels from = blocks.pixels(block);
+        const float* const filled = taps == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
+        T* const lines = reinterpret_cast<T*>(memory + blocks.size());
+        int64_t begin[kSpatial] = {};
+        blocks.begin_of(block, begin);
+        for (int64_t image = 0; image < block.images; ++image) {
+          for (int64_t i = 0; i < rows; ++i) {
+            const int64_t channel = group * rows + i;
+            for (int64_t x = 0; x < from.count[0]; ++x) {
+              T* const at = to.data + (block.image + image) * to.batch_stride + channel * to.channel_stride +
+                            (begin[0] + x) * to.stride[0] + begin[1] * to.stride[1] + begin[2] * to.stride[2];
+              p.with.add_taps({filled + image * from.image_stride + x * from.stride[0], from.stride[1],
+                               offsets, weights + channel * taps, taps,
+                               p.bias == nullptr ? 0.0f : widened(p.bias[channel]), is_dense ? at : lines,
+                               is_dense ? to.stride[1] : from.count[2], from.count[1], from.count[2]});
+              for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
+                for (int64_t z = 0; z < from.count[2]; ++z) {
+                  at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
+                }
+              }
+            }
+          }
+        }
+      });
+}
+
+// ---- products
+
+// The weight as [groups][rows][depth]: channels and taps, of bfloat16 pairs of channels for each tap, and one
+// more unit for the bias.
+template <class T>
+const T* packed_weight(const ImageProduct<T>& p, const Axis (&axes)[kSpatial], int64_t units, bool has_more,
+                       T* packed) {
+  constexpr int64_t kUnit = sizeof(float) / sizeof(T);
+  const int64_t rows = p.rows(), channels = p.source_channels();
+  const int64_t taps = axes[0].taps * axes[1].taps * axes[2].taps;
+  parallel(p.result.channels, rows_per_thread(4 * units), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      T* const to = packed + row * units * kUnit;
+      const T* const own = p.weight(row / rows) + row % rows * p.row_stride();
+      each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+        for (int64_t c = 0; c < channels; ++c) {
+          to[(c / kUnit * taps + number) * kUnit + c % kUnit] = own[c * p.channel_stride() + offset];
+        }
+        if (channels % kUnit != 0) {
+          to[(channels / kUnit * taps + number) * kUnit + 1] = T{};
+        }
+      });
+      if (has_more) {
+        T* const more = to + (units - 1) * kUnit;
+        std::fill_n(more, kUnit, T{});
+        if (p.bias != nullptr) {
+          *more = p.bias[row];
+        }
+      }
+    }
+  });
+  return packed;
+}
+
+// Whether the weight is there already as packed_weight would lay it.
+template <class T>
+bool is_packed(const ImageProduct<T>& p) {
+  const Weight<const T>& weight = p.convolution.weight;
+  const Window& window = p.convolution.window;
+  return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && weight.stride[2] == 1 &&
+         weight.stride[1] == window.kernel[2] && weight.stride[0] == window.kernel[1] * window.kernel[2] &&
+         weight.large_stride == window.taps() && weight.small_stride == p.source_channels() * window.taps();
+}
+
+template <class T>
+bool multiply_patches(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
+  constexpr int64_t kUnit = sizeof(float) / sizeof(T);
+  KernelRuntimeContext& ctx = p.convolution.context;
+  const int64_t rows = p.rows(), channels = p.source_channels(), groups = p.convolution.groups;
+  const int64_t taps = axes[0].taps * axes[1].taps * axes[2].taps;
+  const int64_t gathered = ceil_divided(channels, kUnit) * taps;
+  // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
+  const bool has_more = p.bias != nullptr || gathered == 0;
+  const int64_t units = gathered + (has_more ? 1 : 0);
+  const Image<T> result = phase_of(p.result, axes);
+  const ImageBlocks<T> blocks(p.source, axes, channels, kUnit == 2, true);
+  const bool in_place = blocks.is_in_place();
+
+  const bool packs = !is_packed(p) || has_more;
+  T* const memory = packs ? temporary<T>(ctx, p.result.channels * units * kUnit) : nullptr;
+  int64_t* const offsets = temporary<int64_t>(ctx, gathered);
+  if (offsets == nullptr || (packs && memory == nullptr)) {
+    return false;
+  }
+  const T* const weight = packs ? packed_weight(p, axes, units, has_more, memory) : p.convolution.weight.data;
+  blocks.offsets(channels, offsets);
+
+  const int64_t chunks = kUnit == 2 ? 1 : ceil_divided(units, kDepth);
+  const int64_t chunk = ceil_divided(units, chunks);
+  const int64_t panel = chunk * kPanel;  // in units of 4 bytes
+  const int64_t few = blocks.blocks() * groups;
+  const int64_t row_parts =
+      few >= kFewTasks ? 1 : std::min(ceil_divided(kFewTasks, few), ceil_divided(rows, 48));
+  const int64_t rows_of_part = ceil_divided(rows, row_parts);
+  const int64_t block_units = gathered == 0 ? 0 : blocks.size();
+  const int64_t panel_units = kTilePixels / kPanel * panel + kSlack;
+  const int64_t sum_units = rows_of_part * kTilePixels;
+  const int64_t cost = blocks.most_pixels() * rows_of_part / 16 * units + blocks.size();
+  const bool paired = multiplies_bfloat16();
+  const Pixels to_strides{{}, result.batch_stride, {result.stride[0], result.stride[1], result.stride[2]}};
+
+  return run_tasks(ctx, few * row_parts, std::max<int64_t>(1, cost), block_units + panel_units + sum_units,
+                   [&](int64_t task, float* own) {
+                     const int64_t row_begin = task % row_parts * rows_of_part;
+                     const int64_t row_count = std::min(rows, row_begin + rows_of_part) - row_begin;
+                     const int64_t group = task / row_parts % groups;
+                     const auto block = blocks.block(task / row_parts / groups, group * channels);
+                     float* const panels = own + block_units;
+                     T* const sums = reinterpret_cast<T*>(panels + panel_units);
+                     const float* const filled =
+                         gathered == 0 ? own : blocks.fill(block, channels, own, p.with.copy_units);
+                     const Pixels from = blocks.pixels(block);
+                     Pixels to = to_strides;
+                     std::copy_n(from.count, kSpatial, to.count);
+                     int64_t begin[kSpatial] = {};
+                     blocks.begin_of(block, begin);
+                     T* const corner = result.data + block.image * result.batch_stride +
+                                       (group * rows + row_begin) * result.channel_stride +
+                                       begin[0] * result.stride[0] + begin[1] * result.stride[1] +
+                                       begin[2] * result.stride[2];
+                     const T* const a = weight + (group * rows + row_begin) * units * kUnit;
+                     const int64_t pixels = block.images * from.of_image();
+                     for (int64_t first = 0; first < pixels; first += kTilePixels) {
+                       const int64_t count = std::min(kTilePixels, pixels - first);
+                       Run to_runs[kTilePixels];
+                       const int64_t to_count = to.runs(first, count, 0, to_runs);
+                       const bool direct = to_count == 1 && (to.stride[2] == 1 || count == 1);
+                       T* const c = direct ? corner + to_runs[0].from : sums;
+                       const int64_t c_row = direct ? result.channel_stride : kTilePixels;
+                       for (int64_t k = 0; k < units; k += chunk) {
+                         const int64_t depth = std::min(chunk, units - k);
+                         const int64_t from_image = std::min(depth, std::max<int64_t>(0, gathered - k));
+                         for (int64_t j = 0; j < count; j += kPanel) {
+                           float* const to_panel = panels + j / kPanel * panel;
+                           Run runs[kPanel];
+                           const int64_t lanes = std::min(kPanel, count - j);
+                           const int64_t run_count = from.runs(first + j, lanes, 0, runs);
+                           OPSMITH_BEST(gather)(filled, offsets + k, from_image, runs, run_count, to_panel,
+                                                kPanel, in_place);
+                           if (from_image < depth) {
+                             T* const ones = reinterpret_cast<T*>(to_panel + from_image * kPanel);
+                             for (int64_t i = 0; i < kPanel * kUnit; ++i) {
+                               ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
+                             }
+                           }
+                         }
+                         const Gemm<T> gemm{a + k * kUnit,
+                                            units * kUnit,
+                                            1,
+                                            reinterpret_cast<const T*>(panels),
+                                            kUnit == 2 ? 0 : kPanel,
+                                            panel * kUnit,
+                                            c,
+                                            c_row,
+                                            nullptr,
+                                            count,
+                                            depth * kUnit,
+                                            1.0f,
+                                            k > 0,
+                                            paired};
+                         p.with.product.gemm(gemm, 0, row_count, 0, panels_of(count));
+                       }
+                       for (int64_t i = 0; !direct && i < row_count; ++i) {
+                         const T* const line = sums + i * kTilePixels;
+                         for (int64_t r = 0; r < to_count; ++r) {
+                           T* const at = corner + i * result.channel_stride + to_runs[r].from;
+                           for (int64_t x = 0; x < to_runs[r].count; ++x) {
+                             at[x * to.stride[2]] = line[to_runs[r].at + x];
+                           }
+                         }
+                       }
+                     }
+                   });
+}
+
+template <class T>
+bool multiply_images(const ImageProduct<T>& p) {
+  const Window& window = p.convolution.window;
+  const int64_t* const size = p.result.size;
+  if (p.result.batch == 0 || p.result.channels == 0 || size[0] * size[1] * size[2] == 0) {
+    return true;
+  }
+  const bool is_few = p.source_channels() == 1 && p.rows() <= kFewRows;
+  int64_t phases[kSpatial];
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    phases[d] = p.from_small ? std::min(window.stride[d], size[d]) : 1;
+  }
+  for (int64_t i = 0; i < phases[0]; ++i) {
+    for (int64_t j = 0; j < phases[1]; ++j) {
+      for (int64_t k = 0; k < phases[2]; ++k) {
+        const int64_t phase[kSpatial] = {i, j, k};
+        Axis axes[kSpatial];
+        for (int64_t d = 0; d < kSpatial; ++d) {
+          axes[d] =
+              p.from_small ? axis_of_large(window, d, size[d], phase[d]) : axis_of_small(window, d, size[d]);
+        }
+        if (!(is_few ? add_taps(p, axes) : multiply_patches(p, axes))) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// ---- gradients of weight and bias
+
+// What both ways to the weight's gradient share; sums are [groups][channels of large, taps][small channels].
+template <class T>
+struct WeightProduct {
+  const Convolution<T>& convolution;
+  Image<const T> large;
+  Image<const T> small;
+  const ConvolutionFunctions<T>& with;
+
+  int64_t rows() const { return large.channels / convolution.groups * convolution.window.taps(); }
+  int64_t columns() const { return small.channels / convolution.groups; }
+};
+
+template <class T>
+bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axis (&points)[kSpatial]) {
+  KernelRuntimeContext& ctx = p.convolution.context;
+  const int64_t taps = p.rows(), columns = p.columns(), groups = p.convolution.groups;
+  const ImageBlocks<T> large(p.large, axes, 1, false, true);
+  ImageBlocks<T> small(p.small, points, 1, false, true);
+  small.divide_as(large.band(), large.images());
+  int64_t* const offsets = temporary<int64_t>(ctx, taps);
+  if (offsets == nullptr) {
+    return false;
+  }
+  large.offsets(1, offsets);
+  const int64_t cost = large.blocks() * large.most_pixels() * columns * taps / 8;
+  const int64_t total_units = 2 * taps;
+  return run_tasks(ctx, groups, std::max<int64_t>(1, cost), large.size() + small.size() + total_units + 16,
+                   [&](int64_t group, float* memory) {
+                     float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
+                     double* const totals =
+                         reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
+                     for (int64_t column = 0; column < columns; ++column) {
+                       std::fill_n(totals, taps, 0.0);
+                       for (int64_t b = 0; b < large.blocks(); ++b) {
+                         const auto block = large.block(b, group);
+                         const auto own = small.block(b, group * columns + column);
+                         const float* const filled = large.fill(block, 1, memory, p.with.copy_floats);
+                         const float* const grad = small.fill(own, 1, small_memory, p.with.copy_floats);
+                         const Pixels from = large.pixels(block), of_grad = small.pixels(own);
+                         for (int64_t image = 0; image < block.images; ++image) {
+                           for (int64_t x = 0; x < from.count[0]; ++x) {
+                             OPSMITH_BEST(sum_taps)
+                             ({filled + image * from.image_stride + x * from.stride[0], from.stride[1],
+                               offsets, taps, grad + image * of_grad.image_stride + x * of_grad.stride[0],
+                               of_grad.stride[1], from.count[1], from.count[2], totals});
+                           }
+                         }
+                       }
+                       T* const to = p.convolution.weight.data +
+                                     (group * columns + column) * p.convolution.weight.small_stride;
+                       each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+                         put(static_cast<float>(totals[number]), to + offset);
+                       });
+                     }
+                   });
+}
+
+// Adds up the parts and lays them as the weight lies.
+template <class T>
+void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float* sums, int64_t parts,
+                  int64_t part_units, int64_t row_units) {
+  constexpr int64_t kRows = 16;
+  const int64_t rows = p.rows(), columns = p.columns();
+  const int64_t pieces = ceil_divided(rows, kRows);
+  parallel(p.convolution.groups * pieces, rows_per_thread(kRows * columns * parts),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t piece = begin; piece < end; ++piece) {
+               const int64_t group = piece / pieces, first = piece % pieces * kRows;
+               const int64_t count = std::min(kRows, rows - first);
+               const float* const from = sums + (group * rows + first) * row_units;
+               for (int64_t j = 0; j < columns; ++j) {
+                 T* const to =
+                     p.convolution.weight.data + (group * columns + j) * p.convolution.weight.small_stride;
+                 for (int64_t i = 0; i < count; ++i) {
+                   float sum = 0;
+                   for (int64_t part = 0; part < parts; ++part) {
+                     sum += from[part * part_units + i * row_units + j];
+                   }
+                   put(sum, to + places[first + i]);
+                 }
+               }
+             }
+           });
+}
+
+template <class T>
+bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
+                       const Axis (&points)[kSpatial]) {
+  KernelRuntimeContext& ctx = p.convolution.context;
+  const int64_t taps = p.convolution.window.taps(), groups = p.convolution.groups;
+  const int64_t channels = p.large.channels / groups, columns = p.columns();
+  const int64_t panels = panels_of(columns), row_units = panels * kPanel;
+  // A task has some of the large image's channels, and some of the blocks.
+  const int64_t channel_parts = ceil_divided(channels, std::max<int64_t>(1, kGradientRows / taps));
+  const int64_t channels_of_part = ceil_divided(channels, channel_parts);
+  const ImageBlocks<T> large(p.large, axes, channels_of_part, false, true);
+  ImageBlocks<T> small(p.small, points, columns, false, true);
+  small.divide_as(large.band(), large.images());
+  const int64_t part_units = groups * p.rows() * row_units;
+  int64_t parts = 1;
+  if (groups * channel_parts < kFewTasks) {
+    parts = std::clamp<int64_t>((int64_t{1} << 20) / part_units, 1,
+                                std::min(large.blocks(), ceil_divided(kFewTasks, groups * channel_parts)));
+  }
+  const int64_t blocks_of_part = ceil_divided(large.blocks(), parts);
+  parts = ceil_divided(large.blocks(), blocks_of_part);
+  int64_t* const offsets = temporary<int64_t>(ctx, channels_of_part * taps);
+  int64_t* const places = temporary<int64_t>(ctx, p.rows());
+  float* const all_sums = temporary<float>(ctx, parts * part_units);
+  if (offsets == nullptr || places == nullptr || all_sums == nullptr) {
+    return false;
+  }
+  large.offsets(channels_of_part, offsets);
+  for (int64_t c = 0; c < channels; ++c) {
+    each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+      places[c * taps + number] = c * p.convolution.weight.large_stride + offset;
+    });
+  }
+  const int64_t most_rows = channels_of_part * taps;
+  const int64_t most_pixels =
+      std::min(std::clamp(kGradientUnits / most_rows / kPanel * kPanel, kTilePixels, kGradientPixels),
+               large.most_pixels());
+  const int64_t pitch = ceil_divided(most_pixels, kPanel) * kPanel + kSlack;
+  const int64_t large_units = ceil_divided(large.size(), 16) * 16;
+  const int64_t small_units = ceil_divided(small.size(), 16) * 16;
+  const int64_t patch_units = most_rows * pitch + kSlack;
+  const int64_t panel_units = most_pixels * kPanel;
+  const int64_t cost = blocks_of_part * large.most_pixels() * most_rows / 16 * columns;
+  const bool paired = multiplies_bfloat16();
+  const bool done = run_tasks(
+      ctx, groups * channel_parts * parts, std::max<int64_t>(1, cost),
+      large_units + small_units + patch_units + panels * panel_units, [&](int64_t task, float* memory) {
+        const int64_t part = task % parts, channel_part = task / parts % channel_parts;
+        const int64_t group = task / parts / channel_parts;
+        const int64_t channel = channel_part * channels_of_part;
+        const int64_t own_channels = std::min(channels_of_part, channels - channel);
+        const int64_t rows = own_channels * taps;
+        float* const small_memory = memory + large_units;
+        float* const patches = small_memory + small_units;
+        float* const packed = patches + patch_units;
+        float* const sums = all_sums + part * part_units + (group * channels + channel) * taps * row_units;
+        bool accumulates = false;
+        for (int64_t b = part * blocks_of_part; b < std::min(large.blocks(), (part + 1) * blocks_of_part);
+             ++b) {
+          const auto block = large.block(b, group * channels + channel);
+          const auto own = small.block(b, group * columns);
+          const float* const filled = large.fill(block, own_channels, memory, p.with.copy_floats);
+          const float* const grad = small.fill(own, columns, small_memory, p.with.copy_floats);
+          const Pixels from = large.pixels(block), of_grad = small.pixels(own);
+          const int64_t pixels = block.images * from.of_image();
+          for (int64_t first = 0; first < pixels; first += most_pixels) {
+            const int64_t count = std::min(most_pixels, pixels - first);
+            Run runs[kGradientPixels];
+            int64_t run_count = of_grad.runs(first, count, 0, runs);
+            for (int64_t panel = 0; panel < panels; ++panel) {
+              for (int64_t r = 0; r < run_count; ++r) {
+                p.with.float_product.pack(grad + panel * kPanel * small.channel_stride() + runs[r].from, 1,
+                                          small.channel_stride(), runs[r].count,
+                                          std::min(kPanel, columns - panel * kPanel),
+                                          packed + panel * panel_units + runs[r].at * kPanel);
+              }
+            }
+            run_count = from.runs(first, count, 0, runs);
+            OPSMITH_BEST(gather)(filled, offsets, rows, runs, run_count, patches, pitch, large.is_in_place());
+            const Gemm<float> gemm{patches,   pitch,   1,         packed, kPanel, panel_units, sums,
+                                   row_units, nullptr, row_units, count,  1.0f,   accumulates, paired};
+            p.with.float_product.gemm(gemm, 0, rows, 0, panels);
+            accumulates = true;
+          }
+        }
+      });
+  if (done) {
+    put_gradient(p, places, all_sums, parts, part_units, row_units);
+  }
+  return done;
+}
+
+template <class T>
+bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
+  const int64_t* const size = p.small.size;
+  if (weight_elements == 0) {
+    return true;
+  }
+  if (p.small.batch == 0 || size[0] * size[1] * size[2] == 0) {
+    std::memset(p.convolution.weight.data, 0, static_cast<size_t>(weight_elements) * sizeof(T));
+    return true;
+  }
+  Axis axes[kSpatial], points[kSpatial];
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    axes[d] = axis_of_small(p.convolution.window, d, size[d]);
+    points[d] = {size[d], 1, 0, 1, 1, 0, 1, 0, 1};
+  }
+  const bool is_few = p.large.channels == p.convolution.groups && p.columns() <= kFewRows;
+  return is_few ? sum_taps(p, axes, points) : multiply_gradient(p, axes, points);
+}
+
+// The sum of each channel.
+template <class T>
+bool sum_channels(KernelRuntimeContext& ctx, const Image<const T>& image, const ConvolutionFunctions<T>& with,
+                  T* to) {
+  const int64_t pixels = image.size[0] * image.size[1] * image.size[2];
+  double* const totals = temporary<double>(ctx, 2 * image.channels);
+  if (totals == nullptr) {
+    return false;
+  }
+  double* const part = totals + image.channels;
+  std::fill_n(totals, image.channels, 0.0);
+  // From a pixel to the next, where all are evenly apart.
+  int64_t step = 1, expected = 1;
+  bool even = true;
+  for (int64_t d = kSpatial - 1; d >= 0; --d) {
+    if (image.size[d] == 1) {
+      continue;
+    }
+    step = expected == 1 ? image.stride[d] : step;
+    even = even && image.stride[d] == step * expected;
+    expected *= image.size[d];
+  }
+  for (int64_t batch = 0; pixels > 0 && batch < image.batch; ++batch) {
+    const T* const from = image.data + batch * image.batch_stride;
+    if (even && step == 1) {
+      with.sum_each(from, image.channels, image.channel_stride, pixels, part);
+      for (int64_t c = 0; c < image.channels; ++c) {
+        totals[c] += part[c];
+      }
+    } else if (even && image.channel_stride == 1) {
+      with.sum_rows(from, pixels, step, image.channels, totals);
+    } else {
+      for (int64_t c = 0; c < image.channels; ++c) {
+        for (int64_t i = 0; i < pixels; ++i) {
+          const int64_t q2 = i % image.size[2], q1 = i / image.size[2] % image.size[1];
+          const int64_t q0 = i / image.size[2] / image.size[1];
+          totals[c] += static_cast<double>(widened(from[c * image.channel_stride + q0 * image.stride[0] +
+                                                        q1 * image.stride[1] + q2 * image.stride[2]]));
+        }
+      }
+    }
+  }
+  for (int64_t c = 0; c < image.channels; ++c) {
+    put(static_cast<float>(totals[c]), to + c);
+  }
+  return true;
+}
+
+// ---- from tensors
+
+// (batch, channels, spatial dimensions)
+template <class T, class Of>
+Image<T> image_of(Of& tensor) {
+  Image<T> image;
+  if constexpr (std::is_const_v<T>) {
+    image.data = static_cast<T*>(tensor.const_data_ptr());
+  } else {
+    image.data = static_cast<T*>(tensor.mutable_data_ptr());
+  }
+  image.batch = tensor.sizes()[0];
+  image.channels = tensor.sizes()[1];
+  image.batch_stride = tensor.strides()[0];
+  image.channel_stride = tensor.strides()[1];
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    const int64_t dim = d + tensor.dim() - kSpatial;
+    image.size[d] = dim < 2 ? 1 : tensor.sizes()[dim];
+    image.stride[d] = dim < 2 ? 0 : tensor.strides()[dim];
+  }
+  return image;
+}
+
+template <class T, class Of>
+Convolution<T> convolution_of(KernelRuntimeContext& ctx, Of& weight,
+                              const ConvolutionParameters& parameters) {
+  const Image<T> own = image_of<T>(weight);
+  Convolution<T> convolution{
+      ctx, {}, parameters.groups, {own.data, own.batch_stride, own.channel_stride, {}}};
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    const int64_t dim = d + weight.dim() - kSpatial - 2;
+    const auto number = [&](ConvolutionParameters::List list, int64_t missing) {
+      return dim < 0 ? missing : ConvolutionParameters::entry(list, dim);
+    };
+    convolution.window.kernel[d] = own.size[d];
+    convolution.window.stride[d] = number(parameters.stride, 1);
+    convolution.window.padding[d] = number(parameters.padding, 0);
+    convolution.window.dilation[d] = number(parameters.dilation, 1);
+    convolution.weight.stride[d] = own.stride[d];
+  }
+  return convolution;
+}
+
+bool is_resized(Tensor& out, const int64_t* sizes, int64_t rank) {
+  SizesType narrow[2 + kSpatial];
+  std::copy_n(sizes, rank, narrow);
+  return executorch::runtime::resize_tensor(out, {narrow, static_cast<size_t>(rank)}) == Error::Ok;
+}
+
+bool is_resized_as(Tensor& out, const Tensor& other) {
+  return executorch::runtime::resize_tensor(out, other.sizes()) == Error::Ok;
+}
+
+// Calls compute with simd's functions of the dtype; false where no selected program uses it.
+#define OPSMITH_CONVOLUTION_BY_DTYPE(name, dtype, compute)                                              \
+  if ((dtype) == ScalarType::Float) {                                                                   \
+    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                       \
+      const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),         \
+                                            OPSMITH_BEST(pack_float)};                                  \
+      compute(ConvolutionFunctions<float>{product, product, OPSMITH_BEST(copy_rows_float),              \
+                                          OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(add_taps_float),  \
+                                          OPSMITH_BEST(sum_each_float), OPSMITH_BEST(sum_rows_float)}); \
+    }                                                                                                   \
+  } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
+    compute(ConvolutionFunctions<Bfloat16>{                                                             \
+        {OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), OPSMITH_BEST(pack_bfloat16)},        \
+        {OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},                 \
+        OPSMITH_BEST(copy_pairs),                                                                       \
+        OPSMITH_BEST(copy_rows_bfloat16),                                                               \
+        OPSMITH_BEST(add_taps_bfloat16),                                                                \
+        OPSMITH_BEST(sum_each_bfloat16),                                                                \
+        OPSMITH_BEST(sum_rows_bfloat16)});                                                              \
+  }
+
+template <class T>
+struct ElementOf;
+template <class T>
+struct ElementOf<ConvolutionFunctions<T>> {
+  using Type = T;
+};
+
+}  // namespace
+
+namespace native {
+
+Tensor& convolution_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& weight,
+                        const std::optional<Tensor>& bias, ConvolutionParameters::List stride,
+                        ConvolutionParameters::List padding, ConvolutionParameters::List dilation,
+                        bool transposed, ConvolutionParameters::List output_padding, int64_t groups,
+                        Tensor& out) {
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  ConvolutionSizes sizes;
+  if (!convolution_sizes(ctx, input, weight, parameters, sizes)) {
+    return out;
+  }
+  const ScalarType dtype = input.scalar_type();
+  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype) && out.scalar_type() == dtype, NotSupported, out,
+                      "convolution takes float32 or bfloat16, all operands the same");
+  if (!convolution_takes_bias(ctx, input, bias, sizes)) {
+    return out;
+  }
+  ET_KERNEL_CHECK_MSG(ctx, is_resized(out, sizes.value, sizes.rank), InvalidArgument, out,
+                      "convolution: the result has another shape");
+  const auto compute = [&](const auto& with) {
+    using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
+    const auto convolution = convolution_of<const T>(ctx, weight, parameters);
+    multiply_images<T>({convolution, image_of<const T>(input), image_of<T>(out), transposed,
+                        bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, with});
+  };
+  OPSMITH_CONVOLUTION_BY_DTYPE("convolution.out", dtype, compute)
+  return out;
+}
+
+// Gradients of input, weight and bias, as output_mask asks for.
+std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
+    KernelRuntimeContext& ctx, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+    std::optional<ConvolutionParameters::List> /*bias_sizes*/, ConvolutionParameters::List stride,
+    ConvolutionParameters::List padding, ConvolutionParameters::List dilation, bool transposed,
+    ConvolutionParameters::List output_padding, int64_t groups, executorch::aten::ArrayRef<bool> output_mask,
+    Tensor& out0, Tensor& out1, Tensor& out2) {
+  std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  ConvolutionSizes sizes;
+  if (!convolution_sizes(ctx, input, weight, parameters, sizes)) {
+    return results;
+  }
+  const ScalarType dtype = input.scalar_type();
+  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype), NotSupported, results,
+                      "convolution_backward takes float32 or bfloat16, all operands the same");
+  if (!convolution_takes_gradient(ctx, input, grad_output, sizes)) {
+    return results;
+  }
+  ET_KERNEL_CHECK_MSG(ctx,
+                      (!output_mask[0] || is_resized_as(out0, input)) &&
+                          (!output_mask[1] || is_resized_as(out1, weight)) &&
+                          (!output_mask[2] || is_resized(out2, sizes.value + 1, 1)),
+                      InvalidArgument, results, "convolution_backward: the results have other shapes");
+  const auto compute = [&](const auto& with) {
+    using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
+    const auto given = image_of<const T>(input), grad = image_of<const T>(grad_output);
+    const auto convolution = convolution_of<const T>(ctx, weight, parameters);
+    bool done = true;
+    if (output_mask[0]) {
+      done = multiply_images<T>({convolution, grad, image_of<T>(out0), !transposed, nullptr, with});
+    }
+    if (done && output_mask[1]) {
+      const auto gradient = convolution_of<T>(ctx, out1, parameters);
+      done = multiply_weight<T>({gradient, transposed ? grad : given, transposed ? given : grad, with},
+                                weight.numel());
+    }
+    if (done && output_mask[2]) {
+      sum_channels<T>(ctx, grad, with, static_cast<T*>(out2.mutable_data_ptr()));
+    }
+  };
+  OPSMITH_CONVOLUTION_BY_DTYPE("convolution_backward.out", dtype, compute)
+  return results;
+}
+
+}  // namespace native
+}  // namespace opsmith::optimized

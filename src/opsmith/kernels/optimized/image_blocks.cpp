@@ -1,0 +1,252 @@
+#include "image_blocks.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace opsmith::optimized {
+namespace {
+
+// A block's units: a part of the second-level cache.
+constexpr int64_t kBlockUnits = 32768;
+// Pixels of a tile of the matrix product, fewer than which waste it; and of a block of several images.
+constexpr int64_t kTilePixels = 64;
+constexpr int64_t kBlockPixels = 256;
+// Pixels of a block that is read in place.
+constexpr int64_t kPixelsInPlace = 512;
+
+int64_t ceil_divided(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Indices i of 0…n for which first + i · step lies within 0…size; step is positive.
+struct Inside {
+  int64_t begin;
+  int64_t end;
+};
+Inside inside(int64_t first, int64_t step, int64_t n, int64_t size) {
+  const int64_t begin = first >= 0 ? 0 : ceil_divided(-first, step);
+  const int64_t end = first >= size ? 0 : ceil_divided(size - first, step);
+  return {std::min(begin, n), std::clamp(end, std::min(begin, n), n)};
+}
+
+}  // namespace
+
+int64_t Pixels::runs(int64_t first, int64_t pixels, int64_t at, Run* runs) const {
+  const bool dense = stride[2] == 1;
+  int64_t q2 = first % count[2], rest = first / count[2];
+  int64_t q1 = rest % count[1];
+  rest /= count[1];
+  int64_t q0 = rest % count[0], image = rest / count[0];
+  int64_t found = 0;
+  while (pixels > 0) {
+    const int64_t n = std::min(pixels, count[2] - q2);
+    const int64_t from = image * image_stride + q0 * stride[0] + q1 * stride[1] + q2 * stride[2];
+    if (dense && found > 0 && runs[found - 1].from + runs[found - 1].count == from) {
+      runs[found - 1].count += n;
+    } else {
+      runs[found++] = {at, from, n};
+    }
+    at += n;
+    pixels -= n;
+    q2 = 0;
+    if (++q1 == count[1]) {
+      q1 = 0;
+      if (++q0 == count[0]) {
+        q0 = 0;
+        ++image;
+      }
+    }
+  }
+  return found;
+}
+
+template <class T>
+ImageBlocks<T>::ImageBlocks(const Image<const T>& image, const Axis (&axes)[kSpatial], int64_t channels,
+                            bool pairs, bool in_place)
+    : image_(image),
+      channels_(pairs ? ceil_divided(channels, 2) : channels),
+      pairs_(pairs),
+      in_place_(in_place && std::is_same_v<T, float>) {
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    const Axis& axis = axis_[d] = axes[d];
+    // With one tap, the block has the indices that are read and no others.
+    const bool is_point = axis.taps <= 1;
+    step_[d] = is_point ? 1 : axis.step;
+    source_step_[d] = is_point ? axis.step : 1;
+    reach_[d] = is_point ? 0 : axis.reach();
+    in_place_ =
+        in_place_ && axis.first >= 0 &&
+        (axis.count - 1) * axis.step + axis.first + std::max<int64_t>(0, axis.reach()) < image.size[d];
+  }
+  in_place_ = in_place_ && (axis_[2].count == 1 || axis_[2].step * image.stride[2] == 1);
+  divided_ = axis_[0].count > 1 ? 0 : axis_[1].count > 1 ? 1 : 2;
+  const int64_t count = axis_[divided_].count;
+  int64_t others = 1, area = channels_;
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    others *= d == divided_ ? 1 : axis_[d].count;
+    area *= d == divided_ ? 1 : extent(d, axis_[d].count);
+  }
+  area = std::max<int64_t>(1, area);
+  int64_t fitting = ceil_divided(kPixelsInPlace, others);
+  if (!in_place_) {
+    fitting = std::max(ceil_divided(kTilePixels, others),
+                       (kBlockUnits / area - reach_[divided_] - 1) / step_[divided_] + 1);
+  }
+  fitting = std::clamp<int64_t>(fitting, 1, count);
+  band_ = ceil_divided(count, ceil_divided(count, fitting));
+  const int64_t all = others * count;
+  if (band_ == count && all < kBlockPixels && all % kTilePixels != 0) {
+    const int64_t each = std::max<int64_t>(1, in_place_ ? 1 : area * extent(divided_, count));
+    images_ = std::clamp<int64_t>(2 * kBlockUnits / each, ceil_divided(kTilePixels, all),
+                                  ceil_divided(kBlockPixels, all));
+    images_ = std::max<int64_t>(1, std::min(images_, image.batch));
+  }
+  set_strides();
+}
+
+template <class T>
+void ImageBlocks<T>::set_strides() {
+  if (in_place_) {
+    for (int64_t d = 0; d < kSpatial; ++d) {
+      row_stride_[d] = image_.stride[d];
+      pixel_stride_[d] = axis_[d].count == 1 ? 0 : axis_[d].step * image_.stride[d];
+    }
+    pixel_stride_[2] = 1;
+    channel_stride_ = image_.channel_stride;
+    image_stride_ = image_.batch_stride;
+    return;
+  }
+  int64_t extents[kSpatial];
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    extents[d] = extent(d, d == divided_ ? band_ : axis_[d].count);
+  }
+  // Indices of the last axis are sorted by their remainders, its phases: so the pixels of a tap are
+  // neighbours whatever the step is.
+  width_ = ceil_divided(extents[2], step_[2]);
+  row_stride_[2] = 1;
+  row_stride_[1] = width_ * step_[2];
+  row_stride_[0] = row_stride_[1] * extents[1];
+  pixel_stride_[2] = 1;
+  pixel_stride_[1] = row_stride_[1] * step_[1];
+  pixel_stride_[0] = row_stride_[0] * step_[0];
+  channel_stride_ = row_stride_[0] * extents[0];
+  image_stride_ = channel_stride_ * channels_;
+}
+
+template <class T>
+void ImageBlocks<T>::divide_as(int64_t band, int64_t images) {
+  band_ = band;
+  images_ = images;
+  set_strides();
+}
+
+template <class T>
+typename ImageBlocks<T>::Block ImageBlocks<T>::block(int64_t index, int64_t channel) const {
+  const int64_t image = index / bands() * images_;
+  const int64_t begin = index % bands() * band_;
+  return {image, std::min(images_, image_.batch - image), channel, begin,
+          std::min(axis_[divided_].count, begin + band_)};
+}
+
+template <class T>
+Pixels ImageBlocks<T>::pixels(const Block& block) const {
+  Pixels pixels{{}, image_stride_, {}};
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    pixels.count[d] = d == divided_ ? block.end - block.begin : axis_[d].count;
+    pixels.stride[d] = pixel_stride_[d];
+  }
+  return pixels;
+}
+
+template <class T>
+void ImageBlocks<T>::begin_of(const Block& block, int64_t (&begin)[kSpatial]) const {
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    begin[d] = d == divided_ ? block.begin : 0;
+  }
+}
+
+template <class T>
+int64_t ImageBlocks<T>::most_pixels() const {
+  int64_t pixels = images_;
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    pixels *= d == divided_ ? band_ : axis_[d].count;
+  }
+  return pixels;
+}
+
+template <class T>
+int64_t ImageBlocks<T>::size() const {
+  return in_place_ ? 0 : images_ * image_stride_ + kSlack;
+}
+
+template <class T>
+void ImageBlocks<T>::offsets(int64_t channels, int64_t* to) const {
+  const int64_t units = pairs_ ? ceil_divided(channels, 2) : channels;
+  const auto along = [this](int64_t d, int64_t tap) {
+    const int64_t index = tap * axis_[d].tap_step;
+    if (d == 2 && !in_place_) {
+      return index % step_[2] * width_ + index / step_[2];
+    }
+    return index * row_stride_[d];
+  };
+  for (int64_t c = 0; c < units; ++c) {
+    for (int64_t i = 0; i < axis_[0].taps; ++i) {
+      for (int64_t j = 0; j < axis_[1].taps; ++j) {
+        for (int64_t k = 0; k < axis_[2].taps; ++k) {
+          *to++ = c * channel_stride_ + along(0, i) + along(1, j) + along(2, k);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+const float* ImageBlocks<T>::fill(const Block& block, int64_t channels, float* memory,
+                                  CopyRows<T>* copy) const {
+  const T* const corner =
+      image_.data + block.image * image_.batch_stride + block.channel * image_.channel_stride;
+  int64_t first[kSpatial], extents[kSpatial];
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    const int64_t begin = d == divided_ ? block.begin : 0;
+    first[d] = begin * axis_[d].step + axis_[d].first;
+    extents[d] = extent(d, d == divided_ ? block.end - block.begin : axis_[d].count);
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (in_place_) {
+      return corner + first[0] * image_.stride[0] + first[1] * image_.stride[1] + first[2] * image_.stride[2];
+    }
+  }
+  const int64_t each = pairs_ ? 2 : 1;
+  const int64_t phases = step_[2];
+  const Inside rows = inside(first[1], source_step_[1], extents[1], image_.size[1]);
+  for (int64_t i = 0; i < block.images; ++i) {
+    for (int64_t c = 0; c < channels; c += each) {
+      const T* const plane = corner + i * image_.batch_stride + c * image_.channel_stride;
+      float* const to = memory + i * image_stride_ + c / each * channel_stride_;
+      for (int64_t x = 0; x < extents[0]; ++x) {
+        const int64_t at = first[0] + x * source_step_[0];
+        const bool is_inside = at >= 0 && at < image_.size[0];
+        for (int64_t phase = 0; phase < phases; ++phase) {
+          const int64_t begin = first[2] + phase;
+          const int64_t step = phases * source_step_[2];
+          const int64_t width = phases == 1 ? extents[2] : width_;
+          const Inside columns = inside(begin, step, width, image_.size[2]);
+          const T* const from = plane + (is_inside ? at * image_.stride[0] : 0) +
+                                (first[1] + rows.begin * source_step_[1]) * image_.stride[1] +
+                                (begin + columns.begin * step) * image_.stride[2];
+          const bool is_empty = !is_inside || columns.begin == columns.end;
+          copy({from, pairs_ && c + 1 < channels ? from + image_.channel_stride : nullptr,
+                source_step_[1] * image_.stride[1], step * image_.stride[2], extents[1], rows.begin,
+                is_empty ? rows.begin : rows.end, columns.begin, columns.end - columns.begin, width,
+                to + x * row_stride_[0] + phase * width_, row_stride_[1]});
+        }
+      }
+    }
+  }
+  return memory;
+}
+
+template class ImageBlocks<float>;
+template class ImageBlocks<Bfloat16>;
+
+}  // namespace opsmith::optimized

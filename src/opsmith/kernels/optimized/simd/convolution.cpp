@@ -1,0 +1,237 @@
+// What convolutions do beside matrix products: blocks with a border of zeros, the patches in them, and sums
+// over the taps of a single channel.
+#include "vector.h"
+#include "declarations.h"
+
+namespace opsmith::optimized::OPSMITH_ISA {
+namespace {
+
+OPSMITH_INLINE void put_zeros(float* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    store(to + i, zero());
+  }
+  if (i < n) {
+    store_some(to + i, zero(), n - i);
+  }
+}
+
+// `unit(i, n)` are n units from the i-th of a row; whole vectors of them may be stored, since what comes
+// after them in the block is written later. `one(i)` is a single one.
+template <class T, class Some, class One>
+OPSMITH_INLINE void copy(const RowCopy<T>& c, Some some, One one) {
+  const bool is_dense = c.step == 1;
+  for (int64_t row = 0; row < c.rows; ++row) {
+    float* const to = c.to + row * c.to_row;
+    if (row < c.row_begin || row >= c.row_end) {
+      put_zeros(to, c.width);
+      continue;
+    }
+    const int64_t from = (row - c.row_begin) * c.from_row;
+    const int64_t after = c.before + c.count;
+    if (is_dense) {
+      for (int64_t i = 0; i < c.before; i += kLanes) {
+        store(to + i, zero());
+      }
+      for (int64_t i = 0; i < c.count; i += kLanes) {
+        store(to + c.before + i, some(from + i, least(kLanes, c.count - i)));
+      }
+      for (int64_t i = after; i < c.width; i += kLanes) {
+        store(to + i, zero());
+      }
+      continue;
+    }
+    put_zeros(to, c.before);
+    for (int64_t i = 0; i < c.count; ++i) {
+      const uint32_t bits = one(from + i * c.step);
+      __builtin_memcpy(to + c.before + i, &bits, sizeof bits);
+    }
+    put_zeros(to + after, c.width - after);
+  }
+}
+
+OPSMITH_INLINE uint32_t bits_of(const float* x) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, x, sizeof bits);
+  return bits;
+}
+
+template <class T>
+OPSMITH_INLINE F up_to(const T* p, int64_t n) {
+  return n == kLanes ? load(p) : load_some(p, n);
+}
+
+}  // namespace
+
+void copy_rows_float(const RowCopy<float>& c) {
+  copy(
+      c, [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE { return up_to(c.from + i, n); },
+      [&](int64_t i) OPSMITH_ALWAYS_INLINE { return bits_of(c.from + i); });
+}
+
+// Widened to float32.
+void copy_rows_bfloat16(const RowCopy<Bfloat16>& c) {
+  copy(
+      c, [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE { return up_to(c.from + i, n); },
+      [&](int64_t i) OPSMITH_ALWAYS_INLINE { return static_cast<uint32_t>(c.from[i].bits) << 16; });
+}
+
+// Pairs of two channels.
+void copy_pairs(const RowCopy<Bfloat16>& c) {
+  const Bfloat16* const second = c.second;
+  copy(
+      c,
+      [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE {
+        return interleaved(up_to(c.from + i, n), second == nullptr ? zero() : up_to(second + i, n));
+      },
+      [&](int64_t i) OPSMITH_ALWAYS_INLINE {
+        return c.from[i].bits | (second == nullptr ? 0u : static_cast<uint32_t>(second[i].bits) << 16);
+      });
+}
+
+namespace {
+
+// A row's vectors end in the next row, which is written after it; exactly, where a block has no slack.
+template <bool kExact>
+OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                                int64_t run_count, float* to, int64_t pitch) {
+  for (int64_t k = 0; k < count; ++k) {
+    const float* const from = block + offsets[k];
+    float* const row = to + k * pitch;
+    for (int64_t r = 0; r < run_count; ++r) {
+      const Run run = runs[r];
+      for (int64_t i = 0; i < run.count; i += kLanes) {
+        const float* const p = from + run.from + i;
+        store(row + run.at + i, kExact ? up_to(p, least(kLanes, run.count - i)) : load(p));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
+            float* to, int64_t pitch, bool exactly) {
+  if (exactly) {
+    gather_runs<true>(block, offsets, count, runs, run_count, to, pitch);
+  } else {
+    gather_runs<false>(block, offsets, count, runs, run_count, to, pitch);
+  }
+}
+
+// ---- a single channel
+
+namespace {
+
+// N vectors, `step` apart in the block and `result_step` in the result.
+template <int N, class T>
+OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step, T* result,
+                             int64_t result_step, int64_t lanes) {
+  F sums[N];
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) {
+    sums[i] = splat(t.bias);
+  }
+  if (lanes == kLanes) {
+    for (int64_t tap = 0; tap < t.taps; ++tap) {
+      const F weight = splat(t.weights[tap]);
+      const float* const at = block + t.offsets[tap];
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i) {
+        sums[i] = fma(load(at + i * step), weight, sums[i]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) {
+      store(result + i * result_step, sums[i]);
+    }
+    return;
+  }
+  for (int64_t tap = 0; tap < t.taps; ++tap) {
+    const F weight = splat(t.weights[tap]);
+    const float* const at = block + t.offsets[tap];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) {
+      sums[i] = fma(load_some(at + i * step, lanes), weight, sums[i]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) {
+    store_some(result + i * result_step, sums[i], lanes);
+  }
+}
+
+template <class T>
+OPSMITH_INLINE void all_taps(const Taps<T>& t) {
+  int64_t row = 0;
+  for (; row + 4 <= t.rows; row += 4) {
+    for (int64_t x = 0; x < t.columns; x += kLanes) {
+      add_taps<4>(t, t.block + row * t.block_row + x, t.block_row, t.result + row * t.result_row + x,
+                  t.result_row, least(kLanes, t.columns - x));
+    }
+  }
+  for (; row < t.rows; ++row) {
+    const float* const block = t.block + row * t.block_row;
+    T* const result = t.result + row * t.result_row;
+    int64_t x = 0;
+    for (; x + 4 * kLanes <= t.columns; x += 4 * kLanes) {
+      add_taps<4>(t, block + x, kLanes, result + x, kLanes, kLanes);
+    }
+    for (; x < t.columns; x += kLanes) {
+      add_taps<1>(t, block + x, 0, result + x, 0, least(kLanes, t.columns - x));
+    }
+  }
+}
+
+// So many sums stay in registers.
+constexpr int kTaps = 9;
+
+}  // namespace
+
+void add_taps_float(const Taps<float>& taps) {
+  all_taps(taps);
+}
+void add_taps_bfloat16(const Taps<Bfloat16>& taps) {
+  all_taps(taps);
+}
+
+void sum_taps(const TapSums& t) {
+  for (int64_t first = 0; first < t.taps; first += kTaps) {
+    const int64_t taps = least(kTaps, t.taps - first);
+    int64_t offsets[kTaps];
+    F sums[kTaps];
+#pragma GCC unroll 9
+    for (int i = 0; i < kTaps; ++i) {
+      offsets[i] = t.offsets[first + (i < taps ? i : 0)];
+      sums[i] = zero();
+    }
+    for (int64_t row = 0; row < t.rows; ++row) {
+      const float* const block = t.block + row * t.block_row;
+      const float* const grad = t.grad + row * t.grad_row;
+      int64_t x = 0;
+      for (; x + kLanes <= t.columns; x += kLanes) {
+        const F factor = load(grad + x);
+#pragma GCC unroll 9
+        for (int i = 0; i < kTaps; ++i) {
+          sums[i] = fma(factor, load(block + offsets[i] + x), sums[i]);
+        }
+      }
+      if (x < t.columns) {
+        const int64_t lanes = t.columns - x;
+        const F factor = load_some(grad + x, lanes);
+#pragma GCC unroll 9
+        for (int i = 0; i < kTaps; ++i) {
+          sums[i] = fma(factor, load_some(block + offsets[i] + x, lanes), sums[i]);
+        }
+      }
+    }
+#pragma GCC unroll 9
+    for (int i = 0; i < kTaps; ++i) {
+      if (i < taps) {
+        t.sums[first + i] += static_cast<double>(sum(sums[i]));
+      }
+    }
+  }
+}
+
+}  // namespace opsmith::optimized::OPSMITH_ISA
