@@ -53,10 +53,10 @@ def x(sim: LoadedBackend) -> torch.Tensor:
 def test_structured(x: torch.Tensor) -> None:
     # No gradient is needed, and still the autograd key comes first.
     expect(
-        lambda: x.add(x),
+        lambda: x.lerp(x, 0.5),
         """
-        [call] aten::add.Tensor key=AutogradPrivateUse1 (float32[2, 3], float32[2, 3]) sim:0
-          [redispatch] aten::add.Tensor key=PrivateUse1 route=structured (float32[2, 3], float32[2, 3]) sim:0
+        [call] aten::lerp.Scalar key=AutogradPrivateUse1 (float32[2, 3], float32[2, 3]) sim:0
+          [redispatch] aten::lerp.Scalar key=PrivateUse1 route=structured (float32[2, 3], float32[2, 3]) sim:0
         """,
     )
 
@@ -81,10 +81,10 @@ def test_a_gradient_and_its_backward(sim: LoadedBackend) -> None:
         lambda: (leaf * upstream).backward(upstream),
         """
         [call] aten::mul.Tensor key=AutogradPrivateUse1 (float32[2], float32[2]) sim:0
-          [redispatch] aten::mul.Tensor key=PrivateUse1 route=structured (float32[2], float32[2]) sim:0
+          [redispatch] aten::mul.Tensor key=PrivateUse1 route=derived (float32[2], float32[2]) sim:0
         [backward] MulBackward0
           [call] aten::mul.Tensor key=AutogradPrivateUse1 (float32[2], float32[2]) sim:0
-            [redispatch] aten::mul.Tensor key=PrivateUse1 route=structured (float32[2], float32[2]) sim:0
+            [redispatch] aten::mul.Tensor key=PrivateUse1 route=derived (float32[2], float32[2]) sim:0
         [backward] torch::autograd::AccumulateGrad
           [call] aten::detach key=AutogradPrivateUse1 (float32[2]) sim:0
             [redispatch] aten::detach key=ADInplaceOrView (float32[2]) sim:0
@@ -105,7 +105,7 @@ def test_autocast(sim: LoadedBackend) -> None:
         """
         [call] aten::mm key=AutocastPrivateUse1 (bfloat16[2, 2], bfloat16[2, 2]) sim:0
           [call] aten::mm key=AutogradPrivateUse1 (bfloat16[2, 2], bfloat16[2, 2]) sim:0
-            [redispatch] aten::mm key=PrivateUse1 route=structured (bfloat16[2, 2], bfloat16[2, 2]) sim:0
+            [redispatch] aten::mm key=PrivateUse1 route=derived (bfloat16[2, 2], bfloat16[2, 2]) sim:0
         """,
     )
 
@@ -127,24 +127,20 @@ def test_a_kernel_that_refuses(sim: LoadedBackend) -> None:
         lambda: z.sin(),
         """
         [call] aten::sin key=AutogradPrivateUse1 (complex64[2]) sim:0
-          [redispatch] aten::sin key=PrivateUse1 route=structured, fell back (complex64[2]) sim:0
+          [redispatch] aten::sin key=PrivateUse1 route=derived, fell back (complex64[2]) sim:0
             [redispatch] aten::sin key=CPU (complex64[2]) cpu
         """,
     )
 
 
 def test_derived_in_place(x: torch.Tensor) -> None:
-    # PyTorch does not call relu pointwise, so its kernel runs into a temporary.
+    # The kernel is the out variant's, and runs into `self`.
     expect(
         lambda: x.relu_(),
         """
         [call] aten::relu_ key=AutogradPrivateUse1 (float32[2, 3]) sim:0
           [redispatch] aten::relu_ key=ADInplaceOrView (float32[2, 3]) sim:0
             [redispatch] aten::relu_ key=PrivateUse1 route=derived (float32[2, 3]) sim:0
-              [call] aten::empty.memory_format key=BackendSelect () sim:0
-                [redispatch] aten::empty.memory_format key=PrivateUse1 route=kernel () sim:0
-              [call] aten::copy_ key=PrivateUse1 route=composite (float32[2, 3], float32[2, 3]) sim:0
-                [call] aten::_copy_from key=PrivateUse1 route=kernel (float32[2, 3], float32[2, 3]) sim:0
         """,
     )
 
@@ -224,7 +220,7 @@ def test_transforms(x: torch.Tensor) -> None:
           [callBoxed] aten::sin key=FuncTorchBatched (float32[3]) sim:0
             [call] aten::sin key=FuncTorchDynamicLayerBackMode (float32[2, 3]) sim:0
               [callBoxed] aten::sin key=AutogradPrivateUse1 (float32[2, 3]) sim:0
-                [redispatch] aten::sin key=PrivateUse1 route=structured (float32[2, 3]) sim:0
+                [redispatch] aten::sin key=PrivateUse1 route=derived (float32[2, 3]) sim:0
         """,
     )
 
@@ -251,7 +247,7 @@ def test_boxed_calls_from_python(x: torch.Tensor) -> None:
         torch.ops.aten.neg(x)
     assert without_times(str(traced)).splitlines() == [
         "[call] aten::neg key=AutogradPrivateUse1 sim:0",
-        "  [redispatch] aten::neg key=PrivateUse1 route=structured sim:0",
+        "  [redispatch] aten::neg key=PrivateUse1 route=derived sim:0",
     ]
 
 
@@ -351,7 +347,7 @@ def test_modes_of_python_and_subclasses(x: torch.Tensor) -> None:
     text = shown(body)
     assert torch.equal(results[0], 1 - x)
     assert "[redispatch] aten::neg key=Python (float32[2, 3]) sim:0" in text
-    assert "[callBoxed] aten::neg key=PrivateUse1 route=structured (float32[2, 3]) sim:0" in text
+    assert "[callBoxed] aten::neg key=PrivateUse1 route=derived (float32[2, 3]) sim:0" in text
 
 
 # ---- what is traced
@@ -570,7 +566,7 @@ def test_perfetto(x: torch.Tensor, tmp_path: Path) -> None:
         assert not open_until or end <= open_until[-1] + 1e-6
         open_until.append(end)
     assert [event["ts"] for event in calls] == sorted(event["ts"] for event in calls)
-    assert any(event["args"].get("route") == "structured" for event in calls)
+    assert any(event["args"].get("route") == "derived" for event in calls)
     with pytest.raises(opsmith.OpsmithError, match="cannot be written"):
         traced.save(tmp_path / "no" / "folder.json")
 
@@ -667,10 +663,10 @@ def test_threads_and_forks_and_a_backend(program: Path) -> None:
     assert served == [
         [
             ("aten::empty.memory_format", "kernel", []),
-            ("aten::neg", "structured", ["float32[2, 3]"]),
+            ("aten::neg", "derived", ["float32[2, 3]"]),
         ],
-        [("aten::sin", "structured", ["float32[2, 3]"])],
-        [("aten::cos", "structured", ["float32[2, 3]"])],
+        [("aten::sin", "derived", ["float32[2, 3]"])],
+        [("aten::cos", "derived", ["float32[2, 3]"])],
     ]
     first, second, fork = answer["threads"]
     assert first["process"] == second["process"] == first["thread"] != second["thread"]

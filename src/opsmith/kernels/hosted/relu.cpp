@@ -6,7 +6,7 @@
 
 namespace opsmith::hosted {
 
-// ATen has no structured relu: relu_ and relu.out are derived from this.
+// ATen has no structured relu: where no library has relu.out, it and relu_ are derived from this.
 at::Tensor relu(const at::Tensor& self) {
   at::Tensor result;
   auto iter = at::TensorIterator::unary_op(result, self);
