@@ -571,33 +571,39 @@ bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axi
                    });
 }
 
-// Adds up the parts and lays them as the weight lies.
+// Adds up the parts and lays them as the weight lies, a square at a time.
 template <class T>
 void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float* sums, int64_t parts,
                   int64_t part_units, int64_t row_units) {
-  constexpr int64_t kRows = 16;
+  constexpr int64_t kSide = kPanel;
   const int64_t rows = p.rows(), columns = p.columns();
-  const int64_t pieces = ceil_divided(rows, kRows);
-  parallel(p.convolution.groups * pieces, rows_per_thread(kRows * columns * parts),
+  const int64_t pieces = ceil_divided(rows, kSide);
+  const auto put_square = [&](int64_t group, int64_t row, int64_t column) {
+    const float* const from = sums + (group * rows + row) * row_units + column;
+    const int64_t count = std::min(kSide, rows - row);
+    float total[kSide][kSide] = {};
+    for (int64_t part = 0; part < parts; ++part) {
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t j = 0; j < kSide; ++j) {
+          total[j][i] += from[part * part_units + i * row_units + j];
+        }
+      }
+    }
+    for (int64_t j = 0; j < std::min(kSide, columns - column); ++j) {
+      T* const to =
+          p.convolution.weight.data + (group * columns + column + j) * p.convolution.weight.small_stride;
+      T narrow[kSide];
+      put(total[j], narrow, count);
+      for (int64_t i = 0; i < count; ++i) {
+        to[places[row + i]] = narrow[i];
+      }
+    }
+  };
+  parallel(p.convolution.groups * pieces, rows_per_thread(kSide * columns * parts),
            [&](int64_t begin, int64_t end) {
              for (int64_t piece = begin; piece < end; ++piece) {
-               const int64_t group = piece / pieces, first = piece % pieces * kRows;
-               const int64_t count = std::min(kRows, rows - first);
-               const float* const from = sums + (group * rows + first) * row_units;
-               for (int64_t j = 0; j < columns; ++j) {
-                 T* const to =
-                     p.convolution.weight.data + (group * columns + j) * p.convolution.weight.small_stride;
-                 float total[kRows] = {};
-                 for (int64_t part = 0; part < parts; ++part) {
-                   for (int64_t i = 0; i < count; ++i) {
-                     total[i] += from[part * part_units + i * row_units + j];
-                   }
-                 }
-                 T narrow[kRows];
-                 put(total, narrow, count);
-                 for (int64_t i = 0; i < count; ++i) {
-                   to[places[first + i]] = narrow[i];
-                 }
+               for (int64_t column = 0; column < columns; column += kSide) {
+                 put_square(piece / pieces, piece % pieces * kSide, column);
                }
              }
            });

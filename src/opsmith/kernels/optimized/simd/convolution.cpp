@@ -24,33 +24,40 @@ OPSMITH_INLINE int64_t lane(int64_t i) {
 // vectors are stored, since what comes after a row is written later.
 template <class Read>
 OPSMITH_INLINE void copy_row(float* to, int64_t width, int64_t before, int64_t after, Read read) {
-  for (int64_t i = 0; i < width; i += kLanes) {
+  int64_t i = 0;
+  for (; i < width && i < before; i += kLanes) {
     store(to + i, read(i - before, lane(before - i), lane(after - i)));
+  }
+  for (; i + kLanes <= after; i += kLanes) {
+    store(to + i, read(i - before, 0, kLanes));
+  }
+  for (; i < width; i += kLanes) {
+    store(to + i, read(i - before, 0, lane(after - i)));
   }
 }
 
 // `element` reads one.
 template <class T, class Read, class Element>
-OPSMITH_INLINE void copy_plane(const RowCopy<T>& c, int64_t plane, float* to_plane, Read read,
-                               Element element) {
-  const int64_t after = c.before + c.count;
-  const bool is_narrow = c.step == 1 && c.width <= kLanes;
-  const int64_t begin_lane = lane(c.before), end_lane = lane(after);
-  for (int64_t row = 0; row < c.rows; ++row) {
-    float* const to = to_plane + row * c.to_row;
-    if (row < c.row_begin || row >= c.row_end) {
-      put_zeros(to, c.width);
-      continue;
+OPSMITH_INLINE void copy_plane(const RowCopy<T>& c, int64_t from, float* to, Read read, Element element) {
+  const int64_t before = c.before, after = c.before + c.count, width = c.width, to_row = c.to_row;
+  for (int64_t row = 0; row < c.row_begin; ++row, to += to_row) {
+    put_zeros(to, width);
+  }
+  int64_t rows = c.row_end - c.row_begin;
+  if (c.step == 1 && width <= kLanes) {
+    const int64_t begin_lane = lane(before), end_lane = lane(after);
+    const int64_t first = from - before, from_row = c.from_row;
+    for (int64_t row = 0; row < rows; ++row) {
+      store(to + row * to_row, read(first + row * from_row, begin_lane, end_lane));
     }
-    const int64_t from = plane + (row - c.row_begin) * c.from_row;
-    if (is_narrow) {
-      store(to, read(from - c.before, begin_lane, end_lane));
-      continue;
-    }
+    to += rows * to_row;
+    rows = 0;
+  }
+  for (int64_t row = 0; row < rows; ++row, to += to_row, from += c.from_row) {
     if (c.step == 1) {
-      copy_row(to, c.width, c.before, after,
-               [&](int64_t at, int64_t begin, int64_t end)
-                   OPSMITH_ALWAYS_INLINE { return read(from + at, begin, end); });
+      copy_row(to, width, before, after, [&](int64_t at, int64_t begin, int64_t end) OPSMITH_ALWAYS_INLINE {
+        return read(from + at, begin, end);
+      });
       continue;
     }
     // Behind the row there may be one of another phase: it ends exactly.
@@ -72,7 +79,10 @@ OPSMITH_INLINE void copy_plane(const RowCopy<T>& c, int64_t plane, float* to_pla
       const uint32_t bits = element(from + i * c.step);
       __builtin_memcpy(to + c.before + i, &bits, sizeof bits);
     }
-    put_zeros(to + after, c.width - after);
+    put_zeros(to + after, width - after);
+  }
+  for (int64_t row = c.row_end; row < c.rows; ++row, to += to_row) {
+    put_zeros(to, width);
   }
 }
 
