@@ -173,6 +173,45 @@ def norms(x: Tensor, weight: Tensor, bias: Tensor, short: str) -> Iterator[Case]
     )  # fmt: skip
 
 
+# Batch, channels, output channels, height and width, kernel, groups.
+CONVOLUTIONS = {
+    "3×3 16→32, 64 of 8×8": (64, 16, 32, 8, 3, 1),
+    "3×3 32→64, 64 of 8×8": (64, 32, 64, 8, 3, 1),
+    "1×1 64→256, 4 of 56×56": (4, 64, 256, 56, 1, 1),
+    "depthwise 3×3 64, 4 of 56×56": (4, 64, 64, 56, 3, 64),
+    "3×3 64→64, 64 of 56×56": (64, 64, 64, 56, 3, 1),
+}
+
+
+def convolutions(dtype: torch.dtype) -> Iterator[Case]:
+    """Forward and backward, which allocate on both sides: ATen's out= of them copies."""
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    aten = torch.ops.aten
+    for name, (batch, channels, out_channels, size, kernel, groups) in CONVOLUTIONS.items():
+        x = torch.randn(batch, channels, size, size).to(dtype)
+        weight = torch.randn(out_channels, channels // groups, kernel, kernel).to(dtype)
+        padding = kernel // 2
+        how = ([1, 1], [padding, padding], [1, 1], False, [0, 0], groups)
+        grad = torch.randn(batch, out_channels, size, size).to(dtype)
+        here = (x, weight, grad)
+
+        def forward(x: Tensor, weight: Tensor, _: Tensor, how: tuple[object, ...] = how) -> object:
+            return aten.convolution(x, weight, None, *how)
+
+        def backward(
+            x: Tensor, weight: Tensor, grad: Tensor, how: tuple[object, ...] = how
+        ) -> object:
+            return aten.convolution_backward(grad, x, weight, None, *how, [True, True, False])
+
+        for operator, call in (("convolution", forward), ("convolution_backward", backward)):
+            there = [each.to(DEVICE) for each in here]
+            yield Case(
+                f"{operator} {short} {name}", operator, False,
+                lambda call=call, there=there: call(*there),
+                lambda call=call, here=here: call(*here),
+            )  # fmt: skip
+
+
 def products(dtype: torch.dtype) -> Iterator[Case]:
     """Linear with weights packed ahead, and products of matrices as they are."""
     short = "bf16" if dtype == torch.bfloat16 else "f32"
@@ -275,6 +314,7 @@ def time_all(threads: int) -> None:
         for elements in SIZES:
             results += [timed(case, f"{elements:.0e}") for case in elementwise(dtype, elements)]
         results += [timed(case, "") for case in products(dtype)]
+        results += [timed(case, "") for case in convolutions(dtype)]
     print(json.dumps([vars(each) for each in results]))
 
 

@@ -36,15 +36,19 @@ static_assert(kSpatial == ConvolutionSizes::kSpatial);
 
 // The pixels of a tile of products, in panels.
 constexpr int64_t kTilePixels = 4 * kPanel;
-// Up to so much depth of float32 is multiplied at once, so that a tile's patches stay in the caches.
+// Up to so much depth of float32, so many units of patches and so many rows of the weight are multiplied at
+// once, so that they stay in the caches.
 constexpr int64_t kDepth = 768;
+constexpr int64_t kStripUnits = 98304;
+constexpr int64_t kRows = 96;
+// Pixels of a strip, or of a step of the weight's gradient.
+constexpr int64_t kMostPixels = 256;
 // How many pieces of the work have memory of their own; and as many as all threads should have.
 constexpr int64_t kMostParts = 64;
 constexpr int64_t kFewTasks = 8;
 // A group with up to so many channels on either side is summed up tap by tap, rather than as a product.
 constexpr int64_t kFewRows = 2;
-// Of the weight's gradient: pixels, and rows of the patches, that are multiplied at once.
-constexpr int64_t kGradientPixels = 256;
+// Of the weight's gradient: rows of the patches, and units of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
 constexpr int64_t kGradientUnits = 65536;
 
@@ -193,11 +197,11 @@ float widened(Bfloat16 x) {
   return value;
 }
 
-void put(float x, float* to) {
-  *to = x;
+void put(const float* x, float* to, int64_t n) {
+  std::copy_n(x, n, to);
 }
-void put(float x, Bfloat16* to) {
-  OPSMITH_BEST(narrow)(&x, to, 1);
+void put(const float* x, Bfloat16* to, int64_t n) {
+  OPSMITH_BEST(narrow)(x, to, n);
 }
 
 template <class T>
@@ -335,116 +339,147 @@ bool is_packed(const ImageProduct<T>& p) {
          weight.large_stride == window.taps() && weight.small_stride == p.source_channels() * window.taps();
 }
 
+// Strips of pixels of a block times the weight. A strip's patches are packed as panels, some depth at a time.
 template <class T>
-bool multiply_patches(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
-  constexpr int64_t kUnit = sizeof(float) / sizeof(T);
-  KernelRuntimeContext& ctx = p.convolution.context;
-  const int64_t rows = p.rows(), channels = p.source_channels(), groups = p.convolution.groups;
-  const int64_t taps = axes[0].taps * axes[1].taps * axes[2].taps;
-  const int64_t gathered = ceil_divided(channels, kUnit) * taps;
-  // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
-  const bool has_more = p.bias != nullptr || gathered == 0;
-  const int64_t units = gathered + (has_more ? 1 : 0);
-  const Image<T> result = phase_of(p.result, axes);
-  const ImageBlocks<T> blocks(p.source, axes, channels, kUnit == 2, true);
-  const bool in_place = blocks.is_in_place();
+class PatchProduct {
+ public:
+  PatchProduct(const ImageProduct<T>& product, const Axis (&axes)[kSpatial])
+      : p_(product),
+        axes_(axes),
+        result_(phase_of(product.result, axes)),
+        blocks_(product.source, axes, product.source_channels(), kUnit == 2, true),
+        gathered_(ceil_divided(product.source_channels(), kUnit) * axes[0].taps * axes[1].taps *
+                  axes[2].taps),
+        // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
+        units_(gathered_ + (product.bias != nullptr || gathered_ == 0 ? 1 : 0)),
+        chunk_(kUnit == 2 ? units_ : ceil_divided(units_, ceil_divided(units_, kDepth))),
+        strip_(
+            std::min(std::clamp(kStripUnits / chunk_ / kTilePixels * kTilePixels, kTilePixels, kMostPixels),
+                     ceil_divided(blocks_.most_pixels(), kPanel) * kPanel)) {}
 
-  const bool packs = !is_packed(p) || has_more;
-  T* const memory = packs ? temporary<T>(ctx, p.result.channels * units * kUnit) : nullptr;
-  int64_t* const offsets = temporary<int64_t>(ctx, gathered);
-  if (offsets == nullptr || (packs && memory == nullptr)) {
-    return false;
+  bool run() {
+    KernelRuntimeContext& ctx = p_.convolution.context;
+    const int64_t groups = p_.convolution.groups, rows = p_.rows();
+    const bool packs = units_ != gathered_ || !is_packed(p_);
+    T* const memory = packs ? temporary<T>(ctx, p_.result.channels * units_ * kUnit) : nullptr;
+    int64_t* const offsets = temporary<int64_t>(ctx, gathered_);
+    if (offsets == nullptr || (packs && memory == nullptr)) {
+      return false;
+    }
+    weight_ =
+        packs ? packed_weight(p_, axes_, units_, units_ != gathered_, memory) : p_.convolution.weight.data;
+    blocks_.offsets(p_.source_channels(), offsets);
+    offsets_ = offsets;
+    // With few blocks, each thread has some of the rows.
+    const int64_t few = blocks_.blocks() * groups;
+    const int64_t parts =
+        few >= kFewTasks ? 1 : std::min(ceil_divided(kFewTasks, few), ceil_divided(rows, kRows / 2));
+    const int64_t rows_of_part = ceil_divided(rows, parts);
+    const int64_t cost = blocks_.most_pixels() * rows_of_part / 16 * units_ + blocks_.size();
+    return run_tasks(ctx, few * parts, std::max<int64_t>(1, cost),
+                     block_units() + panel_units() + rows_of_part * strip_, [&](int64_t task, float* own) {
+                       const int64_t first = task % parts * rows_of_part;
+                       multiply(task / parts / groups, task / parts % groups, first,
+                                std::min(rows, first + rows_of_part) - first, own);
+                     });
   }
-  const T* const weight = packs ? packed_weight(p, axes, units, has_more, memory) : p.convolution.weight.data;
-  blocks.offsets(channels, offsets);
 
-  const int64_t chunks = kUnit == 2 ? 1 : ceil_divided(units, kDepth);
-  const int64_t chunk = ceil_divided(units, chunks);
-  const int64_t panel = chunk * kPanel;  // in units of 4 bytes
-  const int64_t few = blocks.blocks() * groups;
-  const int64_t row_parts =
-      few >= kFewTasks ? 1 : std::min(ceil_divided(kFewTasks, few), ceil_divided(rows, 48));
-  const int64_t rows_of_part = ceil_divided(rows, row_parts);
-  const int64_t block_units = gathered == 0 ? 0 : blocks.size();
-  const int64_t panel_units = kTilePixels / kPanel * panel + kSlack;
-  const int64_t sum_units = rows_of_part * kTilePixels;
-  const int64_t cost = blocks.most_pixels() * rows_of_part / 16 * units + blocks.size();
-  const bool paired = multiplies_bfloat16();
-  const Pixels to_strides{{}, result.batch_stride, {result.stride[0], result.stride[1], result.stride[2]}};
+ private:
+  static constexpr int64_t kUnit = sizeof(float) / sizeof(T);
 
-  return run_tasks(ctx, few * row_parts, std::max<int64_t>(1, cost), block_units + panel_units + sum_units,
-                   [&](int64_t task, float* own) {
-                     const int64_t row_begin = task % row_parts * rows_of_part;
-                     const int64_t row_count = std::min(rows, row_begin + rows_of_part) - row_begin;
-                     const int64_t group = task / row_parts % groups;
-                     const auto block = blocks.block(task / row_parts / groups, group * channels);
-                     float* const panels = own + block_units;
-                     T* const sums = reinterpret_cast<T*>(panels + panel_units);
-                     const float* const filled =
-                         gathered == 0 ? own : blocks.fill(block, channels, own, p.with.copy_units);
-                     const Pixels from = blocks.pixels(block);
-                     Pixels to = to_strides;
-                     std::copy_n(from.count, kSpatial, to.count);
-                     int64_t begin[kSpatial] = {};
-                     blocks.begin_of(block, begin);
-                     T* const corner = result.data + block.image * result.batch_stride +
-                                       (group * rows + row_begin) * result.channel_stride +
-                                       begin[0] * result.stride[0] + begin[1] * result.stride[1] +
-                                       begin[2] * result.stride[2];
-                     const T* const a = weight + (group * rows + row_begin) * units * kUnit;
-                     const int64_t pixels = block.images * from.of_image();
-                     for (int64_t first = 0; first < pixels; first += kTilePixels) {
-                       const int64_t count = std::min(kTilePixels, pixels - first);
-                       Run to_runs[kTilePixels];
-                       const int64_t to_count = to.runs(first, count, 0, to_runs);
-                       const bool direct = to_count == 1 && (to.stride[2] == 1 || count == 1);
-                       T* const c = direct ? corner + to_runs[0].from : sums;
-                       const int64_t c_row = direct ? result.channel_stride : kTilePixels;
-                       for (int64_t k = 0; k < units; k += chunk) {
-                         const int64_t depth = std::min(chunk, units - k);
-                         const int64_t from_image = std::min(depth, std::max<int64_t>(0, gathered - k));
-                         for (int64_t j = 0; j < count; j += kPanel) {
-                           float* const to_panel = panels + j / kPanel * panel;
-                           Run runs[kPanel];
-                           const int64_t lanes = std::min(kPanel, count - j);
-                           const int64_t run_count = from.runs(first + j, lanes, 0, runs);
-                           OPSMITH_BEST(gather)(filled, offsets + k, from_image, runs, run_count, to_panel,
-                                                kPanel, in_place);
-                           if (from_image < depth) {
-                             T* const ones = reinterpret_cast<T*>(to_panel + from_image * kPanel);
-                             for (int64_t i = 0; i < kPanel * kUnit; ++i) {
-                               ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
-                             }
-                           }
-                         }
-                         const Gemm<T> gemm{a + k * kUnit,
-                                            units * kUnit,
-                                            1,
-                                            reinterpret_cast<const T*>(panels),
-                                            kUnit == 2 ? 0 : kPanel,
-                                            panel * kUnit,
-                                            c,
-                                            c_row,
-                                            nullptr,
-                                            count,
-                                            depth * kUnit,
-                                            1.0f,
-                                            k > 0,
-                                            paired};
-                         p.with.product.gemm(gemm, 0, row_count, 0, panels_of(count));
-                       }
-                       for (int64_t i = 0; !direct && i < row_count; ++i) {
-                         const T* const line = sums + i * kTilePixels;
-                         for (int64_t r = 0; r < to_count; ++r) {
-                           T* const at = corner + i * result.channel_stride + to_runs[r].from;
-                           for (int64_t x = 0; x < to_runs[r].count; ++x) {
-                             at[x * to.stride[2]] = line[to_runs[r].at + x];
-                           }
-                         }
-                       }
-                     }
-                   });
-}
+  int64_t block_units() const { return gathered_ == 0 ? 0 : blocks_.size(); }
+  int64_t panel_units() const { return strip_ * chunk_ + kSlack; }
+
+  // Some rows of a group, at the pixels of a block.
+  void multiply(int64_t index, int64_t group, int64_t row, int64_t rows, float* memory) const {
+    const int64_t channels = p_.source_channels();
+    const auto block = blocks_.block(index, group * channels);
+    const float* const filled =
+        gathered_ == 0 ? memory : blocks_.fill(block, channels, memory, p_.with.copy_units);
+    const Pixels from = blocks_.pixels(block);
+    const Pixels to{{from.count[0], from.count[1], from.count[2]},
+                    result_.batch_stride,
+                    {result_.stride[0], result_.stride[1], result_.stride[2]}};
+    int64_t begin[kSpatial];
+    blocks_.begin_of(block, begin);
+    const int64_t channel = group * p_.rows() + row;
+    T* const corner = result_.data + block.image * result_.batch_stride + channel * result_.channel_stride +
+                      begin[0] * result_.stride[0] + begin[1] * result_.stride[1] +
+                      begin[2] * result_.stride[2];
+    const T* const a = weight_ + channel * units_ * kUnit;
+    float* const panels = memory + block_units();
+    T* const sums = reinterpret_cast<T*>(panels + panel_units());
+    const int64_t pixels = block.images * from.of_image();
+    for (int64_t first = 0; first < pixels; first += strip_) {
+      const int64_t count = std::min(strip_, pixels - first);
+      Run runs[kMostPixels];
+      const int64_t run_count = to.runs(first, count, 0, runs);
+      const bool direct = run_count == 1 && (to.stride[2] == 1 || count == 1);
+      for (int64_t k = 0; k < units_; k += chunk_) {
+        const int64_t depth = std::min(chunk_, units_ - k);
+        gather_panels(filled, from, first, count, k, depth, panels);
+        const Gemm<T> gemm{a + k * kUnit,
+                           units_ * kUnit,
+                           1,
+                           reinterpret_cast<const T*>(panels),
+                           kUnit == 2 ? 0 : kPanel,
+                           chunk_ * kPanel * kUnit,
+                           direct ? corner + runs[0].from : sums,
+                           direct ? result_.channel_stride : strip_,
+                           nullptr,
+                           count,
+                           depth * kUnit,
+                           1.0f,
+                           k > 0,
+                           multiplies_bfloat16()};
+        for (int64_t i = 0; i < rows; i += kRows) {
+          p_.with.product.gemm(gemm, i, std::min(rows, i + kRows), 0, panels_of(count));
+        }
+      }
+      for (int64_t i = 0; !direct && i < rows; ++i) {
+        spread(sums + i * strip_, runs, run_count, to.stride[2], corner + i * result_.channel_stride);
+      }
+    }
+  }
+
+  void gather_panels(const float* filled, const Pixels& from, int64_t first, int64_t count, int64_t unit,
+                     int64_t depth, float* panels) const {
+    const int64_t from_image = std::min(depth, gathered_ - unit);
+    for (int64_t j = 0; j < count; j += kPanel) {
+      float* const panel = panels + j * chunk_;
+      Run runs[kPanel];
+      const int64_t run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
+      OPSMITH_BEST(gather)
+      (filled, offsets_ + unit, from_image, runs, run_count, panel, kPanel, blocks_.is_in_place());
+      if (from_image < depth) {
+        T* const ones = reinterpret_cast<T*>(panel + from_image * kPanel);
+        for (int64_t i = 0; i < kPanel * kUnit; ++i) {
+          ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
+        }
+      }
+    }
+  }
+
+  static void spread(const T* line, const Run* runs, int64_t run_count, int64_t step, T* to) {
+    for (int64_t r = 0; r < run_count; ++r) {
+      for (int64_t x = 0; x < runs[r].count; ++x) {
+        to[runs[r].from + x * step] = line[runs[r].at + x];
+      }
+    }
+  }
+
+  const ImageProduct<T>& p_;
+  const Axis (&axes_)[kSpatial];
+  const Image<T> result_;
+  const ImageBlocks<T> blocks_;
+  // Units of depth: from the image, in all, and at once; and pixels of a strip.
+  const int64_t gathered_;
+  const int64_t units_;
+  const int64_t chunk_;
+  const int64_t strip_;
+  const T* weight_ = nullptr;
+  const int64_t* offsets_ = nullptr;
+};
 
 template <class T>
 bool multiply_images(const ImageProduct<T>& p) {
@@ -467,7 +502,7 @@ bool multiply_images(const ImageProduct<T>& p) {
           axes[d] =
               p.from_small ? axis_of_large(window, d, size[d], phase[d]) : axis_of_small(window, d, size[d]);
         }
-        if (!(is_few ? add_taps(p, axes) : multiply_patches(p, axes))) {
+        if (!(is_few ? add_taps(p, axes) : PatchProduct<T>(p, axes).run())) {
           return false;
         }
       }
@@ -529,35 +564,46 @@ bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axi
                        T* const to = p.convolution.weight.data +
                                      (group * columns + column) * p.convolution.weight.small_stride;
                        each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
-                         put(static_cast<float>(totals[number]), to + offset);
+                         const float total = static_cast<float>(totals[number]);
+                         put(&total, to + offset, 1);
                        });
                      }
                    });
 }
 
-// Adds up the parts and lays them as the weight lies.
+// Adds up the parts and lays them as the weight lies, a square at a time.
 template <class T>
 void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float* sums, int64_t parts,
                   int64_t part_units, int64_t row_units) {
-  constexpr int64_t kRows = 16;
+  constexpr int64_t kSide = kPanel;
   const int64_t rows = p.rows(), columns = p.columns();
-  const int64_t pieces = ceil_divided(rows, kRows);
-  parallel(p.convolution.groups * pieces, rows_per_thread(kRows * columns * parts),
+  const int64_t pieces = ceil_divided(rows, kSide);
+  const auto put_square = [&](int64_t group, int64_t row, int64_t column) {
+    const float* const from = sums + (group * rows + row) * row_units + column;
+    const int64_t count = std::min(kSide, rows - row);
+    float total[kSide][kSide] = {};
+    for (int64_t part = 0; part < parts; ++part) {
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t j = 0; j < kSide; ++j) {
+          total[j][i] += from[part * part_units + i * row_units + j];
+        }
+      }
+    }
+    for (int64_t j = 0; j < std::min(kSide, columns - column); ++j) {
+      T* const to =
+          p.convolution.weight.data + (group * columns + column + j) * p.convolution.weight.small_stride;
+      T narrow[kSide];
+      put(total[j], narrow, count);
+      for (int64_t i = 0; i < count; ++i) {
+        to[places[row + i]] = narrow[i];
+      }
+    }
+  };
+  parallel(p.convolution.groups * pieces, rows_per_thread(kSide * columns * parts),
            [&](int64_t begin, int64_t end) {
              for (int64_t piece = begin; piece < end; ++piece) {
-               const int64_t group = piece / pieces, first = piece % pieces * kRows;
-               const int64_t count = std::min(kRows, rows - first);
-               const float* const from = sums + (group * rows + first) * row_units;
-               for (int64_t j = 0; j < columns; ++j) {
-                 T* const to =
-                     p.convolution.weight.data + (group * columns + j) * p.convolution.weight.small_stride;
-                 for (int64_t i = 0; i < count; ++i) {
-                   float sum = 0;
-                   for (int64_t part = 0; part < parts; ++part) {
-                     sum += from[part * part_units + i * row_units + j];
-                   }
-                   put(sum, to + places[first + i]);
-                 }
+               for (int64_t column = 0; column < columns; column += kSide) {
+                 put_square(piece / pieces, piece % pieces * kSide, column);
                }
              }
            });
@@ -598,7 +644,7 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
   }
   const int64_t most_rows = channels_of_part * taps;
   const int64_t most_pixels =
-      std::min(std::clamp(kGradientUnits / most_rows / kPanel * kPanel, kTilePixels, kGradientPixels),
+      std::min(std::clamp(kGradientUnits / most_rows / kPanel * kPanel, kTilePixels, kMostPixels),
                large.most_pixels());
   const int64_t pitch = ceil_divided(most_pixels, kPanel) * kPanel + kSlack;
   const int64_t large_units = ceil_divided(large.size(), 16) * 16;
@@ -630,7 +676,7 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
           const int64_t pixels = block.images * from.of_image();
           for (int64_t first = 0; first < pixels; first += most_pixels) {
             const int64_t count = std::min(most_pixels, pixels - first);
-            Run runs[kGradientPixels];
+            Run runs[kMostPixels];
             int64_t run_count = of_grad.runs(first, count, 0, runs);
             for (int64_t panel = 0; panel < panels; ++panel) {
               for (int64_t r = 0; r < run_count; ++r) {
@@ -640,8 +686,11 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
                                           packed + panel * panel_units + runs[r].at * kPanel);
               }
             }
-            run_count = from.runs(first, count, 0, runs);
-            OPSMITH_BEST(gather)(filled, offsets, rows, runs, run_count, patches, pitch, large.is_in_place());
+            for (int64_t j = 0; j < count; j += kPanel) {
+              run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
+              OPSMITH_BEST(gather)
+              (filled, offsets, rows, runs, run_count, patches + j, pitch, large.is_in_place());
+            }
             const Gemm<float> gemm{patches,   pitch,   1,         packed, kPanel, panel_units, sums,
                                    row_units, nullptr, row_units, count,  1.0f,   accumulates, paired};
             p.with.float_product.gemm(gemm, 0, rows, 0, panels);
@@ -717,7 +766,8 @@ bool sum_channels(KernelRuntimeContext& ctx, const Image<const T>& image, const 
     }
   }
   for (int64_t c = 0; c < image.channels; ++c) {
-    put(static_cast<float>(totals[c]), to + c);
+    const float total = static_cast<float>(totals[c]);
+    put(&total, to + c, 1);
   }
   return true;
 }

@@ -15,11 +15,13 @@ namespace opsmith::optimized {
 constexpr int64_t kSlack = 16;
 
 // Rows of a block: `before` zeros, `count` elements of an image, zeros up to `width`. Of `rows` rows, those
-// between row_begin and row_end are the image's, the others are zeros.
+// between row_begin and row_end are the image's, the others are zeros. So for each of some planes.
 template <class T>
 struct RowCopy {
   const T* from;    // the first element of row row_begin
   const T* second;  // of the neighbouring channel, or null, where units are pairs
+  int64_t planes;
+  int64_t from_plane;
   int64_t from_row;
   int64_t step;  // between elements
   int64_t rows;
@@ -29,6 +31,7 @@ struct RowCopy {
   int64_t count;
   int64_t width;
   float* to;
+  int64_t to_plane;
   int64_t to_row;
 };
 

@@ -24,8 +24,8 @@ struct Inside {
   int64_t end;
 };
 Inside inside(int64_t first, int64_t step, int64_t n, int64_t size) {
-  const int64_t begin = first >= 0 ? 0 : ceil_divided(-first, step);
-  const int64_t end = first >= size ? 0 : ceil_divided(size - first, step);
+  const int64_t begin = first >= 0 ? 0 : step == 1 ? -first : ceil_divided(-first, step);
+  const int64_t end = first >= size ? 0 : step == 1 ? size - first : ceil_divided(size - first, step);
   return {std::min(begin, n), std::clamp(end, std::min(begin, n), n)};
 }
 
@@ -97,7 +97,7 @@ ImageBlocks<T>::ImageBlocks(const Image<const T>& image, const Axis (&axes)[kSpa
   const int64_t all = others * count;
   if (band_ == count && all < kBlockPixels && all % kTilePixels != 0) {
     const int64_t each = std::max<int64_t>(1, in_place_ ? 1 : area * extent(divided_, count));
-    images_ = std::clamp<int64_t>(2 * kBlockUnits / each, ceil_divided(kTilePixels, all),
+    images_ = std::clamp<int64_t>(4 * kBlockUnits / each, ceil_divided(kTilePixels, all),
                                   ceil_divided(kBlockPixels, all));
     images_ = std::max<int64_t>(1, std::min(images_, image.batch));
   }
@@ -200,6 +200,21 @@ void ImageBlocks<T>::offsets(int64_t channels, int64_t* to) const {
   }
 }
 
+// Of units that are pairs, the last may have one channel only.
+template <class T>
+void ImageBlocks<T>::copy_planes(RowCopy<T> planes, int64_t channels, CopyRows<T>* copy) const {
+  planes.planes = pairs_ ? channels / 2 : channels;
+  planes.second = pairs_ ? planes.from + image_.channel_stride : nullptr;
+  copy(planes);
+  if (pairs_ && channels % 2 != 0) {
+    planes.from += planes.planes * planes.from_plane;
+    planes.to += planes.planes * planes.to_plane;
+    planes.planes = 1;
+    planes.second = nullptr;
+    copy(planes);
+  }
+}
+
 template <class T>
 const float* ImageBlocks<T>::fill(const Block& block, int64_t channels, float* memory,
                                   CopyRows<T>* copy) const {
@@ -219,26 +234,30 @@ const float* ImageBlocks<T>::fill(const Block& block, int64_t channels, float* m
   const int64_t each = pairs_ ? 2 : 1;
   const int64_t phases = step_[2];
   const Inside rows = inside(first[1], source_step_[1], extents[1], image_.size[1]);
-  for (int64_t i = 0; i < block.images; ++i) {
-    for (int64_t c = 0; c < channels; c += each) {
-      const T* const plane = corner + i * image_.batch_stride + c * image_.channel_stride;
-      float* const to = memory + i * image_stride_ + c / each * channel_stride_;
-      for (int64_t x = 0; x < extents[0]; ++x) {
-        const int64_t at = first[0] + x * source_step_[0];
-        const bool is_inside = at >= 0 && at < image_.size[0];
-        for (int64_t phase = 0; phase < phases; ++phase) {
-          const int64_t begin = first[2] + phase;
-          const int64_t step = phases * source_step_[2];
-          const int64_t width = phases == 1 ? extents[2] : width_;
-          const Inside columns = inside(begin, step, width, image_.size[2]);
-          const T* const from = plane + (is_inside ? at * image_.stride[0] : 0) +
-                                (first[1] + rows.begin * source_step_[1]) * image_.stride[1] +
-                                (begin + columns.begin * step) * image_.stride[2];
-          const bool is_empty = !is_inside || columns.begin == columns.end;
-          copy({from, pairs_ && c + 1 < channels ? from + image_.channel_stride : nullptr,
-                source_step_[1] * image_.stride[1], step * image_.stride[2], extents[1], rows.begin,
-                is_empty ? rows.begin : rows.end, columns.begin, columns.end - columns.begin, width,
-                to + x * row_stride_[0] + phase * width_, row_stride_[1]});
+  // What is stored ends behind its rows, in what is written later: planes one after the other, or all at once
+  // where each is a single slice.
+  const int64_t at_once = extents[0] == 1 ? channels : each;
+  for (int64_t phase = 0; phase < phases; ++phase) {
+    const int64_t begin = first[2] + phase;
+    const int64_t step = phases * source_step_[2];
+    const int64_t width = phases == 1 ? extents[2] : width_;
+    const Inside columns = inside(begin, step, width, image_.size[2]);
+    const int64_t in_slice = (first[1] + rows.begin * source_step_[1]) * image_.stride[1] +
+                             (begin + columns.begin * step) * image_.stride[2];
+    for (int64_t i = 0; i < block.images; ++i) {
+      for (int64_t c = 0; c < channels; c += at_once) {
+        for (int64_t x = 0; x < extents[0]; ++x) {
+          const int64_t at = first[0] + x * source_step_[0];
+          const bool is_empty = at < 0 || at >= image_.size[0] || columns.begin == columns.end;
+          const int64_t from = is_empty ? 0 : at * image_.stride[0] + in_slice;
+          copy_planes(
+              {corner + i * image_.batch_stride + c * image_.channel_stride + from, nullptr, 0,
+               each * image_.channel_stride, source_step_[1] * image_.stride[1], step * image_.stride[2],
+               extents[1], rows.begin, is_empty ? rows.begin : rows.end, columns.begin,
+               columns.end - columns.begin, width,
+               memory + i * image_stride_ + c / each * channel_stride_ + x * row_stride_[0] + phase * width_,
+               channel_stride_, row_stride_[1]},
+              std::min(at_once, channels - c), copy);
         }
       }
     }

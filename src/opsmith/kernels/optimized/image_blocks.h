@@ -96,6 +96,7 @@ class ImageBlocks {
   int64_t image_blocks() const { return (image_.batch + images_ - 1) / images_; }
   int64_t extent(int64_t d, int64_t count) const { return (count - 1) * step_[d] + reach_[d] + 1; }
   void set_strides();
+  void copy_planes(RowCopy<T> planes, int64_t channels, CopyRows<T>* copy) const;
 
   Image<const T> image_;
   Axis axis_[kSpatial];

@@ -16,37 +16,80 @@ OPSMITH_INLINE void put_zeros(float* to, int64_t n) {
   }
 }
 
-// `unit(i, n)` are n units from the i-th of a row; whole vectors of them may be stored, since what comes
-// after them in the block is written later. `one(i)` is a single one.
-template <class T, class Some, class One>
-OPSMITH_INLINE void copy(const RowCopy<T>& c, Some some, One one) {
-  const bool is_dense = c.step == 1;
-  for (int64_t row = 0; row < c.rows; ++row) {
-    float* const to = c.to + row * c.to_row;
-    if (row < c.row_begin || row >= c.row_end) {
-      put_zeros(to, c.width);
+OPSMITH_INLINE int64_t lane(int64_t i) {
+  return i < 0 ? 0 : least(i, kLanes);
+}
+
+// `read` gives a vector of an image's row: lanes between the bounds, of elements from an index on. Whole
+// vectors are stored, since what comes after a row is written later.
+template <class Read>
+OPSMITH_INLINE void copy_row(float* to, int64_t width, int64_t before, int64_t after, Read read) {
+  int64_t i = 0;
+  for (; i < width && i < before; i += kLanes) {
+    store(to + i, read(i - before, lane(before - i), lane(after - i)));
+  }
+  for (; i + kLanes <= after; i += kLanes) {
+    store(to + i, read(i - before, 0, kLanes));
+  }
+  for (; i < width; i += kLanes) {
+    store(to + i, read(i - before, 0, lane(after - i)));
+  }
+}
+
+// `element` reads one.
+template <class T, class Read, class Element>
+OPSMITH_INLINE void copy_plane(const RowCopy<T>& c, int64_t from, float* to, Read read, Element element) {
+  const int64_t before = c.before, after = c.before + c.count, width = c.width, to_row = c.to_row;
+  for (int64_t row = 0; row < c.row_begin; ++row, to += to_row) {
+    put_zeros(to, width);
+  }
+  int64_t rows = c.row_end - c.row_begin;
+  if (c.step == 1 && width <= kLanes) {
+    const int64_t begin_lane = lane(before), end_lane = lane(after);
+    const int64_t first = from - before, from_row = c.from_row;
+    for (int64_t row = 0; row < rows; ++row) {
+      store(to + row * to_row, read(first + row * from_row, begin_lane, end_lane));
+    }
+    to += rows * to_row;
+    rows = 0;
+  }
+  for (int64_t row = 0; row < rows; ++row, to += to_row, from += c.from_row) {
+    if (c.step == 1) {
+      copy_row(to, width, before, after, [&](int64_t at, int64_t begin, int64_t end) OPSMITH_ALWAYS_INLINE {
+        return read(from + at, begin, end);
+      });
       continue;
     }
-    const int64_t from = (row - c.row_begin) * c.from_row;
-    const int64_t after = c.before + c.count;
-    if (is_dense) {
-      for (int64_t i = 0; i < c.before; i += kLanes) {
-        store(to + i, zero());
-      }
-      for (int64_t i = 0; i < c.count; i += kLanes) {
-        store(to + c.before + i, some(from + i, least(kLanes, c.count - i)));
-      }
-      for (int64_t i = after; i < c.width; i += kLanes) {
-        store(to + i, zero());
-      }
-      continue;
-    }
+    // Behind the row there may be one of another phase: it ends exactly.
     put_zeros(to, c.before);
-    for (int64_t i = 0; i < c.count; ++i) {
-      const uint32_t bits = one(from + i * c.step);
+    int64_t i = 0;
+    if (c.step == 2) {
+      for (; i < c.count; i += kLanes) {
+        const int64_t n = least(kLanes, c.count - i), last = 2 * n - 1;
+        const F low = read(from + 2 * i, 0, lane(last));
+        const F high = last > kLanes ? read(from + 2 * i + kLanes, 0, last - kLanes) : zero();
+        if (n == kLanes) {
+          store(to + c.before + i, evens(low, high));
+        } else {
+          store_some(to + c.before + i, evens(low, high), n);
+        }
+      }
+    }
+    for (; i < c.count; ++i) {
+      const uint32_t bits = element(from + i * c.step);
       __builtin_memcpy(to + c.before + i, &bits, sizeof bits);
     }
-    put_zeros(to + after, c.width - after);
+    put_zeros(to + after, width - after);
+  }
+  for (int64_t row = c.row_end; row < c.rows; ++row, to += to_row) {
+    put_zeros(to, width);
+  }
+}
+
+template <class T, class Read, class Element>
+OPSMITH_INLINE void copy(const RowCopy<T>& c, Read read, Element element) {
+  for (int64_t plane = 0; plane < c.planes; ++plane) {
+    copy_plane(c, plane * c.from_plane, c.to + plane * c.to_plane, read, element);
   }
 }
 
@@ -57,22 +100,29 @@ OPSMITH_INLINE uint32_t bits_of(const float* x) {
 }
 
 template <class T>
-OPSMITH_INLINE F up_to(const T* p, int64_t n) {
-  return n == kLanes ? load(p) : load_some(p, n);
+OPSMITH_INLINE F between(const T* p, int64_t begin, int64_t end) {
+  if (begin >= end) {
+    return zero();
+  }
+  return begin == 0 && end == kLanes ? load(p) : load_between(p, begin, end);
 }
 
 }  // namespace
 
 void copy_rows_float(const RowCopy<float>& c) {
   copy(
-      c, [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE { return up_to(c.from + i, n); },
+      c,
+      [&](int64_t i, int64_t begin, int64_t end)
+          OPSMITH_ALWAYS_INLINE { return between(c.from + i, begin, end); },
       [&](int64_t i) OPSMITH_ALWAYS_INLINE { return bits_of(c.from + i); });
 }
 
 // Widened to float32.
 void copy_rows_bfloat16(const RowCopy<Bfloat16>& c) {
   copy(
-      c, [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE { return up_to(c.from + i, n); },
+      c,
+      [&](int64_t i, int64_t begin, int64_t end)
+          OPSMITH_ALWAYS_INLINE { return between(c.from + i, begin, end); },
       [&](int64_t i) OPSMITH_ALWAYS_INLINE { return static_cast<uint32_t>(c.from[i].bits) << 16; });
 }
 
@@ -81,8 +131,9 @@ void copy_pairs(const RowCopy<Bfloat16>& c) {
   const Bfloat16* const second = c.second;
   copy(
       c,
-      [&](int64_t i, int64_t n) OPSMITH_ALWAYS_INLINE {
-        return interleaved(up_to(c.from + i, n), second == nullptr ? zero() : up_to(second + i, n));
+      [&](int64_t i, int64_t begin, int64_t end) OPSMITH_ALWAYS_INLINE {
+        return interleaved(between(c.from + i, begin, end),
+                           second == nullptr ? zero() : between(second + i, begin, end));
       },
       [&](int64_t i) OPSMITH_ALWAYS_INLINE {
         return c.from[i].bits | (second == nullptr ? 0u : static_cast<uint32_t>(second[i].bits) << 16);
@@ -102,16 +153,66 @@ OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int6
       const Run run = runs[r];
       for (int64_t i = 0; i < run.count; i += kLanes) {
         const float* const p = from + run.from + i;
-        store(row + run.at + i, kExact ? up_to(p, least(kLanes, run.count - i)) : load(p));
+        store(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
       }
     }
   }
 }
 
+#if defined(__AVX512F__)
+// The runs of a vector come together in it.
+template <int N>
+OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                                  float* to, int64_t pitch) {
+  __mmask16 mask[N];
+  const float* from[N];
+#pragma GCC unroll 4
+  for (int r = 0; r < N; ++r) {
+    mask[r] = static_cast<__mmask16>(first(runs[r].at + runs[r].count) & ~first(runs[r].at));
+    from[r] = block + (runs[r].from - runs[r].at);
+  }
+  if constexpr (N == 2) {
+    // Two halves: rows of eight pixels.
+    if (mask[0] == 0xff && mask[1] == 0xff00) {
+      for (int64_t k = 0; k < count; ++k) {
+        const float* const p = block + offsets[k];
+        const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(p + runs[0].from));
+        store(to + k * pitch, _mm512_insertf32x8(low, _mm256_loadu_ps(p + runs[1].from), 1));
+      }
+      return;
+    }
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t offset = offsets[k];
+    F x = _mm512_maskz_loadu_ps(mask[0], from[0] + offset);
+#pragma GCC unroll 4
+    for (int r = 1; r < N; ++r) {
+      x = _mm512_mask_loadu_ps(x, mask[r], from[r] + offset);
+    }
+    store(to + k * pitch, x);
+  }
+}
+#endif
+
 }  // namespace
 
 void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
             float* to, int64_t pitch, bool exactly) {
+#if defined(__AVX512F__)
+  static_assert(kLanes == kPanel);
+  switch (run_count) {
+    case 1:
+      return gather_vector<1>(block, offsets, count, runs, to, pitch);
+    case 2:
+      return gather_vector<2>(block, offsets, count, runs, to, pitch);
+    case 3:
+      return gather_vector<3>(block, offsets, count, runs, to, pitch);
+    case 4:
+      return gather_vector<4>(block, offsets, count, runs, to, pitch);
+    default:
+      break;
+  }
+#endif
   if (exactly) {
     gather_runs<true>(block, offsets, count, runs, run_count, to, pitch);
   } else {

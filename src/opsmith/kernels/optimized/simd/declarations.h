@@ -89,7 +89,8 @@ OPSMITH_GEMM(Bfloat16, bfloat16)
 void copy_rows_float(const RowCopy<float>& rows);
 void copy_rows_bfloat16(const RowCopy<Bfloat16>& rows);
 void copy_pairs(const RowCopy<Bfloat16>& rows);
-// Row k of `to` gets the runs' pixels, offsets[k] further on in the block; `exactly` where it has no slack.
+// Row k of `to` gets the runs' pixels, up to kPanel of them, offsets[k] further on in the block; `exactly`
+// where it has no slack. What follows them up to kPanel is undefined.
 void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
             float* to, int64_t pitch, bool exactly);
 void add_taps_float(const Taps<float>& taps);

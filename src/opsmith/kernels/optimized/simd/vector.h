@@ -96,6 +96,15 @@ OPSMITH_INLINE void store_some(float* p, F x, int64_t n) {
 OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
   return _mm512_mask_blend_ps(first(n), rest, x);
 }
+// Lanes from `begin` up to `end`, of which alone memory is read; the others are 0.
+OPSMITH_INLINE F load_between(const float* p, int64_t begin, int64_t end) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(first(end) & ~first(begin)), p);
+}
+// Every second lane, of x and then of y.
+OPSMITH_INLINE F evens(F x, F y) {
+  const I lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return _mm512_permutex2var_ps(x, lanes, y);
+}
 
 OPSMITH_INLINE F widened(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
@@ -123,6 +132,9 @@ OPSMITH_INLINE F load_some(const Bfloat16* p, int64_t n) {
 }
 OPSMITH_INLINE void store_some(Bfloat16* p, F x, int64_t n) {
   _mm256_mask_storeu_epi16(p, first(n), narrowed(x));
+}
+OPSMITH_INLINE F load_between(const Bfloat16* p, int64_t begin, int64_t end) {
+  return widened(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(end) & ~first(begin)), p));
 }
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -202,6 +214,13 @@ OPSMITH_INLINE void store_some(float* p, F x, int64_t n) {
 }
 OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
   return _mm256_blendv_ps(rest, x, _mm256_castsi256_ps(first(n)));
+}
+OPSMITH_INLINE F load_between(const float* p, int64_t begin, int64_t end) {
+  return _mm256_maskload_ps(p, _mm256_andnot_si256(first(begin), first(end)));
+}
+OPSMITH_INLINE F evens(F x, F y) {
+  const __m256d halves = _mm256_castps_pd(_mm256_shuffle_ps(x, y, _MM_SHUFFLE(2, 0, 2, 0)));
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(halves, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
 OPSMITH_INLINE F widened(__m128i x) {
@@ -317,6 +336,16 @@ OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
   }
   return x;
 }
+OPSMITH_INLINE F load_between(const float* p, int64_t begin, int64_t end) {
+  F x{};
+  for (int64_t i = begin; i < end; ++i) {
+    x[i] = p[i];
+  }
+  return x;
+}
+OPSMITH_INLINE F evens(F x, F y) {
+  return F{x[0], x[2], y[0], y[2]};
+}
 
 OPSMITH_INLINE F widened(H x) {
   return (F)(__builtin_convertvector(x, U) << 16);
@@ -344,6 +373,13 @@ OPSMITH_INLINE void stream(Bfloat16* p, F x) {
 OPSMITH_INLINE F load_some(const Bfloat16* p, int64_t n) {
   Bfloat16 lanes[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) {
+    lanes[i] = p[i];
+  }
+  return load(lanes);
+}
+OPSMITH_INLINE F load_between(const Bfloat16* p, int64_t begin, int64_t end) {
+  Bfloat16 lanes[kLanes] = {};
+  for (int64_t i = begin; i < end; ++i) {
     lanes[i] = p[i];
   }
   return load(lanes);
