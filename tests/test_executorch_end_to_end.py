@@ -106,7 +106,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
     cnn: {
         "aten::_log_softmax.out": "optimized",
         "aten::_native_batch_norm_legit_no_training.out": "portable",
-        "aten::convolution.out": "portable",
+        "aten::convolution.out": "optimized",
         "aten::linear.out": "optimized",
         "aten::max_pool2d_with_indices.out": "portable",
         "aten::mean.out": "optimized",
@@ -140,7 +140,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
     },
     quantized_models.cnn: {
         **QUANTIZED,
-        "aten::convolution.out": "portable",
+        "aten::convolution.out": "optimized",
         "aten::linear.out": "optimized",
         "aten::max_pool2d_with_indices.out": "portable",
         "aten::mean.out": "optimized",

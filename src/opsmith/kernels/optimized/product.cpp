@@ -26,8 +26,6 @@ constexpr int64_t kFewRows = 16;
 constexpr int64_t kLongPiecePanels = 32;
 // Where b's rows can be read as they are, more: they cost a tile little more than panels do.
 constexpr int64_t kUnpackedRows = 24;
-// But pairs of bfloat16, which packing makes, are multiplied at once, and rows as they are one by one.
-constexpr int64_t kUnpairedRows = 16;
 
 template <class T>
 T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
@@ -253,8 +251,7 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
     return false;
   }
   const bool b_has_rows = p.b.column == 1 || p.columns == 1;
-  const int64_t unpacked = !kIsFloat && multiplies_bfloat16() ? kUnpairedRows : kUnpackedRows;
-  if (p.rows <= unpacked && b_has_rows) {
+  if (p.rows <= kUnpackedRows && b_has_rows) {
     // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
     const int64_t whole = kIsFloat ? p.columns / kPanel : p.columns / (kPanel * kPiecePanels) * kPiecePanels;
     if (whole > 0) {

@@ -299,6 +299,57 @@ __attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, cons
   unpacked_tile<Plain, R>(g, a, b, c, bias, columns);
 }
 
+#if defined(__AVX512F__)
+// The same in pairs: neighbours in depth lie in two rows, and are put side by side on the way.
+template <int R>
+OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
+                                                                 const Bfloat16* b, Bfloat16* c,
+                                                                 const Bfloat16* bias, int64_t columns) {
+  constexpr int V = kTilePanels * kVectors;
+  F sums[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      sums[r][v] = zero();
+    }
+  }
+  alignas(64) int16_t places[2][2 * kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      places[half][2 * i] = static_cast<int16_t>(half * kLanes + i);
+      places[half][2 * i + 1] = static_cast<int16_t>(2 * kLanes + half * kLanes + i);
+    }
+  }
+  const __m512i low = _mm512_load_si512(places[0]), high = _mm512_load_si512(places[1]);
+  const int64_t a_row = g.a_row, b_row = g.b_depth;
+  for (int64_t k = 0; k < g.depth; k += 2) {
+    const bool is_pair = k + 1 < g.depth;
+    F row[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v += 2) {
+      const __m512i first = _mm512_loadu_si512(b + v * kLanes);
+      const __m512i second = is_pair ? _mm512_loadu_si512(b + b_row + v * kLanes) : _mm512_setzero_si512();
+      row[v] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, low, second));
+      row[v + 1] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, high, second));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const F one = Paired::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = Paired::add(sums[r][v], one, row[v]);
+      }
+    }
+    a += 2;
+    b += 2 * b_row;
+  }
+  alignas(64) float block[R * V * kLanes];
+  store_sums(block, sums);
+  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+}
+#endif
+
 // ---- from the number of rows and panels to a tile
 
 using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
@@ -332,6 +383,7 @@ constexpr FloatTile* kFloatTiles[kTilePanels][kTileRows] = OPSMITH_TILES(tile);
 constexpr Bfloat16Tile* kPlainTiles[kTilePanels][kTileRows] = OPSMITH_TILES(plain_tile);
 #if defined(__AVX512F__)
 constexpr Bfloat16Tile* kPairedTiles[kTilePanels][kTileRows] = OPSMITH_TILES(paired_tile);
+constexpr Bfloat16Tile* kPairedUnpackedTiles[kTileRows] = OPSMITH_EACH_ROWS(paired_unpacked_tile);
 #endif
 
 // One row by rows of b as they are: those are read from end to end, several at a time, and the sums stay in
@@ -424,6 +476,11 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
 #endif
       if (g.b_depth != 0) {
         chosen = kUnpackedTiles[rows - 1];
+#if defined(__AVX512F__)
+        if (g.paired) {
+          chosen = kPairedUnpackedTiles[rows - 1];
+        }
+#endif
       }
       chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, g.c + row * g.c_row + column,
              g.bias == nullptr ? nullptr : g.bias + column, g.columns - column);
