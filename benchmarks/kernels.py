@@ -1,8 +1,8 @@
-"""The library optimized on a device, beside the CPU's own kernels, by size, dtype and number of threads.
+"""The kernel libraries on a device beside the CPU's own kernels, and in ExecuTorch beside the wheel's.
 
-out= against out=: both sides pay the dispatcher and write to a result that is there.  Rounds take turns on
-the same values.  ``OPSMITH_ISA`` (baseline, avx2, avx512) measures another instruction set of ours;
-PyTorch's stays as it is, unless ``ATEN_CPU_CAPABILITY`` says otherwise.
+By size, dtype and number of threads.  out= against out=: both sides pay the dispatcher and write to a result
+that is there.  Rounds take turns on the same values.  ``OPSMITH_ISA`` (baseline, avx2, avx512) measures
+another instruction set of ours; PyTorch's stays as it is, unless ``ATEN_CPU_CAPABILITY`` says otherwise.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ import opsmith
 from opsmith.build.backend import build_backend
 from opsmith.inspect.measurements import Measurement, measured, report
 
-# The one of tests/test_optimized.py: optimized before hosted.
-BACKEND = Path(__file__).resolve().parents[1] / "tests" / "optimized_backend" / "backend.yaml"
-DEVICE = "fastsim"
+_TESTS = Path(__file__).resolve().parents[1] / "tests"
+# Optimized stands first in sim; quantized is alone in its tests' backend. A process loads one.
+BACKEND, DEVICE = "sim", "sim"
+QUANTIZED_BACKEND, QUANTIZED_DEVICE = _TESTS / "quantized_backend" / "backend.yaml", "quantsim"
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
 # The length of rows, of what goes by rows.
 ROW = 1000
 THREADS = [1, 2]
 ROUNDS = 9
 ROUND_SECONDS = 8e-3
-# The CPU's time must not be less than this part of ours, and for all together.
+# The CPU's time must not be less than this part of ours, and for all together; the same in ExecuTorch, where
+# XNNPACK is the peer of single ones.
 EACH, TOGETHER = 0.95, 1.5
+IN_EXECUTORCH, OF_XNNPACK = 5, 1.0
 
 Call = Callable[[], object]
 
@@ -275,6 +278,58 @@ def products(dtype: torch.dtype) -> Iterator[Case]:
         yield Case(f"bmm {short} {batch}×{rows}×{depth}×{columns}", "bmm", False, there_bmm, bmm)
 
 
+def quantized() -> Iterator[Case]:
+    """Quantization, and linear of int8, which oneDNN multiplies for PyTorch.
+
+    Both sides allocate: PyTorch's results are Tensors with their scales.
+    """
+    pt2e = torch.ops.quantized_decomposed
+    limits = (-128, 127, torch.int8)
+    for elements in SIZES:
+        rows = elements // ROW
+        x = torch.randn(rows, ROW)
+        scales, zeros = torch.rand(rows) * 0.1 + 0.01, torch.zeros(rows, dtype=torch.int64)
+        x_there, scales_there, zeros_there = (
+            each.to(QUANTIZED_DEVICE) for each in (x, scales, zeros)
+        )
+        what = f"f32, {elements:.0e}"
+        yield Case(
+            f"quantize per tensor {what}", "quantize_per_tensor", False,
+            lambda x=x_there: pt2e.quantize_per_tensor(x, 0.1, 0, *limits),
+            lambda x=x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+        )  # fmt: skip
+        yield Case(
+            f"quantize per channel {what}", "quantize_per_channel", True,
+            lambda x=x_there, s=scales_there, z=zeros_there: pt2e.quantize_per_channel(x, s, z, 0, *limits),
+            lambda x=x, s=scales, z=zeros: torch.quantize_per_channel(x, s, z, 0, torch.qint8),
+        )  # fmt: skip
+    yield from int8_linear()
+
+
+def int8_linear() -> Iterator[Case]:
+    for rows in (1, 4, 16, 128):
+        x = torch.randint(0, 128, (rows, 1024)).to(torch.uint8)
+        weight = torch.randint(-128, 128, (1024, 1024)).to(torch.int8)
+        scales, bias, zeros = (
+            torch.rand(1024) + 0.01,
+            torch.randn(1024),
+            torch.zeros(1024, dtype=torch.int64),
+        )
+        packed = torch.ops.onednn.qlinear_prepack(weight, list(x.shape))
+        x_there, weight_there, scales_there, bias_there = (
+            each.to(QUANTIZED_DEVICE) for each in (x, weight, scales, bias)
+        )
+        yield Case(
+            f"int8 linear {rows}×1024×1024", "linear_int8", True,
+            lambda x=x_there, w=weight_there, s=scales_there, b=bias_there: (
+                torch.ops.opsmith_quantized.linear_int8(x, 0.05, 3, w, s, b)
+            ),
+            lambda x=x, w=packed, s=scales, z=zeros, b=bias: torch.ops.onednn.qlinear_pointwise(
+                x, 0.05, 3, w, s, z, b, 1.0, 0, torch.float32, "none", [], ""
+            ),
+        )  # fmt: skip
+
+
 @dataclass
 class Timed:
     """Microseconds of a call in each round."""
@@ -305,7 +360,7 @@ def timed(case: Case, what: str) -> Timed:
 
 
 def time_all(threads: int) -> None:
-    """Prints what every call takes with ``threads`` threads, as JSON."""
+    """Prints what every call on the library optimized takes with ``threads`` threads, as JSON."""
     opsmith.load(str(BACKEND))
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -318,10 +373,18 @@ def time_all(threads: int) -> None:
     print(json.dumps([vars(each) for each in results]))
 
 
-def in_process(threads: int) -> list[Timed]:
-    """What :func:`time_all` prints, in a process of its own: the threads are there from its begin."""
+def time_quantized(threads: int) -> None:
+    """The same of the library quantized."""
+    opsmith.load(str(QUANTIZED_BACKEND))
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    print(json.dumps([vars(timed(case, "")) for case in quantized()]))
+
+
+def in_process(call: str, threads: int) -> list[Timed]:
+    """What ``call`` prints, in a process of its own: the threads are there from its begin."""
     printed = subprocess.run(
-        [sys.executable, "-c", f"import kernels; kernels.time_all({threads})"],
+        [sys.executable, "-c", f"import {call.partition('.')[0]}; {call}({threads})"],
         cwd=Path(__file__).parent,
         env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         check=True,
@@ -335,32 +398,55 @@ def speedup(each: Timed) -> float:
     return statistics.median(each.peer) / statistics.median(each.ours)
 
 
-def together(results: list[Timed], what: str) -> Measurement:
-    """The geometric mean of ours by the CPU's, of all that counts."""
+def together(results: list[Timed], what: str, peer: str, goal: float) -> Measurement:
+    """The geometric mean of ours by the peer's, of all that counts."""
     ratios = [1 / speedup(each) for each in results if each.counts]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     return measured(
         f"{what}: geometric mean of {len(ratios)} of issue 6's list",
-        "of the CPU's",
+        f"of {peer}'s",
         [mean],
-        goal=1 / TOGETHER,
+        goal=1 / goal,
     )
 
 
-def main() -> None:
-    build_backend(BACKEND, progress=lambda step: print(step, file=sys.stderr))
-    measurements = []
-    for threads in THREADS:
-        results = in_process(threads)
-        what = f"{threads} thread{'s' if threads > 1 else ''}"
-        measurements.append(together(results, what))
-        measurements += [
+def each_of(
+    results: list[Timed], what: str, least: Callable[[Timed], float | None]
+) -> list[Measurement]:
+    """The results, the slowest beside their peers first; the peer has to take ours ``least`` times."""
+    found = []
+    for each in sorted(results, key=speedup):
+        wanted = least(each)
+        goal = None if wanted is None else 1 / wanted
+        found.append(
             measured(
-                f"{what}: {each.name}", "µs", each.ours, each.peer, 1 / EACH, operator=each.operator
+                f"{what}: {each.name}", "µs", each.ours, each.peer, goal, operator=each.operator
             )
-            for each in sorted(results, key=speedup)
-        ]
-    report("kernels in vectors, on a device; peer: the CPU's", measurements)
+        )
+    return found
+
+
+def main() -> None:
+    for backend in (BACKEND, QUANTIZED_BACKEND):
+        build_backend(backend, progress=lambda step: print(step, file=sys.stderr))
+    on_device, in_executorch = [], []
+    for threads in THREADS:
+        what = f"{threads} thread{'s' if threads > 1 else ''}"
+        results = in_process("kernels.time_all", threads)
+        results += in_process("kernels.time_quantized", threads)
+        on_device.append(together(results, what, "the CPU", TOGETHER))
+        on_device += each_of(results, what, lambda each: EACH)
+        results = in_process("_kernels_in_executorch.time_all", threads)
+        in_executorch.append(together(results, f"ExecuTorch, {what}", "the wheel", IN_EXECUTORCH))
+        in_executorch += each_of(
+            results,
+            f"ExecuTorch, {what}",
+            lambda each: OF_XNNPACK if "XNNPACK" in each.name else None,
+        )
+    report(
+        "kernels on a device, peer: the CPU's; in ExecuTorch, peer: the wheel's",
+        on_device + in_executorch,
+    )
 
 
 if __name__ == "__main__":

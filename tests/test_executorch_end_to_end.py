@@ -1,7 +1,8 @@
-"""Whole programs in ExecuTorch on the portable kernels: as eager computes, served by whom it is said."""
+"""Whole programs in ExecuTorch on the kernel libraries: as eager computes, served by whom it is said."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,33 +10,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # as everyone calls it
 from torch import Tensor, nn
 
-from executorch_programs import build, export
+import quantized_models
+from executorch_programs import build
+from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.run import run_program
 
-BACKEND = "backend: lean\ndriver: sim\nlibraries: [portable]\n"
+# The first two take what they are written for, the last all of Core ATen.
+BACKEND = "backend: {name}\ndriver: sim\nlibraries: {libraries}\n"
+COMBINED = "[quantized, optimized, portable]"
 TOLERANCE = 2e-6
-
-# Of what dim orders make of an operator the portable library has nothing: the runtime serves it.
-PORTABLE = dict.fromkeys(
-    [
-        "aten::_log_softmax.out",
-        "aten::_native_batch_norm_legit_no_training.out",
-        "aten::_softmax.out",
-        "aten::add.out",
-        "aten::bmm.out",
-        "aten::convolution.out",
-        "aten::embedding.out",
-        "aten::gelu.out",
-        "aten::linear.out",
-        "aten::max_pool2d_with_indices.out",
-        "aten::mean.out",
-        "aten::native_layer_norm.out",
-        "aten::permute_copy.out",
-        "aten::relu.out",
-        "aten::where.self_out",
-    ],
-    "portable",
-)
 
 
 class Perceptron(nn.Sequential):
@@ -94,22 +77,102 @@ class Transformer(nn.Module):
         return self.head(self.norm(self.blocks(x)))  # type: ignore[no-any-return]
 
 
+def perceptron() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Perceptron().eval(), (torch.randn(4, 16),)
+
+
+def cnn() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Cnn().eval(), (torch.randn(2, 3, 16, 16),)
+
+
+def transformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Transformer().eval(), (torch.arange(24).view(2, 12),)
+
+
+Model = Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]
+
+QUANTIZED = {
+    "quantized_decomposed::quantize_per_tensor.out": "quantized",
+    "quantized_decomposed::dequantize_per_tensor.out": "quantized",
+    "quantized_decomposed::dequantize_per_channel.out": "quantized",
+}
+LIBRARY_OF: dict[Model, dict[str, str]] = {
+    perceptron: {
+        "aten::linear.out": "optimized",
+        "aten::gelu.out": "optimized",
+        "aten::native_layer_norm.out": "optimized",
+        "aten::_softmax.out": "optimized",
+    },
+    cnn: {
+        "aten::_log_softmax.out": "optimized",
+        "aten::_native_batch_norm_legit_no_training.out": "portable",
+        "aten::convolution.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::mean.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+    transformer: {
+        "aten::_softmax.out": "optimized",
+        "aten::add.out": "optimized",
+        "aten::all.out": "portable",
+        "aten::bmm.out": "optimized",
+        "aten::embedding.out": "portable",
+        "aten::eq.Scalar_out": "portable",
+        "aten::expand_copy.out": "portable",
+        "aten::full_like.out": "portable",
+        "aten::gelu.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::mul.Scalar_out": "portable",
+        "aten::native_layer_norm.out": "optimized",
+        "aten::ones.out": "portable",
+        "aten::permute_copy.out": "portable",
+        "aten::scalar_tensor.out": "portable",
+        "aten::slice_copy.Tensor_out": "portable",
+        "aten::squeeze_copy.dims_out": "portable",
+        "aten::tril.out": "portable",
+        "aten::where.self_out": "portable",
+    },
+    quantized_models.mlp: {
+        **QUANTIZED,
+        "aten::linear.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+    quantized_models.cnn: {
+        **QUANTIZED,
+        "aten::convolution.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::mean.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("programs")
-    (folder / "backend.yaml").write_text(BACKEND)
-    return folder
+    return tmp_path_factory.mktemp("programs")
 
 
-def program(folder: Path, module: type[nn.Module], *inputs: Tensor) -> Path:
+def backend(folder: Path, name: str, libraries: str) -> Path:
+    path = folder / name / "backend.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(BACKEND.format(name=name, libraries=libraries))
+    return path
+
+
+def program(folder: Path, model: Model, description: Path) -> Path:
     torch.manual_seed(0)
-    path = folder / f"{module.__name__.lower()}.pte"
-    return export(module(), inputs, path, folder / "backend.yaml").program
+    module, inputs = model()
+    name = f"{model.__module__}_{model.__name__}"
+    what = ModuleToExport(name, module, inputs, {})
+    return export_program(what, folder / f"{name}.pte", description).program
 
 
-def test_a_perceptron_with_the_whole_library(folder: Path) -> None:
-    path = program(folder, Perceptron, torch.randn(4, 16))
-    ran = run_program(path, [build(folder / "backend.yaml", folder / "whole").library])
+def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
+    description = backend(folder, "lean", "[portable]")
+    path = program(folder, perceptron, description)
+    ran = run_program(path, [build(description, folder / "whole").library])
     assert ran.served_by == dict.fromkeys(
         [
             "aten::linear.out",
@@ -123,24 +186,22 @@ def test_a_perceptron_with_the_whole_library(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "inputs"),
-    [
-        (Cnn, torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))),
-        (Transformer, torch.arange(24).view(2, 12)),
-    ],
-    ids=["cnn", "transformer"],
+    "model", LIBRARY_OF, ids=lambda model: f"{model.__module__}.{model.__name__}"
 )
-def test_a_program_with_a_library_of_its_own(
-    folder: Path, module: type[nn.Module], inputs: Tensor
-) -> None:
-    path = program(folder, module, inputs)
-    built = build(folder / "backend.yaml", folder / module.__name__, path)
+def test_a_program_with_a_library_of_its_own(folder: Path, model: Model) -> None:
+    description = backend(folder, "combined", COMBINED)
+    path = program(folder, model, description)
+    built = build(description, folder / path.stem, path)
     ran = run_program(path, [built.library])
-    assert ran.difference is not None and ran.difference < TOLERANCE
-    known = {operator: name for operator, name in ran.served_by.items() if operator in PORTABLE}
-    assert known == {operator: "portable" for operator in known} and len(known) >= 7
-    others = {operator for operator, name in ran.served_by.items() if name != "portable"}
-    assert all(operator.startswith("dim_order_ops::") for operator in others)
+    tolerance = 1e-5 if model.__module__ == "quantized_models" else TOLERANCE
+    assert ran.difference is not None and ran.difference < tolerance
+    # What dim orders make of an operator no library has: the runtime serves it.
+    own = {
+        name: server
+        for name, server in ran.served_by.items()
+        if not name.startswith("dim_order_ops::")
+    }
+    assert own == LIBRARY_OF[model]
     # What the library says that it serves is what ran, and it is a small part of the whole.
     said = {
         each.form.operator: each.kernel.library if each.kernel else "executorch"

@@ -58,7 +58,7 @@ def no_fallback(*operators: str) -> Iterator[None]:
     """None of the operators, such as ``aten::mm.out``, runs on the CPU within; all, where none is named."""
     start = opsmith.fallbacks()
     yield
-    ran = {each.operator for each in opsmith.fallbacks(since=start).counts}
+    ran = {f"aten::{each.operator}" for each in opsmith.fallbacks(since=start).counts}
     assert not ran.intersection(operators or ran), ran
 
 

@@ -41,11 +41,19 @@ class LoadedLibrary:
         :class:`~opsmith.errors.LibraryRefused` where another library has a kernel for one of the keys.
         """
         for place, key in registrations(self.file, forms):
-            operator = self.file.description.kernels[place].operator
-            if self.server(operator, key):
-                continue  # for an earlier program
-            if reason := self._library.opsmith_executorch_register(place, key.encode()):
-                raise _refused(self.file.path, reason.decode())
+            self.register(place, key)
+
+    def register(self, place: int, key: str) -> None:
+        """Registers the kernel at ``place`` in the file's description for ``key``.
+
+        Not where one of its library is registered for that already, for an earlier program.  Raises as
+        :meth:`register_for`.
+        """
+        kernel = self.file.description.kernels[place]
+        if self.server(kernel.operator, key) == kernel.library:
+            return
+        if reason := self._library.opsmith_executorch_register(place, key.encode()):
+            raise _refused(self.file.path, reason.decode())
 
     def server(self, operator: str, key: str) -> str | None:
         """The kernel library that serves a call, if it is one of this file's.

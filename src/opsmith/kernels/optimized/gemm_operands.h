@@ -49,6 +49,7 @@ struct Dots {
   int64_t depth;
   float alpha;
   bool accumulates;
+  bool paired;  // the processor has VDPBF16PS
 };
 
 }  // namespace opsmith::optimized

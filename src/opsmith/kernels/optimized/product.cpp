@@ -20,8 +20,10 @@ constexpr int64_t kPiecePanels = 4;
 // Pieces enough for all threads; and how many of them have memory of their own to pack b.
 constexpr int64_t kFewGroups = 8;
 constexpr int64_t kMostParts = 64;
-// With fewer rows than this, packing b takes longer than it saves.
-constexpr int64_t kFewRows = 8;
+// With no more rows than this, packing b takes longer than it saves.
+constexpr int64_t kFewRows = 16;
+// A single row reads long pieces of b's rows.
+constexpr int64_t kLongPiecePanels = 32;
 // Where b's rows can be read as they are, more: they cost a tile little more than panels do.
 constexpr int64_t kUnpackedRows = 24;
 
@@ -87,6 +89,7 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
   constexpr int64_t kColumns = 16;
   const int64_t pieces = (p.columns + kColumns - 1) / kColumns;
   const int64_t cost = p.rows * p.depth * kColumns / 8;
+  const bool paired = multiplies_bfloat16();
   parallel(p.batches * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t batch = begin / pieces, first = begin % pieces;
@@ -102,7 +105,8 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
                          p.rows,
                          p.depth,
                          p.alpha,
-                         p.accumulates};
+                         p.accumulates,
+                         paired};
       with.dots(dots, first * kColumns, std::min(p.columns, last * kColumns));
       begin += last - first;
     }
@@ -115,15 +119,17 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
                      int64_t b_panel, int64_t b_batch, int64_t panel_begin, int64_t panel_end) {
   const int64_t row_pieces = std::max<int64_t>(1, (p.rows + kPieceRows - 1) / kPieceRows);
   const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
-  const int64_t panel_pieces = (panel_end - panel_begin + kPiecePanels - 1) / kPiecePanels;
+  const bool is_row = std::is_same_v<T, float> && p.rows == 1 && b_depth != kPanel;
+  const int64_t panels_of_piece = is_row ? kLongPiecePanels : kPiecePanels;
+  const int64_t panel_pieces = (panel_end - panel_begin + panels_of_piece - 1) / panels_of_piece;
   const int64_t each = row_pieces * panel_pieces;
-  const int64_t cost = std::min(p.rows, rows_of_piece) * kPiecePanels * kPanel * p.depth / 16;
+  const int64_t cost = std::min(p.rows, rows_of_piece) * panels_of_piece * kPanel * p.depth / 16;
   const bool paired = multiplies_bfloat16();
   parallel(p.batches * each, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t batch = at / each, piece = at % each;
       const int64_t row = piece / panel_pieces * rows_of_piece;
-      const int64_t panel = panel_begin + piece % panel_pieces * kPiecePanels;
+      const int64_t panel = panel_begin + piece % panel_pieces * panels_of_piece;
       const Gemm<T> gemm{p.a.data + batch * p.a.batch,
                          p.a.row,
                          p.a.column,
@@ -139,7 +145,7 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
                          p.accumulates,
                          paired};
       with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), panel,
-                std::min(panel_end, panel + kPiecePanels));
+                std::min(panel_end, panel + panels_of_piece));
     }
   });
 }

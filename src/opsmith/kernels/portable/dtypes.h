@@ -9,8 +9,9 @@
 // call refused, where there is no case for the dtype.
 #pragma once
 
+#include "../dtype_names.h"
+#include "../refusal.h"
 #include "../selection.h"
-#include "refusal.h"
 
 #include <cstdint>
 #include <cstring>
@@ -50,34 +51,6 @@ using compute_t = std::conditional_t<is_reduced_float<T>, float, T>;
 
 constexpr ScalarType compute_dtype(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ? ScalarType::Float : dtype;
-}
-
-// A dtype as PyTorch's messages write it.
-constexpr const char* name_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Byte:
-      return "Byte";
-    case ScalarType::Char:
-      return "Char";
-    case ScalarType::Short:
-      return "Short";
-    case ScalarType::Int:
-      return "Int";
-    case ScalarType::Long:
-      return "Long";
-    case ScalarType::Half:
-      return "Half";
-    case ScalarType::Float:
-      return "Float";
-    case ScalarType::Double:
-      return "Double";
-    case ScalarType::Bool:
-      return "Bool";
-    case ScalarType::BFloat16:
-      return "BFloat16";
-    default:
-      return "an unsupported dtype";
-  }
 }
 
 namespace detail {

@@ -33,30 +33,6 @@ bool fits(ScalarType dtype, double value) {
   }
 }
 
-// The types as ATen's message names them.
-const char* cpp_name(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Float:
-      return "float";
-    case ScalarType::BFloat16:
-      return "c10::BFloat16";
-    case ScalarType::Half:
-      return "c10::Half";
-    case ScalarType::Long:
-      return "int64_t";
-    case ScalarType::Int:
-      return "int";
-    case ScalarType::Short:
-      return "int16_t";
-    case ScalarType::Char:
-      return "int8_t";
-    case ScalarType::Byte:
-      return "uint8_t";
-    default:
-      return name_of(dtype);
-  }
-}
-
 // Not by conversion.h: a build for programs without Double and Long has numbers all the same.
 template <class... T>
 bool store_number(Types<T...>, const Scalar& value, ScalarType dtype, Bytes16& element) {
@@ -70,7 +46,7 @@ bool store_number(Types<T...>, const Scalar& value, ScalarType dtype, Bytes16& e
 bool element_of(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype, Bytes16& element) {
   const double number = value_of<double>(value);
   OPSMITH_CHECK(context, fits(dtype, number), InvalidArgument, false,
-                "value cannot be converted to type %s without overflow", cpp_name(dtype));
+                "value cannot be converted to type %s without overflow", cpp_name_of(dtype));
   OPSMITH_CHECK(context, store_number(RealB{}, value, dtype, element), NotSupported, false,
                 "a number cannot be made an element of %s", name_of(dtype));
   return true;

@@ -402,7 +402,8 @@ template <class C>
   }
 }
 
-// Statistics of a batch, or those given. running_mean and running_var are moved towards the batch's.
+// Statistics of a batch, or those given. running_mean and running_var are moved towards the batch's. Without
+// save_mean none are saved.
 template <class C>
 [[gnu::noinline]] void batch_norm(const Tensor& input, const OptionalTensor& weight,
                                   const OptionalTensor& bias, const Tensor* running_mean,
@@ -428,8 +429,6 @@ template <class C>
                  }
                  center = moments.mean;
                  rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
-                 Writer<C>(*save_mean).put(channel, center);
-                 Writer<C>(*save_invstd).put(channel, rate);
                  const auto move = [&](const Tensor* running, C value) {
                    if (running != nullptr) {
                      Tensor target = *running;
@@ -443,6 +442,10 @@ template <class C>
                } else {
                  center = Reader<C>(*running_mean).at(channel);
                  rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
+               }
+               if (save_mean != nullptr) {
+                 Writer<C>(*save_mean).put(channel, center);
+                 Writer<C>(*save_invstd).put(channel, rate);
                }
                const C scale = weight.has_value() ? rate * w.at(channel) : rate;
                const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
@@ -486,14 +489,18 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
   }
   OPSMITH_CHECK(context, training || running_mean != nullptr, InvalidArgument, results,
                 "Expected running_mean and running_var to be defined when not training");
-  const Dims saved = training ? Dims{shape.channels} : Dims{0};
+  // In evaluation nothing is saved on the CPU, and, as PyTorch's meta function has it, on other devices what
+  // was used.
+  const bool saves = training || (save_mean.dim() == 1 && save_mean.size(0) == shape.channels);
+  const Dims saved = saves ? Dims{shape.channels} : Dims{0};
   if (!resize(context, out, sizes) || !resize(context, save_mean, saved) ||
       !resize(context, save_invstd, saved)) {
     return results;
   }
   with_compute_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
     batch_norm<typename decltype(type)::type>(input, weight, bias, running_mean, running_var, training,
-                                              momentum, eps, shape, out, &save_mean, &save_invstd);
+                                              momentum, eps, shape, out, saves ? &save_mean : nullptr,
+                                              &save_invstd);
   });
   return results;
 }

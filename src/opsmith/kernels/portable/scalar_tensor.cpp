@@ -45,30 +45,6 @@ bool overflows(Types<T...>, ScalarType dtype, const Scalar& value) {
   return ((dtype == dtype_of<T> && overflows<T>(value)) || ...);
 }
 
-// As C++ writes it: ATen's message does.
-const char* type_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Byte:
-      return "uint8_t";
-    case ScalarType::Char:
-      return "int8_t";
-    case ScalarType::Short:
-      return "int16_t";
-    case ScalarType::Int:
-      return "int";
-    case ScalarType::Long:
-      return "int64_t";
-    case ScalarType::Half:
-      return "c10::Half";
-    case ScalarType::BFloat16:
-      return "c10::BFloat16";
-    case ScalarType::Float:
-      return "float";
-    default:
-      return name_of(dtype);
-  }
-}
-
 }  // namespace
 
 Scalar element_of(const Tensor& tensor) {
@@ -78,7 +54,7 @@ Scalar element_of(const Tensor& tensor) {
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
   return !overflows(RealB{}, dtype, value) ||
          refuse(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
-                type_of(dtype));
+                cpp_name_of(dtype));
 }
 
 ScalarTensor::ScalarTensor(const Scalar& value, ScalarType dtype)

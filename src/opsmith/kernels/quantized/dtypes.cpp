@@ -7,35 +7,6 @@
 
 namespace opsmith::quantized {
 
-const char* name_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Byte:
-      return "Byte";
-    case ScalarType::Char:
-      return "Char";
-    case ScalarType::Short:
-      return "Short";
-    case ScalarType::UInt16:
-      return "UInt16";
-    case ScalarType::Int:
-      return "Int";
-    case ScalarType::Long:
-      return "Long";
-    case ScalarType::Half:
-      return "Half";
-    case ScalarType::Float:
-      return "Float";
-    case ScalarType::Double:
-      return "Double";
-    case ScalarType::Bool:
-      return "Bool";
-    case ScalarType::BFloat16:
-      return "BFloat16";
-    default:
-      return "an unsupported dtype";
-  }
-}
-
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block) {
   const auto* const raw =
       static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();

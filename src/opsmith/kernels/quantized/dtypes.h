@@ -2,8 +2,9 @@
 // blocks of elements between tensors and the types that kernels calculate in.
 #pragma once
 
+#include "../dtype_names.h"
+#include "../refusal.h"
 #include "../selection.h"
-#include "refusal.h"
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
@@ -45,9 +46,6 @@ constexpr Integers integers_of(ScalarType dtype) {
 constexpr bool is_reduced_float(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
-
-// A dtype as PyTorch's messages write it.
-const char* name_of(ScalarType dtype);
 
 // `n` floats of the tensor's elements from `begin`, in memory's order: those themselves or, converted,
 // `block`. The tensor is Float, Half or BFloat16.

@@ -2,9 +2,8 @@
 // theirs.
 #pragma once
 
+#include "../parallel.h"
 #include "dtypes.h"
-
-#include <executorch/runtime/kernel/thread_parallel_interface.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -70,18 +69,6 @@ T* temporary(KernelRuntimeContext& context, const char* name, int64_t count) {
     return nullptr;
   }
   return static_cast<T*>(memory.get());
-}
-
-// body(begin, end) over 0…n, on the runtime's threads.
-template <class Body>
-void parallel(int64_t n, int64_t grain, const Body& body) {
-  if (n <= grain) {
-    if (n > 0) {
-      body(int64_t{0}, n);
-    }
-    return;
-  }
-  executorch::extension::parallel_for(0, n, grain, body);
 }
 
 // The channels of dimension `axis`, which may be negative; count 0, with the call refused, where there is

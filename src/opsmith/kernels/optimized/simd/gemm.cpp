@@ -299,6 +299,57 @@ __attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, cons
   unpacked_tile<Plain, R>(g, a, b, c, bias, columns);
 }
 
+#if defined(__AVX512F__)
+// The same in pairs: neighbours in depth lie in two rows, and are put side by side on the way.
+template <int R>
+OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
+                                                                 const Bfloat16* b, Bfloat16* c,
+                                                                 const Bfloat16* bias, int64_t columns) {
+  constexpr int V = kTilePanels * kVectors;
+  F sums[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      sums[r][v] = zero();
+    }
+  }
+  alignas(64) int16_t places[2][2 * kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      places[half][2 * i] = static_cast<int16_t>(half * kLanes + i);
+      places[half][2 * i + 1] = static_cast<int16_t>(2 * kLanes + half * kLanes + i);
+    }
+  }
+  const __m512i low = _mm512_load_si512(places[0]), high = _mm512_load_si512(places[1]);
+  const int64_t a_row = g.a_row, b_row = g.b_depth;
+  for (int64_t k = 0; k < g.depth; k += 2) {
+    const bool is_pair = k + 1 < g.depth;
+    F row[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; v += 2) {
+      const __m512i first = _mm512_loadu_si512(b + v * kLanes);
+      const __m512i second = is_pair ? _mm512_loadu_si512(b + b_row + v * kLanes) : _mm512_setzero_si512();
+      row[v] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, low, second));
+      row[v + 1] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, high, second));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const F one = Paired::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = Paired::add(sums[r][v], one, row[v]);
+      }
+    }
+    a += 2;
+    b += 2 * b_row;
+  }
+  alignas(64) float block[R * V * kLanes];
+  store_sums(block, sums);
+  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+}
+#endif
+
 // ---- from the number of rows and panels to a tile
 
 using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
@@ -332,7 +383,42 @@ constexpr FloatTile* kFloatTiles[kTilePanels][kTileRows] = OPSMITH_TILES(tile);
 constexpr Bfloat16Tile* kPlainTiles[kTilePanels][kTileRows] = OPSMITH_TILES(plain_tile);
 #if defined(__AVX512F__)
 constexpr Bfloat16Tile* kPairedTiles[kTilePanels][kTileRows] = OPSMITH_TILES(paired_tile);
+constexpr Bfloat16Tile* kPairedUnpackedTiles[kTileRows] = OPSMITH_EACH_ROWS(paired_unpacked_tile);
 #endif
+
+// One row by rows of b as they are: those are read from end to end, several at a time, and the sums stay in
+// the first-level cache. `columns` is a multiple of kPanel.
+__attribute__((noinline)) void one_row(const Gemm<float>& g, const float* a, const float* b, float* c,
+                                       const float* bias, int64_t columns) {
+  constexpr int kRows = 8;
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    const F before = g.accumulates ? load(c + j) : zero();
+    store(c + j, bias == nullptr ? before : before + load(bias + j));
+  }
+  int64_t k = 0;
+  for (; k + kRows <= g.depth; k += kRows) {
+    F factors[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      factors[i] = splat(g.alpha * a[(k + i) * g.a_depth]);
+    }
+    const float* const rows = b + k * g.b_depth;
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      F all = load(c + j);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        all = fma(factors[i], load(rows + i * g.b_depth + j), all);
+      }
+      store(c + j, all);
+    }
+  }
+  for (; k < g.depth; ++k) {
+    const F factor = splat(g.alpha * a[k * g.a_depth]);
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      store(c + j, fma(factor, load(b + k * g.b_depth + j), load(c + j)));
+    }
+  }
+}
 
 // Tiles of as equal numbers of rows as can be.
 struct RowTiles {
@@ -348,6 +434,12 @@ OPSMITH_INLINE RowTiles row_tiles(int64_t rows) {
 
 void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                 int64_t panel_end) {
+  if (row_end - row_begin == 1 && g.b_depth != kPanel) {
+    const int64_t column = panel_begin * kPanel;
+    one_row(g, g.a + row_begin * g.a_row, g.b + column, g.c + row_begin * g.c_row + column,
+            g.bias == nullptr ? nullptr : g.bias + column, (panel_end - panel_begin) * kPanel);
+    return;
+  }
   const RowTiles tiles = row_tiles(row_end - row_begin);
   // A single tile of rows reads b once, in whatever order.
   const int64_t blocks = tiles.count == 1 ? 1 : (g.depth + kDepth - 1) / kDepth;
@@ -384,6 +476,11 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
 #endif
       if (g.b_depth != 0) {
         chosen = kUnpackedTiles[rows - 1];
+#if defined(__AVX512F__)
+        if (g.paired) {
+          chosen = kPairedUnpackedTiles[rows - 1];
+        }
+#endif
       }
       chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, g.c + row * g.c_row + column,
              g.bias == nullptr ? nullptr : g.bias + column, g.columns - column);
@@ -403,6 +500,20 @@ OPSMITH_INLINE void put_one(float* c, float x) {
 }
 OPSMITH_INLINE void put_one(Bfloat16* c, float x) {
   store_some(c, splat(x), 1);
+}
+
+// A sum on its way to c.
+template <class T>
+OPSMITH_INLINE void put_dot(const Dots<T>& d, int64_t row, int64_t column, F sums) {
+  T* const to = d.c + row * d.c_row + column * d.c_column;
+  float value = sum(sums) * d.alpha;
+  if (d.bias != nullptr) {
+    value += widened_one(d.bias[column]);
+  }
+  if (d.accumulates) {
+    value += widened_one(*to);
+  }
+  put_one(to, value);
 }
 
 template <int R, int C, class T>
@@ -440,44 +551,100 @@ OPSMITH_INLINE void dots(const Dots<T>& d, int64_t row, int64_t column) {
       if (rest > 0) {
         all = fma(load_some(a + r * d.a_row + k, rest), load_some(b + j * d.b_row + k, rest), all);
       }
-      T* const to = d.c + (row + r) * d.c_row + (column + j) * d.c_column;
-      float value = sum(all) * d.alpha;
-      if (d.bias != nullptr) {
-        value += widened_one(d.bias[column + j]);
-      }
-      if (d.accumulates) {
-        value += widened_one(*to);
-      }
-      put_one(to, value);
+      put_dot(d, row + r, column + j, all);
     }
   }
 }
 
-template <int C, class T>
+// How elements are multiplied: widened, or in pairs.
+struct Widened {
+  template <int R, int C, class T>
+  OPSMITH_INLINE void run(const Dots<T>& d, int64_t row, int64_t column) {
+    dots<R, C>(d, row, column);
+  }
+};
+
+#if defined(__AVX512F__)
+// The first n of the pairs' elements, n below 32, and zeros.
+OPSMITH_INLINE F load_some_pairs(const Bfloat16* p, int64_t n) {
+  return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16((__mmask32{1} << n) - 1, p));
+}
+
+template <int R, int C>
+OPSMITH_BF16 __attribute__((noinline)) void paired_dots(const Dots<Bfloat16>& d, int64_t row,
+                                                        int64_t column) {
+  constexpr int64_t kEach = 2 * kLanes;
+  F sums[R][C];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < C; ++j) {
+      sums[r][j] = zero();
+    }
+  }
+  const Bfloat16* const a = d.a + row * d.a_row;
+  const Bfloat16* const b = d.b + column * d.b_row;
+  const int64_t whole = d.depth / kEach * kEach, rest = d.depth - whole;
+  for (int64_t k = 0; k < whole; k += kEach) {
+    F x[C];
+#pragma GCC unroll 8
+    for (int j = 0; j < C; ++j) {
+      x[j] = load_pairs(b + j * d.b_row + k);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const F y = load_pairs(a + r * d.a_row + k);
+#pragma GCC unroll 8
+      for (int j = 0; j < C; ++j) {
+        sums[r][j] = Paired::add(sums[r][j], y, x[j]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < C; ++j) {
+      F all = sums[r][j];
+      if (rest > 0) {
+        all = Paired::add(all, load_some_pairs(a + r * d.a_row + whole, rest),
+                          load_some_pairs(b + j * d.b_row + whole, rest));
+      }
+      put_dot(d, row + r, column + j, all);
+    }
+  }
+}
+
+struct InPairs {
+  template <int R, int C>
+  OPSMITH_INLINE void run(const Dots<Bfloat16>& d, int64_t row, int64_t column) {
+    paired_dots<R, C>(d, row, column);
+  }
+};
+#endif
+
+template <class How, int C, class T>
 __attribute__((noinline)) void dots_of_column(const Dots<T>& d, int64_t column) {
   int64_t row = 0;
   for (; row + kDotRows <= d.rows; row += kDotRows) {
-    dots<kDotRows, C>(d, row, column);
+    How::template run<kDotRows, C>(d, row, column);
   }
   if constexpr (kDotRows == 4) {
     if (row + 2 <= d.rows) {
-      dots<2, C>(d, row, column);
+      How::template run<2, C>(d, row, column);
       row += 2;
     }
   }
   if (row < d.rows) {
-    dots<1, C>(d, row, column);
+    How::template run<1, C>(d, row, column);
   }
 }
 
-template <class T>
+template <class How, class T>
 OPSMITH_INLINE void all_dots(const Dots<T>& d, int64_t begin, int64_t end) {
   int64_t column = begin;
   for (; column + kDotColumns <= end; column += kDotColumns) {
-    dots_of_column<kDotColumns>(d, column);
+    dots_of_column<How, kDotColumns>(d, column);
   }
   for (; column < end; ++column) {
-    dots_of_column<1>(d, column);
+    dots_of_column<How, 1>(d, column);
   }
 }
 
@@ -541,10 +708,16 @@ OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t unit
 }  // namespace
 
 void dots_float(const Dots<float>& d, int64_t begin, int64_t end) {
-  all_dots(d, begin, end);
+  all_dots<Widened>(d, begin, end);
 }
 void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
-  all_dots(d, begin, end);
+#if defined(__AVX512F__)
+  if (d.paired) {
+    all_dots<InPairs>(d, begin, end);
+    return;
+  }
+#endif
+  all_dots<Widened>(d, begin, end);
 }
 
 void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,

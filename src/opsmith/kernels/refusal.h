@@ -7,7 +7,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-namespace opsmith::portable {
+namespace opsmith {
 
 using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
@@ -28,4 +28,4 @@ inline bool refuse(KernelRuntimeContext& context, Error error, const char* forma
   return false;
 }
 
-}  // namespace opsmith::portable
+}  // namespace opsmith

@@ -1,28 +1,39 @@
-#include "instruction_set.h"
+// Which instruction set the vectorised sources of the libraries run with: the widest that the processor and
+// the operating system support, or the one that the environment variable OPSMITH_ISA names (baseline, avx2,
+// avx512), for tests and bug reports. Each library decides once, when it is first asked.
+#pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
 #include <executorch/runtime/platform/log.h>
 
-namespace opsmith::quantized {
-namespace {
+#if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2) && defined(OPSMITH_ISA_AVX512)
+#define OPSMITH_HAS_LEVELS 1
+#endif
+
+namespace opsmith {
+
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+
+namespace detail {
 
 #if defined(OPSMITH_HAS_LEVELS)
 // The builtin also asks which registers the operating system saves. What x86-64-v3 and -v4 consist of.
-bool has_avx2() {
+inline bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
          __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
 }
 
-bool has_avx512() {
+inline bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-InstructionSet chosen() {
+inline InstructionSet chosen() {
   __builtin_cpu_init();
   const InstructionSet widest = has_avx512() ? InstructionSet::kAvx512
                                 : has_avx2() ? InstructionSet::kAvx2
@@ -42,26 +53,32 @@ InstructionSet chosen() {
   return widest;
 }
 #else
-InstructionSet chosen() {
+inline InstructionSet chosen() {
   return InstructionSet::kBaseline;
 }
 #endif
 
-}  // namespace
+}  // namespace detail
 
-InstructionSet instruction_set() {
-  static const InstructionSet decided = chosen();
+inline InstructionSet instruction_set() {
+  static const InstructionSet decided = detail::chosen();
   return decided;
 }
 
-bool multiplies_bfloat16() {
-#if defined(OPSMITH_HAS_LEVELS)
-  static const bool has =
-      instruction_set() == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512bf16");
-  return has;
-#else
-  return false;
-#endif
+template <class Function>
+Function* best(Function* baseline, Function* avx2, Function* avx512) {
+  const InstructionSet chosen = instruction_set();
+  return chosen == InstructionSet::kAvx512 ? avx512 : chosen == InstructionSet::kAvx2 ? avx2 : baseline;
 }
 
-}  // namespace opsmith::quantized
+}  // namespace opsmith
+
+// The function `name` that simd/declarations.h of the library in `space` declares for each instruction set. A
+// kernel that no program selects refers to none, so the linker drops them.
+#if defined(OPSMITH_HAS_LEVELS)
+#define OPSMITH_BEST_OF(space, name)                                               \
+  (::opsmith::best(::opsmith::space::baseline::name, ::opsmith::space::avx2::name, \
+                   ::opsmith::space::avx512::name))
+#else
+#define OPSMITH_BEST_OF(space, name) (&::opsmith::space::baseline::name)
+#endif

@@ -1,0 +1,206 @@
+"""Every kernel of the libraries in ExecuTorch's runtime, against ATen.
+
+Runs in a process of its own, since it starts others: ``tests/test_kernels_in_executorch.py`` starts it.  The
+runtime's registry has room for 2,000 kernels and a key for each form of call, so that the calls are
+dealt out to processes, which also keeps a kernel that crashes from ending the suite.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import multiprocessing.connection
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from agreement import disagreement
+from aten_calls import OperatorCall
+from executorch_calls import Outcome, form_of, run_calls
+from recording import recording
+
+from opsmith.executorch.library import read_library_file
+from opsmith.executorch.loading import load_library, runtime_module
+from opsmith.plan.executorch_keys import CallForm
+from opsmith.plan.executorch_library import DescribedKernel
+from opsmith.plan.executorch_takes import refusal
+
+# As `opsmith executorch build` wrote it, of the libraries below.
+BUILT = Path(os.environ["OPSMITH_SUITE_LIBRARY"])
+LIBRARIES = ("portable", "optimized", "quantized")
+
+# The registry's room is for 2,000, and the runtime and the library begin with some hundreds.
+_FORMS = 1200
+
+
+DESCRIPTION = read_library_file(BUILT).description
+
+
+def kernels(library: str) -> dict[str, tuple[int, DescribedKernel]]:
+    """The kernels of ``library`` by operator, with their places in the built one."""
+    return {
+        kernel.operator: (place, kernel)
+        for place, kernel in enumerate(DESCRIPTION.kernels)
+        if kernel.library == library
+    }
+
+
+def reason_against(kernel: DescribedKernel, call: OperatorCall) -> str:
+    """What of ``call`` the manifest does not let ``kernel`` take."""
+    return refusal(kernel.arguments, kernel, form_of(call))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whether ``library`` serves the calls that it ``takes``, or refuses those that it does not.
+
+    ``instruction_set`` is the one that its vectorised sources use; empty for the best.
+    """
+
+    library: str
+    instruction_set: str = ""
+    takes: bool = True
+
+    def judge(self, call: OperatorCall, outcome: Outcome) -> str:
+        """What is wrong with the ``outcome`` of a call that the library served."""
+        if self.takes:
+            return outcome.failure or disagreement(call, outcome.results, outcome.written)
+        # Where the runtime has no kernel of its own, the library's is called with everything.
+        return "" if outcome.failure else "it is not refused"
+
+
+# ---- processes
+
+
+def batches(calls: Sequence[OperatorCall]) -> Iterator[list[OperatorCall]]:
+    """The calls, so many at a time as have room in a registry."""
+    batch: list[OperatorCall] = []
+    forms: set[CallForm] = set()
+    for call in calls:
+        form = form_of(call)
+        if form not in forms and len(forms) == _FORMS:
+            yield batch
+            batch, forms = [], set()
+        forms.add(form)
+        batch.append(call)
+    yield batch
+
+
+def run_batch(asked: Asked, calls: list[OperatorCall], answers: Connection) -> None:
+    """Sends the place of each call before it runs, and then what is wrong with it."""
+    os.environ["OPSMITH_ISA"] = asked.instruction_set
+    torch.set_num_threads(1)
+    own = kernels(asked.library)
+    loaded = load_library(BUILT)
+    if asked.takes:
+        for call in calls:
+            loaded.register(own[call.operator][0], form_of(call).key)
+    servers = [loaded.server(form.operator, form.key) for form in map(form_of, calls)]
+    # What others serve is not asked for: the runtime's own kernels end the process here and there.
+    ours = [place for place, server in enumerate(servers) if server == asked.library]
+    outcomes = run_calls(
+        runtime_module(), [calls[place] for place in ours], lambda turn: answers.send(ours[turn])
+    )
+    for place, outcome in zip(ours, outcomes, strict=True):
+        answers.send((place, asked.judge(calls[place], outcome)))
+    for place in {*range(len(calls))}.difference(ours):
+        answers.send((place, f"it is served by {servers[place]}" if asked.takes else ""))
+
+
+def outcomes(asked: Asked, calls: Sequence[OperatorCall]) -> list[tuple[OperatorCall, str]]:
+    """The calls, each with what is wrong with what came of it; empty where that is nothing."""
+    answered: list[tuple[OperatorCall, str]] = []
+    waiting = list(batches(calls))
+    running: dict[Any, tuple[Any, list[OperatorCall], list[Any]]] = {}
+    context = multiprocessing.get_context("fork")
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            batch = waiting.pop()
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=run_batch, args=(asked, batch, theirs))
+            process.start()
+            theirs.close()
+            running[ours] = process, batch, []
+        for ready in multiprocessing.connection.wait(list(running)):
+            process, batch, answers = running[ready]
+            try:
+                answers.append(ready.recv())
+            except EOFError:
+                del running[ready]
+                process.join()
+                ended, rest = _ended(batch, answers, process.exitcode)
+                answered += ended
+                waiting += [rest] if rest else []
+    return answered
+
+
+def _ended(
+    batch: list[OperatorCall], answers: list[Any], status: int
+) -> tuple[list[tuple[OperatorCall, str]], list[OperatorCall]]:
+    """What a process answered, and those calls that it did not come to, since one ended it."""
+    found = [
+        (batch[place], wrong)
+        for place, wrong in (each for each in answers if isinstance(each, tuple))
+    ]
+    if not status:
+        return found, []
+    last = max((each for each in answers if isinstance(each, int)), default=0)
+    return [*found, (batch[last], f"it ended the process with status {status}")], batch[last + 1 :]
+
+
+# ---- what is asked
+
+
+@functools.cache
+def found(asked: Asked) -> dict[str, list[tuple[OperatorCall, str]]]:
+    """By operator, the calls that the question is about, and what is wrong with each."""
+    own = kernels(asked.library)
+    calls = [
+        call
+        for call in recording()
+        if call.operator in own and (not reason_against(own[call.operator][1], call)) == asked.takes
+    ]
+    if not asked.takes:
+        calls = list({form_of(call): call for call in calls}.values())
+    answers: dict[str, list[tuple[OperatorCall, str]]] = {}
+    for call, wrong in outcomes(asked, calls):
+        answers.setdefault(call.operator, []).append((call, wrong))
+    return answers
+
+
+def check(asked: Asked, operator: str) -> int:
+    """How many calls of the operator there were; fails where any went wrong."""
+    answers = found(asked).get(operator, [])
+    wrong = [f"{call}: {why}" for call, why in answers if why]
+    assert not wrong, f"{len(wrong)} of {len(answers)} calls:\n" + "\n".join(wrong[:10])
+    return len(answers)
+
+
+OPERATORS = [(library, operator) for library in LIBRARIES for operator in kernels(library)]
+
+
+@pytest.mark.parametrize(("library", "operator"), OPERATORS)
+def test_a_kernel_gives_what_aten_gives(library: str, operator: str) -> None:
+    assert check(Asked(library), operator), "no sample reaches this kernel"
+
+
+@pytest.mark.parametrize("instruction_set", ["baseline", "avx2"])
+@pytest.mark.parametrize(
+    ("library", "operator"), [each for each in OPERATORS if each[0] != "portable"]
+)
+def test_other_instruction_sets_give_it_too(
+    library: str, operator: str, instruction_set: str
+) -> None:
+    assert check(Asked(library, instruction_set), operator)
+
+
+@pytest.mark.parametrize(("library", "operator"), OPERATORS)
+def test_a_kernel_is_not_given_what_its_manifest_does_not_declare(
+    library: str, operator: str
+) -> None:
+    check(Asked(library, takes=False), operator)
