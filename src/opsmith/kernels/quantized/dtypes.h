@@ -46,6 +46,11 @@ constexpr bool is_reduced_float(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
 
+// Whether the library is compiled for tensors of the dtype. Every switch by a dtype asks this or, of an
+// operator, opsmith::selected, so that a selective build has no code for what its programs do not use.
+template <ScalarType Dtype>
+inline constexpr bool kIsUsed = ::opsmith::selected("", Dtype);
+
 // A dtype as PyTorch's messages write it.
 const char* name_of(ScalarType dtype);
 
