@@ -66,8 +66,10 @@ def test_an_out_of_another_dtype(info: OpInfo) -> None:
         return
     for dtype, theirs, ours in outcomes(info, sample):
         if isinstance(theirs, str) or isinstance(ours, str):
-            assert ours == theirs, dtype
+            # The fallback's own word of it follows ATen's.
+            assert isinstance(ours, str) and isinstance(theirs, str), dtype
+            assert ours.startswith(theirs), dtype
         else:
             # Some of ATen's kernels round their operands to out's dtype first.
-            rough = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
-            torch.testing.assert_close(ours, theirs, equal_nan=True, **rough)
+            near = 2e-2 if dtype == torch.bfloat16 else 1e-5
+            torch.testing.assert_close(ours, theirs, rtol=near, atol=near, equal_nan=True)
