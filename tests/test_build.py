@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -18,6 +18,7 @@ from textwrap import dedent
 import pytest
 from filelock import FileLock
 
+from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
 from opsmith.build.cache import (
     cache_root,
@@ -662,3 +663,33 @@ def test_comments_of_generated_code_compile_nothing(cache: Path) -> None:
     first = library("kernels.yaml:9", ANSWER)
     assert library("kernels.yaml:10", ANSWER) == first
     assert library("kernels.yaml:9", ANSWER.replace("42", "43")) != first
+
+
+def test_a_header_above_the_sources_is_no_reason_to_keep_a_library(
+    describe: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`opsmith/kernels` is such a folder: its selection.h is included as "../selection.h"."""
+    path = describe()
+    folder = path.parent / "kernels"
+    folder.mkdir()
+    (folder / "kernel.cpp").write_text('#include "kernel.h"\n')
+    (folder / "kernel.h").write_text('#pragma once\n  # include "../common.h"\n')
+    (path.parent / "common.h").write_text("// one\n")
+    manifest = path.parent / "kernels.yaml"
+    manifest.write_text(manifest.read_text().replace("kernels.cpp", "kernels/kernel.cpp"))
+    built = []
+
+    def build(backend: object, *rest: object) -> backend_room._Record:
+        built.append(backend)
+        library = cache / "libraries" / "0" / "library.so"
+        write_whole(library, b"elf")
+        return backend_room._Record(str(library), str(library), str(cache))
+
+    monkeypatch.setattr(backend_room, "_build", build)
+    for _ in range(2):
+        backend_room.build_backend(path)
+    assert len(built) == 1
+    (path.parent / "common.h").write_text("// two\n")
+    assert backend_room.find_built(path) is None
+    backend_room.build_backend(path)
+    assert len(built) == 2

@@ -197,3 +197,52 @@ def test_a_dtype_without_kernel_is_refused_for_a_custom_operator() -> None:
     with pytest.raises(NotImplementedError) as caught:
         torch.ops.lean_test.scale(ours, 2.0)
     assert "takes Float only, and there is no CPU kernel to fall back on" in str(caught.value)
+
+
+def test_a_python_scalar_counts_as_what_pytorch_computes_in(
+    fallbacks: Callable[[], dict[str, int]],
+) -> None:
+    """`sub.out` names the dtypes of each operand: Float. A Python scalar among them has none of its own."""
+    ours, theirs = rows()
+    agree(ours - 2, theirs - 2)
+    agree(ours - 0.5, theirs - 0.5)
+    agree(torch.sub(2, ours), torch.sub(2, theirs))
+    agree(ours.clone().sub_(2), theirs - 2)
+    assert fallbacks() == {}
+    # Of Float nothing but the scalar, if at all.
+    for dtype in (torch.int64, torch.float64):
+        ours, theirs = rows(dtype)
+        agree(ours - 0.5, theirs - 0.5)
+    assert sum(fallbacks().values()) == 2
+
+
+def test_dtypes_of_a_list_some_of_whose_tensors_are_none(
+    fallbacks: Callable[[], dict[str, int]],
+) -> None:
+    ours, theirs = rows()
+    index, mask, value = torch.tensor([1]), torch.tensor([True, False]), torch.tensor(7.0)
+
+    def put(x: Tensor, *indices: Tensor | None) -> Tensor:
+        given = [each if each is None else each.to(x.device) for each in indices]
+        return torch.ops.aten.index_put(x, given, value.to(x.device))
+
+    agree(put(ours, index), put(theirs, index))
+    agree(put(ours, None, index), put(theirs, None, index))
+    assert fallbacks() == {}
+    agree(put(ours, mask), put(theirs, mask))
+    assert fallbacks() == {"index_put": 1}
+
+
+def test_an_out_of_another_dtype_is_for_atens_kernel_to_judge(
+    fallbacks: Callable[[], dict[str, int]],
+) -> None:
+    """Where PyTorch's meta function does not check `out`, operators differ: some cast, others refuse."""
+    ours, theirs = rows()
+    index = torch.tensor([1, 0])
+    text = []
+    for x, i in ((theirs, index), (ours, index.to(DEVICE))):
+        with pytest.raises(RuntimeError) as caught:
+            torch.index_select(x, 0, i, out=torch.empty(2, 3, dtype=torch.float64, device=x.device))
+        text.append(str(caught.value).splitlines()[0])
+    assert text[0] == text[1] == "index_select(): self and result must have the same scalar type"
+    assert fallbacks() == {"index_select.out": 1}

@@ -56,6 +56,33 @@ Tensor& add_double_out(KernelRuntimeContext& ctx, const Tensor& self, const Tens
   return add<double>(ctx, self, other, alpha, out);
 }
 
+// Of operands of one shape; either may be a number.
+Tensor& sub_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, const Scalar&,
+                Tensor& out) {
+  const Tensor& shaped = self.dim() > 0 ? self : other;
+  ET_KERNEL_CHECK(ctx, resize_tensor(out, shaped.sizes()) == Error::Ok, InvalidArgument, out);
+  const float* a = self.const_data_ptr<float>();
+  const float* b = other.const_data_ptr<float>();
+  for (ssize_t i = 0; i < out.numel(); ++i) {
+    out.mutable_data_ptr<float>()[i] = a[self.dim() > 0 ? i : 0] - b[other.dim() > 0 ? i : 0];
+  }
+  return out;
+}
+
+// A number at one index, of the rows or of the columns.
+Tensor& index_put_out(KernelRuntimeContext& ctx, const Tensor& self, ArrayRef<optional<Tensor>> indices,
+                      const Tensor& values, bool, Tensor& out) {
+  ET_KERNEL_CHECK(ctx, resize_tensor(out, self.sizes()) == Error::Ok, InvalidArgument, out);
+  const bool rows = indices[0].has_value();
+  const int64_t at = indices[rows ? 0 : 1]->const_data_ptr<int64_t>()[0];
+  for (ssize_t i = 0; i < out.numel(); ++i) {
+    const int64_t place = rows ? i / self.size(1) : i % self.size(1);
+    out.mutable_data_ptr<float>()[i] =
+        (place == at ? values : self).const_data_ptr<float>()[place == at ? 0 : i];
+  }
+  return out;
+}
+
 // Takes any dim order, as long as all have the same; says what it was given by the alternating sign of zero.
 Tensor& mul_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::tensors_have_same_dim_order(self, other, out), NotSupported,

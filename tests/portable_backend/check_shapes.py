@@ -6,6 +6,7 @@ the device, forward and backward, is made on the meta device too: dtypes, sizes 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,10 +26,10 @@ SHAPED = {
 }
 NAMES = frozenset(
     "nn.functional.relu nn.functional.hardtanh abs isinf isnan logical_not logical_and logical_or "
-    "logical_xor where masked_fill sum mean prod max min var std var_mean nn.functional.layer_norm native_layer_norm "
-    "nn.functional.group_norm nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d "
-    "nn.functional.conv_transpose2d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d "
-    "index_select index_put nn.functional.embedding sort repeat".split()
+    "logical_xor where masked_fill sum mean prod max min var std var_mean nn.functional.layer_norm "
+    "native_layer_norm nn.functional.group_norm nn.functional.conv1d nn.functional.conv2d "
+    "nn.functional.conv3d nn.functional.conv_transpose2d nn.functional.adaptive_avg_pool2d "
+    "nn.functional.adaptive_avg_pool3d index_select index_put nn.functional.embedding sort repeat".split()
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.int64)
 CHECKED: Counter[str] = Counter()
@@ -122,6 +123,23 @@ def test_shapes_are_those_of_pytorchs_meta_kernels(info: OpInfo, layout: str) ->
                 ]
                 if returned:
                     torch.autograd.backward(returned, [torch.ones_like(each) for each in returned])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_tensor_and_a_number(layout: str) -> None:
+    """Python makes a Tensor of the number; PyTorch's optimisers call these."""
+    shaped = [name for name in SHAPED if name.endswith(".Scalar") and "fill" not in name]
+    assert len(shaped) == 9
+    for name, dtype, number in itertools.product(shaped, (*DTYPES, torch.bool), (True, 2, 0.5)):
+        base, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, base), overload)
+        operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2, dtype=dtype))
+        try:
+            operator(operand, number)
+        except (RuntimeError, NotImplementedError):
+            continue  # nor on the CPU
+        with Beside():
+            operator(operand.to(DEVICE), number)
 
 
 def test_every_operator_was_seen() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import msgspec
 
 from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import (
@@ -23,13 +25,16 @@ from opsmith.build.toolchain import (
     find_executorch,
     find_torch,
 )
-from opsmith.description import Abi, Backend, Kernel, Library, Owner, StubKernel, read_backend
+from opsmith.build.undefined import WantedFunction, located_undefined
+from opsmith.description import Backend, Kernel, Library, Owner, StubKernel, read_backend
 from opsmith.emit import class_name, declaration, emit, meta_declaration
 from opsmith.errors import Location, SymbolUndefined
 from opsmith.plan import MetaRule, Plan, plan_backend
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _CSRC = _PACKAGE / "csrc"
+_FROM_ABOVE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+)"', re.MULTILINE)
+_PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class _Tools:
 
     @classmethod
     def found(cls, backend: Backend, cache: Path) -> _Tools:
-        is_lean = any(library.abi is Abi.EXECUTORCH for library in backend.libraries)
-        return cls(find_torch(), find_compiler(cache), find_executorch() if is_lean else None)
+        executorch = find_executorch() if backend.lean_libraries else None
+        return cls(find_torch(), find_compiler(cache), executorch)
 
 
 class _Record(msgspec.Struct):
@@ -129,8 +134,9 @@ def _build(
     report(Progress("planning every operator"))
     plan = plan_backend(str(description), cache)
     report(Progress("generating C++"))
-    generated = _write_generated(plan, cache)
-    lean = [library for library in backend.libraries if library.abi is Abi.EXECUTORCH]
+    texts = {file.name: file.text for file in emit(plan)}
+    generated = write_generated(class_name(plan.backend), texts, cache)
+    lean = backend.lean_libraries
     aten = [library for library in backend.libraries if library not in lean]
     libraries = [
         SharedLibrary(
@@ -183,46 +189,12 @@ def _lean(
     )
 
 
-def _write_generated(plan: Plan, cache: Path) -> Path:
-    files = emit(plan)
-    digest = hashlib.sha256(repr(files).encode()).hexdigest()[:32]
-    folder = cache / "generated" / f"{class_name(plan.backend)}-{digest}"
-    for file in files:
-        if not is_whole(folder / file.name):
-            write_whole(folder / file.name, file.text.encode())
-    return folder
-
-
 def located_symbol(error: SymbolUndefined, plan: Plan, backend: Backend) -> SymbolUndefined:
     """The error at the line of the manifest that names the first missing kernel."""
-    missing = {symbol.partition("(")[0] for symbol in error.symbols}
-    for wanted in _wanted(plan, backend):
-        if wanted.symbol not in missing:
-            continue
-        sources = ", ".join(source.name for source in wanted.library.sources) or "none are listed"
-        others = len(missing) - 1
-        return SymbolUndefined(
-            f"the sources of library `{wanted.library.name}` do not define `{wanted.symbol}` with the "
-            f"signature that {wanted.purpose} needs" + (f" (and {others} more)" if others else ""),
-            symbols=error.symbols,
-            location=wanted.location,
-            remedy=f"define\n    {wanted.declaration()};\n  in one of its sources ({sources})",
-        )
-    return error
+    return located_undefined(error, _wanted(plan, backend))
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A function that a library's sources must define, and what for."""
-
-    symbol: str
-    purpose: str
-    location: Location
-    library: Library
-    declaration: Callable[[], str]
-
-
-def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
+def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
     libraries = {library.name: library for library in backend.libraries}
     named: list[tuple[str, Kernel | StubKernel, str]] = [
         (stub.symbol, stub, stub.stub) for stub in plan.stubs
@@ -236,7 +208,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
         if symbol
     )
     for symbol, kernel, user in named:
-        yield _Wanted(
+        yield WantedFunction(
             symbol,
             f"`{user}`",
             kernel.location,
@@ -251,7 +223,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[_Wanted]:
         for given in library.metas:
             for meta in shaping:
                 if meta.rule is MetaRule.GIVEN and meta.location == given.location:
-                    yield _Wanted(
+                    yield WantedFunction(
                         given.symbol,
                         f"the meta of `{meta.operator}`",
                         given.location,
@@ -288,7 +260,21 @@ def _inputs(backend: Backend) -> list[Path]:
         source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
     }
     inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return sorted(set(inputs))
+    return sorted({*inputs, *_included_from_above(inputs)})
+
+
+def _included_from_above(sources: Iterable[Path]) -> set[Path]:
+    """What ``sources`` include that lies in no folder of theirs: ``#include "../selection.h"``."""
+    waiting = [path for path in sources if path.suffix not in _PYTHON_AND_YAML]
+    found: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        for name in _FROM_ABOVE.findall(path.read_text(encoding="utf-8", errors="replace")):
+            included = (path.parent / name).resolve()
+            if included not in found and included.is_file():
+                found.add(included)
+                waiting.append(included)
+    return found
 
 
 def _read(path: Path) -> _Record | None:

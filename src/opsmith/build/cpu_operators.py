@@ -6,13 +6,13 @@ registers them with ExecuTorch's runtime.  No description is needed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.cache import is_whole, usable_cache, write_whole
+from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.generated import write_generated
 from opsmith.build.progress import Progress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.toolchain import (
@@ -114,11 +114,8 @@ class _Build:
 
     def _generated(self, kernels: Sequence[RegisteredKernel]) -> Path:
         text = emit_cpu_operators(self.sources[0].name, [_operator(kernel) for kernel in kernels])
-        digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-        path = self.cache / "generated" / f"cpu-{digest}" / f"Register{self.name}.cpp"
-        if not is_whole(path):
-            write_whole(path, text.encode())
-        return path
+        file = f"Register{self.name}.cpp"
+        return write_generated("cpu", {file: text}, self.cache) / file
 
 
 def _operator(kernel: RegisteredKernel) -> CpuOperator:

@@ -6,13 +6,12 @@ that library, to libtorch_python and to nothing else.  ``runtime`` loads it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 from opsmith.build.backend import BuiltBackend
-from opsmith.build.cache import is_whole, write_whole
 from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.generated import write_generated
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.emit import emit_structured_metas
@@ -48,8 +47,4 @@ def build_trampoline(
 def _structured_metas(cache: Path) -> Path:
     """The generated source, under a name that tells its contents."""
     file = emit_structured_metas(read_catalogue())
-    digest = hashlib.sha256(file.text.encode()).hexdigest()[:32]
-    path = cache / "generated" / f"trampoline-{digest}" / file.name
-    if not is_whole(path):
-        write_whole(path, file.text.encode())
-    return path
+    return write_generated("trampoline", {file.name: file.text}, cache) / file.name

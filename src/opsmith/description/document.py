@@ -62,14 +62,19 @@ class Document:
             steps = steps[:-1]
         return self.marks.get(steps, Location(self.path))
 
+    def at(self, *steps: Step) -> Any:
+        """The data at ``steps``, which there must be."""
+        data = self.data
+        for step in steps:
+            data = data[step]
+        return data
+
     def convert(self, kind: type[Struct], *steps: Step) -> Struct:
         """The data at ``steps`` as a ``kind``.
 
         Raises :class:`KeyUnknown` or :class:`SyntaxInvalid` at the offending place.
         """
-        data = self.data
-        for step in steps:
-            data = data[step]
+        data = self.at(*steps)
         try:
             return msgspec.convert(data, kind)
         except msgspec.ValidationError as error:

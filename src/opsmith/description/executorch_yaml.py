@@ -115,9 +115,7 @@ def read_executorch_entries(
     A kernel's C++ function is in the namespace ``native`` of the one that its name has, as ExecuTorch's
     generated code calls it.  Raises a :class:`DescriptionError` at the place of the first mistake.
     """
-    data = document.data
-    for step in steps:
-        data = data[step]
+    data = document.at(*steps)
     if not isinstance(data, list):
         raise SyntaxInvalid(
             "ExecuTorch's entries are a list",
@@ -313,7 +311,7 @@ class _EntryReader:
         return [replace(kernel, dtypes=self._kernel_dtypes(raw), dim_order=order)]
 
     def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        if "dtypes" not in self._data():
+        if "dtypes" not in self.document.at(*self.steps):
             return ()
         place = self._locate("dtypes")
         declared = raw.dtypes if isinstance(raw.dtypes, dict) else {"": raw.dtypes}
@@ -330,12 +328,6 @@ class _EntryReader:
         return tuple(
             (argument, expand_dtypes(names, aliases, place)) for argument, names in declared.items()
         )
-
-    def _data(self) -> Any:
-        data = self.document.data
-        for step in self.steps:
-            data = data[step]
-        return data
 
     def _check_argument(self, argument: str, place: Location) -> None:
         if self.arguments is not None and argument not in self.arguments:

@@ -279,6 +279,11 @@ class Backend:
     """The YAML files that were read, for cache keys."""
 
     @property
+    def lean_libraries(self) -> tuple[Library, ...]:
+        """Its libraries with kernels on lean tensors, which serve ExecuTorch too, in order of preference."""
+        return tuple(library for library in self.libraries if library.abi is Abi.EXECUTORCH)
+
+    @property
     def operators(self) -> tuple[Declaration, ...]:
         """The custom operators that its libraries declare."""
         return tuple(declared for library in self.libraries for declared in library.operators)

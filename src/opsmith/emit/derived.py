@@ -22,8 +22,8 @@ class DerivedBody:
 
     ``signature`` is the variant's own, ``source`` that of the kernel's operator; ``run`` writes a call
     of the kernel in which some of its arguments, by name, are replaced; ``unless_taken`` what happens to
-    results, by name, that were allocated for a kernel which does not take them.  ``headers`` collects what
-    the lines need.
+    results, by name, that were allocated for a kernel which does not take them, ``elsewhere_if`` to calls on
+    a condition that are the CPU's.  ``headers`` collects what the lines need.
     """
 
     entry: Entry
@@ -32,6 +32,7 @@ class DerivedBody:
     source: Signature
     run: Callable[[Mapping[str, str]], str]
     unless_taken: Callable[[Sequence[str]], list[str]]
+    elsewhere_if: Callable[[str], list[str]]
     headers: set[str] = field(default_factory=set)
 
     def lines(self) -> list[str]:
@@ -153,9 +154,13 @@ class DerivedBody:
             f"std::get<{index}>(shapes)" if many else "shapes" for index in range(len(outs))
         ]
         operands = self._operands()
+        fits = " && ".join(
+            f"opsmith::fits({out}, {shape})" for out, shape in zip(outs, described, strict=True)
+        )
         return [
             *self._check_out_overlap(),
             shapes,
+            *self.elsewhere_if(f"!({fits})"),
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
                 for out, shape in zip(outs, described, strict=True)

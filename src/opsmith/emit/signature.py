@@ -60,12 +60,13 @@ class Parameter:
     """One C++ parameter; ``tensor`` where it is a Tensor, or holds some.
 
     ``type`` is the schema's, without what makes it optional or a list: ``Tensor``, ``Scalar``,
-    ``Generator``, …
+    ``Generator``, …; ``optional_list``: it is a list, some of whose Tensors may be None.
     """
 
     name: str
     tensor: bool
     type: str
+    optional_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -461,8 +462,10 @@ def _parameter(binding: Binding) -> Parameter:
     argument = binding.argument
     if not hasattr(argument, "type"):  # a SelfArgument
         argument = argument.argument
-    base = str(argument.type).rstrip("?]0123456789[")
-    return Parameter(binding.name, bool(argument.type.is_tensor_like()), base)
+    kind = str(argument.type)
+    base = kind.rstrip("?]0123456789[")
+    tensor = bool(argument.type.is_tensor_like())
+    return Parameter(binding.name, tensor, base, kind == "Tensor?[]")
 
 
 def _translate(sources: Sequence[Binding | Expr], goals: Sequence[Binding]) -> str:

@@ -7,7 +7,7 @@ the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsmith.description import Abi, DimOrder, Execution, Kernel
@@ -158,39 +158,56 @@ class _Writer:
         return self.kernel.structured and Structured(self.kernel.operator).iterator
 
     def _dtype_tests(self) -> list[str]:
-        by_name = {p.name: p for p in self.signature.parameters() if p.tensor}
-        tests = []
-        for argument, names in self.kernel.dtypes:
-            name = self.signature.parameter_of(argument)
-            parameter = by_name[name] if argument else next(iter(by_name.values()))
-            tests.append(f"{dtype_set(names)}.has({parameter.name})")
-        return tests
+        names = [p.name for p in self.signature.parameters() if p.tensor]
+        return [
+            self._has(dtypes, self.signature.parameter_of(argument) if argument else names[0])
+            for argument, dtypes in self.kernel.dtypes
+        ]
+
+    def _has(self, dtypes: Sequence[str], name: str) -> str:
+        """Whether what the parameter ``name`` holds has one of ``dtypes``."""
+        listed = any(p.name == name and p.optional_list for p in self.signature.parameters())
+        if listed:
+            self.headers.add("opsmith/optional_list.h")
+            return f"opsmith::all_have({dtype_set(dtypes)}, {name})"
+        return f"{dtype_set(dtypes)}.has({name})"
 
     def _lean_tests(self) -> list[str]:
         """Whether the Tensors that this variant is given are those that its lean kernel takes."""
         given = {p.name: p for p in self.signature.parameters() if p.tensor}
         names = self._names_of_kernels_arguments()
-        tests = [test for test in self._lean_dtype_tests(names) if test]
+        tests = self._lean_dtype_tests(names, names)
         tied: dict[int, str] = {}
         for meta in self.kernel.arg_meta:
             name = names.get(meta.argument, "")
             if name not in given:
                 continue
-            tests.append(f"{dtype_set(meta.dtypes)}.has({name})")
+            tests.append(self._has(meta.dtypes, name))
             if other := tied.setdefault(meta.tied, name):
                 tests += [f"opsmith::share_dtype({other}, {name})"] if other != name else []
             order = ", ".join(map(str, meta.dim_order))
             tests.append(f"opsmith::has_dim_order({name}, {{{order}}})")
         return tests
 
-    def _lean_dtype_tests(self, names: Mapping[str, str]) -> list[str]:
-        return [
-            f"opsmith::share_dtype({dtype_set(dtypes)}, {', '.join(dict.fromkeys(names.values()))})"
-            if not argument
-            else f"{dtype_set(dtypes)}.has({names[argument]})"
-            for argument, dtypes in self.kernel.dtypes
-            if not argument or argument in names
-        ]
+    def _lean_dtype_tests(self, names: Mapping[str, str], asked: Collection[str]) -> list[str]:
+        """Whether the kernel takes the dtypes of ``asked`` among its arguments, which ``names`` stand for."""
+        tests = []
+        for argument, dtypes in self.kernel.dtypes:
+            if not argument:
+                every = ", ".join(dict.fromkeys(names.values()))
+                tests.append(f"opsmith::share_dtype({dtype_set(dtypes)}, {every})")
+            elif argument in asked and argument in self._converted_scalars():
+                operands = ", ".join([names[argument], *self._converted_scalars()])
+                tests.append(f"opsmith::takes({dtype_set(dtypes)}, {operands})")
+            elif argument in asked:
+                tests.append(self._has(dtypes, names[argument]))
+        return tests
+
+    def _converted_scalars(self) -> list[str]:
+        """The operands that the bridge converts where they are Python scalars."""
+        inputs = [p.name for p in self.source.inputs() if p.tensor]
+        mixes = self.entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1
+        return inputs if mixes else []
 
     def _names_of_kernels_arguments(self) -> dict[str, str]:
         """The parameter of this variant that stands for each Tensor argument of the kernel."""
@@ -258,6 +275,7 @@ class _Writer:
             self.source,
             self._run,
             self._unless_result_is_taken,
+            self._elsewhere_if,
             self.headers,
         )
         return body.lines() if self.entry.derivation else body.out_of_lean()
@@ -267,17 +285,17 @@ class _Writer:
         if not self.is_lean:
             return []
         outs = dict(zip(self.source.outputs(), names, strict=True))
-        tests = []
-        for argument, dtypes in self.kernel.dtypes:
-            if argument in outs:
-                tests.append(f"{dtype_set(dtypes)}.has({outs[argument]})")
-            elif not argument:
-                given = dict.fromkeys([*self._names_of_kernels_arguments().values(), *names])
-                tests.append(f"opsmith::share_dtype({dtype_set(dtypes)}, {', '.join(given)})")
-        for meta in self.kernel.arg_meta:
-            if meta.argument in outs:
-                tests.append(f"{dtype_set(meta.dtypes)}.has({outs[meta.argument]})")
+        tests = self._lean_dtype_tests({**self._names_of_kernels_arguments(), **outs}, outs)
+        tests += [
+            self._has(meta.dtypes, outs[meta.argument])
+            for meta in self.kernel.arg_meta
+            if meta.argument in outs
+        ]
         return self._refuse_unless(" && ".join(tests)) if tests else []
+
+    def _elsewhere_if(self, condition: str) -> list[str]:
+        """Hands over calls whose `out` has another dtype than the result, where the CPU can answer them."""
+        return self._hand_over_if(condition, "opsmith::fallback") if self.entry.casts_on_cpu else []
 
     def _structured(self) -> list[str]:
         structured = self._structured_class(self.kernel.operator)
@@ -327,9 +345,9 @@ class _Writer:
             quoted(f"`{self.kernel.symbol}` (library {self.kernel.library})"),
             f"opsmith::DimOrders::{orders}",
         ]
-        inputs = [values.get(p.name, p.name) for p in self.source.inputs() if p.tensor]
-        if self.entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1:
-            about.append(f"opsmith::scalar_dtype({', '.join(inputs)})")
+        if scalars := self._converted_scalars():
+            operands = ", ".join(values.get(name, name) for name in scalars)
+            about.append(f"opsmith::scalar_dtype({operands})")
         call = ", ".join([f"{{{', '.join(about)}}}", *arguments])
         return f"opsmith::lean_call<&::{self.kernel.symbol}>({call})"
 

@@ -6,13 +6,14 @@ dtype switches cut down, of those sources that it needs.  Called by ``opsmith ex
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from opsmith.build.cache import is_whole, usable_cache, write_whole
+from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
 from opsmith.build.progress import Progress
 from opsmith.build.toolchain import (
@@ -21,6 +22,7 @@ from opsmith.build.toolchain import (
     find_compiler,
     find_executorch,
 )
+from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.description import Backend, read_backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration
 from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
@@ -32,7 +34,6 @@ from opsmith.outputs import write_output
 from opsmith.plan.executorch import (
     ExecutorchPlan,
     ServedForm,
-    executorch_libraries,
     plan_executorch,
 )
 from opsmith.schema import read_catalogue
@@ -106,7 +107,7 @@ class _Builder:
         self.catalogue = read_catalogue()
         self.backend: Backend = read_backend(description, self.catalogue)
         self.runtime = installed_runtime(self.cache)
-        if not executorch_libraries(self.backend):
+        if not self.backend.lean_libraries:
             raise OperatorsUnserved(
                 f"no library of `{self.backend.name}` has kernels for ExecuTorch",
                 location=self.backend.location,
@@ -134,7 +135,7 @@ class _Builder:
         """All sources of the backend's libraries."""
         return tuple(
             sources
-            for library in executorch_libraries(self.backend)
+            for library in self.backend.lean_libraries
             for sources in lean_sources(library, self.executorch, flags)
         )
 
@@ -179,36 +180,27 @@ class _Builder:
             log = self.cache / "logs" / f"{plan.backend}_executorch.log"
             compilation.run(log, self.report)
         except SymbolUndefined as error:
-            raise _located(error, plan, self.backend) from None
+            raise located_undefined(error, _wanted(plan, self.backend)) from None
         count = len(own.sources)
         return compilation.outputs()[0], compilation.objects()[0][:-count]
 
     def _generated(self, plan: ExecutorchPlan) -> list[Path]:
         files = emit_executorch(plan, this_installation())
-        digest = hashlib.sha256(repr(files).encode()).hexdigest()[:32]
-        folder = self.cache / "generated" / f"executorch-{plan.backend}-{digest}"
-        for file in files:
-            if not is_whole(folder / file.name):
-                write_whole(folder / file.name, file.text.encode())
+        texts = {file.name: file.text for file in files}
+        folder = write_generated(f"executorch-{plan.backend}", texts, self.cache)
         return [folder / file.name for file in files]
 
 
-def _located(error: SymbolUndefined, plan: ExecutorchPlan, backend: Backend) -> SymbolUndefined:
-    """The error at the line of the manifest that names the first missing kernel."""
-    missing = {symbol.partition("(")[0] for symbol in error.symbols}
-    first = next((each for each in plan.kernels if each.kernel.symbol in missing), None)
-    if first is None:
-        return error
-    library = next(each for each in backend.libraries if each.name == first.kernel.library)
-    sources = ", ".join(source.name for source in library.sources) or "none are listed"
-    others = len(missing) - 1
-    return SymbolUndefined(
-        f"the sources of library `{library.name}` do not define `{first.kernel.symbol}` with the signature "
-        f"that `{first.operator.name}` needs" + (f" (and {others} more)" if others else ""),
-        symbols=error.symbols,
-        location=first.kernel.location,
-        remedy=f"define\n    {kernel_declaration(first)};\n  in one of its sources ({sources})",
-    )
+def _wanted(plan: ExecutorchPlan, backend: Backend) -> Iterator[WantedFunction]:
+    libraries = {library.name: library for library in backend.libraries}
+    for each in plan.kernels:
+        yield WantedFunction(
+            each.kernel.symbol,
+            f"`{each.operator.name}`",
+            each.kernel.location,
+            libraries[each.kernel.library],
+            partial(kernel_declaration, each),
+        )
 
 
 # ---- the folder

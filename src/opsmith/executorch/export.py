@@ -7,18 +7,17 @@ would decompose them: ``linear`` always.  Called by ``opsmith executorch export`
 from __future__ import annotations
 
 import io
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsmith.build.cache import usable_cache
 from opsmith.build.progress import Progress
-from opsmith.description import Abi, Backend, read_backend
+from opsmith.description import Backend, read_backend
 from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
+from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.outputs import check_writable, write_output
 from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
@@ -132,8 +131,8 @@ def _check_inputs(what: ModuleToExport) -> None:
 def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
     """The functional operators whose out variants the libraries have kernels for, and those always."""
     names = dict.fromkeys(_ALWAYS_PRESERVED)
-    for library in backend.libraries:
-        for kernel in library.kernels if library.abi is Abi.EXECUTORCH else ():
+    for library in backend.lean_libraries:
+        for kernel in library.kernels:
             group = catalogue.group_of.get(kernel.operator)
             if group is not None and group.functional and "::" not in kernel.operator:
                 names[group.functional] = None
@@ -171,7 +170,7 @@ def _decompositions() -> Mapping[Any, Any]:
 def _exported(what: ModuleToExport) -> ExportedProgram:
     import torch
 
-    with _quiet():
+    with quiet():
         try:
             return torch.export.export(
                 what.module,
@@ -187,7 +186,7 @@ def _exported(what: ModuleToExport) -> ExportedProgram:
 
 
 def _lowered(exported: ExportedProgram, preserved: Iterable[str], name: str) -> bytes:
-    with _quiet():
+    with quiet():
         try:
             from executorch.exir import EdgeCompileConfig, to_edge
         except ImportError:
@@ -212,7 +211,7 @@ def _saved(exported: ExportedProgram) -> bytes:
     import torch
 
     content = io.BytesIO()
-    with _quiet():
+    with quiet():
         torch.export.save(exported, content)
     return content.getvalue()
 
@@ -221,18 +220,3 @@ def _said(error: Exception) -> str:
     """The first lines of what an exception says."""
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     return f"{type(error).__name__}" + "".join(f"\n  {line}" for line in lines[:4])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch and torchao say of themselves at each export."""
-    import warnings
-
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

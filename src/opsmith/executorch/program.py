@@ -5,7 +5,6 @@ Reads the file with ExecuTorch's own deserializer, and runs nothing.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsmith.errors import ExecutorchMissing, FileMissing, ProgramInvalid
+from opsmith.executorch.quiet import quiet
 from opsmith.plan.executorch_keys import Argument, CallForm, TensorMeta, dtype_name
 
 if TYPE_CHECKING:
@@ -91,17 +91,14 @@ def graph_beside(program: Path) -> Path:
 
 
 def _deserializer() -> Callable[[bytes], Any]:
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # what torchao says of libraries for other machines
     try:
-        from executorch.exir._serialize._program import deserialize_pte_binary
+        with quiet():
+            from executorch.exir._serialize._program import deserialize_pte_binary
     except ImportError:
         raise ExecutorchMissing(
             "reading a program needs ExecuTorch, which is not installed",
             remedy="pip install executorch==1.4.1",
         ) from None
-    finally:
-        logging.disable(before)
     found: Callable[[bytes], Any] = deserialize_pte_binary
     return found
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opsmith.description import Abi, Backend, Kernel, Library
+from opsmith.description import Backend, Kernel
 from opsmith.errors import KernelDuplicate, KernelRefused, OperatorsUnserved, RegistryFull, nearest
 from opsmith.plan.executorch_keys import (
     MOST_DIMENSIONS,
@@ -127,18 +127,13 @@ def serve_forms(
     return tuple(resolver.serve(form) for form in _sorted(forms))
 
 
-def executorch_libraries(backend: Backend) -> tuple[Library, ...]:
-    """The libraries of ``backend`` with kernels for ExecuTorch, in order of preference."""
-    return tuple(library for library in backend.libraries if library.abi is Abi.EXECUTORCH)
-
-
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue, runtime: Runtime) -> None:
         self.backend = backend
         self.runtime = runtime
         self.kernels: dict[str, list[tuple[LeanOperator, Kernel]]] = {}
         foreign = {owner.namespace for library in backend.libraries for owner in library.owners}
-        for library in executorch_libraries(backend):
+        for library in backend.lean_libraries:
             for kernel in library.kernels:
                 operator = lean_operator(kernel, catalogue, foreign)
                 _check_keys(operator, kernel)

@@ -203,6 +203,8 @@ class Entry:
     ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
     ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
     or of a later one; ``other_dtypes`` is then what comes after the last of them.
+    ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of another dtype than the result's will
+    do, and casts; the fallback runs such a call.
     ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
     meta kernel; those of custom operators are the plan's :attr:`Plan.metas`.
     """
@@ -226,6 +228,7 @@ class Entry:
     by_name: bool = False
     backup: Entry | None = None
     meta: Meta | None = None
+    casts_on_cpu: bool = False
 
     @property
     def layers(self) -> tuple[Entry, ...]:

@@ -75,8 +75,6 @@ _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
 # Kernels that a call has been shown to and that do not take it.
 Refused = tuple[Kernel, ...]
 
-_OTHER_DTYPES = "; for {claims}, other dtypes: "
-
 
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
@@ -87,9 +85,9 @@ class _Resolver:
         # Why what the description says of an operator comes to nothing here.
         self.unusable: dict[str, str] = {}
         self.not_served: list[NotServed] = []
-        # The kernel of first choice by operator, and all of them in order of preference.
-        self.kernels: dict[str, Kernel] = {}
+        # The kernels by operator, in order of preference.
         self.candidates: dict[str, list[Kernel]] = {}
+        self.obstacles: dict[Kernel, str] = {}
         kernels = [kernel for library in backend.libraries for kernel in library.kernels]
         served = {kernel.operator for kernel in kernels if kernel.symbol}
         served |= {each.name for library in backend.libraries for each in library.unserved}
@@ -113,7 +111,6 @@ class _Resolver:
                     if kernel.abi is Abi.EXECUTORCH:
                         self._not_served(kernel, reason)
                 else:
-                    self.kernels.setdefault(kernel.operator, kernel)
                     self.candidates.setdefault(kernel.operator, []).append(kernel)
             for unserved in library.unserved:
                 self.unusable.setdefault(unserved.name, f"{unserved.reason} ({unserved.location})")
@@ -164,6 +161,11 @@ class _Resolver:
 
     def _obstacle(self, kernel: Kernel) -> str:
         """Why ``kernel`` cannot run on this backend, however right it is; empty where it can."""
+        if kernel not in self.obstacles:
+            self.obstacles[kernel] = self._found_obstacle(kernel)
+        return self.obstacles[kernel]
+
+    def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
         if kernel.execution is Execution.HOST and not self.backend.driver.host_window:
@@ -196,7 +198,7 @@ class _Resolver:
         names = self.catalogue.variants_of(operator.name)
         if any(name in self.unusable for name in names):
             return True
-        if group is not None and any(name in self.kernels for name in names):
+        if group is not None and any(name in self.candidates for name in names):
             siblings = self._kernels_to_derive_from(group)
             reason: Derived | str = "`device_guard: false` is set for those of its variants"
             if siblings:
@@ -282,44 +284,16 @@ class _Resolver:
 
     def _below_autograd(self, operator: Operator, refused: Refused = ()) -> Entry:
         """The entry of ``operator`` for the calls that no kernel of ``refused`` takes."""
-        entry = self._of_first_choice(operator, refused)
-        if entry.kernel is None or not (entry.kernel.dtypes or entry.kernel.arg_meta):
-            return entry
-        asked = (*refused, entry.kernel)
-        names = self.catalogue.variants_of(operator.name)
-        if not any(self._candidate(name, asked) for name in names):
-            return entry
-        backup = self._below_autograd(operator, asked)
-        if backup.kernel is None:
-            return entry
-        own = claims_of(entry.kernel)
-        why = entry.why.partition(_OTHER_DTYPES.format(claims=own))[0]
-        return replace(
-            entry,
-            why=f"{why}; takes {own}, and else: {backup.why}",
-            backup=backup,
-            other_dtypes=backup.other_dtypes,
-            refusal=backup.refusal,
-        )
-
-    def _candidate(self, name: str, refused: Refused) -> Kernel | None:
-        """The kernel of first choice for ``name`` among those that are not in ``refused``."""
-        if not refused:
-            return self.kernels.get(name)
-        left = (each for each in self.candidates.get(name, ()) if each not in refused)
-        return next(left, None)
-
-    def _of_first_choice(self, operator: Operator, refused: Refused) -> Entry:
         group = self.catalogue.group_of.get(operator.name)
         if kernel := self._candidate(operator.name, refused):
-            return self._own(operator, kernel)
+            return self._own(operator, kernel, refused)
         note = self._unusable_note(operator, group)
         siblings = self._kernels_to_derive_from(group, refused) if group is not None else {}
         structured = siblings.get(Variant.OUT)
         if structured is not None and structured.structured and not structured.through:
-            return self._structured(operator, structured)
+            return self._structured(operator, structured, refused)
         if kernel := self._stub_kernel(operator, group):
-            return self._through_stubs(operator, kernel)
+            return self._through_stubs(operator, kernel, refused)
         note += self.stubs.notes.get(operator.name, "")
         if group is not None and siblings:
             derived = derive(
@@ -332,12 +306,28 @@ class _Resolver:
             if isinstance(derived, Derived):
                 derived = self._beyond_python(operator, derived.kernel) or derived
             if isinstance(derived, Derived):
-                return self._derived(operator, derived)
+                return self._derived(operator, derived, refused)
             sources = ", ".join(f"`{kernel.operator}`" for kernel in siblings.values())
             note += f"; not derived from the kernel of {sources}: {derived}"
         if operator.composite is not Composite.NONE:
             return self._composite(operator, group, note)
         return self._unserved(operator, note)
+
+    def _candidate(self, name: str, refused: Refused) -> Kernel | None:
+        """The kernel of first choice for ``name`` among those that are not in ``refused``."""
+        left = (each for each in self.candidates.get(name, ()) if each not in refused)
+        return next(left, None)
+
+    def _backup(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
+        """What serves the calls that ``kernel`` does not take, if that is another kernel."""
+        if not (kernel.dtypes or kernel.arg_meta):
+            return None
+        asked = (*refused, kernel)
+        names = self.catalogue.variants_of(operator.name)
+        if not any(self._candidate(name, asked) for name in names):
+            return None
+        entry = self._below_autograd(operator, asked)
+        return entry if entry.kernel is not None else None
 
     def _kernels_to_derive_from(self, group: Group, refused: Refused = ()) -> dict[Variant, Kernel]:
         """The group's kernels that the description lets other variants be built on."""
@@ -351,18 +341,18 @@ class _Resolver:
             if kernel is not None and kernel.derive is not Derive.NOTHING
         }
 
-    def _own(self, operator: Operator, kernel: Kernel) -> Entry:
+    def _own(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry:
         if kernel.structured:
-            return self._structured(operator, kernel)
+            return self._structured(operator, kernel, refused)
         if kernel.execution is Execution.FALLBACK:
             route, reason = self._last_resort(operator.name)
             why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it; {reason}"
-            entry = self._served(operator, kernel, route, why)
+            entry = self._served(operator, kernel, route, why, refused)
             # Registered all the same: it refuses with the reason, unless the process overrides the policy.
-            return entry if route is Route.FALLBACK else replace(entry, refusal=entry.why)
-        return self._served(
-            operator, kernel, Route.KERNEL, f"`{kernel.symbol}` ({kernel.location})"
-        )
+            is_told = route is Route.FALLBACK or entry.backup is not None
+            return entry if is_told else replace(entry, refusal=entry.why)
+        why = f"`{kernel.symbol}` ({kernel.location})"
+        return self._served(operator, kernel, Route.KERNEL, why, refused)
 
     def _served(
         self,
@@ -370,10 +360,12 @@ class _Resolver:
         kernel: Kernel,
         route: Route,
         why: str,
+        refused: Refused,
         derived: Derived | None = None,
     ) -> Entry:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel)
+        backup = self._backup(operator, kernel, refused)
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel, backup)
         shape, elementwise = self._expected(operator, kernel)
         shape = (derived.shape if derived else None) or shape
         meta = None
@@ -399,7 +391,23 @@ class _Resolver:
             refusal=refusal,
             operands=self._operands(operator, kernel),
             fails_over=kernel.fails_over,
+            backup=backup,
             meta=meta,
+            casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
+        )
+
+    def _casts_on_cpu(self, operator: Operator, kernel: Kernel, shape: Shape | None) -> bool:
+        """Whether a lean kernel's caller leaves an ``out`` of another dtype than the result's to the CPU.
+
+        Some operators cast, and others refuse; where PyTorch's meta function does not check ``out``, nothing
+        but the operator's own kernel knows.
+        """
+        return (
+            kernel.abi is Abi.EXECUTORCH
+            and operator.namespace == "aten"
+            and operator.variant is Variant.OUT
+            and shape is Shape.META_KERNEL
+            and self._last_resort(operator.name)[0] is Route.FALLBACK
         )
 
     def _stub_kernel(self, operator: Operator, group: Group | None) -> Kernel | None:
@@ -408,33 +416,33 @@ class _Resolver:
             return kernel
         out = None if group is None or group.out is None else self.stubs.kernels.get(group.out)
         # An out kernel of the author's own is preferred, and the other variants are derived from it.
-        named = group is not None and group.out in self.kernels
+        named = group is not None and group.out in self.candidates
         return out if out is not None and out.structured and not named else None
 
-    def _through_stubs(self, operator: Operator, kernel: Kernel) -> Entry:
+    def _through_stubs(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry:
         fills = " and ".join(
             f"`{stub.stub}`, filled with `{stub.symbol}` ({stub.location})"
             for stub in kernel.through
         )
         meta = "; PyTorch's meta function checks and shapes it" if kernel.structured else ""
         why = f"PyTorch's `{kernel.symbol}` calls {fills}{meta}"
-        return self._served(operator, kernel, Route.STUB, why)
+        return self._served(operator, kernel, Route.STUB, why, refused)
 
-    def _structured(self, operator: Operator, kernel: Kernel) -> Entry:
+    def _structured(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry:
         checker = f"`{kernel.meta_symbol}`" if kernel.meta_symbol else "PyTorch's meta function"
         why = (
             f"written around the structured kernel `{kernel.symbol}` ({kernel.location}); "
             f"{checker} checks and shapes it{'; it casts by itself' if kernel.casts else ''}"
         )
-        return self._served(operator, kernel, Route.STRUCTURED, why)
+        return self._served(operator, kernel, Route.STRUCTURED, why, refused)
 
-    def _derived(self, operator: Operator, derived: Derived) -> Entry:
+    def _derived(self, operator: Operator, derived: Derived, refused: Refused) -> Entry:
         kernel = derived.kernel
         if derived.shape is not None:
             self._check_shaped(operator, kernel)
         how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         why = f"from the kernel of `{kernel.operator}`: {how}"
-        return self._served(operator, kernel, Route.DERIVED, why, derived)
+        return self._served(operator, kernel, Route.DERIVED, why, refused, derived)
 
     def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:
         """Whether there is a kernel for the meta device; one in Python brings its own."""
@@ -561,11 +569,16 @@ class _Resolver:
             return Route.MISSING, f"the backend has no fallback ({policy.location})"
         return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
 
-    def _other_dtypes(self, operator: Operator, kernel: Kernel) -> tuple[str, Route | None, str]:
+    def _other_dtypes(
+        self, operator: Operator, kernel: Kernel, backup: Entry | None
+    ) -> tuple[str, Route | None, str]:
         """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if not (kernel.dtypes or kernel.arg_meta):
             return "", None, ""
         claims = claims_of(kernel)
+        if backup is not None:
+            note = f"; takes {claims}, and else: {backup.why}"
+            return note, backup.other_dtypes, backup.refusal
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
         if route is not Route.FALLBACK:
@@ -575,7 +588,7 @@ class _Resolver:
             refusal = f"{only}, and there is no CPU kernel to fall back on"
         else:
             refusal = ""
-        return f"{_OTHER_DTYPES.format(claims=claims)}{reason}", route, refusal
+        return f"; for {claims}, other dtypes: {reason}", route, refusal
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
         names = (

@@ -9,14 +9,18 @@ namespace opsmith {
 
 namespace detail {
 
-c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors) {
+c10::ScalarType result_dtype_of(std::initializer_list<const at::Tensor*> tensors) {
   at::native::ResultTypeState state = {};
   for (const at::Tensor* tensor : tensors) {
     if (tensor != nullptr) {
       state = at::native::update_result_type_state(*tensor, state);
     }
   }
-  return at::toOpMathType(at::native::result_type(state));
+  return at::native::result_type(state);
+}
+
+c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors) {
+  return at::toOpMathType(result_dtype_of(tensors));
 }
 
 }  // namespace detail

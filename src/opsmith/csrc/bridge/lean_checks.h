@@ -32,6 +32,9 @@ inline const at::Tensor* given_tensor(const std::optional<at::Tensor>& tensor) {
 // for half precision. Null stands for an argument that is not given.
 c10::ScalarType scalar_dtype_of(std::initializer_list<const at::Tensor*> tensors);
 
+// The dtype of the result of `tensors`.
+c10::ScalarType result_dtype_of(std::initializer_list<const at::Tensor*> tensors);
+
 template <class... Arguments>
 bool any_python_scalar(const Arguments&... arguments) {
   const auto is_one = [](const at::Tensor* tensor) { return tensor != nullptr && is_python_scalar(*tensor); };
@@ -55,6 +58,21 @@ bool share_dtype(const DtypeSet& dtypes, const Arguments&... arguments) {
   };
   (each_tensor(arguments, look), ...);
   return same && (shared == c10::ScalarType::Undefined || dtypes.has(shared));
+}
+
+// Whether an operand has one of `dtypes`, if it is given. A Python scalar has the dtype of the result of
+// `operands`, among which it is.
+template <class Operand, class... Operands>
+bool takes(const DtypeSet& dtypes, const Operand& operand, const Operands&... operands) {
+  if (C10_UNLIKELY(detail::any_python_scalar(operand))) {
+    return dtypes.has(detail::result_dtype_of({detail::given_tensor(operands)...}));
+  }
+  return dtypes.has(operand);
+}
+
+// Whether a result as a meta kernel describes it goes into `out` without a cast.
+inline bool fits(const at::Tensor& out, const at::Tensor& meta) {
+  return !meta.defined() || out.scalar_type() == meta.scalar_type();
 }
 
 inline bool share_dtype(const at::Tensor& first, const at::Tensor& second) {

@@ -108,20 +108,30 @@ inline at::TensorList as_given(const std::vector<at::Tensor>& tensors) {
 
 std::vector<int64_t> sizes_of(const RefusedShape& shape);
 
-// Calls the kernel, whose last argument is `out`; resizes that as the kernel asks.
+// Calls the kernel, whose last argument is `out`. The sizes that it wants, where `out` has others; else it
+// ran.
 template <auto kKernel, class... Inputs>
-void call_resizing(const LeanCall& call, at::Tensor& out, const Inputs&... inputs) {
+std::optional<std::vector<int64_t>> wanted_shape(const LeanCall& call, const at::Tensor& out,
+                                                 const Inputs&... inputs) {
   take_refused_shape();
   const Error error = LeanKernel<kKernel>::call(call, inputs..., out);
   const RefusedShape shape = take_refused_shape();
-  if (error == Error::Ok) {
-    return;
+  if (shape.wanted) {
+    return sizes_of(shape);
   }
-  if (!shape.wanted) {
+  if (error != Error::Ok) {
     throw_failed(call, error);
   }
-  out.resize_(sizes_of(shape));
-  lean_call<kKernel>(call, inputs..., out);
+  return std::nullopt;
+}
+
+// Calls the kernel, and resizes `out` as it asks.
+template <auto kKernel, class... Inputs>
+void call_resizing(const LeanCall& call, at::Tensor& out, const Inputs&... inputs) {
+  if (const auto sizes = wanted_shape<kKernel>(call, out, inputs...)) {
+    out.resize_(*sizes);
+    lean_call<kKernel>(call, inputs..., out);
+  }
 }
 
 template <class... Inputs>
@@ -167,13 +177,7 @@ struct CpuOperator<kKernel, kCall, std::index_sequence<kInputs...>> {
   template <class... Inputs>
   static std::vector<int64_t> shape(const Inputs&... inputs) {
     const at::Tensor out = scalar_result(kCall, inputs...);
-    take_refused_shape();
-    const Error error = LeanKernel<kKernel>::call(kCall, inputs..., out);
-    const RefusedShape shape = take_refused_shape();
-    if (error != Error::Ok && !shape.wanted) {
-      throw_failed(kCall, error);
-    }
-    return sizes_of(shape);
+    return wanted_shape<kKernel>(kCall, out, inputs...).value_or(std::vector<int64_t>());
   }
 };
 

@@ -16,16 +16,6 @@ thread_local char text[512];
 
 }  // namespace
 
-void keep_lean_failure(const char* format, va_list args) {
-  // What went wrong first is said first: the checks around it follow.
-  size_t used = std::strlen(text);
-  if (used > 0 && used + 3 < sizeof(text)) {
-    std::strcpy(text + used, "; ");
-    used += 2;
-  }
-  std::vsnprintf(text + used, sizeof(text) - used, format, args);
-}
-
 const char* lean_failure_text() {
   return text;
 }
@@ -49,7 +39,14 @@ et_timestamp_t get_log_timestamp() {
 }
 
 void vlogf(LogLevel, et_timestamp_t, const char*, const char*, size_t, const char* format, va_list args) {
-  opsmith::keep_lean_failure(format, args);
+  using opsmith::text;
+  // What went wrong first is said first: the checks around it follow.
+  size_t used = std::strlen(text);
+  if (used > 0 && used + 3 < sizeof(text)) {
+    std::strcpy(text + used, "; ");
+    used += 2;
+  }
+  std::vsnprintf(text + used, sizeof(text) - used, format, args);
 }
 
 }  // namespace internal

@@ -1,7 +1,6 @@
 // What a lean kernel says when it fails, kept for the caller that turns it into an exception.
 #pragma once
 
-#include <cstdarg>
 #include <stdexcept>
 
 namespace opsmith {
@@ -9,7 +8,6 @@ namespace opsmith {
 // What was logged on this thread since clear_lean_failure(); empty if nothing was.
 const char* lean_failure_text();
 void clear_lean_failure();
-void keep_lean_failure(const char* format, va_list args);
 
 // Thrown where ExecuTorch's runtime would end the process: a failed ET_CHECK.
 class LeanAborted : public std::runtime_error {

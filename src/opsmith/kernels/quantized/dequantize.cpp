@@ -12,6 +12,16 @@
 namespace opsmith::quantized::native {
 namespace {
 
+// Whether the operators' selected programs have tensors of the dtype.
+constexpr bool per_tensor_has(ScalarType dtype) {
+  return selected("quantized_decomposed::dequantize_per_tensor.out", dtype) ||
+         selected("quantized_decomposed::dequantize_per_tensor.Tensor_out", dtype);
+}
+constexpr bool by_channels_has(ScalarType dtype) {
+  return selected("quantized_decomposed::dequantize_per_channel.out", dtype) ||
+         selected("quantized_decomposed::dequantize_per_token.out", dtype);
+}
+
 bool check(KernelRuntimeContext& context, const char* name, const Tensor& input, ScalarType dtype,
            ScalarType out_dtype, Tensor& out) {
   if (integers_of(dtype).bits == 0) {
@@ -48,7 +58,7 @@ void all_at_once(void (*row)(const int32_t*, C*, int64_t, C, C), const Tensor& i
 }
 
 // To Half and BFloat16, rounded at each step.
-void step_by_step(const Tensor& input, double scale, int64_t zero_point, Tensor& out) {
+[[maybe_unused]] void step_by_step(const Tensor& input, double scale, int64_t zero_point, Tensor& out) {
   const ScalarType dtype = out.scalar_type();
   const float zero = rounded(static_cast<float>(zero_point), dtype);
   const auto factor = static_cast<float>(scale);
@@ -72,10 +82,16 @@ Tensor& per_tensor(KernelRuntimeContext& context, const char* name, const Tensor
   }
   if (out.scalar_type() == ScalarType::Float) {
     all_at_once<float>(OPSMITH_BEST(dequantize_float), input, scale, zero_point, out);
-  } else if (out.scalar_type() == ScalarType::Double) {
-    all_at_once<double>(OPSMITH_BEST(dequantize_double), input, scale, zero_point, out);
-  } else {
-    step_by_step(input, scale, zero_point, out);
+  }
+  if constexpr (per_tensor_has(ScalarType::Double)) {
+    if (out.scalar_type() == ScalarType::Double) {
+      all_at_once<double>(OPSMITH_BEST(dequantize_double), input, scale, zero_point, out);
+    }
+  }
+  if constexpr (per_tensor_has(ScalarType::Half) || per_tensor_has(ScalarType::BFloat16)) {
+    if (is_reduced_float(out.scalar_type())) {
+      step_by_step(input, scale, zero_point, out);
+    }
   }
   return out;
 }
@@ -184,16 +200,24 @@ bool fits_float(const Tensor& input, const Tensor& zero_points) {
   return true;
 }
 
+[[maybe_unused]] void by_channels_in_double(KernelRuntimeContext& context, const char* name,
+                                            const Tensor& input, const Channels& channels,
+                                            const Tensor& scales, const Tensor* zero_points, Tensor& out) {
+  if (zero_points != nullptr && zero_points->scalar_type() == ScalarType::Float) {
+    return dequantize_stepwise<float, double>(OPSMITH_BEST(dequantize_float), input, out, channels, scales,
+                                              *zero_points);
+  }
+  dequantize<double>(context, name,
+                     {OPSMITH_BEST(dequantize_double), OPSMITH_BEST(dequantize_each_double), input, out},
+                     channels, scales, zero_points);
+}
+
 void by_channels(KernelRuntimeContext& context, const char* name, const Tensor& input,
                  const Channels& channels, const Tensor& scales, const Tensor* zero_points, Tensor& out) {
-  if (scales.scalar_type() == ScalarType::Double) {
-    if (zero_points != nullptr && zero_points->scalar_type() == ScalarType::Float) {
-      return dequantize_stepwise<float, double>(OPSMITH_BEST(dequantize_float), input, out, channels, scales,
-                                                *zero_points);
+  if constexpr (by_channels_has(ScalarType::Double)) {
+    if (scales.scalar_type() == ScalarType::Double) {
+      return by_channels_in_double(context, name, input, channels, scales, zero_points, out);
     }
-    return dequantize<double>(
-        context, name, {OPSMITH_BEST(dequantize_double), OPSMITH_BEST(dequantize_each_double), input, out},
-        channels, scales, zero_points);
   }
   if (zero_points != nullptr && !is_floating(*zero_points) && !fits_float(input, *zero_points)) {
     return dequantize_stepwise<double, float>(OPSMITH_BEST(dequantize_double), input, out, channels, scales,

@@ -10,37 +10,51 @@ namespace opsmith::quantized {
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block) {
   const auto* const raw =
       static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
-  switch (tensor.scalar_type()) {
-    case ScalarType::Half:
+  const ScalarType dtype = tensor.scalar_type();
+  if constexpr (kIsUsed<ScalarType::Half>) {
+    if (dtype == ScalarType::Half) {
       OPSMITH_BEST(widen_half)(reinterpret_cast<const uint16_t*>(raw), block, n);
       return block;
-    case ScalarType::BFloat16:
+    }
+  }
+  if constexpr (kIsUsed<ScalarType::BFloat16>) {
+    if (dtype == ScalarType::BFloat16) {
       OPSMITH_BEST(widen_bfloat16)(reinterpret_cast<const uint16_t*>(raw), block, n);
       return block;
-    default:
-      return reinterpret_cast<const float*>(raw);
+    }
   }
+  return reinterpret_cast<const float*>(raw);
 }
 
 const int32_t* integers(const Tensor& tensor, int64_t begin, int64_t n, int32_t* block) {
   const auto* const raw =
       static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
-  switch (tensor.scalar_type()) {
-    case ScalarType::Byte:
+  const ScalarType dtype = tensor.scalar_type();
+  if constexpr (kIsUsed<ScalarType::Byte>) {
+    if (dtype == ScalarType::Byte) {
       OPSMITH_BEST(widen_uint8)(raw, block, n);
       return block;
-    case ScalarType::Char:
+    }
+  }
+  if constexpr (kIsUsed<ScalarType::Char>) {
+    if (dtype == ScalarType::Char) {
       OPSMITH_BEST(widen_int8)(reinterpret_cast<const int8_t*>(raw), block, n);
       return block;
-    case ScalarType::UInt16:
+    }
+  }
+  if constexpr (kIsUsed<ScalarType::UInt16>) {
+    if (dtype == ScalarType::UInt16) {
       OPSMITH_BEST(widen_uint16)(reinterpret_cast<const uint16_t*>(raw), block, n);
       return block;
-    case ScalarType::Short:
+    }
+  }
+  if constexpr (kIsUsed<ScalarType::Short>) {
+    if (dtype == ScalarType::Short) {
       OPSMITH_BEST(widen_int16)(reinterpret_cast<const int16_t*>(raw), block, n);
       return block;
-    default:
-      return reinterpret_cast<const int32_t*>(raw);
+    }
   }
+  return reinterpret_cast<const int32_t*>(raw);
 }
 
 int32_t* place_for(const Tensor& out, int64_t begin, int32_t* block) {
@@ -48,14 +62,18 @@ int32_t* place_for(const Tensor& out, int64_t begin, int32_t* block) {
 }
 
 void put(const Tensor& out, int64_t begin, int64_t n, const int32_t* from) {
-  switch (integers_of(out.scalar_type()).bits) {
-    case 8:
-      return OPSMITH_BEST(narrow_8)(from, static_cast<uint8_t*>(out.mutable_data_ptr()) + begin, n);
-    case 16:
-      return OPSMITH_BEST(narrow_16)(from, static_cast<uint16_t*>(out.mutable_data_ptr()) + begin, n);
-    default:
-      return;  // place_for
+  const int bits = integers_of(out.scalar_type()).bits;
+  if constexpr (kIsUsed<ScalarType::Byte> || kIsUsed<ScalarType::Char>) {
+    if (bits == 8) {
+      OPSMITH_BEST(narrow_8)(from, static_cast<uint8_t*>(out.mutable_data_ptr()) + begin, n);
+    }
   }
+  if constexpr (kIsUsed<ScalarType::UInt16> || kIsUsed<ScalarType::Short>) {
+    if (bits == 16) {
+      OPSMITH_BEST(narrow_16)(from, static_cast<uint16_t*>(out.mutable_data_ptr()) + begin, n);
+    }
+  }
+  // Those of 32 bits are there already: place_for.
 }
 
 namespace {
@@ -74,16 +92,23 @@ void store(const Tensor& out, int64_t begin, int64_t n, const From* from) {
 
 template <class From>
 void store_as(const Tensor& out, int64_t begin, int64_t n, const From* from) {
-  switch (out.scalar_type()) {
-    case ScalarType::Half:
+  const ScalarType dtype = out.scalar_type();
+  if constexpr (kIsUsed<ScalarType::Half>) {
+    if (dtype == ScalarType::Half) {
       return store<Half>(out, begin, n, from);
-    case ScalarType::BFloat16:
-      return store<BFloat16>(out, begin, n, from);
-    case ScalarType::Double:
-      return store<double>(out, begin, n, from);
-    default:
-      return store<float>(out, begin, n, from);
+    }
   }
+  if constexpr (kIsUsed<ScalarType::BFloat16>) {
+    if (dtype == ScalarType::BFloat16) {
+      return store<BFloat16>(out, begin, n, from);
+    }
+  }
+  if constexpr (kIsUsed<ScalarType::Double>) {
+    if (dtype == ScalarType::Double) {
+      return store<double>(out, begin, n, from);
+    }
+  }
+  store<float>(out, begin, n, from);
 }
 
 }  // namespace

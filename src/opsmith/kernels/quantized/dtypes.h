@@ -47,6 +47,11 @@ constexpr bool is_reduced_float(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
 
+// Whether the library is compiled for tensors of the dtype. Every switch by a dtype asks this or, of an
+// operator, opsmith::selected, so that a selective build has no code for what its programs do not use.
+template <ScalarType Dtype>
+inline constexpr bool kIsUsed = ::opsmith::selected("", Dtype);
+
 // `n` floats of the tensor's elements from `begin`, in memory's order: those themselves or, converted,
 // `block`. The tensor is Float, Half or BFloat16.
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block);

@@ -81,10 +81,6 @@ bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& inpu
          check_dtype(context, name, "out", out, dtype) && resize_as(context, name, input, out);
 }
 
-bool is_double(const Tensor& scales, const Tensor& zero_points) {
-  return scales.scalar_type() == ScalarType::Double || zero_points.scalar_type() == ScalarType::Double;
-}
-
 Tensor& per_tensor(KernelRuntimeContext& context, const char* name, const Tensor& input, double scale,
                    int64_t zero_point, int64_t quant_min, int64_t quant_max, ScalarType dtype, Tensor& out) {
   if (!prepare(context, name, input, quant_min, quant_max, dtype, out)) {
@@ -133,17 +129,19 @@ Tensor& quantize_per_channel_out(KernelRuntimeContext& context, const Tensor& in
   if (channels.count == 0 || input.numel() == 0) {
     return out;
   }
-  if (scales.scalar_type() == ScalarType::Double) {
-    quantize<double>(context, kName,
-                     {OPSMITH_BEST(quantize_double), OPSMITH_BEST(quantize_each_double), input, out,
-                      static_cast<double>(quant_min), static_cast<double>(quant_max)},
-                     channels, scales, zero_points);
-  } else {
-    quantize<float>(context, kName,
-                    {OPSMITH_BEST(quantize_float), OPSMITH_BEST(quantize_each_float), input, out,
-                     static_cast<float>(quant_min), static_cast<float>(quant_max)},
-                    channels, scales, zero_points);
+  if constexpr (selected("quantized_decomposed::quantize_per_channel.out", ScalarType::Double)) {
+    if (scales.scalar_type() == ScalarType::Double) {
+      quantize<double>(context, kName,
+                       {OPSMITH_BEST(quantize_double), OPSMITH_BEST(quantize_each_double), input, out,
+                        static_cast<double>(quant_min), static_cast<double>(quant_max)},
+                       channels, scales, zero_points);
+      return out;
+    }
   }
+  quantize<float>(context, kName,
+                  {OPSMITH_BEST(quantize_float), OPSMITH_BEST(quantize_each_float), input, out,
+                   static_cast<float>(quant_min), static_cast<float>(quant_max)},
+                  channels, scales, zero_points);
   return out;
 }
 
@@ -158,17 +156,19 @@ Tensor& quantize_per_token_out(KernelRuntimeContext& context, const Tensor& inpu
   if (tokens.count == 0 || input.numel() == 0) {
     return out;
   }
-  if (is_double(scales, zero_points)) {
-    quantize<double>(context, kName,
-                     {OPSMITH_BEST(quantize_shifted_double), nullptr, input, out,
-                      static_cast<double>(quant_min), static_cast<double>(quant_max)},
-                     tokens, scales, zero_points);
-  } else {
-    quantize<float>(context, kName,
-                    {OPSMITH_BEST(quantize_shifted_float), nullptr, input, out, static_cast<float>(quant_min),
-                     static_cast<float>(quant_max)},
-                    tokens, scales, zero_points);
+  if constexpr (selected("quantized_decomposed::quantize_per_token.out", ScalarType::Double)) {
+    if (scales.scalar_type() == ScalarType::Double || zero_points.scalar_type() == ScalarType::Double) {
+      quantize<double>(context, kName,
+                       {OPSMITH_BEST(quantize_shifted_double), nullptr, input, out,
+                        static_cast<double>(quant_min), static_cast<double>(quant_max)},
+                       tokens, scales, zero_points);
+      return out;
+    }
   }
+  quantize<float>(context, kName,
+                  {OPSMITH_BEST(quantize_shifted_float), nullptr, input, out, static_cast<float>(quant_min),
+                   static_cast<float>(quant_max)},
+                  tokens, scales, zero_points);
   return out;
 }
 

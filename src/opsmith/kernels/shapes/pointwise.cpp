@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include <c10/core/DefaultDtype.h>
+
 namespace opsmith::shapes {
 namespace {
 
@@ -34,6 +36,22 @@ at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const
 
 at::Tensor abs(const at::Tensor& self) {
   return like(self, c10::toRealValueType(self.scalar_type()));
+}
+
+// A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
+at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
+  return like(self, at::native::result_type(self, other));
+}
+
+// add and sub
+at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, const at::Scalar& /*alpha*/) {
+  return with_scalar(self, other);
+}
+
+at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
+  const at::ScalarType dtype = at::native::result_type(self, other);
+  return like(
+      self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
 }
 
 // isinf, isnan and logical_not
