@@ -190,15 +190,15 @@ CASES: dict[str, tuple[OnHost, dict[str, Any], dict[str, tuple[str, list[tuple[A
             )
         },
     ),
-    "relu": (
-        OnHost(aten.relu),
+    "hardswish": (
+        OnHost(aten.hardswish),
         {},
         {
-            "relu": ("KERNEL", [(torch.relu, X), (torch.relu, INT)]),
-            "relu_": ("INPLACE_FROM_FUNCTIONAL", [(torch.relu_, X)]),
-            "relu.out": (
+            "hardswish": ("KERNEL", [(aten.hardswish, X)]),
+            "hardswish_": ("INPLACE_FROM_FUNCTIONAL", [(aten.hardswish_, X)]),
+            "hardswish.out": (
                 "OUT_FROM_FUNCTIONAL",
-                [(lambda x, out: aten.relu.out(x, out=out), X, torch.empty(3, 4))],
+                [(lambda x, out: aten.hardswish.out(x, out=out), X, torch.empty(3, 4))],
             ),
         },
     ),
@@ -209,19 +209,17 @@ CASES: dict[str, tuple[OnHost, dict[str, Any], dict[str, tuple[str, list[tuple[A
             "mul.Tensor": ("KERNEL", [(torch.mul, X, Y), (torch.mul, X, 2), (torch.mul, INT, X)]),
         },
     ),
-    "native_layer_norm": (
-        OnHost(aten.native_layer_norm),
+    "std_mean.correction": (
+        OnHost(aten.std_mean.correction),
         {},
         {
-            "native_layer_norm": ("KERNEL", [(torch.native_layer_norm, X, (4,), ROW, None, 1e-5)]),
-            "native_layer_norm.out": (
+            "std_mean.correction": ("KERNEL", [(torch.std_mean, X, 0)]),
+            "std_mean.correction_out": (
                 "OUT_FROM_FUNCTIONAL",
                 [
                     (
-                        lambda x, a, b, c: aten.native_layer_norm.out(
-                            x, (4,), None, None, 1e-5, out0=a, out1=b, out2=c
-                        ),
-                        *(X, torch.empty(3, 4), torch.empty(3, 1), torch.empty(3, 1)),
+                        lambda x, a, b: aten.std_mean.correction_out(x, [1], out0=a, out1=b),
+                        *(X, torch.empty(3), torch.empty(3)),
                     )
                 ],
             ),
@@ -375,12 +373,12 @@ def test_arguments_arrive_as_python_knows_them(sim: LoadedBackend) -> None:
 
 
 def test_other_dtypes_fall_back(sim: LoadedBackend) -> None:
-    with registered(sim, "relu", OnHost(aten.relu), dtypes=[torch.float32]) as kernel:
-        compare(torch.relu, X)
-        compare(torch.relu, INT)
-        compare(torch.relu_, X.double())
+    with registered(sim, "sgn", OnHost(aten.sgn), dtypes=[torch.float32]) as kernel:
+        compare(torch.sgn, X)
+        compare(torch.sgn, INT)
+        compare(Tensor.sgn_, X.double())
         assert kernel.calls == 1
-        assert sim.plan.entry("relu").other_dtypes is Route.FALLBACK
+        assert sim.plan.entry("sgn").other_dtypes is Route.FALLBACK
     with registered(
         sim, "maximum", OnHost(aten.maximum, "out"), structured=True, dtypes=["Float"]
     ) as kernel:

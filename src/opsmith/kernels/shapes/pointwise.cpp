@@ -24,6 +24,12 @@ at::Tensor pointwise(at::ScalarType dtype, const Operands&... operands) {
   return config.build().output(0);
 }
 
+// What the Tensor's elements and the number promote to.
+at::ScalarType common_dtype(const at::Tensor& self, const at::Scalar& other) {
+  const at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
+  return at::native::result_type(at::native::update_result_type_state(other, state));
+}
+
 }  // namespace
 
 at::Tensor relu(const at::Tensor& self) {
@@ -40,7 +46,7 @@ at::Tensor abs(const at::Tensor& self) {
 
 // A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
 at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
-  return like(self, at::native::result_type(self, other));
+  return like(self, common_dtype(self, other));
 }
 
 // add and sub
@@ -49,7 +55,7 @@ at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, cons
 }
 
 at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
-  const at::ScalarType dtype = at::native::result_type(self, other);
+  const at::ScalarType dtype = common_dtype(self, other);
   return like(
       self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
 }
