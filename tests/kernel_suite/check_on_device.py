@@ -33,6 +33,13 @@ FIRST_RESULT_ONLY = {
     "aten::_native_batch_norm_legit.out",
     "aten::_native_batch_norm_legit_no_training.out",
 }
+# Of halves, their further results are Float on a device; other dtypes are the CPU's to write.
+FLOAT_STATISTICS = {
+    *FIRST_RESULT_ONLY,
+    "aten::native_layer_norm.out",
+    "aten::_native_batch_norm_legit.no_stats_out",
+}
+HALVES = {torch.float16, torch.bfloat16}
 
 
 @functools.cache
@@ -53,7 +60,9 @@ def kernel_of(operator: str) -> Kernel | None:
 
 
 def is_taken(kernel: Kernel, call: OperatorCall) -> bool:
-    """Whether the manifest lets the kernel take the call; on a device that is a question of dtypes only."""
+    """Whether the kernel takes the call; on a device that is a question of dtypes only."""
+    if call.operator in FLOAT_STATISTICS and call.results[1].dtype in HALVES:
+        return False
     form = form_of(call)
     arguments = [argument.name for argument in schema_of(call.operator).arguments]
     laid = CallForm(form.operator, tuple(map(_contiguous, form.arguments)))
