@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from _turns import microseconds_in_turns
 from torch import Tensor, nn
 
 from opsmith.executorch.build import build_library
@@ -168,27 +167,11 @@ def time_all(threads: int) -> None:
             "name": case.name,
             "operator": case.operator,
             "counts": case.counts,
-            **timed(own[0], peer[0]),
+            **microseconds_in_turns({"ours": own[0], "peer": peer[0]}, ROUNDS, ROUND_SECONDS),
         }
         for case, own, peer in zip(every, ours, peers, strict=True)
     ]
     print(json.dumps(results))
-
-
-def timed(ours: Run, peer: Run) -> dict[str, list[float]]:
-    """Microseconds of a call in each round, in turns."""
-    taken: dict[str, list[float]] = {"ours": [], "peer": []}
-    for round_number in range(ROUNDS + 1):
-        for name, call in (("ours", ours), ("peer", peer)):
-            call()
-            seconds: list[float] = []
-            while sum(seconds) < ROUND_SECONDS:
-                start = time.perf_counter()
-                call()
-                seconds.append(time.perf_counter() - start)
-            if round_number:
-                taken[name].append(1e6 * statistics.median(seconds))
-    return taken
 
 
 if __name__ == "__main__":

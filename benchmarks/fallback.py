@@ -9,7 +9,6 @@ of calls on four elements; the clock's figures are medians of calls that take tu
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import torch
 from _callgrind import instructions
+from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
@@ -95,19 +95,14 @@ def rounds(on_cpu: Callable[[], object], on_sim: Callable[[], object]) -> Rounds
     """The microseconds of a call on the CPU, by opsmith's fallback and by PyTorch's, which take turns."""
     use_stock = torch.ops.fallback_benchmark.use_stock
     turns = {"cpu": (on_cpu, False), "ours": (on_sim, False), "stock": (on_sim, True)}
-    times: Rounds = {name: [] for name in turns}
-    for _ in range(1 + ROUNDS):
-        for name, (call, stock) in turns.items():
-            use_stock(stock)
-            call()
-            seconds = []
-            while sum(seconds) < ROUND_SECONDS:
-                start = time.perf_counter()
-                call()
-                seconds.append(time.perf_counter() - start)
-            times[name].append(statistics.median(seconds))
+    times = microseconds_in_turns(
+        {name: call for name, (call, _) in turns.items()},
+        ROUNDS,
+        ROUND_SECONDS,
+        before=lambda name: use_stock(turns[name][1]),
+    )
     use_stock(False)
-    return {name: [1e6 * seconds for seconds in values[1:]] for name, values in times.items()}
+    return times
 
 
 def indexed(x: Tensor, indices: Tensor) -> Callable[[], object]:

@@ -13,12 +13,12 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
@@ -342,21 +342,11 @@ class Timed:
 
 
 def timed(case: Case, what: str) -> Timed:
-    """Rounds of both sides in turn, of each the median call."""
-    result = Timed(
-        f"{case.name}, {what}" if what else case.name, case.operator, case.counts, [], []
+    name = f"{case.name}, {what}" if what else case.name
+    calls = {"ours": case.ours, "peer": case.peer}
+    return Timed(
+        name, case.operator, case.counts, **microseconds_in_turns(calls, ROUNDS, ROUND_SECONDS)
     )
-    for round_number in range(ROUNDS + 1):
-        for call, into in ((case.ours, result.ours), (case.peer, result.peer)):
-            call()
-            seconds: list[float] = []
-            while sum(seconds) < ROUND_SECONDS:
-                start = time.perf_counter()
-                call()
-                seconds.append(time.perf_counter() - start)
-            if round_number > 0:
-                into.append(1e6 * statistics.median(seconds))
-    return result
 
 
 def time_all(threads: int) -> None:

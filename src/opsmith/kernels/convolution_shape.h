@@ -1,5 +1,11 @@
 // What a convolution's arguments have to be, and the size of its result: the same for every library, texts of
 // refusals included.
+//
+// Note [Large and small]
+// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
+// whose pixel g meets the large one's pixel g · stride - padding + tap · dilation. The weight is (channels of
+// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
+// from large, large from small, and the weight from both.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +15,8 @@
 
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 #include <executorch/runtime/kernel/kernel_includes.h>
+
+#include "image.h"
 
 namespace opsmith {
 
@@ -31,11 +39,33 @@ struct ConvolutionParameters {
 
 // (batch, channels, one to three spatial dimensions)
 struct ConvolutionSizes {
-  static constexpr int64_t kSpatial = 3;
-
   int64_t rank = 0;
   int64_t value[2 + kSpatial] = {};
 };
+
+// How the pixels of two images meet, by spatial dimension: missing ones, in front, have a kernel of 1.
+struct ConvolutionWindow {
+  int64_t kernel[kSpatial];
+  int64_t stride[kSpatial];
+  int64_t padding[kSpatial];
+  int64_t dilation[kSpatial];
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+};
+
+inline ConvolutionWindow convolution_window(const executorch::aten::Tensor& weight,
+                                            const ConvolutionParameters& parameters) {
+  ConvolutionWindow window{{1, 1, 1}, {1, 1, 1}, {}, {1, 1, 1}};
+  const int64_t spatial = weight.dim() - 2;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t to = d + kSpatial - spatial;
+    window.kernel[to] = weight.sizes()[2 + d];
+    window.stride[to] = ConvolutionParameters::entry(parameters.stride, d);
+    window.padding[to] = ConvolutionParameters::entry(parameters.padding, d);
+    window.dilation[to] = ConvolutionParameters::entry(parameters.dilation, d);
+  }
+  return window;
+}
 
 // Fails the call with a reason and returns false where the condition does not hold.
 #define OPSMITH_CHECK_CONVOLUTION(condition, ...)                  \
@@ -50,7 +80,6 @@ struct ConvolutionSizes {
 inline bool convolution_sizes(executorch::runtime::KernelRuntimeContext& context,
                               const executorch::aten::Tensor& input, const executorch::aten::Tensor& weight,
                               const ConvolutionParameters& parameters, ConvolutionSizes& output) {
-  constexpr int64_t kSpatial = ConvolutionSizes::kSpatial;
   const auto entry = ConvolutionParameters::entry;
   const int64_t rank = input.dim();
   const int64_t spatial = rank - 2;

@@ -1,7 +1,7 @@
 // The derived meta kernels of custom operators. See custom_meta.h.
 #include <opsmith/custom_meta.h>
+#include <opsmith/empty_meta_like.h>
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -12,16 +12,12 @@ namespace opsmith {
 
 namespace {
 
-// Without the dispatcher where sizes are numbers: PyTorch's kernel of empty_like for meta is in Python.
+// Without the dispatcher where sizes are numbers.
 at::Tensor like(const at::Tensor& tensor, at::ScalarType dtype) {
   if (tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) {
     return at::empty_like(tensor, tensor.options().dtype(dtype));
   }
-  if (tensor.is_non_overlapping_and_dense()) {
-    return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
-  }
-  return at::detail::empty_strided_meta(tensor.sizes(),
-                                        at::infer_dense_strides(tensor.sizes(), tensor.strides()), dtype);
+  return empty_meta_like(tensor, dtype);
 }
 
 }  // namespace

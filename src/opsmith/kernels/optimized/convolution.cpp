@@ -1,10 +1,5 @@
-// convolution in one to three dimensions, with groups, dilation and transposition, and its gradients.
-//
-// Note [Large and small]
-// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
-// whose pixel g meets the large one's pixel g · stride - padding + tap · dilation. The weight is (channels of
-// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
-// from large, large from small, and the weight from both.
+// convolution in one to three dimensions, with groups, dilation and transposition, and its gradients. See
+// Note [Large and small] in convolution_shape.h.
 //
 // Note [Phases]
 // A large image from the small one is sorted by the remainders of its indices by the stride, its phases: the
@@ -22,6 +17,7 @@
 #include "image_blocks.h"
 #include "instruction_set.h"
 #include "product.h"
+#include "temporary.h"
 #include "threads.h"
 
 namespace opsmith::optimized {
@@ -32,8 +28,7 @@ using executorch::aten::Tensor;
 using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
 
-static_assert(kSpatial == ConvolutionSizes::kSpatial);
-
+constexpr char kName[] = "a convolution";
 // The pixels of a tile of products, in panels.
 constexpr int64_t kTilePixels = 4 * kPanel;
 // Up to so much depth of float32, so many units of patches and so many rows of the weight are multiplied at
@@ -43,30 +38,13 @@ constexpr int64_t kStripUnits = 98304;
 constexpr int64_t kRows = 96;
 // Pixels of a strip, or of a step of the weight's gradient.
 constexpr int64_t kMostPixels = 256;
-// How many pieces of the work have memory of their own; and as many as all threads should have.
-constexpr int64_t kMostParts = 64;
+// As many pieces of the work as all threads should have.
 constexpr int64_t kFewTasks = 8;
 // A group with up to so many channels on either side is summed up tap by tap, rather than as a product.
 constexpr int64_t kFewRows = 2;
 // Of the weight's gradient: rows of the patches, and units of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
 constexpr int64_t kGradientUnits = 65536;
-
-int64_t ceil_divided(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-template <class T>
-T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
-  const auto memory = ctx.allocate_temp(static_cast<size_t>(std::max<int64_t>(1, elements)) * sizeof(T), 64);
-  if (!memory.ok()) {
-    ET_LOG(Error, "a convolution needs %lld bytes of temporary memory",
-           static_cast<long long>(elements * static_cast<int64_t>(sizeof(T))));
-    ctx.fail(Error::MemoryAllocationFailed);
-    return nullptr;
-  }
-  return static_cast<T*>(memory.get());
-}
 
 // body(task, memory) of all tasks, with `units` of memory that no other thread has. False without memory.
 template <class Body>
@@ -75,7 +53,7 @@ bool run_tasks(KernelRuntimeContext& ctx, int64_t tasks, int64_t cost, int64_t u
   const int64_t parts = ceil_divided(tasks, at_once);
   // Multiples of a cache line.
   const int64_t each = ceil_divided(units, 16) * 16;
-  float* const memory = temporary<float>(ctx, parts * each);
+  float* const memory = temporary<float>(ctx, kName, parts * each);
   if (memory == nullptr) {
     return false;
   }
@@ -86,15 +64,6 @@ bool run_tasks(KernelRuntimeContext& ctx, int64_t tasks, int64_t cost, int64_t u
   });
   return true;
 }
-
-struct Window {
-  int64_t kernel[kSpatial];
-  int64_t stride[kSpatial];
-  int64_t padding[kSpatial];
-  int64_t dilation[kSpatial];
-
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-};
 
 // A weight by group, channel of the small image, channel of the large one, and place in the kernel.
 template <class T>
@@ -108,18 +77,18 @@ struct Weight {
 template <class T>
 struct Convolution {
   KernelRuntimeContext& context;
-  Window window;
+  ConvolutionWindow window;
   int64_t groups;
   Weight<T> weight;
 };
 
 // The pixels of a small image, each of which meets all taps.
-Axis axis_of_small(const Window& window, int64_t d, int64_t size) {
+Axis axis_of_small(const ConvolutionWindow& window, int64_t d, int64_t size) {
   return {size, window.stride[d], -window.padding[d], window.kernel[d], window.dilation[d], 0, 1, 0, 1};
 }
 
 // The pixels of a large image from `phase` on, as many as have its remainder: see Note [Phases].
-Axis axis_of_large(const Window& window, int64_t d, int64_t size, int64_t phase) {
+Axis axis_of_large(const ConvolutionWindow& window, int64_t d, int64_t size, int64_t phase) {
   const int64_t stride = window.stride[d], from = phase + window.padding[d];
   Axis axis{size > phase ? ceil_divided(size - phase, stride) : 0, 1, 0, 0, 1, 0, 1, phase, stride};
   int64_t tap = 0, step = 1;
@@ -246,8 +215,8 @@ bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
   const int64_t rows = p.rows(), taps = axes[0].taps * axes[1].taps * axes[2].taps;
   const Image<T> result = phase_of(p.result, axes);
   const ImageBlocks<T> blocks(p.source, axes, 1, false, true);
-  int64_t* const offsets = temporary<int64_t>(ctx, taps);
-  float* const weights = temporary<float>(ctx, p.result.channels * taps);
+  int64_t* const offsets = temporary<int64_t>(ctx, kName, taps);
+  float* const weights = temporary<float>(ctx, kName, p.result.channels * taps);
   if (offsets == nullptr || weights == nullptr) {
     return false;
   }
@@ -333,7 +302,7 @@ const T* packed_weight(const ImageProduct<T>& p, const Axis (&axes)[kSpatial], i
 template <class T>
 bool is_packed(const ImageProduct<T>& p) {
   const Weight<const T>& weight = p.convolution.weight;
-  const Window& window = p.convolution.window;
+  const ConvolutionWindow& window = p.convolution.window;
   return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && weight.stride[2] == 1 &&
          weight.stride[1] == window.kernel[2] && weight.stride[0] == window.kernel[1] * window.kernel[2] &&
          weight.large_stride == window.taps() && weight.small_stride == p.source_channels() * window.taps();
@@ -361,8 +330,8 @@ class PatchProduct {
     KernelRuntimeContext& ctx = p_.convolution.context;
     const int64_t groups = p_.convolution.groups, rows = p_.rows();
     const bool packs = units_ != gathered_ || !is_packed(p_);
-    T* const memory = packs ? temporary<T>(ctx, p_.result.channels * units_ * kUnit) : nullptr;
-    int64_t* const offsets = temporary<int64_t>(ctx, gathered_);
+    T* const memory = packs ? temporary<T>(ctx, kName, p_.result.channels * units_ * kUnit) : nullptr;
+    int64_t* const offsets = temporary<int64_t>(ctx, kName, gathered_);
     if (offsets == nullptr || (packs && memory == nullptr)) {
       return false;
     }
@@ -483,7 +452,7 @@ class PatchProduct {
 
 template <class T>
 bool multiply_images(const ImageProduct<T>& p) {
-  const Window& window = p.convolution.window;
+  const ConvolutionWindow& window = p.convolution.window;
   const int64_t* const size = p.result.size;
   if (p.result.batch == 0 || p.result.channels == 0 || size[0] * size[1] * size[2] == 0) {
     return true;
@@ -532,7 +501,7 @@ bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axi
   const ImageBlocks<T> large(p.large, axes, 1, false, true);
   ImageBlocks<T> small(p.small, points, 1, false, true);
   small.divide_as(large.band(), large.images());
-  int64_t* const offsets = temporary<int64_t>(ctx, taps);
+  int64_t* const offsets = temporary<int64_t>(ctx, kName, taps);
   if (offsets == nullptr) {
     return false;
   }
@@ -630,9 +599,9 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
   }
   const int64_t blocks_of_part = ceil_divided(large.blocks(), parts);
   parts = ceil_divided(large.blocks(), blocks_of_part);
-  int64_t* const offsets = temporary<int64_t>(ctx, channels_of_part * taps);
-  int64_t* const places = temporary<int64_t>(ctx, p.rows());
-  float* const all_sums = temporary<float>(ctx, parts * part_units);
+  int64_t* const offsets = temporary<int64_t>(ctx, kName, channels_of_part * taps);
+  int64_t* const places = temporary<int64_t>(ctx, kName, p.rows());
+  float* const all_sums = temporary<float>(ctx, kName, parts * part_units);
   if (offsets == nullptr || places == nullptr || all_sums == nullptr) {
     return false;
   }
@@ -728,7 +697,7 @@ template <class T>
 bool sum_channels(KernelRuntimeContext& ctx, const Image<const T>& image, const ConvolutionFunctions<T>& with,
                   T* to) {
   const int64_t pixels = image.size[0] * image.size[1] * image.size[2];
-  double* const totals = temporary<double>(ctx, 2 * image.channels);
+  double* const totals = temporary<double>(ctx, kName, 2 * image.channels);
   if (totals == nullptr) {
     return false;
   }
@@ -777,41 +746,22 @@ bool sum_channels(KernelRuntimeContext& ctx, const Image<const T>& image, const 
 // (batch, channels, spatial dimensions)
 template <class T, class Of>
 Image<T> image_of(Of& tensor) {
-  Image<T> image;
   if constexpr (std::is_const_v<T>) {
-    image.data = static_cast<T*>(tensor.const_data_ptr());
+    return image_at(static_cast<T*>(tensor.const_data_ptr()), tensor, tensor.dim() - 2);
   } else {
-    image.data = static_cast<T*>(tensor.mutable_data_ptr());
+    return image_at(static_cast<T*>(tensor.mutable_data_ptr()), tensor, tensor.dim() - 2);
   }
-  image.batch = tensor.sizes()[0];
-  image.channels = tensor.sizes()[1];
-  image.batch_stride = tensor.strides()[0];
-  image.channel_stride = tensor.strides()[1];
-  for (int64_t d = 0; d < kSpatial; ++d) {
-    const int64_t dim = d + tensor.dim() - kSpatial;
-    image.size[d] = dim < 2 ? 1 : tensor.sizes()[dim];
-    image.stride[d] = dim < 2 ? 0 : tensor.strides()[dim];
-  }
-  return image;
 }
 
 template <class T, class Of>
 Convolution<T> convolution_of(KernelRuntimeContext& ctx, Of& weight,
                               const ConvolutionParameters& parameters) {
   const Image<T> own = image_of<T>(weight);
-  Convolution<T> convolution{
-      ctx, {}, parameters.groups, {own.data, own.batch_stride, own.channel_stride, {}}};
-  for (int64_t d = 0; d < kSpatial; ++d) {
-    const int64_t dim = d + weight.dim() - kSpatial - 2;
-    const auto number = [&](ConvolutionParameters::List list, int64_t missing) {
-      return dim < 0 ? missing : ConvolutionParameters::entry(list, dim);
-    };
-    convolution.window.kernel[d] = own.size[d];
-    convolution.window.stride[d] = number(parameters.stride, 1);
-    convolution.window.padding[d] = number(parameters.padding, 0);
-    convolution.window.dilation[d] = number(parameters.dilation, 1);
-    convolution.weight.stride[d] = own.stride[d];
-  }
+  Convolution<T> convolution{ctx,
+                             convolution_window(weight, parameters),
+                             parameters.groups,
+                             {own.data, own.batch_stride, own.channel_stride, {}}};
+  std::copy_n(own.stride, kSpatial, convolution.weight.stride);
   return convolution;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "threads.h"
+
 namespace opsmith::optimized {
 namespace {
 
@@ -13,10 +15,6 @@ constexpr int64_t kTilePixels = 64;
 constexpr int64_t kBlockPixels = 256;
 // Pixels of a block that is read in place.
 constexpr int64_t kPixelsInPlace = 512;
-
-int64_t ceil_divided(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Indices i of 0…n for which first + i · step lies within 0…size; step is positive.
 struct Inside {

@@ -1,25 +1,12 @@
-// Images as convolutions see them, and the blocks of them (convolution_operands.h) that fit the caches.
+// The blocks of images (convolution_operands.h) that fit the caches.
 #pragma once
 
 #include <cstdint>
 
+#include "../image.h"
 #include "convolution_operands.h"
 
 namespace opsmith::optimized {
-
-constexpr int64_t kSpatial = 3;
-
-// Strides in elements. Spatial dimensions stand at the end: missing ones, in front, have one element.
-template <class T>
-struct Image {
-  T* data;
-  int64_t batch;
-  int64_t channels;
-  int64_t size[kSpatial];
-  int64_t batch_stride;
-  int64_t channel_stride;
-  int64_t stride[kSpatial];
-};
 
 // One spatial dimension of a sum over taps: pixel q of `count` reads the image, for each tap, at index
 // q · step + first + tap · tap_step, which may lie outside of it.

@@ -5,39 +5,26 @@
 #include <utility>
 
 #include "instruction_set.h"
+#include "temporary.h"
 #include "threads.h"
 
 namespace opsmith::optimized {
 namespace {
 
-using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
 
 // A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels
 // seldom.
 constexpr int64_t kPieceRows = 192;
 constexpr int64_t kPiecePanels = 4;
-// Pieces enough for all threads; and how many of them have memory of their own to pack b.
+// Pieces enough for all threads.
 constexpr int64_t kFewGroups = 8;
-constexpr int64_t kMostParts = 64;
-// With no more rows than this, packing b takes longer than it saves.
+// With no more rows than this packing b takes longer than it saves: where b's columns are contiguous, for dot
+// products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
+constexpr int64_t kUnpackedRows = 24;
 // A single row reads long pieces of b's rows.
 constexpr int64_t kLongPiecePanels = 32;
-// Where b's rows can be read as they are, more: they cost a tile little more than panels do.
-constexpr int64_t kUnpackedRows = 24;
-
-template <class T>
-T* temporary(KernelRuntimeContext& ctx, int64_t elements) {
-  const auto memory = ctx.allocate_temp(static_cast<size_t>(elements) * sizeof(T), 64);
-  if (!memory.ok()) {
-    ET_LOG(Error, "a matrix product needs %lld bytes of temporary memory",
-           static_cast<long long>(elements * static_cast<int64_t>(sizeof(T))));
-    ctx.fail(Error::MemoryAllocationFailed);
-    return nullptr;
-  }
-  return static_cast<T*>(memory.get());
-}
 
 // c of no depth: the bias, or what is there.
 template <class T>
@@ -68,7 +55,7 @@ bool make_depth_contiguous(KernelRuntimeContext& ctx, Product<T>& p) {
     p.a.column = 1;
     return true;
   }
-  T* const copy = temporary<T>(ctx, p.batches * p.rows * p.depth);
+  T* const copy = temporary<T>(ctx, "a matrix product", p.batches * p.rows * p.depth);
   if (copy == nullptr) {
     return false;
   }
@@ -87,7 +74,7 @@ bool make_depth_contiguous(KernelRuntimeContext& ctx, Product<T>& p) {
 template <class T>
 void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
   constexpr int64_t kColumns = 16;
-  const int64_t pieces = (p.columns + kColumns - 1) / kColumns;
+  const int64_t pieces = ceil_divided(p.columns, kColumns);
   const int64_t cost = p.rows * p.depth * kColumns / 8;
   const bool paired = multiplies_bfloat16();
   parallel(p.batches * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
@@ -117,11 +104,11 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
 template <class T>
 void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const T* b, int64_t b_depth,
                      int64_t b_panel, int64_t b_batch, int64_t panel_begin, int64_t panel_end) {
-  const int64_t row_pieces = std::max<int64_t>(1, (p.rows + kPieceRows - 1) / kPieceRows);
-  const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
+  const int64_t row_pieces = std::max<int64_t>(1, ceil_divided(p.rows, kPieceRows));
+  const int64_t rows_of_piece = ceil_divided(p.rows, row_pieces);
   const bool is_row = std::is_same_v<T, float> && p.rows == 1 && b_depth != kPanel;
   const int64_t panels_of_piece = is_row ? kLongPiecePanels : kPiecePanels;
-  const int64_t panel_pieces = (panel_end - panel_begin + panels_of_piece - 1) / panels_of_piece;
+  const int64_t panel_pieces = ceil_divided(panel_end - panel_begin, panels_of_piece);
   const int64_t each = row_pieces * panel_pieces;
   const int64_t cost = std::min(p.rows, rows_of_piece) * panels_of_piece * kPanel * p.depth / 16;
   const bool paired = multiplies_bfloat16();
@@ -155,19 +142,19 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
 template <class T>
 bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
-  const int64_t groups = (panel_end - panel_begin + kPiecePanels - 1) / kPiecePanels;
+  const int64_t groups = ceil_divided(panel_end - panel_begin, kPiecePanels);
   // With few groups the rows are divided too, and each part of them packs b anew.
   const int64_t row_pieces =
       p.batches * groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
-  const int64_t rows_of_piece = (p.rows + row_pieces - 1) / row_pieces;
+  const int64_t rows_of_piece = ceil_divided(p.rows, row_pieces);
   const int64_t pieces = p.batches * groups * row_pieces;
   const int64_t panel = panel_size<T>(p.depth);
   const int64_t cost = rows_of_piece * kPiecePanels * panel / 16;
   // Each call of the body takes the memory of its first piece: more than are threads are touched only where
   // the runtime calls it more often.
-  const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), (pieces + kMostParts - 1) / kMostParts);
-  const int64_t parts = (pieces + at_once - 1) / at_once;
-  T* const memory = temporary<T>(ctx, parts * kPiecePanels * panel);
+  const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces, kMostParts));
+  const int64_t parts = ceil_divided(pieces, at_once);
+  T* const memory = temporary<T>(ctx, "a matrix product", parts * kPiecePanels * panel);
   if (memory == nullptr) {
     return false;
   }

@@ -148,7 +148,7 @@ template <class T>
 void sum_everything(KernelRuntimeContext& ctx, const T* x, int64_t n, double divisor, Tensor& out,
                     SumEach<T>* sum_each) {
   constexpr int64_t kPart = 65536;
-  const int64_t parts = (n + kPart - 1) / kPart;
+  const int64_t parts = ceil_divided(n, kPart);
   double whole = 0;
   double* totals = nullptr;
   if (parts > 1) {
@@ -184,7 +184,7 @@ void sum_runs(const T* x, const Parts& parts, double divisor, Tensor& out, SumEa
   const int64_t length = parts.inner.size * parts.reduced.numel;
   const int64_t together =
       std::max<int64_t>(1, std::min({kTogether, neighbours.size, rows_per_thread(length)}));
-  const int64_t pieces = (neighbours.size + together - 1) / together;
+  const int64_t pieces = ceil_divided(neighbours.size, together);
   parallel(outer.numel * pieces, rows_per_thread(length * together), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       int64_t from, to, offset, none;
@@ -244,7 +244,7 @@ template <class T>
 void sum_columns(KernelRuntimeContext& ctx, const T* x, const Parts& parts, double divisor, Tensor& out,
                  SumRows<T>* sum_rows) {
   const int64_t columns = parts.inner.size, rows = parts.reduced.numel;
-  const int64_t pieces = (columns + kColumns - 1) / kColumns;
+  const int64_t pieces = ceil_divided(columns, kColumns);
   // Few results of many rows: the rows are divided, and what each part sums added up.
   constexpr int64_t kRowParts = 8;
   if (parts.kept.numel == 1 && pieces == 1 && rows * columns >= 2 * kGrain) {

@@ -69,7 +69,7 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Column
     });
     return;
   }
-  const int64_t parts = (stride + kColumns - 1) / kColumns;
+  const int64_t parts = ceil_divided(stride, kColumns);
   const int64_t cost = size * std::min(stride, kColumns) * kCost;
   parallel(blocks * parts, rows_per_thread(cost), [=](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {

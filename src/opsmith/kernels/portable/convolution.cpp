@@ -1,11 +1,6 @@
 // convolution in one to three dimensions, with groups, dilation and transposition, and its gradients: all are
-// matrix products (gemm.h) whose right operand is read from an image, a patch at a time.
-//
-// Note [Large and small]
-// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
-// whose pixel g meets the large one's pixel g * stride - padding + tap * dilation. The weight is (channels of
-// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
-// from large, large from small, and the weight from both.
+// matrix products (gemm.h) whose right operand is read from an image, a patch at a time. See
+// Note [Large and small] in convolution_shape.h.
 #include <optional>
 
 #include "../convolution_shape.h"
@@ -18,15 +13,6 @@
 namespace opsmith::portable {
 namespace {
 
-struct Window {
-  int64_t kernel[kSpatial];
-  int64_t stride[kSpatial];
-  int64_t padding[kSpatial];
-  int64_t dilation[kSpatial];
-
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-};
-
 int64_t ceil_divided(int64_t a, int64_t b) {
   return -floor_divided(-a, b);
 }
@@ -37,7 +23,7 @@ template <class C>
 struct Patches {
   Image image;
   const int64_t* grid;
-  Window window;
+  ConvolutionWindow window;
   bool from_small;  // the image is the small one
   Convert load;     // null where elements are of type C
   int64_t width;
@@ -53,7 +39,8 @@ struct Patches {
     int64_t at[kSpatial];
   };
 
-  Patches(const Image& seen, const int64_t* sizes, const Window& through, bool small, ScalarType dtype)
+  Patches(const Image& seen, const int64_t* sizes, const ConvolutionWindow& through, bool small,
+          ScalarType dtype)
       : image(seen),
         grid(sizes),
         window(through),
@@ -179,7 +166,7 @@ struct Patches {
 struct Convolution {
   KernelRuntimeContext& context;
   ScalarType dtype;
-  Window window;
+  ConvolutionWindow window;
   int64_t groups;
 };
 
@@ -307,7 +294,7 @@ template <class C>
 }
 
 // A window of one pixel, through which an image is seen as it is.
-constexpr Window kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+constexpr ConvolutionWindow kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
 
 // The contiguous weight from both images: (channels of the small one) x (channels of the large one, taps).
 template <class C>
@@ -433,16 +420,7 @@ const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int
 
 Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
                            const ConvolutionParameters& parameters) {
-  Convolution convolution{context, weight.scalar_type(), {}, parameters.groups};
-  const int64_t missing = kSpatial + 2 - weight.dim();
-  for (int64_t d = 0; d < kSpatial; ++d) {
-    const bool given = d >= missing;
-    convolution.window.kernel[d] = given ? weight.sizes()[2 + d - missing] : 1;
-    convolution.window.stride[d] = given ? entry(parameters.stride, d - missing) : 1;
-    convolution.window.padding[d] = given ? entry(parameters.padding, d - missing) : 0;
-    convolution.window.dilation[d] = given ? entry(parameters.dilation, d - missing) : 1;
-  }
-  return convolution;
+  return {context, weight.scalar_type(), convolution_window(weight, parameters), parameters.groups};
 }
 
 constexpr char kForward[] = "convolution.out";

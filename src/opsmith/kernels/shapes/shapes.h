@@ -5,8 +5,9 @@
 // Libraries that cover the operators share them.
 #pragma once
 
+#include <opsmith/empty_meta_like.h>
+
 #include <ATen/EmptyTensor.h>
-#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 
 namespace opsmith::shapes {
@@ -18,11 +19,7 @@ inline at::Tensor contiguous(at::IntArrayRef sizes, at::ScalarType dtype,
 
 // The sizes and, where that leaves no gaps, the strides of `tensor`: torch.empty_like.
 inline at::Tensor like(const at::Tensor& tensor, at::ScalarType dtype) {
-  if (tensor.is_non_overlapping_and_dense()) {
-    return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), dtype);
-  }
-  return at::detail::empty_strided_meta(tensor.sizes(),
-                                        at::infer_dense_strides(tensor.sizes(), tensor.strides()), dtype);
+  return empty_meta_like(tensor, dtype);
 }
 
 inline at::Tensor like(const at::Tensor& tensor) {

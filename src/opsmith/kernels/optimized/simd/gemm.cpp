@@ -51,6 +51,17 @@ __attribute__((noinline)) void finish_tile(const Gemm<T>& g, const float* sums, 
 }
 
 template <int R, int V>
+OPSMITH_INLINE void clear_sums(F (&sums)[R][V]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      sums[r][v] = zero();
+    }
+  }
+}
+
+template <int R, int V>
 OPSMITH_INLINE void store_sums(float* block, F (&sums)[R][V]) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -67,13 +78,7 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
                                     float* c, const float* bias, int64_t columns, bool accumulates) {
   constexpr int V = P * kVectors;
   F sums[R][V];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = zero();
-    }
-  }
+  clear_sums(sums);
   const int64_t a_row = g.a_row, a_depth = g.a_depth, b_depth = g.b_depth, b_panel = g.b_panel;
   for (int64_t k = 0; k < depth; ++k) {
     F row[V];
@@ -130,7 +135,6 @@ struct Plain {
   OPSMITH_INLINE F lower(F x) { return (F)((U)x << 16); }
 #endif
   OPSMITH_INLINE Operand row(F pairs) { return {lower(pairs), upper(pairs)}; }
-  OPSMITH_INLINE Operand rows(F first, F second) { return {first, second}; }
   OPSMITH_INLINE Operand both(uint32_t pair) {
     const uint32_t first = pair << 16, second = pair & 0xffff0000u;
     float x, y;
@@ -166,13 +170,7 @@ OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, co
                                   const Bfloat16* bias, int64_t columns) {
   constexpr int V = P * kVectors;
   F sums[R][V];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = zero();
-    }
-  }
+  clear_sums(sums);
   const int64_t a_row = g.a_row, b_panel = g.b_panel, pairs = g.depth / 2;
   uint32_t pair[R];
   for (int64_t k = 0; k < pairs; ++k) {
@@ -222,13 +220,7 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g,
                                                         int64_t columns) {
   constexpr int V = P * kVectors;
   F sums[R][V];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = zero();
-    }
-  }
+  clear_sums(sums);
   const int64_t a_row = g.a_row, b_panel = g.b_panel, pairs = (g.depth + 1) / 2, whole = g.depth / 2;
   for (int64_t k = 0; k < pairs; ++k) {
     F row[V];
@@ -255,33 +247,27 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g,
 #endif
 
 // b as it is, row after row: for so few rows of a that packing would cost more than it saves.
-template <class Arithmetic, int R>
-OPSMITH_INLINE void unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, Bfloat16* c,
-                                  const Bfloat16* bias, int64_t columns) {
+template <int R>
+__attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
+                                                   const Bfloat16* b, Bfloat16* c, const Bfloat16* bias,
+                                                   int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = zero();
-    }
-  }
+  clear_sums(sums);
   const int64_t a_row = g.a_row, b_row = g.b_depth;
   for (int64_t k = 0; k < g.depth; k += 2) {
     const bool is_pair = k + 1 < g.depth;
-    typename Arithmetic::Operand row[V];
+    Plain::Operand row[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      row[v] = Arithmetic::rows(load(b + v * kLanes), is_pair ? load(b + b_row + v * kLanes) : zero());
+      row[v] = {load(b + v * kLanes), is_pair ? load(b + b_row + v * kLanes) : zero()};
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const typename Arithmetic::Operand one =
-          Arithmetic::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
+      const Plain::Operand one = Plain::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
-        sums[r][v] = Arithmetic::add(sums[r][v], one, row[v]);
+        sums[r][v] = Plain::add(sums[r][v], one, row[v]);
       }
     }
     a += 2;
@@ -292,13 +278,6 @@ OPSMITH_INLINE void unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, co
   finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
 }
 
-template <int R>
-__attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                   const Bfloat16* b, Bfloat16* c, const Bfloat16* bias,
-                                                   int64_t columns) {
-  unpacked_tile<Plain, R>(g, a, b, c, bias, columns);
-}
-
 #if defined(__AVX512F__)
 // The same in pairs: neighbours in depth lie in two rows, and are put side by side on the way.
 template <int R>
@@ -307,13 +286,7 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bflo
                                                                  const Bfloat16* bias, int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = zero();
-    }
-  }
+  clear_sums(sums);
   alignas(64) int16_t places[2][2 * kLanes];
   for (int i = 0; i < kLanes; ++i) {
     for (int half = 0; half < 2; ++half) {
@@ -519,13 +492,7 @@ OPSMITH_INLINE void put_dot(const Dots<T>& d, int64_t row, int64_t column, F sum
 template <int R, int C, class T>
 OPSMITH_INLINE void dots(const Dots<T>& d, int64_t row, int64_t column) {
   F sums[R][C];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) {
-      sums[r][j] = zero();
-    }
-  }
+  clear_sums(sums);
   const T* const a = d.a + row * d.a_row;
   const T* const b = d.b + column * d.b_row;
   int64_t k = 0;
@@ -575,13 +542,7 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_dots(const Dots<Bfloat16>& d,
                                                         int64_t column) {
   constexpr int64_t kEach = 2 * kLanes;
   F sums[R][C];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) {
-      sums[r][j] = zero();
-    }
-  }
+  clear_sums(sums);
   const Bfloat16* const a = d.a + row * d.a_row;
   const Bfloat16* const b = d.b + column * d.b_row;
   const int64_t whole = d.depth / kEach * kEach, rest = d.depth - whole;

@@ -1,0 +1,48 @@
+// Images as convolutions and pools see them: batch, channels and one to three spatial dimensions.
+#pragma once
+
+#include <cstdint>
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+namespace opsmith {
+
+constexpr int64_t kSpatial = 3;
+
+// Strides in elements. Spatial dimensions stand at the end: missing ones, in front, have one element.
+template <class T>
+struct Image {
+  T* data;
+  int64_t batch;
+  int64_t channels;
+  int64_t size[kSpatial];
+  int64_t batch_stride;
+  int64_t channel_stride;
+  int64_t stride[kSpatial];
+
+  int64_t pixels() const { return size[0] * size[1] * size[2]; }
+  int64_t planes() const { return batch * channels; }
+  // Where the plane begins, planes being counted through the channels.
+  int64_t plane(int64_t index) const {
+    return index / channels * batch_stride + index % channels * channel_stride;
+  }
+};
+
+// A tensor of (batch, channels, spatial dimensions), the batch dimension missing or not, with its elements at
+// `data`.
+template <class T>
+Image<T> image_at(T* data, const executorch::aten::Tensor& t, int64_t spatial) {
+  const int64_t channel = t.dim() - spatial - 1;
+  const bool batched = channel == 1;
+  Image<T> image{data, batched ? t.sizes()[0] : 1,   t.sizes()[channel],
+                 {},   batched ? t.strides()[0] : 0, t.strides()[channel],
+                 {}};
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    const int64_t own = d - (kSpatial - spatial);
+    image.size[d] = own < 0 ? 1 : t.sizes()[channel + 1 + own];
+    image.stride[d] = own < 0 ? 0 : t.strides()[channel + 1 + own];
+  }
+  return image;
+}
+
+}  // namespace opsmith
