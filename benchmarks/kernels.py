@@ -1,8 +1,9 @@
 """The kernel libraries on a device beside the CPU's own kernels, and in ExecuTorch beside the wheel's.
 
-By size, dtype and number of threads.  out= against out=: both sides pay the dispatcher and write to a result
-that is there.  Rounds take turns on the same values.  ``OPSMITH_ISA`` (baseline, avx2, avx512) measures
-another instruction set of ours; PyTorch's stays as it is, unless ``ATEN_CPU_CAPABILITY`` says otherwise.
+By size, dtype and number of threads.  out= against out=: both sides pay the dispatcher, and Python in the
+same way, and write to a result that is there.  Rounds take turns on the same values.  ``OPSMITH_ISA``
+(baseline, avx2, avx512) measures another instruction set of ours; PyTorch's stays as it is, unless
+``ATEN_CPU_CAPABILITY`` says otherwise.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from torch import Tensor
 
 import opsmith
 from opsmith.build.backend import build_backend
+from opsmith.description import find_backend
 from opsmith.inspect.measurements import Measurement, measured, report
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests"
 # Optimized stands first in sim; quantized is alone in its tests' backend. A process loads one.
-BACKEND, DEVICE = "sim", "sim"
+BACKEND, DEVICE = find_backend("sim"), "sim"
 QUANTIZED_BACKEND, QUANTIZED_DEVICE = _TESTS / "quantized_backend" / "backend.yaml", "quantsim"
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
 # The length of rows, of what goes by rows.
@@ -239,10 +241,14 @@ def products(dtype: torch.dtype) -> Iterator[Case]:
             def linear(
                 x: Tensor = x, out: Tensor = out, weight: Tensor = weight, bias: Tensor = bias
             ) -> None:
-                # What F.linear computes, without its allocation.
+                torch.ops.aten.linear.out(x, weight, bias, out=out)
+
+            def addmm(
+                x: Tensor = x, out: Tensor = out, weight: Tensor = weight, bias: Tensor = bias
+            ) -> None:
                 torch.addmm(bias, x, weight.t(), out=out)
 
-            def there_linear(
+            def there_addmm(
                 x: Tensor = x_there,
                 out: Tensor = out_there,
                 weight: Tensor = there[0],
@@ -259,7 +265,7 @@ def products(dtype: torch.dtype) -> Iterator[Case]:
                 torch.mm(x, b, out=out)
 
             yield Case(f"packed linear {short} {size}", "linear", rows <= 16, packed_linear, linear)
-            yield Case(f"addmm {short} {size}", "addmm", False, there_linear, linear)
+            yield Case(f"addmm {short} {size}", "addmm", False, there_addmm, addmm)
             yield Case(f"mm {short} {size}", "mm", False, there_mm, mm)
     for batch, rows, columns, depth in ((8, 64, 64, 64), (12, 128, 128, 64)):
         a, b = (
@@ -283,7 +289,7 @@ def quantized() -> Iterator[Case]:
 
     Both sides allocate: PyTorch's results are Tensors with their scales.
     """
-    pt2e = torch.ops.quantized_decomposed
+    pt2e, aten = torch.ops.quantized_decomposed, torch.ops.aten
     limits = (-128, 127, torch.int8)
     for elements in SIZES:
         rows = elements // ROW
@@ -295,13 +301,17 @@ def quantized() -> Iterator[Case]:
         what = f"f32, {elements:.0e}"
         yield Case(
             f"quantize per tensor {what}", "quantize_per_tensor", False,
-            lambda x=x_there: pt2e.quantize_per_tensor(x, 0.1, 0, *limits),
-            lambda x=x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+            lambda x=x_there: pt2e.quantize_per_tensor.default(x, 0.1, 0, *limits),
+            lambda x=x: aten.quantize_per_tensor.default(x, 0.1, 0, torch.qint8),
         )  # fmt: skip
         yield Case(
             f"quantize per channel {what}", "quantize_per_channel", True,
-            lambda x=x_there, s=scales_there, z=zeros_there: pt2e.quantize_per_channel(x, s, z, 0, *limits),
-            lambda x=x, s=scales, z=zeros: torch.quantize_per_channel(x, s, z, 0, torch.qint8),
+            lambda x=x_there, s=scales_there, z=zeros_there: pt2e.quantize_per_channel.default(
+                x, s, z, 0, *limits
+            ),
+            lambda x=x, s=scales, z=zeros: aten.quantize_per_channel.default(
+                x, s, z, 0, torch.qint8
+            ),
         )  # fmt: skip
     yield from int8_linear()
 
@@ -322,9 +332,9 @@ def int8_linear() -> Iterator[Case]:
         yield Case(
             f"int8 linear {rows}×1024×1024", "linear_int8", True,
             lambda x=x_there, w=weight_there, s=scales_there, b=bias_there: (
-                torch.ops.opsmith_quantized.linear_int8(x, 0.05, 3, w, s, b)
+                torch.ops.opsmith_quantized.linear_int8.default(x, 0.05, 3, w, s, b)
             ),
-            lambda x=x, w=packed, s=scales, z=zeros, b=bias: torch.ops.onednn.qlinear_pointwise(
+            lambda x=x, w=packed, s=scales, z=zeros, b=bias: torch.ops.onednn.qlinear_pointwise.default(
                 x, 0.05, 3, w, s, z, b, 1.0, 0, torch.float32, "none", [], ""
             ),
         )  # fmt: skip

@@ -15,6 +15,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+_UNSEEN_WIDTH = 160
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -114,7 +116,9 @@ def measured(
 
 def report(title: str, measurements: Sequence[Measurement]) -> None:
     """Ends a benchmark: prints the table, and with ``--json`` on the command line a :class:`Report`."""
-    Console().print(table(title, measurements))
+    # Where nobody looks, a narrow table would fold the names.
+    console = Console() if sys.stdout.isatty() else Console(width=_UNSEEN_WIDTH)
+    console.print(table(title, measurements))
     if "--json" in sys.argv[1:]:
         sys.stdout.write(msgspec.json.encode(Report(title, tuple(measurements))).decode() + "\n")
 
