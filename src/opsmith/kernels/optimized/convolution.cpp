@@ -42,9 +42,9 @@ constexpr int64_t kMostPixels = 256;
 constexpr int64_t kFewTasks = 8;
 // A group with up to so many channels on either side is summed up tap by tap, rather than as a product.
 constexpr int64_t kFewRows = 2;
-// Of the weight's gradient: rows of the patches, and units of them, that are multiplied at once.
+// Of the weight's gradient: rows of the patches, and bytes of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
-constexpr int64_t kGradientUnits = 65536;
+constexpr int64_t kGradientBytes = 262144;
 
 // body(task, memory) of all tasks, with `units` of memory that no other thread has. False without memory.
 template <class Body>
@@ -582,6 +582,9 @@ template <class T>
 bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
                        const Axis (&points)[kSpatial]) {
   KernelRuntimeContext& ctx = p.convolution.context;
+  // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
+  constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
+  const bool paired = kIsShort && multiplies_bfloat16();
   const int64_t taps = p.convolution.window.taps(), groups = p.convolution.groups;
   const int64_t channels = p.large.channels / groups, columns = p.columns();
   const int64_t panels = panels_of(columns), row_units = panels * kPanel;
@@ -612,8 +615,9 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
     });
   }
   const int64_t most_rows = channels_of_part * taps;
+  const int64_t row_bytes = kGradientBytes / most_rows;
   const int64_t most_pixels =
-      std::min(std::clamp(kGradientUnits / most_rows / kPanel * kPanel, kTilePixels, kMostPixels),
+      std::min(std::clamp(row_bytes / (paired ? 2 : 4) / kPanel * kPanel, kTilePixels, kMostPixels),
                large.most_pixels());
   const int64_t pitch = ceil_divided(most_pixels, kPanel) * kPanel + kSlack;
   const int64_t large_units = ceil_divided(large.size(), 16) * 16;
@@ -621,7 +625,6 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
   const int64_t patch_units = most_rows * pitch + kSlack;
   const int64_t panel_units = most_pixels * kPanel;
   const int64_t cost = blocks_of_part * large.most_pixels() * most_rows / 16 * columns;
-  const bool paired = multiplies_bfloat16();
   const bool done = run_tasks(
       ctx, groups * channel_parts * parts, std::max<int64_t>(1, cost),
       large_units + small_units + patch_units + panels * panel_units, [&](int64_t task, float* memory) {
@@ -648,20 +651,43 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
             Run runs[kMostPixels];
             int64_t run_count = of_grad.runs(first, count, 0, runs);
             for (int64_t panel = 0; panel < panels; ++panel) {
+              float* const to = packed + panel * panel_units;
               for (int64_t r = 0; r < run_count; ++r) {
-                p.with.float_product.pack(grad + panel * kPanel * small.channel_stride() + runs[r].from, 1,
-                                          small.channel_stride(), runs[r].count,
-                                          std::min(kPanel, columns - panel * kPanel),
-                                          packed + panel * panel_units + runs[r].at * kPanel);
+                p.with.float_product.pack(
+                    grad + panel * kPanel * small.channel_stride() + runs[r].from, 1, small.channel_stride(),
+                    runs[r].count, std::min(kPanel, columns - panel * kPanel), to + runs[r].at * kPanel);
+              }
+              if (paired) {
+                OPSMITH_BEST(pair_panel)(to, count);
               }
             }
+            Bfloat16* const pairs = reinterpret_cast<Bfloat16*>(patches);
             for (int64_t j = 0; j < count; j += kPanel) {
               run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
-              OPSMITH_BEST(gather)
-              (filled, offsets, rows, runs, run_count, patches + j, pitch, large.is_in_place());
+              if (paired) {
+                OPSMITH_BEST(gather_bfloat16)(filled, offsets, rows, runs, run_count, pairs + j, pitch);
+              } else {
+                OPSMITH_BEST(gather)
+                (filled, offsets, rows, runs, run_count, patches + j, pitch, large.is_in_place());
+              }
+            }
+            if constexpr (kIsShort) {
+              if (paired) {
+                const Gemm<T> gemm{pairs,       pitch,
+                                   1,           reinterpret_cast<const T*>(packed),
+                                   0,           2 * panel_units,
+                                   nullptr,     row_units,
+                                   nullptr,     row_units,
+                                   count,       1.0f,
+                                   accumulates, true,
+                                   sums};
+                p.with.product.gemm(gemm, 0, rows, 0, panels);
+                accumulates = true;
+                continue;
+              }
             }
             const Gemm<float> gemm{patches,   pitch,   1,         packed, kPanel, panel_units, sums,
-                                   row_units, nullptr, row_units, count,  1.0f,   accumulates, paired};
+                                   row_units, nullptr, row_units, count,  1.0f,   accumulates, false};
             p.with.float_product.gemm(gemm, 0, rows, 0, panels);
             accumulates = true;
           }

@@ -31,7 +31,8 @@ struct Gemm {
   int64_t depth;
   float alpha;
   bool accumulates;
-  bool paired;  // the processor has VDPBF16PS
+  bool paired;            // the processor has VDPBF16PS
+  float* sums = nullptr;  // of bfloat16: where c is put in float32, without bias, if it is not null
 };
 
 // c[i][j] = Σ a[i][k] b[j][k] + bias, with both operands' depth contiguous; results may lie in any way.

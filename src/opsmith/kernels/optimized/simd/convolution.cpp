@@ -142,18 +142,31 @@ void copy_pairs(const RowCopy<Bfloat16>& c) {
 
 namespace {
 
+OPSMITH_INLINE void put(float* to, F x) {
+  store(to, x);
+}
+// Of widened bfloat16, which need no rounding.
+OPSMITH_INLINE void put(Bfloat16* to, F x) {
+#if defined(__AVX512F__)
+  const I upper = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(upper));
+#else
+  store(to, x);
+#endif
+}
+
 // A row's vectors end in the next row, which is written after it; exactly, where a block has no slack.
-template <bool kExact>
+template <bool kExact, class T>
 OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
-                                int64_t run_count, float* to, int64_t pitch) {
+                                int64_t run_count, T* to, int64_t pitch) {
   for (int64_t k = 0; k < count; ++k) {
     const float* const from = block + offsets[k];
-    float* const row = to + k * pitch;
+    T* const row = to + k * pitch;
     for (int64_t r = 0; r < run_count; ++r) {
       const Run run = runs[r];
       for (int64_t i = 0; i < run.count; i += kLanes) {
         const float* const p = from + run.from + i;
-        store(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
+        put(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
       }
     }
   }
@@ -161,9 +174,9 @@ OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int6
 
 #if defined(__AVX512F__)
 // The runs of a vector come together in it.
-template <int N>
+template <int N, class T>
 OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
-                                  float* to, int64_t pitch) {
+                                  T* to, int64_t pitch) {
   __mmask16 mask[N];
   const float* from[N];
 #pragma GCC unroll 4
@@ -177,7 +190,7 @@ OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, in
       for (int64_t k = 0; k < count; ++k) {
         const float* const p = block + offsets[k];
         const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(p + runs[0].from));
-        store(to + k * pitch, _mm512_insertf32x8(low, _mm256_loadu_ps(p + runs[1].from), 1));
+        put(to + k * pitch, _mm512_insertf32x8(low, _mm256_loadu_ps(p + runs[1].from), 1));
       }
       return;
     }
@@ -189,15 +202,14 @@ OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, in
     for (int r = 1; r < N; ++r) {
       x = _mm512_mask_loadu_ps(x, mask[r], from[r] + offset);
     }
-    store(to + k * pitch, x);
+    put(to + k * pitch, x);
   }
 }
 #endif
 
-}  // namespace
-
-void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
-            float* to, int64_t pitch, bool exactly) {
+template <class T>
+OPSMITH_INLINE void gather_all(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                               int64_t run_count, T* to, int64_t pitch, bool exactly) {
 #if defined(__AVX512F__)
   static_assert(kLanes == kPanel);
   switch (run_count) {
@@ -218,6 +230,17 @@ void gather(const float* block, const int64_t* offsets, int64_t count, const Run
   } else {
     gather_runs<false>(block, offsets, count, runs, run_count, to, pitch);
   }
+}
+
+}  // namespace
+
+void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
+            float* to, int64_t pitch, bool exactly) {
+  gather_all(block, offsets, count, runs, run_count, to, pitch, exactly);
+}
+void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                     int64_t run_count, Bfloat16* to, int64_t pitch) {
+  gather_all(block, offsets, count, runs, run_count, to, pitch, false);
 }
 
 // ---- a single channel

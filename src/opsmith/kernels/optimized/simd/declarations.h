@@ -82,6 +82,8 @@ OPSMITH_NORM(Bfloat16, float, bfloat16_float)
 OPSMITH_GEMM(float, float)
 OPSMITH_GEMM(Bfloat16, bfloat16)
 #undef OPSMITH_GEMM
+// A panel of bfloat16 in the place of one of float32 that they were widened to.
+void pair_panel(float* panel, int64_t depth);
 
 // ---- convolution.cpp
 
@@ -93,6 +95,9 @@ void copy_pairs(const RowCopy<Bfloat16>& rows);
 // where it has no slack. What follows them up to kPanel is undefined.
 void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
             float* to, int64_t pitch, bool exactly);
+// Of units that are widened bfloat16, in a block with slack.
+void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                     int64_t run_count, Bfloat16* to, int64_t pitch);
 void add_taps_float(const Taps<float>& taps);
 void add_taps_bfloat16(const Taps<Bfloat16>& taps);
 void sum_taps(const TapSums& taps);

@@ -31,13 +31,14 @@ OPSMITH_INLINE F get(const T* c, int64_t lanes) {
 // A tile's sums on their way to c, through the first-level cache: one function ends all tiles, whatever their
 // size. Adds the bias and what is there already. `columns` is how many of the tile's are within c.
 template <class T>
-__attribute__((noinline)) void finish_tile(const Gemm<T>& g, const float* sums, int64_t rows, int64_t vectors,
-                                           T* c, const T* bias, int64_t columns, bool accumulates) {
-  const F alpha = splat(g.alpha);
+__attribute__((noinline)) void finish_tile(const float* sums, int64_t rows, int64_t vectors, float factor,
+                                           T* c, int64_t c_row, const T* bias, int64_t columns,
+                                           bool accumulates) {
+  const F alpha = splat(factor);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t lanes = columns - v * kLanes;
-      T* const to = c + r * g.c_row + v * kLanes;
+      T* const to = c + r * c_row + v * kLanes;
       F value = load(sums + (r * vectors + v) * kLanes) * alpha;
       if (bias != nullptr) {
         value = value + get(bias + v * kLanes, lanes);
@@ -99,10 +100,21 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(g, block, R, V, c, bias, columns, accumulates);
+  finish_tile(block, R, V, g.alpha, c, g.c_row, bias, columns, accumulates);
 }
 
 // ---- bfloat16: pairs of neighbours in depth
+
+// `at` is the tile's first element in c.
+__attribute__((noinline)) void finish_bfloat16_tile(const Gemm<Bfloat16>& g, const float* block, int64_t rows,
+                                                    int64_t vectors, int64_t at, const Bfloat16* bias,
+                                                    int64_t columns) {
+  if (g.sums != nullptr) {
+    finish_tile<float>(block, rows, vectors, g.alpha, g.sums + at, g.c_row, nullptr, columns, g.accumulates);
+  } else {
+    finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, columns, g.accumulates);
+  }
+}
 
 OPSMITH_INLINE uint32_t pair_at(const Bfloat16* p) {
   uint32_t pair;
@@ -166,7 +178,7 @@ OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const uint32_t (&pairs)[R], const
 }
 
 template <class Arithmetic, int R, int P>
-OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, Bfloat16* c,
+OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
                                   const Bfloat16* bias, int64_t columns) {
   constexpr int V = P * kVectors;
   F sums[R][V];
@@ -191,13 +203,13 @@ OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, co
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
 }
 
 template <int R, int P>
 __attribute__((noinline)) void plain_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
-                                          Bfloat16* c, const Bfloat16* bias, int64_t columns) {
-  bfloat16_tile<Plain, R, P>(g, a, b, c, bias, columns);
+                                          int64_t at, const Bfloat16* bias, int64_t columns) {
+  bfloat16_tile<Plain, R, P>(g, a, b, at, bias, columns);
 }
 
 #if defined(__AVX512F__)
@@ -216,7 +228,7 @@ struct Paired {
 
 template <int R, int P>
 OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                        const Bfloat16* b, Bfloat16* c, const Bfloat16* bias,
+                                                        const Bfloat16* b, int64_t at, const Bfloat16* bias,
                                                         int64_t columns) {
   constexpr int V = P * kVectors;
   F sums[R][V];
@@ -242,14 +254,14 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g,
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
 }
 #endif
 
 // b as it is, row after row: for so few rows of a that packing would cost more than it saves.
 template <int R>
 __attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                   const Bfloat16* b, Bfloat16* c, const Bfloat16* bias,
+                                                   const Bfloat16* b, int64_t at, const Bfloat16* bias,
                                                    int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
@@ -275,14 +287,14 @@ __attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, cons
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
 }
 
 #if defined(__AVX512F__)
 // The same in pairs: neighbours in depth lie in two rows, and are put side by side on the way.
 template <int R>
 OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                                 const Bfloat16* b, Bfloat16* c,
+                                                                 const Bfloat16* b, int64_t at,
                                                                  const Bfloat16* bias, int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
@@ -319,7 +331,7 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bflo
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(g, block, R, V, c, bias, columns, g.accumulates);
+  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
 }
 #endif
 
@@ -327,7 +339,7 @@ OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bflo
 
 using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
                        const float* bias, int64_t columns, bool accumulates);
-using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, Bfloat16* c,
+using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
                           const Bfloat16* bias, int64_t columns);
 
 #define OPSMITH_ROWS(name, P) {name<1, P>, name<2, P>, name<3, P>, name<4, P>, name<5, P>, name<6, P>}
@@ -455,7 +467,7 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
         }
 #endif
       }
-      chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, g.c + row * g.c_row + column,
+      chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, row * g.c_row + column,
              g.bias == nullptr ? nullptr : g.bias + column, g.columns - column);
     }
   }
@@ -720,6 +732,16 @@ void pack_bfloat16(const Bfloat16* b, int64_t depth_stride, int64_t column_strid
       const Bfloat16* const from = b + k * depth_stride + j * column_stride;
       to[2 * j] = j < columns ? from[0] : Bfloat16{};
       to[2 * j + 1] = j < columns && k + 1 < depth ? from[depth_stride] : Bfloat16{};
+    }
+  }
+}
+
+void pair_panel(float* panel, int64_t depth) {
+  for (int64_t k = 0; k < depth; k += 2) {
+    for (int v = 0; v < kVectors; ++v) {
+      const float* const from = panel + k * kPanel + v * kLanes;
+      const F second = k + 1 < depth ? load(from + kPanel) : zero();
+      store(panel + k / 2 * kPanel + v * kLanes, interleaved(load(from), second));
     }
   }
 }
