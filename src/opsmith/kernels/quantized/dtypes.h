@@ -18,7 +18,7 @@ using executorch::aten::ScalarType;
 using executorch::aten::Tensor;
 
 // Elements are converted so many at a time, which the first cache holds.
-inline constexpr int64_t kBlock = 512;
+inline constexpr int64_t kBlock = 2048;
 
 // A dtype of quantized values; bits == 0: it is none.
 struct Integers {
