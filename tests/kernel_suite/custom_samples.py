@@ -172,7 +172,7 @@ def _defined(operator: str, result: Tensor, *arguments: Any) -> OperatorCall:
 
 def _linear_int8() -> Iterator[OperatorCall]:
     name = "opsmith_quantized::linear_int8"
-    sizes = itertools.product((1, 3, 16, 33), (1, 4, 17, 64), (1, 63, 64, 65, 200))
+    sizes = itertools.product((1, 3, 16, 33), (1, 4, 17, 70), (1, 63, 64, 65, 200))
     for (rows, columns, length), dtype in itertools.product(sizes, (torch.int8, torch.uint8)):
         low, high = _limits(dtype)
         x = torch.randint(low, high + 1, (rows, length)).to(dtype)

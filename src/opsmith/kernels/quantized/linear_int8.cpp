@@ -14,6 +14,10 @@ namespace opsmith::quantized::native {
 namespace {
 
 constexpr int64_t kMostDims = executorch::runtime::kTensorDimensionLimit;
+// Products that are worth a thread.
+constexpr int64_t kWorth = int64_t{1} << 18;
+// How many pieces of the work may have memory of their own.
+constexpr int64_t kMostParts = 64;
 
 // That the tensors fit one another; resizes `out`.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, const Tensor& weight,
@@ -94,11 +98,26 @@ Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& 
     zero_points[i] += product.sign_bit;
   }
   const int64_t cost = std::max<int64_t>(1, product.m * product.k);
+  const auto grain = [cost](int64_t columns) { return std::max<int64_t>(1, kWorth / cost / columns); };
+  const int64_t panels = OPSMITH_BEST(packs_panels)(product.m) ? product.n / kPanel : 0;
+  if (panels > 0) {
+    const int64_t bytes = (product.k + 3) / 4 * 4 * kPanel;
+    const int64_t at_once = std::max(grain(kPanel), (panels + kMostParts - 1) / kMostParts);
+    const int64_t parts = (panels + at_once - 1) / at_once;
+    auto* const memory = temporary<int8_t>(context, name, parts * bytes);
+    if (memory == nullptr) {
+      return out;
+    }
+    parallel(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t panel = begin * at_once; panel < std::min(panels, end * at_once); ++panel) {
+        OPSMITH_BEST(int8_panel)(product, panel * kPanel, memory + begin * bytes);
+      }
+    });
+  }
   // A multiple of 4 columns for each thread: the kernel takes four at a time.
-  constexpr int64_t kWorth = int64_t{1} << 18;
-  const int64_t groups = (product.n + 3) / 4;
-  parallel(groups, std::max<int64_t>(1, kWorth / cost / 4), [&](int64_t begin, int64_t end) {
-    OPSMITH_BEST(int8_product)(product, begin * 4, std::min(end * 4, product.n));
+  const int64_t first = panels * kPanel, groups = (product.n - first + 3) / 4;
+  parallel(groups, grain(4), [&](int64_t begin, int64_t end) {
+    OPSMITH_BEST(int8_product)(product, first + begin * 4, std::min(first + end * 4, product.n));
   });
   return out;
 }

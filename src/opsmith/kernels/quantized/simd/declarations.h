@@ -50,5 +50,9 @@ bool extrema(const float* x, int64_t n, float* least, float* greatest);
 void int8_product(const Int8Product& product, int64_t begin, int64_t end);
 // Whether that reads Int8Product::shifted.
 bool needs_shifted();
+// All rows of a panel, kPanel columns from `begin` on, which is packed into `memory` of ⌈k / 4⌉ · 4 · kPanel
+// bytes; and whether, for so many rows, that pays.
+void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
+bool packs_panels(int64_t rows);
 
 }  // namespace opsmith::quantized::OPSMITH_ISA

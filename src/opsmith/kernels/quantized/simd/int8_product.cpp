@@ -1,11 +1,13 @@
 // Int8Product, a tile of rows of the input by rows of the weight at a time, along k.
 //
 // With VNNI an instruction multiplies 64 unsigned bytes by 64 signed ones and adds them up by fours. The
-// input's zero point is taken off afterwards: Σ (x - z)·w = Σ x·w - z·Σ w. Elsewhere the input has been
-// shifted to int16, and the compiler makes pmaddwd, or its like, of the loop.
+// input's zero point is taken off afterwards: Σ (x - z)·w = Σ x·w - z·Σ w. For many rows the weight is
+// packed, a panel at a time. Elsewhere the input has been shifted to int16, and the compiler makes pmaddwd,
+// or its like, of the loop.
 #include "declarations.h"
 
 #include <algorithm>
+#include <cstring>
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #define OPSMITH_VNNI 1
@@ -245,11 +247,140 @@ void columns(const Int8Product& p, int64_t n, int64_t from, int64_t to) {
   }
 }
 
+// ---- panels: the sums of 16 columns lie in the lanes of one register, and need not be added up in the end
+
+constexpr int kVectors = kPanel / 16;
+
+// Of four columns 64 bytes each, as fours of bytes side by side.
+inline void pack_columns(const int8_t* const (&columns)[4], __mmask64 mask, int8_t* to) {
+  const __m512i a = _mm512_maskz_loadu_epi8(mask, columns[0]), b = _mm512_maskz_loadu_epi8(mask, columns[1]),
+                c = _mm512_maskz_loadu_epi8(mask, columns[2]), d = _mm512_maskz_loadu_epi8(mask, columns[3]);
+  const __m512i low_ab = _mm512_unpacklo_epi32(a, b), high_ab = _mm512_unpackhi_epi32(a, b);
+  const __m512i low_cd = _mm512_unpacklo_epi32(c, d), high_cd = _mm512_unpackhi_epi32(c, d);
+  // Fours 0, 4, 8 and 12 of all columns, then 1, 5, …
+  const __m512i fours[4] = {_mm512_unpacklo_epi64(low_ab, low_cd), _mm512_unpackhi_epi64(low_ab, low_cd),
+                            _mm512_unpacklo_epi64(high_ab, high_cd), _mm512_unpackhi_epi64(high_ab, high_cd)};
+  const int64_t last = 64 - __builtin_clzll(mask);
+  for (int64_t i = 0; i < 4; ++i) {
+    alignas(64) __m128i parts[4];
+    _mm512_store_si512(parts, fours[i]);
+    for (int64_t j = 0; j < 4 && 4 * (4 * j + i) < last; ++j) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + (4 * j + i) * 4 * kPanel), parts[j]);
+    }
+  }
+}
+
+void pack_panel(const Int8Product& p, int64_t begin, int8_t* panel) {
+  for (int64_t n = 0; n < kPanel; n += 4) {
+    const int8_t* const first = p.weight + (begin + n) * p.k;
+    for (int64_t k = 0; k < p.k; k += kBytes) {
+      const int64_t left = p.k - k;
+      pack_columns({first + k, first + p.k + k, first + 2 * p.k + k, first + 3 * p.k + k},
+                   left >= kBytes ? ~__mmask64{0} : (__mmask64{1} << left) - 1, panel + k * kPanel + n * 4);
+    }
+  }
+}
+
+// What all rows of a panel share.
+struct Panel {
+  const int8_t* packed;
+  int64_t begin;              // its first column
+  __m512i weights[kVectors];  // its columns' own sums
+};
+
+// The products of four bytes of each row.
+template <int kRows>
+inline __attribute__((always_inline)) void add_fours(__m512i (&sums)[kRows][kVectors], const uint8_t* input,
+                                                     int64_t row_bytes, int64_t bytes, __m512i sign,
+                                                     const int8_t* packed) {
+  __m512i columns[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    columns[v] = _mm512_loadu_si512(packed + v * kBytes);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    int32_t four = 0;
+    std::memcpy(&four, input + i * row_bytes, static_cast<size_t>(bytes));
+    const __m512i row = _mm512_xor_si512(_mm512_set1_epi32(four), sign);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      add_products(sums[i][v], row, columns[v]);
+    }
+  }
+}
+
+template <int kRows>
+__attribute__((noinline)) void panel_tile(const Int8Product& p, const Panel& panel, int64_t m) {
+  __m512i sums[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[i][v] = _mm512_setzero_si512();
+    }
+  }
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(p.sign_bit));
+  const uint8_t* input = p.input + m * p.k;
+  const int8_t* packed = panel.packed;
+  const int64_t row_bytes = p.k;
+  int64_t left = p.k;
+  for (; left >= 4; left -= 4, input += 4, packed += 4 * kPanel) {
+    add_fours(sums, input, row_bytes, 4, sign, packed);
+  }
+  if (left > 0) {
+    add_fours(sums, input, row_bytes, left, sign, packed);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    const __m512i zero = _mm512_set1_epi32(p.zero_points[(m + i) * p.per_row]);
+    const __m512 scale = _mm512_set1_ps(p.scales[(m + i) * p.per_row]);
+    float* const out = p.out + (m + i) * p.n + panel.begin;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t n = panel.begin + 16 * v;
+      const __m512 scales =
+          p.per_channel != 0 ? _mm512_loadu_ps(p.weight_scales + n) : _mm512_set1_ps(p.weight_scales[0]);
+      const __m512i sum = _mm512_sub_epi32(sums[i][v], _mm512_mullo_epi32(zero, panel.weights[v]));
+      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(scale, scales));
+      _mm512_storeu_ps(out + 16 * v,
+                       p.bias != nullptr ? _mm512_add_ps(value, _mm512_loadu_ps(p.bias + n)) : value);
+    }
+  }
+}
+
 #endif
 
 }  // namespace
 
 #if defined(OPSMITH_VNNI)
+
+bool packs_panels(int64_t rows) {
+  constexpr int64_t kManyRows = 32;
+  return rows >= kManyRows;
+}
+
+void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
+  constexpr int kRows = 6;
+  pack_panel(p, begin, memory);
+  Panel panel{memory, begin, {}};
+  const __m512i ones = _mm512_set1_epi8(1);
+  for (int64_t k = 0; k < p.k; k += 4) {
+    for (int v = 0; v < kVectors; ++v) {
+      add_products(panel.weights[v], ones, _mm512_loadu_si512(memory + k * kPanel + v * kBytes));
+    }
+  }
+  int64_t m = 0;
+  for (; m + kRows <= p.m; m += kRows) {
+    panel_tile<kRows>(p, panel, m);
+  }
+  for (; m + 2 <= p.m; m += 2) {
+    panel_tile<2>(p, panel, m);
+  }
+  if (m < p.m) {
+    panel_tile<1>(p, panel, m);
+  }
+}
 
 bool needs_shifted() {
   return false;
@@ -276,6 +407,12 @@ void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
 bool needs_shifted() {
   return true;
 }
+
+bool packs_panels(int64_t) {
+  return false;
+}
+
+void int8_panel(const Int8Product&, int64_t, int8_t*) {}
 
 void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
