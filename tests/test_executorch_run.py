@@ -297,6 +297,11 @@ def test_beyond_the_exports_bound(chip: Path, whole: Path, tmp_path: Path) -> No
 
 # ---- libraries
 
+LOAD_ONCE = (
+    "load each library once, and beside no other that has its operators, as executorch.kernels.quantized "
+    "has; build it anew where it was built for something else"
+)
+
 
 def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> None:
     with pytest.raises(LibraryRefused) as twice:
@@ -313,7 +318,7 @@ def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> Non
         f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
         "already: this library is loaded for the second time, from another file, or another library was "
         "loaded before it\n"
-        "  remedy: load each library once; build it anew where it was built for something else"
+        f"  remedy: {LOAD_ONCE}"
     )
 
 
@@ -389,7 +394,7 @@ def test_the_library_itself_asks_for_its_runtimes_version(
         run_program(small, [other])
     assert str(refused.value) == (
         f"`{other}` cannot be loaded: the library was built for ExecuTorch 1.3.0, and this is 1.4.1+cpu\n"
-        "  remedy: load each library once; build it anew where it was built for something else"
+        f"  remedy: {LOAD_ONCE}"
     )
 
 

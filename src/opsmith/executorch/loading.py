@@ -145,5 +145,6 @@ def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
 def _refused(path: Path, reason: str) -> LibraryRefused:
     return LibraryRefused(
         f"`{path}` cannot be loaded: {reason}",
-        remedy="load each library once; build it anew where it was built for something else",
+        remedy="load each library once, and beside no other that has its operators, as "
+        "executorch.kernels.quantized has; build it anew where it was built for something else",
     )
