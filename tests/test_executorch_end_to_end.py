@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812  # as everyone calls it
 from torch import Tensor, nn
 
 import quantized_models
+from command import run_opsmith
 from executorch_programs import build
 from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.run import run_program
@@ -209,3 +211,37 @@ def test_a_program_with_a_library_of_its_own(folder: Path, model: Model) -> None
     }
     assert ran.served_by == said
     assert built.text < 0.15 * built.full_text
+
+
+PACKED = """
+import torch
+from opsmith.runtime.packed_linear import pack_linear_layers
+
+
+def packed():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Linear(40, 5)]
+    model = torch.nn.Sequential(*layers)
+    assert pack_linear_layers(model) == 2
+    return model, (torch.linspace(-1, 1, 72).view(3, 24),)
+"""
+
+
+def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
+    """PyTorch knows the library's own operators when the backend is loaded: that is the commands' to do."""
+    (tmp_path / "models.py").write_text(PACKED)
+    steps = (
+        ("export", "models:packed", "-o", "packed.pte", "--backend", "sim"),
+        ("build", "sim", "--for", "packed.pte", "-o", "built"),
+        ("run", "packed.pte", "--library", "built", "--json"),
+    )
+    for step in steps:
+        done = run_opsmith("executorch", *step, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "at most from eager on sim\n" in done.stdout
+    ran = json.loads(done.stdout.splitlines()[-1])
+    assert ran["served_by"] == {
+        "optimized::linear_packed.out": "optimized",
+        "aten::relu.out": "portable",
+    }
+    assert ran["max_difference_from_eager"] == 0

@@ -219,7 +219,8 @@ def _instructions(calls: Iterable[ServedCall]) -> Table:
 def _difference(ran: ProgramRun) -> str:
     if ran.difference is None:
         return f"not known: {ran.not_compared}"
-    return f"{ran.difference:.3g} at most from eager"
+    where = "" if ran.eager_device == "cpu" else f" on {ran.eager_device}"
+    return f"{ran.difference:.3g} at most from eager{where}"
 
 
 def _times(ran: ProgramRun) -> str:

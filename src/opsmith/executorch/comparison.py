@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from opsmith.executorch.own_operators import backend_of
 from opsmith.executorch.tasks import Failed, RunProgram, Stop
+from opsmith.runtime import load
 from opsmith.runtime.owners import WRITTEN_BY_PT2E
 
 
 class Comparison:
     """What is kept beside the program of ``task``, and what its user gives in the place of its inputs.
 
+    Eager is that of ``device``: the CPU's or, for a graph with operators of a backend's own, the backend's.
     ``impossible`` says why there is nothing to compare with, where there is not.
     """
 
@@ -20,6 +25,7 @@ class Comparison:
         self.task = task
         self.impossible = ""
         self._module: Any = None
+        self.device = "cpu"
         self._arguments: tuple[Any, ...] = ()
         self._keywords: dict[str, Any] = {}
         if task.exported is None:
@@ -31,13 +37,18 @@ class Comparison:
 
     def _load(self, path: str) -> None:
         import torch
+        from torch.export.passes import move_to_device_pass
 
         importlib.import_module(WRITTEN_BY_PT2E)
         try:
+            if description := backend_of(Path(path)):
+                self.device = load(str(description)).name
             exported = torch.export.load(path)
+            self._arguments, self._keywords = exported.example_inputs or ((), {})
+            if self.device != "cpu":
+                exported = move_to_device_pass(exported, self.device)
             # Its guards are checked once, not in what is timed.
             self._module = exported.module(check_guards=False)
-            self._arguments, self._keywords = exported.example_inputs or ((), {})
         except Exception as error:  # whatever a file raises that this torch did not write
             self.impossible = f"its exported graph cannot be loaded: {_first_line(error)}"
 
@@ -60,7 +71,19 @@ class Comparison:
         import torch
 
         with torch.no_grad():
-            return self._module(*self._arguments, **self._keywords)
+            arguments, keywords = self._placed
+            return self._module(*arguments, **keywords)
+
+    @cached_property
+    def _placed(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inputs where the module is: moving them is no part of what is timed."""
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        placed: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
+            torch.Tensor, lambda tensor: tensor.to(self.device), (self._arguments, self._keywords)
+        )
+        return placed
 
     def difference(self, outputs: Sequence[Any]) -> float | None:
         """How far ``outputs`` are from eager's, by :func:`largest_difference`; None without an eager."""
@@ -85,8 +108,9 @@ def largest_difference(outputs: Sequence[Any], expected: Sequence[Any]) -> float
         return float("inf")
     largest = 0.0
     for mine, theirs in zip(outputs, expected, strict=True):
-        a = torch.as_tensor(mine).detach().to(torch.complex128)
-        b = torch.as_tensor(theirs).detach().to(torch.complex128)
+        a, b = (
+            torch.as_tensor(each).detach().cpu().to(torch.complex128) for each in (mine, theirs)
+        )
         if a.shape != b.shape:
             return float("inf")
         same = (a == b) | (a.isnan() & b.isnan())

@@ -1,7 +1,8 @@
 """A module → a program of ExecuTorch, with what ``run`` needs to compare it with eager kept beside it.
 
 Operators for which the backend's libraries have kernels are preserved where ExecuTorch's own lowering
-would decompose them: ``linear`` always.  Called by ``opsmith executorch export``.
+would decompose them: ``linear`` always.  Where the module calls operators that the libraries declare, the
+backend is loaded, which defines them.  Called by ``opsmith executorch export``.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from opsmith.build.cache import usable_cache
 from opsmith.build.progress import Progress
 from opsmith.description import Backend, read_backend
 from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
+from opsmith.executorch.own_operators import BACKEND_FILE, undefined_operator
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.outputs import check_writable, write_output
 from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
+from opsmith.runtime import load
 from opsmith.runtime.owners import import_owners
 from opsmith.schema import Catalogue, read_catalogue, with_operators
 
@@ -85,7 +88,15 @@ def export_program(
     runtime = installed_runtime(usable_cache())
     import_owners(owner for library in backend.libraries for owner in library.owners)
     report(Progress(f"exporting {what.name}"))
-    exported = _exported(what)
+    extra_files = {}
+    try:
+        exported = _exported(what)
+    except ProgramInvalid as error:
+        if undefined_operator(error, backend) is None:
+            raise
+        load(str(description), progress=progress)
+        exported = _exported(what)
+        extra_files[BACKEND_FILE] = str(description.resolve())
     preserved = _preserved(backend, catalogue)
     for _ in range(2):
         report(Progress("lowering it to ExecuTorch"))
@@ -96,7 +107,7 @@ def export_program(
         if not needless & set(preserved):
             break
         preserved = tuple(name for name in preserved if name not in needless)
-    write_output(graph, _saved(exported))
+    write_output(graph, _saved(exported, extra_files))
     called = {_functional(each, catalogue) for each in forms}
     return Exported(path, graph, tuple(name for name in preserved if name in called), forms)
 
@@ -207,12 +218,12 @@ def _lowered(exported: ExportedProgram, preserved: Iterable[str], name: str) -> 
         return buffer
 
 
-def _saved(exported: ExportedProgram) -> bytes:
+def _saved(exported: ExportedProgram, extra_files: Mapping[str, str]) -> bytes:
     import torch
 
     content = io.BytesIO()
     with quiet():
-        torch.export.save(exported, content)
+        torch.export.save(exported, content, extra_files=dict(extra_files))
     return content.getvalue()
 
 

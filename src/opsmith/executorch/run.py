@@ -58,7 +58,8 @@ class ProgramRun:
 
     ``difference`` is the largest absolute one of any element of any output from eager's, and None where
     there is nothing to compare with, as ``not_compared`` says.  ``ms`` and ``eager_ms`` are medians of
-    ``calls`` calls in turns.
+    ``calls`` calls in turns; eager ran on ``eager_device``, the CPU or, for operators of a backend's own, its
+    device.
     """
 
     calls: tuple[ServedCall, ...]
@@ -68,6 +69,7 @@ class ProgramRun:
     not_compared: str
     ms: float
     eager_ms: float | None
+    eager_device: str
     timed: int
     threads: int
 
@@ -150,6 +152,7 @@ def run_program(
         not_compared=answer.not_compared,
         ms=answer.ms,
         eager_ms=answer.eager_ms,
+        eager_device=answer.eager_device,
         timed=answer.calls,
         threads=answer.threads,
     )

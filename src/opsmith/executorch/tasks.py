@@ -50,7 +50,7 @@ class Ran(msgspec.Struct, frozen=True, tag=True):
     """What a program gave.
 
     ``servers`` are the libraries of the calls, empty for the runtime's own kernel.  ``ms`` and ``eager_ms``
-    are medians of ``calls`` calls.
+    are medians of ``calls`` calls; eager ran on ``eager_device``.
     """
 
     servers: list[str]
@@ -59,6 +59,7 @@ class Ran(msgspec.Struct, frozen=True, tag=True):
     not_compared: str
     ms: float
     eager_ms: float | None
+    eager_device: str
     calls: int
     threads: int
 

@@ -85,6 +85,7 @@ def _run(task: RunProgram) -> Ran:
         comparison.impossible,
         times[0],
         None if difference is None else times[1],
+        comparison.device,
         count,
         runtime._threadpool_get_thread_count(),
     )
