@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from filelock import FileLock
 
 from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
+from opsmith.build import compile as compile_room
 from opsmith.build.cache import (
     cache_root,
     mark_used,
@@ -28,9 +30,16 @@ from opsmith.build.cache import (
     usable_cache,
     write_whole,
 )
-from opsmith.build.compile import Compilation, SharedLibrary
+from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
 from opsmith.build.progress import Progress
-from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
+from opsmith.build.toolchain import (
+    Compiler,
+    find_compiler,
+    find_executorch,
+    find_torch,
+    ninja_binary,
+)
+from opsmith.description.backend import PACKAGE
 from opsmith.errors import (
     BuildError,
     CacheUnusable,
@@ -173,6 +182,40 @@ def test_an_include_that_only_the_compiler_can_resolve(
     header.write_text("#define VALUE 7\n")
     path, _ = built(library_of(source), compiler, cache)
     assert ctypes.CDLL(str(path)).value() == 7
+
+
+def test_an_include_that_a_flag_resolves(sources: Path, compiler: Compiler, cache: Path) -> None:
+    header = written(sources / "chosen.h", "#define VALUE 1\n")
+    other = written(sources / "other.h", "#define VALUE 2\n")
+    source = written(
+        sources / "value.cpp",
+        """
+        #include CHOSEN
+        extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
+        """,
+    )
+    library = SharedLibrary("test", (source,), flags=('-DCHOSEN="chosen.h"',))
+    before, _ = built(library, compiler, cache)
+    other.write_text("#define VALUE 3\n")
+    assert built(library, compiler, cache) == (before, [])
+    header.write_text("#define VALUE 7\n")
+    path, _ = built(library, compiler, cache)
+    assert ctypes.CDLL(str(path)).value() == 7
+
+
+def test_kernels_are_not_compiled_for_a_header_of_another_library(
+    compiler: Compiler, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each asks selection.h, whose include only a selective build has."""
+    monkeypatch.setattr(compile_room, "_PACKAGE", tmp_path)
+    kernels = shutil.copytree(PACKAGE / "kernels", tmp_path / "kernels")
+    source = kernels / "portable" / "sort.cpp"
+    lean = LeanSources((source,), find_executorch())
+    library = SharedLibrary("test", (), lean=(lean,))
+    before = Compilation([library], compiler, cache).objects()
+    header = kernels / "optimized" / "threads.h"
+    header.write_text(header.read_text() + "// changed\n")
+    assert Compilation([library], compiler, cache).objects() == before
 
 
 def test_another_compiler_means_other_objects(

@@ -36,8 +36,8 @@ Report = Callable[[Progress], None]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
-# `#include NAME`: which header that is only the compiler knows.
-_COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
+# `#include NAME`: a flag says which header that is, or only the compiler knows.
+_COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _FLAGS = (
     "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall",
     # Without these gcc calls libm for sqrt and leaves loops with comparisons scalar.
@@ -213,8 +213,13 @@ class Compilation:
             if any(name.startswith("executorch/") for name in included):
                 digest.update(str(executorch).encode())
             headers = [_resolved(name, path, include_dirs) for name in included]
-            if _COMPUTED_INCLUDE.search(content):
-                headers += _every_header(path, include_dirs)
+            for macro in _COMPUTED_INCLUDE.findall(content):
+                if named := re.search(rf'-D{macro.decode()}="([^"]+)"', made_with):
+                    headers.append(_resolved(named[1], path, include_dirs))
+                elif not path.is_relative_to(
+                    _PACKAGE
+                ):  # ours ask for what flags define, and only that
+                    headers += _every_header(path, include_dirs)
             for found in headers:
                 if found is not None and found not in seen:
                     seen.add(found)
