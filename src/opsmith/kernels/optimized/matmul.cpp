@@ -252,11 +252,9 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, 
     const Matrix<const T> from = matrix<T>(weight);
     T* const to = static_cast<T*>(out.mutable_data_ptr());
     parallel(panels, rows_per_thread(panel_size<T>(depth)), [=, &with](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) {
-        const int64_t column = panel * kPanel;
-        with.pack(from.data + column * from.row, from.column, from.row, depth,
-                  std::min(kPanel, features - column), to + panel * panel_size<T>(depth));
-      }
+      const int64_t column = begin * kPanel;
+      with.pack(from.data + column * from.row, from.column, from.row, depth,
+                std::min(features, end * kPanel) - column, to + begin * panel_size<T>(depth));
     });
   };
   OPSMITH_BY_DTYPE("optimized::pack_linear_weight.out", out.scalar_type(), compute)

@@ -167,11 +167,12 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
       const int64_t batch = group / groups;
       const int64_t first = panel_begin + group % groups * kPiecePanels;
       const int64_t end = std::min(panel_end, first + kPiecePanels);
-      for (int64_t one = first; group != last && one < end; ++one) {
-        with.pack(p.b.data + batch * p.b.batch + one * kPanel * p.b.column, p.b.row, p.b.column, p.depth,
-                  std::min(kPanel, p.columns - one * kPanel), packed + (one - first) * panel);
+      if (group != last) {
+        const int64_t column = first * kPanel;
+        with.pack(p.b.data + batch * p.b.batch + column * p.b.column, p.b.row, p.b.column, p.depth,
+                  std::min(p.columns, end * kPanel) - column, packed);
+        last = group;
       }
-      last = group;
       const int64_t row = at % row_pieces * rows_of_piece;
       const Gemm<T> gemm{p.a.data + batch * p.a.batch,
                          p.a.row,

@@ -44,7 +44,7 @@ struct ProductFunctions {
                int64_t panel_end);
   void (*dots)(const Dots<T>& product, int64_t begin, int64_t end);
   void (*pack)(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-               T* panel);
+               T* panels);
 };
 
 // How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.

@@ -76,9 +76,10 @@ OPSMITH_NORM(Bfloat16, float, bfloat16_float)
                      int64_t panel_end);                                                              \
   /* Of all rows of a and the rows of b between the bounds. */                                        \
   void dots_##suffix(const Dots<T>& product, int64_t begin, int64_t end);                             \
-  /* One panel of b, whose element (k, j) lies at k·depth_stride + j·column_stride. */                \
+  /* The panels, one after the other, of b, whose element (k, j) lies at                              \
+     k·depth_stride + j·column_stride. */                                                           \
   void pack_##suffix(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,          \
-                     int64_t columns, T* panel);
+                     int64_t columns, T* panels);
 OPSMITH_GEMM(float, float)
 OPSMITH_GEMM(Bfloat16, bfloat16)
 #undef OPSMITH_GEMM

@@ -694,44 +694,59 @@ void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
 }
 
 void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-                float* panel) {
-  if (depth_stride == 1) {
-    pack_columns<float>(b, column_stride, depth, columns, panel);
-    return;
+                float* panels) {
+  // Whole panels of contiguous rows are packed together: each row is read once, from end to end.
+  const int64_t whole = column_stride == 1 && depth_stride != 1 ? columns / kPanel : 0;
+  for (int64_t k = 0; whole > 0 && k < depth; ++k) {
+    for (int64_t v = 0; v < whole * kVectors; ++v) {
+      store(panels + (v / kVectors * depth + k) * kPanel + v % kVectors * kLanes,
+            load(b + k * depth_stride + v * kLanes));
+    }
   }
-  for (int64_t k = 0; k < depth; ++k) {
-    if (column_stride == 1 && columns == kPanel) {
-      for (int v = 0; v < kVectors; ++v) {
-        store(panel + k * kPanel + v * kLanes, load(b + k * depth_stride + v * kLanes));
-      }
+  for (int64_t first = whole * kPanel; first < columns; first += kPanel) {
+    const float* const from = b + first * column_stride;
+    float* const panel = panels + first * depth;
+    const int64_t count = least(kPanel, columns - first);
+    if (depth_stride == 1) {
+      pack_columns<float>(from, column_stride, depth, count, panel);
       continue;
     }
-    for (int64_t j = 0; j < kPanel; ++j) {
-      panel[k * kPanel + j] = j < columns ? b[k * depth_stride + j * column_stride] : 0.0f;
+    for (int64_t k = 0; k < depth; ++k) {
+      for (int64_t j = 0; j < kPanel; ++j) {
+        panel[k * kPanel + j] = j < count ? from[k * depth_stride + j * column_stride] : 0.0f;
+      }
     }
   }
 }
 
 void pack_bfloat16(const Bfloat16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
-                   int64_t columns, Bfloat16* panel) {
-  int64_t k = 0;
-  if (depth_stride == 1) {
-    pack_columns<Pair>(b, column_stride, depth / 2, columns, panel);
-    k = depth / 2 * 2;
-  }
-  for (; column_stride == 1 && columns == kPanel && k + 2 <= depth; k += 2) {
-    for (int v = 0; v < kVectors; ++v) {
-      const Bfloat16* const from = b + k * depth_stride + v * kLanes;
-      store(reinterpret_cast<float*>(panel + k * kPanel + 2 * v * kLanes),
-            interleaved(load(from), load(from + depth_stride)));
+                   int64_t columns, Bfloat16* panels) {
+  const int64_t size = (depth + 1) / 2 * 2 * kPanel;
+  const int64_t whole = column_stride == 1 && depth_stride != 1 ? columns / kPanel : 0;
+  for (int64_t k = 0; whole > 0 && k < depth; k += 2) {
+    const Bfloat16* const first = b + k * depth_stride;
+    for (int64_t v = 0; v < whole * kVectors; ++v) {
+      const F second = k + 1 < depth ? load(first + depth_stride + v * kLanes) : zero();
+      store(reinterpret_cast<float*>(panels + v / kVectors * size + k * kPanel + v % kVectors * 2 * kLanes),
+            interleaved(load(first + v * kLanes), second));
     }
   }
-  for (; k < depth; k += 2) {
-    Bfloat16* const to = panel + k * kPanel;
-    for (int64_t j = 0; j < kPanel; ++j) {
-      const Bfloat16* const from = b + k * depth_stride + j * column_stride;
-      to[2 * j] = j < columns ? from[0] : Bfloat16{};
-      to[2 * j + 1] = j < columns && k + 1 < depth ? from[depth_stride] : Bfloat16{};
+  for (int64_t first = whole * kPanel; first < columns; first += kPanel) {
+    const Bfloat16* const from = b + first * column_stride;
+    Bfloat16* const panel = panels + first / kPanel * size;
+    const int64_t count = least(kPanel, columns - first);
+    int64_t k = 0;
+    if (depth_stride == 1) {
+      pack_columns<Pair>(from, column_stride, depth / 2, count, panel);
+      k = depth / 2 * 2;
+    }
+    for (; k < depth; k += 2) {
+      Bfloat16* const to = panel + k * kPanel;
+      for (int64_t j = 0; j < kPanel; ++j) {
+        const Bfloat16* const pair = from + k * depth_stride + j * column_stride;
+        to[2 * j] = j < count ? pair[0] : Bfloat16{};
+        to[2 * j + 1] = j < count && k + 1 < depth ? pair[depth_stride] : Bfloat16{};
+      }
     }
   }
 }
