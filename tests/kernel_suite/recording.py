@@ -37,14 +37,24 @@ def recording() -> list[OperatorCall]:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes Tensors as their bytes: PyTorch's own way takes ten times as long for small ones."""
+    """Writes Tensors as their bytes: PyTorch's own way takes ten times as long for small ones.
+
+    Memory formats and layouts are written as attributes of torch: by themselves they name any module that has
+    imported torch, and reading imports that, be it the other runtime's checks.
+    """
 
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.memory_format | torch.layout):
+            return _attribute_of_torch, (str(value).removeprefix("torch."),)
         if not isinstance(value, Tensor):
             return NotImplemented
         content = torch.empty(0, dtype=torch.uint8).set_(value.untyped_storage()).numpy().tobytes()
         place = value.storage_offset(), tuple(value.shape), value.stride()
         return _tensor, (content, value.dtype, *place)
+
+
+def _attribute_of_torch(name: str) -> Any:
+    return getattr(torch, name)
 
 
 def _tensor(
