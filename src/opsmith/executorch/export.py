@@ -17,7 +17,7 @@ from opsmith.build.cache import usable_cache
 from opsmith.build.progress import Progress
 from opsmith.description import Backend, read_backend
 from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
-from opsmith.executorch.own_operators import BACKEND_FILE, undefined_operator
+from opsmith.executorch.own_operators import BACKEND_FILE, misses_own_operator
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
@@ -92,7 +92,7 @@ def export_program(
     try:
         exported = _exported(what)
     except ProgramInvalid as error:
-        if undefined_operator(error, backend) is None:
+        if not misses_own_operator(error, backend):
             raise
         load(str(description), progress=progress)
         exported = _exported(what)

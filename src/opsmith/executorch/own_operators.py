@@ -19,14 +19,11 @@ BACKEND_FILE = "opsmith_backend"
 _UNDEFINED = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
 
 
-def undefined_operator(error: Exception, backend: Backend) -> str | None:
-    """The operator of the backend's own that ``error`` says is not there: ``optimized::rms_norm``."""
+def misses_own_operator(error: Exception, backend: Backend) -> bool:
+    """Whether ``error`` says that an operator of the backend's own is not there: ``optimized::rms_norm``."""
     found = _UNDEFINED.search(str(error))
-    if found is None:
-        return None
-    name = "::".join(found.groups())
     declared = {each.operator.name.partition(".")[0] for each in backend.operators}
-    return name if name in declared else None
+    return found is not None and "::".join(found.groups()) in declared
 
 
 def backend_of(graph: Path) -> Path | None:

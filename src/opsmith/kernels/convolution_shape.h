@@ -30,11 +30,6 @@ struct ConvolutionParameters {
   bool transposed;
   List output_padding;
   int64_t groups;
-
-  // The number of a list for spatial dimension d.
-  static int64_t entry(List list, int64_t d) {
-    return list.size() == 1 ? list[0] : list[static_cast<size_t>(d)];
-  }
 };
 
 // (batch, channels, one to three spatial dimensions)
@@ -60,9 +55,9 @@ inline ConvolutionWindow convolution_window(const executorch::aten::Tensor& weig
   for (int64_t d = 0; d < spatial; ++d) {
     const int64_t to = d + kSpatial - spatial;
     window.kernel[to] = weight.sizes()[2 + d];
-    window.stride[to] = ConvolutionParameters::entry(parameters.stride, d);
-    window.padding[to] = ConvolutionParameters::entry(parameters.padding, d);
-    window.dilation[to] = ConvolutionParameters::entry(parameters.dilation, d);
+    window.stride[to] = entry(parameters.stride, d);
+    window.padding[to] = entry(parameters.padding, d);
+    window.dilation[to] = entry(parameters.dilation, d);
   }
   return window;
 }
@@ -80,7 +75,6 @@ inline ConvolutionWindow convolution_window(const executorch::aten::Tensor& weig
 inline bool convolution_sizes(executorch::runtime::KernelRuntimeContext& context,
                               const executorch::aten::Tensor& input, const executorch::aten::Tensor& weight,
                               const ConvolutionParameters& parameters, ConvolutionSizes& output) {
-  const auto entry = ConvolutionParameters::entry;
   const int64_t rank = input.dim();
   const int64_t spatial = rank - 2;
   OPSMITH_CHECK_CONVOLUTION(

@@ -45,4 +45,9 @@ Image<T> image_at(T* data, const executorch::aten::Tensor& t, int64_t spatial) {
   return image;
 }
 
+// The number of a list for spatial dimension d: one number stands for all.
+inline int64_t entry(executorch::aten::ArrayRef<int64_t> list, int64_t d) {
+  return list.size() == 1 ? list[0] : list[static_cast<size_t>(d)];
+}
+
 }  // namespace opsmith

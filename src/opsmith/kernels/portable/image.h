@@ -1,4 +1,4 @@
-// Images of any dtype, and numbers for their dimensions.
+// Images of any dtype, and division for their pixels.
 #pragma once
 
 #include "../image.h"
@@ -10,11 +10,6 @@ using Image = ::opsmith::Image<char>;
 
 inline Image image_of(const Tensor& t, int64_t spatial) {
   return image_at(static_cast<char*>(t.mutable_data_ptr()), t, spatial);
-}
-
-// The number for spatial dimension d: one number stands for all.
-inline int64_t entry(IntList list, int64_t d) {
-  return list.size() == 1 ? list[0] : list[d];
 }
 
 inline int64_t floor_divided(int64_t a, int64_t b) {

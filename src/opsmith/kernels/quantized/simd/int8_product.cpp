@@ -312,14 +312,7 @@ inline __attribute__((always_inline)) void add_fours(__m512i (&sums)[kRows][kVec
 
 template <int kRows>
 __attribute__((noinline)) void panel_tile(const Int8Product& p, const Panel& panel, int64_t m) {
-  __m512i sums[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = _mm512_setzero_si512();
-    }
-  }
+  __m512i sums[kRows][kVectors] = {};
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(p.sign_bit));
   const uint8_t* input = p.input + m * p.k;
   const int8_t* packed = panel.packed;
