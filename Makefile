@@ -4,42 +4,97 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Younger than both files of requirements: .venv holds what they ask for.
+# Younger than the files of requirements: .venv holds what the demo asks for, and what all the rest does.
+DEMO_INSTALLED := $(VENV)/.demo-installed
 INSTALLED := $(VENV)/.installed
 
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Two processes; tests/conftest.py says which tests share one.
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
+
+# Set, it has every process of the tests compile the Python sources of opsmith and of all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
+# What PyTorch's annotations say of its operators is narrower than what they take; tests call them with all of it.
+TESTS_MAY := $(addprefix --disable-error-code=,arg-type call-arg call-overload func-returns-value list-item misc \
+  operator union-attr)
+
 CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '*.h'
+# What includes none of PyTorch's headers: the simulated driver, and kernels on lean tensors.
+LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/shapes/*' -not -path '*/simd/*' \
+  | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
+LEAN_FLAGS := from opsmith.build.flags import lean_flags, lean_include_dirs; \
+  from opsmith.build.toolchain import find_executorch; \
+  print(*lean_flags(), *(f"-isystem{folder}" for folder in lean_include_dirs(find_executorch())))
+
+# The driver's tests expect SIGSEGV where the host touches the device's memory, and Python leaks on purpose.
+SANITIZED := OPSMITH_CACHE_DIR=$(CURDIR)/build/sanitized ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
+  CXX="g++ -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
+  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)"
+
+BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-all test-fast format lint tidy sanitize bench clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    train a small network on the simulated accelerator and on the CPU, side by side'
-	@echo 'make test    run the tests'
-	@echo 'make lint    ruff, mypy --strict, clang-format'
-	@echo 'make bench   run every benchmark'
-	@echo 'make clean   remove .venv and what the tools left behind (built backends stay in their cache)'
+	@echo 'make demo        train a small network on the simulated accelerator and on the CPU, side by side'
+	@echo 'make test        run the tests: everything that guards behaviour'
+	@echo 'make test-fast   those that compile nothing, in a minute'
+	@echo 'make test-all    those of the night too, with every group of operators'
+	@echo 'make format      ruff and clang-format lay out what make lint checks'
+	@echo 'make lint        ruff, mypy, clang-format'
+	@echo 'make tidy        clang-tidy on the simulated driver and the kernels on lean tensors'
+	@echo 'make sanitize    sim'\''s driver, and a small backend with all of the runtime, with AddressSanitizer and UBSan'
+	@echo 'make bench       run every benchmark, and write the tables of docs/ from what they measure'
+	@echo 'make clean       remove .venv and what the tools left behind (built backends stay in their cache)'
 
-demo: $(INSTALLED)
+demo: $(DEMO_INSTALLED)
 	$(BIN)/opsmith demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(WORKERS)
+
+# Whatever would compile unseen fails for want of a compiler.
+test-fast: $(INSTALLED)
+	CXX=/nonexistent/compiler $(BIN)/python -m pytest -q -m 'not nightly and not compiles'
+
+test-all: $(INSTALLED)
+	$(BIN)/python -m pytest -q -m '' $(WORKERS)
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(CXX_SOURCES) | xargs $(BIN)/clang-format -i
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict src
+	$(BIN)/mypy $(TESTS_MAY) tests
 	$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror
 
+tidy: $(INSTALLED)
+	flags="$$($(BIN)/python -c '$(LEAN_FLAGS)') -std=c++20 -Isrc/opsmith -Isrc/opsmith/csrc"; \
+	$(LEAN_SOURCES) | xargs -n 1 -P 2 sh -c "$(BIN)/clang-tidy --quiet \"\$$0\" -- $$flags"
+
+sanitize: $(INSTALLED)
+	$(SANITIZED) $(BIN)/python -m pytest -q tests/runtime/test_sim_driver.py tests/docs/test_docs.py \
+	  -k 'sim_driver or (blocks and device)'
+
+# A missed goal fails it after the last benchmark.
 bench: $(INSTALLED)
-	$(BIN)/opsmith bench --strict
+	status=0; for name in $(BENCHMARKS); do \
+	  $(BIN)/opsmith bench $$name --strict --output benchmarks/results/$$name.json || status=1; \
+	done; \
+	$(BIN)/python tools/performance_tables.py && exit $$status
 
 clean:
 	rm -rf $(VENV) build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): requirements-dev.txt pyproject.toml
+$(DEMO_INSTALLED): requirements-demo.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo 'error: opsmith needs Python 3.10 or later, but `$(PYTHON)` is missing or older' >&2; \
 	  echo '  remedy: apt-get install python3 python3-venv, or name another: make $(MAKECMDGOALS) PYTHON=python3.11' >&2; \
@@ -55,6 +110,10 @@ $(INSTALLED): requirements-dev.txt pyproject.toml
 	  echo '  remedy: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX' >&2; \
 	  exit 1
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP) -r requirements-demo.txt
+	$(PIP) --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(INSTALLED): $(DEMO_INSTALLED) requirements-dev.txt
+	$(PIP) -r requirements-dev.txt
 	@touch $@

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from opsmith.executorch.build import build_library
 from opsmith.executorch.loading import load_library, runtime_module
-from opsmith.runtime.packed_linear import packed_weight
+from opsmith.transforms.packed_linear import packed_weight
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernel_suite"))
 from aten_calls import OperatorCall, directly
@@ -40,7 +40,7 @@ Run = Callable[[], object]
 class Case:
     """Calls on the libraries' kernels, and on the wheel's: the same, or what gives the same there.
 
-    ``counts`` towards the geometric mean of issue 6's list.  ``module``, where given, runs on XNNPACK instead
+    ``counts`` towards the geometric mean.  ``module``, where given, runs on XNNPACK instead
     of the peer.
     """
 

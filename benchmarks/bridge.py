@@ -11,8 +11,8 @@ from pathlib import Path
 
 from _callgrind import instructions
 
+from opsmith.benchmarks.measurements import measured, report
 from opsmith.build.backend import build_backend
-from opsmith.inspect.measurements import measured, report
 
 BACKENDS = Path(__file__).parent / "bridge_backends"
 GOAL = 1.15

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from opsmith.inspect.measurements import measured, report
+from opsmith.benchmarks.measurements import measured, report
 
 ROUNDS = 3
 CORES = 2

@@ -23,9 +23,9 @@ from _turns import microseconds_in_turns
 from torch import Tensor
 
 import opsmith
+from opsmith.benchmarks.measurements import Measurement, measured, report
 from opsmith.build.backend import build_backend
 from opsmith.description import find_backend
-from opsmith.inspect.measurements import Measurement, measured, report
 
 _TESTS = Path(__file__).resolve().parents[1] / "tests"
 # Optimized stands first in sim; quantized is alone in its tests' backend. A process loads one.
@@ -47,7 +47,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A call on the device and the CPU's; ``counts`` towards the geometric mean of issue 6's list."""
+    """A call on the device and the CPU's; ``counts`` towards the geometric mean of its library."""
 
     name: str
     operator: str
@@ -403,7 +403,7 @@ def together(results: list[Timed], what: str, peer: str, goal: float) -> Measure
     ratios = [1 / speedup(each) for each in results if each.counts]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     return measured(
-        f"{what}: geometric mean of {len(ratios)} of issue 6's list",
+        f"{what}: geometric mean of {len(ratios)} calls",
         f"of {peer}'s",
         [mean],
         goal=1 / goal,

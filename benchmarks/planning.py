@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from opsmith.inspect.measurements import measured, report
+from opsmith.benchmarks.measurements import measured, report
 
 ROUNDS = 5
 _PLAN = """

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import cache_root
-from opsmith.inspect.measurements import Measurement, measured, report
+from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.cache_folder import cache_root
 from opsmith.plan import plan_backend
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))

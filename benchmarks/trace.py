@@ -13,7 +13,7 @@ from collections.abc import Callable
 from _callgrind import instructions
 
 import opsmith
-from opsmith.inspect.measurements import Measurement, measured, report
+from opsmith.benchmarks.measurements import Measurement, measured, report
 
 SETUP = """
 import opsmith

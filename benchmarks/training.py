@@ -11,7 +11,7 @@ import sys
 import time
 
 import opsmith
-from opsmith.inspect.measurements import measured, report
+from opsmith.benchmarks.measurements import measured, report
 
 _START = """
 import opsmith

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import fork_server
 
 
 def run_opsmith(
     *arguments: object, env: dict[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs ``opsmith`` on a terminal of 120 columns; ``env`` is added to this process's."""
-    return subprocess.run(
-        [Path(sys.executable).with_name("opsmith"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    return fork_server.run(
+        [Path(sys.executable).with_name("opsmith"), *arguments],
         env={**os.environ, "COLUMNS": "120", **(env or {})},
-        preexec_fn=obey_interrupts,
         **options,
     )
 
 
-def obey_interrupts() -> None:
-    """For ``preexec_fn``: where tests run in the background, what they start ignores SIGINT too."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def imported_by(*arguments: object) -> set[str]:
+    """The modules that a process of Python with these arguments imports, ``-m opsmith plan`` for instance."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}

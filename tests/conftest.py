@@ -1,25 +1,117 @@
-"""Fixtures that several test files share: the loaded device, and backends written on the spot."""
+"""What all test files share: the loaded device, backends written on the spot, and the markers' meaning."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import fork_server
+import isolation
+import needs
 import opsmith
 from opsmith.schema import Catalogue, read_catalogue
 
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
+# Test backends are for tests of behaviour: they are built at -O1.
+os.environ.setdefault("OPSMITH_OPTIMIZE", "1")
+
+# Files in which only tests that say so, or ask for `sim`, need a compiler or a built backend.
+WITHOUT_COMPILER = frozenset(
+    """autograd bad_descriptions custom description emit executorch_emit executorch_plan failover
+    formats gen lean mutated_descriptions ops plan rooms schema stubs whole""".split()
+)
+
+# With two processes, what takes longest starts first, or it would run alone at the end.
+LONGEST_FIRST = (
+    "variants kernels_on_a_device kernels_in_executorch fallback docs conform "
+    "optimized_kernels".split()
+)
+# The latest results of sim are a file in the cache: who reads or writes them runs in one process.
+RESULTS = frozenset("commands conform report report_page docs[conformance] docs[report]".split())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(isolation.Plugin(config), "isolation")
+    config.addinivalue_line(
+        "markers", f"needs(name): skipped where it is missing: {', '.join(needs.NEEDS)}"
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Says what is missing before the first test, since some run for minutes."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    for name, need in needs.missing().items():
+        if terminal is not None:
+            then = "fail" if needs.all_required() else "are skipped"
+            terminal.write_line(
+                f"missing: {name}: tests of {need.tested} {then}\n  remedy: {need.remedy}"
+            )
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks for markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if _file(item) not in WITHOUT_COMPILER or "sim" in fixtures:
+            item.add_marker("compiles")
+    ranks = {file: rank for rank, file in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(_file(item), len(ranks)))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.stem.removeprefix("test_")
+
+
+@pytest.hookimpl(optionalhook=True)  # xdist's
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives each process groups of tests; xdist's own `loadgroup` does nothing with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(config.rootpath, nodeid)
+
+    return Groups(config, log)
+
+
+def _group(root: Path, nodeid: str) -> str:
+    """What tests of one worker share: a process, or the fixtures of a file; each page is by itself."""
+    path, _, name = nodeid.partition("::")
+    if process := isolation.process_name(root / path, name):
+        return process
+    file = Path(path).stem.removeprefix("test_")
+    group = f"docs[{name.partition('[')[2]}" if file == "docs" else file
+    return "results" if group in RESULTS else group
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            need = needs.NEEDS[name]
+            if not need.is_there():
+                refuse = pytest.fail if needs.all_required() else pytest.skip
+                refuse(f"{name} is missing: {need.remedy}")
+
 
 @pytest.fixture(scope="session")
 def sim() -> LoadedBackend:
     """The simulated accelerator, loaded into this process: device ``sim`` works afterwards."""
     return opsmith.load("sim")
+
+
+@pytest.fixture
+def runtime_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ExecuTorch's runtime is not loaded by a process that has to import torch first."""
+    from opsmith.executorch import process
+
+    monkeypatch.setattr(process, "subprocess", fork_server.AsForks)
 
 
 @pytest.fixture(scope="session")

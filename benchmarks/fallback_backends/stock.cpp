@@ -1,7 +1,7 @@
 // PyTorch's own way of running operators on the CPU, in the place of opsmith's for as long as it is switched
 // on. So both see the same tensors and the same dispatcher in one process, and can be timed in turn. And what
 // counting calls costs by itself.
-#include <opsmith/fallback_counts.h>
+#include <opsmith/fallback/fallback_counts.h>
 
 #include <ATen/CompositeExplicitAutogradNonFunctionalFunctions.h>
 #include <ATen/native/CPUFallback.h>

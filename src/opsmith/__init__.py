@@ -6,16 +6,16 @@ commands.  Importing this package imports neither torch nor a compiler.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opsmith.errors import OpsmithError, Unsupported
+from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from opsmith.runtime import load
     from opsmith.runtime.fallback_policy import fallback
     from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
-    from opsmith.runtime.trace import trace
+    from opsmith.runtime.load import load
+    from opsmith.runtime.trace.recording import trace
 
 __all__ = [
     "OpsmithError",
@@ -27,17 +27,14 @@ __all__ = [
     "trace",
 ]
 
-_MODULES = {
-    "count_fallbacks": "opsmith.runtime.fallbacks",
-    "fallback": "opsmith.runtime.fallback_policy",
-    "fallbacks": "opsmith.runtime.fallbacks",
-    "load": "opsmith.runtime",
-    "trace": "opsmith.runtime.trace",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # The lower rooms are imported without the runtime, which stands on all of them.
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# The lower rooms are imported without the runtime, which stands on all of them.
+__getattr__ = on_demand(
+    __name__,
+    {
+        "count_fallbacks": "opsmith.runtime.fallbacks",
+        "fallback": "opsmith.runtime.fallback_policy",
+        "fallbacks": "opsmith.runtime.fallbacks",
+        "load": "opsmith.runtime.load",
+        "trace": "opsmith.runtime.trace.recording",
+    },
+)

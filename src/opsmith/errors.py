@@ -152,6 +152,10 @@ class CompilerMissing(BuildError):
     """No usable C++20 compiler was found."""
 
 
+class SettingInvalid(BuildError):
+    """An environment variable that is about building has a value that means nothing."""
+
+
 class PythonHeadersMissing(BuildError):
     """Python kernels are asked for, and the running Python has no ``Python.h``."""
 

@@ -5,7 +5,7 @@
 // operators on the device that it called itself, each with how often (2: twice or more). Left out are what a
 // CPU kernel calls while it serves a fallback, and calls that autograd differentiates, which are never
 // caught.
-#include <opsmith/calls.h>
+#include <opsmith/profile/calls.h>
 
 #include <ATen/core/operator_name.h>
 #include <ATen/record_function.h>

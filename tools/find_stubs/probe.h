@@ -10,8 +10,8 @@
 #endif
 
 #include <opsmith/host_access.h>
-#include <opsmith/host_view.h>
-#include <opsmith/stub.h>
+#include <opsmith/fallback/host_view.h>
+#include <opsmith/generated/stub.h>
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <functional>

@@ -2,7 +2,7 @@
 // dtypes, shapes and overlap, and computes. They are registered as they are, without a wrapper.
 #include "../lean.h"
 
-#include <opsmith/empty.h>
+#include <opsmith/device/empty.h>
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>

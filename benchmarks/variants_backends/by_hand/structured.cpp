@@ -2,7 +2,7 @@
 // check in set_output_*() and then run one kernel.
 #include "../lean.h"
 
-#include <opsmith/empty.h>
+#include <opsmith/device/empty.h>
 
 #include <ATen/ops/mul_meta.h>
 #include <ATen/native/Resize.h>

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import is_whole, mark_used, usable_cache, write_whole
-from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
-from opsmith.build.generated import write_generated
+from opsmith.build.cache import mark_used, usable_cache, write_whole
+from opsmith.build.compile import Compilation
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE, PUBLIC_HEADERS
+from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
-from opsmith.build.progress import Progress
+from opsmith.build.library import LeanSources, SharedLibrary
+from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,
@@ -26,14 +29,18 @@ from opsmith.build.toolchain import (
     find_torch,
 )
 from opsmith.build.undefined import WantedFunction, located_undefined
+from opsmith.build.units import generated_units, own_optimization, runtime_units, together
+from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import Backend, Kernel, Library, Owner, StubKernel, read_backend
-from opsmith.emit import class_name, declaration, emit, meta_declaration
-from opsmith.errors import Location, SymbolUndefined
-from opsmith.plan import MetaRule, Plan, plan_backend
+from opsmith.errors import CompilerMissing, Location, SymbolUndefined
+from opsmith.plan import MetaRule, OpenedBackend, Plan
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_CSRC = _PACKAGE / "csrc"
+# What shapes the results of the package's own lean libraries: one object for whichever of them a backend has.
+_SHAPES = tuple(sorted((PACKAGE / "kernels").rglob("shapes/*.cpp")))
+_INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _FROM_ABOVE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+)"', re.MULTILINE)
+# The name of the record of a machine that has none.
+_NO_COMPILER = "any"
 _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 
@@ -55,44 +62,64 @@ class BuiltBackend:
 
 
 @dataclass(frozen=True)
-class _Tools:
-    """What is installed to build a backend with; ExecuTorch only where a library needs it."""
+class _Installed:
+    """What is installed to build a backend with; ExecuTorch only where a library needs it.
+
+    ``compiler`` is None on a machine without one, where only what is built already can be used.
+    """
 
     torch: TorchInstallation
-    compiler: Compiler
     executorch: ExecutorchInstallation | None
+    compiler: Compiler | None
 
     @classmethod
-    def found(cls, backend: Backend, cache: Path) -> _Tools:
+    def found(cls, backend: Backend, cache: Path) -> _Installed:
         executorch = find_executorch() if backend.lean_libraries else None
-        return cls(find_torch(), find_compiler(cache), executorch)
+        try:
+            compiler = find_compiler(cache)
+        except CompilerMissing:
+            compiler = None
+        return cls(find_torch(), executorch, compiler)
+
+    @property
+    def versions(self) -> str:
+        """What of it the built libraries depend on, beside the compiler; not where it lies."""
+        return (
+            f"torch {self.torch.version} executorch {self.executorch and self.executorch.version}"
+        )
 
 
-class _Record(msgspec.Struct):
-    """What serves a description whose inputs have the digest that names the record's file."""
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    """What serves a description whose inputs have the digest that names the record's folder.
+
+    Paths are relative to the cache.  ``driver`` is None for one that came ready built: it lies where the
+    description says.  ``folder`` is the description's, where what is built tells it to people, else empty.
+    """
 
     library: str
-    driver: str
+    driver: str | None
     generated: str
+    folder: str = ""
 
 
-def build_backend(
-    description: Path, *, progress: Callable[[Progress], None] | None = None
-) -> BuiltBackend:
+def build_backend(description: Path, *, progress: OnProgress | None = None) -> BuiltBackend:
     """The libraries of the backend described by the file ``description``, built where that is needed.
 
     ``progress`` is told of each step.  Raises a :class:`~opsmith.errors.DescriptionError` or a
     :class:`~opsmith.errors.BuildError`.
     """
     report = progress or (lambda step: None)
-    cache = usable_cache()
-    backend = read_backend(description, None)
-    tools = _Tools.found(backend, cache)
-    record_path = _record_path(backend, tools, cache)
-    record = _read(record_path)
+    cache = cache_root()
+    opened = OpenedBackend(description, cache)
+    backend = opened.outline
+    installed = _Installed.found(backend, cache)
+    record_path = _record_path(backend, installed, cache)
+    record = _found_record(record_path, backend, cache)
     if record is None:
-        record = _build(backend, description, tools, cache, report)
-        write_whole(record_path, msgspec.json.encode(record))
+        usable_cache()
+        compiler = installed.compiler or find_compiler(cache)
+        record = _build(opened, installed, compiler, cache, report)
+        write_whole(record_path, sealed(msgspec.json.encode(record)))
     return _built(backend, record, cache)
 
 
@@ -101,22 +128,39 @@ def find_built(description: Path) -> BuiltBackend | None:
 
     Raises as it does.
     """
-    cache = usable_cache()
+    cache = cache_root()
     backend = read_backend(description, None)
-    record = _read(_record_path(backend, _Tools.found(backend, cache), cache))
+    path = _record_path(backend, _Installed.found(backend, cache), cache)
+    record = _found_record(path, backend, cache)
     return _built(backend, record, cache) if record else None
 
 
-def _record_path(backend: Backend, tools: _Tools, cache: Path) -> Path:
-    return cache / "backends" / f"{backend.name}-{_digest(backend, tools)}.json"
+def _record_path(backend: Backend, installed: _Installed, cache: Path) -> Path:
+    """Where the record of what one compiler built is; the folder stands for all compilers."""
+    identity = installed.compiler.identity if installed.compiler else ""
+    compiler = hashlib.sha256(identity.encode()).hexdigest()[:16] if identity else _NO_COMPILER
+    folder = f"{backend.name}-{_digest(backend, installed.versions)}"
+    return cache / "backends" / folder / f"{compiler}.json"
+
+
+def _found_record(path: Path, backend: Backend, cache: Path) -> _Record | None:
+    """The record at ``path``, or, where there is no compiler, one of what any compiler built."""
+    paths = [path] if path.stem != _NO_COMPILER else sorted(path.parent.glob("*.json"))
+    found = (_read(each, cache) for each in paths)
+    folders = {"", _folder(backend)}
+    return next((record for record in found if record and record.folder in folders), None)
+
+
+def _folder(backend: Backend) -> str:
+    return str(backend.location.path.parent)
 
 
 def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
     return BuiltBackend(
         name=backend.name,
-        library=Path(record.library),
-        driver=Path(record.driver),
-        generated=Path(record.generated),
+        library=cache / record.library,
+        driver=backend.driver.library or cache / (record.driver or ""),
+        generated=cache / record.generated,
         host_window=backend.driver.host_window,
         driver_location=backend.driver.location,
         cache=cache,
@@ -125,64 +169,89 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
 
 
 def _build(
-    backend: Backend,
-    description: Path,
-    tools: _Tools,
+    opened: OpenedBackend,
+    installed: _Installed,
+    compiler: Compiler,
     cache: Path,
-    report: Callable[[Progress], None],
+    report: OnProgress,
 ) -> _Record:
     report(Progress("planning every operator"))
-    plan = plan_backend(str(description), cache)
+    backend, plan = opened.outline, opened.plan
     report(Progress("generating C++"))
-    texts = {file.name: file.text for file in emit(plan)}
-    generated = write_generated(class_name(plan.backend), texts, cache)
-    lean = backend.lean_libraries
-    aten = [library for library in backend.libraries if library not in lean]
-    libraries = [
-        SharedLibrary(
-            name=f"opsmith_{backend.name}",
-            sources=(
-                *sorted((_CSRC / "opsmith").glob("*.cpp")),
-                *sorted(generated.glob("*.cpp")),
-                *(source for library in aten for source in library.sources),
-                # Two libraries may share what shapes their results.
-                *dict.fromkeys(source for library in lean for source in library.meta_sources),
-                *(sorted((_CSRC / "bridge").glob("*.cpp")) if lean else ()),
-            ),
-            include_dirs=(
-                _CSRC,
-                generated,
-                *(folder for library in aten for folder in library.include_dirs),
-            ),
-            torch=tools.torch,
-            flags=tools.compiler.openmp_flags,
-            executorch=tools.executorch,
-            lean=_lean(lean, tools.executorch) if tools.executorch else (),
-        )
-    ]
+    generated = generated_for(plan, cache)
+    libraries = [_library(backend, generated, installed, compiler)]
     if backend.driver.library is None:
-        libraries.append(
-            SharedLibrary(
-                name=f"opsmith_{backend.name}_driver",
-                sources=backend.driver.sources,
-                include_dirs=(_CSRC, *backend.driver.include_dirs),
-            )
-        )
-    compilation = Compilation(libraries, tools.compiler, cache)
+        libraries.append(_driver(backend))
+    compilation = Compilation(libraries, compiler, cache)
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
         raise located_symbol(error, plan, backend) from None
-    outputs = compilation.outputs()
-    driver = backend.driver.library or outputs[1]
-    return _Record(str(outputs[0]), str(driver), str(generated))
+    library, *drivers = (str(path.relative_to(cache)) for path in compilation.outputs())
+    return _Record(
+        library,
+        drivers[0] if drivers else None,
+        str(generated.relative_to(cache)),
+        _folder(backend) if says(generated, _folder(backend)) else "",
+    )
+
+
+def _library(
+    backend: Backend, generated: Path, installed: _Installed, compiler: Compiler
+) -> SharedLibrary:
+    """The library that is loaded into torch: the runtime, what is generated, and the kernels.
+
+    Of the runtime and of the libraries that come with opsmith the objects are those of every backend.
+    """
+    lean = backend.lean_libraries
+    aten = [library for library in backend.libraries if library not in lean]
+    ours = [library for library in aten if _is_package(library.location.path)]
+    # Two libraries may share what shapes their results.
+    metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
+    bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_SHAPES] if lean else []
+    return SharedLibrary(
+        name=f"opsmith_{backend.name}",
+        sources=(
+            *(source for library in aten if library not in ours for source in library.sources),
+            *(source for source in metas if not _is_package(source)),
+        ),
+        units=(
+            *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
+            *generated_units(sorted(generated.glob("*.cpp"))),
+            *together("bridge", bridge),
+            *(unit for library in ours for unit in together(library.name, library.sources)),
+        ),
+        include_dirs=(
+            *INCLUDE_DIRS,
+            generated,
+            *(folder for library in aten for folder in library.include_dirs),
+        ),
+        torch=installed.torch,
+        flags=compiler.openmp_flags,
+        executorch=installed.executorch,
+        lean=_lean(lean, installed.executorch) if installed.executorch else (),
+    )
+
+
+def _driver(backend: Backend) -> SharedLibrary:
+    name = f"opsmith_{backend.name}_driver"
+    sources = backend.driver.sources
+    include_dirs = (PUBLIC_HEADERS, *backend.driver.include_dirs)
+    if all(_is_package(source) for source in sources):
+        return SharedLibrary(name, (), include_dirs, units=together("driver", sources))
+    return SharedLibrary(name, sources, include_dirs)
+
+
+def _is_package(path: Path) -> bool:
+    """Whether ``path`` comes with opsmith."""
+    return path.is_relative_to(PACKAGE)
 
 
 def _lean(
     libraries: Iterable[Library], executorch: ExecutorchInstallation
 ) -> tuple[LeanSources, ...]:
     """The libraries' sources, and what takes the place of ExecuTorch's runtime for them."""
-    runtime = LeanSources(tuple(sorted((_CSRC / "lean").glob("*.cpp"))), executorch, (_CSRC,))
+    runtime = LeanSources(tuple(sorted((CSRC / "lean").rglob("*.cpp"))), executorch, (CSRC,))
     return (
         runtime,
         *(sources for library in libraries for sources in lean_sources(library, executorch)),
@@ -195,6 +264,8 @@ def located_symbol(error: SymbolUndefined, plan: Plan, backend: Backend) -> Symb
 
 
 def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
+    from opsmith.emit import declaration, meta_declaration
+
     libraries = {library.name: library for library in backend.libraries}
     named: list[tuple[str, Kernel | StubKernel, str]] = [
         (stub.symbol, stub, stub.stub) for stub in plan.stubs
@@ -232,21 +303,35 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
                     )
 
 
-def _digest(backend: Backend, tools: _Tools) -> str:
-    """A digest of everything that the libraries are made from."""
-    digest = hashlib.sha256()
-    digest.update(f"{tools} {sys.version_info[:2]} {backend.location.path}".encode())
-    for path in _inputs(backend):
+def _digest(backend: Backend, versions: str) -> str:
+    """A digest of everything that the libraries are made from, wherever that lies."""
+    settings = f"{versions} {own_optimization()} {backend.driver.host_window}"
+    digest = hashlib.sha256(settings.encode())
+    # Sorted by place: the folder of the description may come before or after the package's.
+    for place, path in sorted((_place(path, backend), path) for path in _inputs(backend)):
         content = path.read_bytes()
-        digest.update(f"{path} {len(content)}\n".encode())
+        digest.update(os.fsencode(f"{place} {len(content)}\n"))
         digest.update(content)
     return digest.hexdigest()[:32]
 
 
+def _place(path: Path, backend: Backend) -> str:
+    """``path`` from the package or the description on, where it lies in the folder of one of them."""
+    for name, folder in (("opsmith", PACKAGE), (".", backend.location.path.parent)):
+        if path.is_relative_to(folder):
+            return f"{name}/{path.relative_to(folder)}"
+    return str(path)
+
+
 def _inputs(backend: Backend) -> list[Path]:
     rooms = ("schema", "description", "plan", "emit", "build")
-    inputs = [path for room in rooms for path in sorted((_PACKAGE / room).glob("*.*"))]
-    inputs += [path for path in sorted(_CSRC.rglob("*")) if path.is_file()]
+    inputs = [
+        path
+        for room in rooms
+        for path in (PACKAGE / room).rglob("*")
+        if path.suffix in _PYTHON_AND_YAML
+    ]
+    inputs += [path for path in CSRC.rglob("*") if path.is_file()]
     inputs += backend.files
     folders = [*backend.driver.include_dirs]
     for library in backend.libraries:
@@ -260,16 +345,17 @@ def _inputs(backend: Backend) -> list[Path]:
         source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
     }
     inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return sorted({*inputs, *_included_from_above(inputs)})
+    return [*{*inputs, *_included_from_above(inputs)}]
 
 
 def _included_from_above(sources: Iterable[Path]) -> set[Path]:
-    """What ``sources`` include that lies in no folder of theirs: ``#include "../selection.h"``."""
+    """What ``sources`` include that lies in no folder of theirs, as ``"../common/dims.h"`` does."""
     waiting = [path for path in sources if path.suffix not in _PYTHON_AND_YAML]
     found: set[Path] = set()
     while waiting:
         path = waiting.pop()
-        for name in _FROM_ABOVE.findall(path.read_text(encoding="utf-8", errors="replace")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for name in (_INCLUDED if path in found else _FROM_ABOVE).findall(text):
             included = (path.parent / name).resolve()
             if included not in found and included.is_file():
                 found.add(included)
@@ -277,15 +363,13 @@ def _included_from_above(sources: Iterable[Path]) -> set[Path]:
     return found
 
 
-def _read(path: Path) -> _Record | None:
+def _read(path: Path, cache: Path) -> _Record | None:
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Record)
-    except (OSError, msgspec.DecodeError):
+        record = msgspec.json.decode(unsealed(path.read_bytes()), type=_Record)
+    except (OSError, ValueError):
         return None
-    library, driver = Path(record.library), Path(record.driver)
-    if not (is_whole(library) and is_whole(driver)):
+    libraries = [cache / name for name in (record.library, record.driver) if name]
+    if not all(map(is_sound, libraries)):
         return None
-    # A driver that came ready built lies outside the cache, and is not ours to touch.
-    ours = [file.parent for file in (library, driver) if file.parent.parent.name == "libraries"]
-    mark_used(path, *ours, Path(record.generated))
+    mark_used(path.parent, *(file.parent for file in libraries), cache / record.generated)
     return record

@@ -1,15 +1,17 @@
 """The cache directory: where it is, and what lies where.
 
-    plans/       plans by torch version and description
+    catalogues/  PyTorch's operators, by its version
+    plans/       plans by torch version and content of the description
     generated/   emitted C++ by content
-    objects/     compiled files by content of source, headers and flags
-    libraries/   linked libraries by content of their objects
-    backends/    which libraries serve a description
+    objects/     compiled files by content of sources, headers and flags, each with its seal
+    libraries/   linked libraries by content of their objects, each with its seal
+    backends/    which libraries serve a description, by compiler
     inspected/   operators with their dispatch tables, by the library that was loaded
     compilers/   what was learned of each compiler
     runtimes/    the operators that each ExecuTorch has kernels for
     logs/        the last failed build's output, by backend
-    work/        what a running build needs; empty otherwise
+    work/        a folder for each running build; empty otherwise
+    locks        a byte for each file that is being made; it stays empty
 
 Every file is written under a temporary name and renamed, so that what has its name is whole.  All of
 it can be made again: nothing is lost when the directory, or anything in it, is removed.
@@ -24,11 +26,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
+from opsmith.cache_folder import VARIABLE, cache_root, replace_file
 from opsmith.errors import CacheUnusable
-
-VARIABLE = "OPSMITH_CACHE_DIR"
 
 # Below this size nothing is removed; above it, what was not used for so long.
 PRUNED_ABOVE_BYTES = 4 << 30
@@ -36,13 +35,15 @@ UNUSED_AFTER_SECONDS = 30 * 24 * 3600
 
 _ONE_DAY = 24 * 3600
 # Their entries are files or directories that carry the time of their last use.
-_PRUNED_FOLDERS = ("plans", "generated", "objects", "libraries", "backends", "inspected")
-
-
-def cache_root() -> Path:
-    """The cache directory: ``OPSMITH_CACHE_DIR``, or the user's own as the platform has it."""
-    chosen = os.environ.get(VARIABLE)
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("opsmith"))
+_PRUNED_FOLDERS = (
+    "catalogues",
+    "plans",
+    "generated",
+    "objects",
+    "libraries",
+    "backends",
+    "inspected",
+)
 
 
 def usable_cache() -> Path:
@@ -73,25 +74,9 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises :class:`CacheUnusable`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        replace_file(path, content)
     except OSError as error:
         raise unusable(cache_root(), error.strerror or str(error)) from None
-
-
-def is_whole(path: Path) -> bool:
-    """Whether ``path`` is a file with something in it."""
-    try:
-        return path.stat().st_size > 0
-    except OSError:
-        return False
 
 
 def mark_used(*paths: Path) -> None:
@@ -117,7 +102,7 @@ def size_in_bytes(root: Path) -> int:
 def prune(root: Path) -> None:
     """Removes what was not used for 30 days, where the cache has outgrown 4 GiB.
 
-    The caller holds the build lock.  Loaded libraries live on: their files go, not their pages.
+    Loaded libraries live on: their files go, not their pages.
     """
     if size_in_bytes(root) <= PRUNED_ABOVE_BYTES:
         return

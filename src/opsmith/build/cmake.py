@@ -10,17 +10,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from opsmith.build.compile import lean_flags, lean_include_dirs
 from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
+from opsmith.build.csrc import INCLUDE_DIRS, PACKAGE
+from opsmith.build.flags import lean_flags, lean_include_dirs
 from opsmith.build.toolchain import find_executorch, find_torch
 from opsmith.errors import OpsmithError
-
-_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def config_folder() -> Path:
     """Where ``opsmithConfig.cmake`` lies."""
-    return _PACKAGE / "cmake"
+    return PACKAGE / "cmake"
 
 
 def facts() -> dict[str, Sequence[str | Path]]:
@@ -30,7 +29,7 @@ def facts() -> dict[str, Sequence[str | Path]]:
     """
     torch, executorch = find_torch(), find_executorch()
     return {
-        "OPSMITH_SOURCE_DIR": [_PACKAGE / "csrc"],
+        "OPSMITH_INCLUDE_DIRS": INCLUDE_DIRS,
         "OPSMITH_LEAN_FLAGS": lean_flags(),
         "OPSMITH_LEAN_INCLUDE_DIRS": lean_include_dirs(executorch),
         "OPSMITH_LEAN_SOURCES": LEAN_RUNTIME,

@@ -6,14 +6,15 @@ registers them with ExecuTorch's runtime.  No description is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.cache import usable_cache
-from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.compile import Compilation
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
-from opsmith.build.progress import Progress
+from opsmith.build.library import LeanSources, SharedLibrary
+from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.toolchain import (
     Compiler,
@@ -22,15 +23,16 @@ from opsmith.build.toolchain import (
     find_executorch,
     find_torch,
 )
+from opsmith.build.units import together
+from opsmith.cache_folder import cache_root
 from opsmith.emit.cpu import CpuOperator, emit_cpu_operators
 from opsmith.emit.lean import lean_declaration
 from opsmith.errors import FileMissing, Location
 from opsmith.schema.catalogue import native_function_of
 
-_CSRC = Path(__file__).resolve().parent.parent / "csrc"
 # What of the bridge does without a device.
 BRIDGE = tuple(
-    _CSRC / name
+    CSRC / name
     for name in (
         "cpu/operator.cpp",
         "bridge/lean_call.cpp",
@@ -38,7 +40,7 @@ BRIDGE = tuple(
         "bridge/parallel.cpp",
     )
 )
-LEAN_RUNTIME = tuple(sorted((_CSRC / "lean").glob("*.cpp")))
+LEAN_RUNTIME = tuple(sorted((CSRC / "lean").rglob("*.cpp")))
 _SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
 
@@ -57,7 +59,7 @@ def is_source(name: str) -> bool:
 
 
 def build_cpu_operators(
-    sources: Sequence[Path], *, progress: Callable[[Progress], None] | None = None
+    sources: Sequence[Path], *, progress: OnProgress | None = None
 ) -> BuiltOperators:
     """The libraries of the kernels that ``sources`` register with ``EXECUTORCH_LIBRARY``.
 
@@ -75,15 +77,15 @@ def build_cpu_operators(
 
 
 class _Build:
-    def __init__(self, sources: tuple[Path, ...], report: Callable[[Progress], None]) -> None:
+    def __init__(self, sources: tuple[Path, ...], report: OnProgress) -> None:
         self.sources = sources
         self.name = sources[0].stem
         self.report = report
-        self.cache = usable_cache()
+        self.cache = cache_root()
         self.compiler: Compiler = find_compiler(self.cache)
         self.executorch: ExecutorchInstallation = find_executorch()
         self.kernels = LeanSources(sources, self.executorch)
-        self.runtime = LeanSources(LEAN_RUNTIME, self.executorch, (_CSRC,))
+        self.runtime = LeanSources(LEAN_RUNTIME, self.executorch, (CSRC,))
 
     def built(self) -> BuiltOperators:
         (listed,) = self._compiled(
@@ -92,12 +94,13 @@ class _Build:
         found = registered_kernels(listed, self.sources)
         torch = SharedLibrary(
             f"{self.name}_torch",
-            (self._generated(found), *BRIDGE),
-            (_CSRC,),
+            (),
+            INCLUDE_DIRS,
             find_torch(),
             ("-DOPSMITH_FOR_CPU", *self.compiler.openmp_flags),
             self.executorch,
             (self.runtime, self.kernels),
+            units=together("operators", (self._generated(found), *BRIDGE)),
         )
         executorch = SharedLibrary(
             f"{self.name}_executorch",

@@ -1,7 +1,7 @@
 """How the sources of a kernel library on lean tensors are compiled, whichever runtime they are for.
 
 Vectorised sources are compiled once for each instruction set, with ``OPSMITH_ISA`` as its name; the
-library chooses among them when it is loaded.
+library chooses among them once, at the first call of a kernel that has vectorised code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
-from opsmith.build.compile import LeanSources
+from opsmith.build.library import LeanSources
 from opsmith.build.toolchain import ExecutorchInstallation
 from opsmith.description import Library
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -15,3 +16,7 @@ class Progress:
 
     def __str__(self) -> str:
         return f"[{self.done}/{self.total}] {self.action}" if self.total else self.action
+
+
+OnProgress = Callable[[Progress], None]
+"""What is called with each step."""

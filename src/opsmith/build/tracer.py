@@ -6,27 +6,28 @@ loads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from opsmith.build.cache import usable_cache
-from opsmith.build.compile import Compilation, SharedLibrary
-from opsmith.build.progress import Progress
+from opsmith.build.compile import Compilation
+from opsmith.build.csrc import CSRC
+from opsmith.build.library import SharedLibrary
+from opsmith.build.progress import OnProgress
 from opsmith.build.toolchain import find_compiler, find_torch
+from opsmith.build.units import together
+from opsmith.cache_folder import cache_root
 
-_CSRC = Path(__file__).resolve().parent.parent / "csrc"
 
-
-def build_tracer(*, progress: Callable[[Progress], None] | None = None) -> Path:
+def build_tracer(*, progress: OnProgress | None = None) -> Path:
     """The recorder for the installed torch, compiled where that is needed: some twenty seconds, once.
 
     Raises a :class:`~opsmith.errors.BuildError`.
     """
-    cache = usable_cache()
+    cache = cache_root()
     library = SharedLibrary(
         name="opsmith_trace",
-        sources=tuple(sorted((_CSRC / "trace").glob("*.cpp"))),
-        include_dirs=(_CSRC,),
+        sources=(),
+        units=together("trace", sorted((CSRC / "trace").rglob("*.cpp"))),
+        include_dirs=(CSRC,),
         torch=find_torch(),
     )
     compilation = Compilation([library], find_compiler(cache), cache)

@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.cli.console import Json, err, many, out, print_json, write_json
-from opsmith.inspect.bench import (
+from opsmith.benchmarks.measurements import table
+from opsmith.benchmarks.runs import (
     BenchmarkResult,
     BenchRun,
     Change,
@@ -22,7 +22,7 @@ from opsmith.inspect.bench import (
     read_run,
     run_benchmark,
 )
-from opsmith.inspect.measurements import table
+from opsmith.cli.console import Json, err, many, out, print_json, write_json
 
 
 def bench(

@@ -12,7 +12,7 @@ from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend
 from opsmith.errors import OpsmithError
-from opsmith.outputs import write_output
+from opsmith.output_files import write_output
 
 
 def build(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from opsmith.build.progress import Progress as Step
+from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
 from opsmith.conformance import (
     Check,
@@ -28,11 +28,11 @@ from opsmith.conformance import (
     scores,
 )
 from opsmith.conformance.junit import write_junit
-from opsmith.conformance.record import Report
+from opsmith.conformance.record import OnStanding
 from opsmith.conformance.results import latest_path, write_results
 from opsmith.conformance.selection import dtype_order
 from opsmith.errors import FilterInvalid
-from opsmith.outputs import check_writable
+from opsmith.output_files import check_writable
 
 _SHOWN_FAILURES = 25
 _LOG_SECONDS = 15.0
@@ -93,21 +93,19 @@ def conform(
     Exits with 1 where something fails that `gaps.yaml`, beside `backend.yaml`, does not declare, or
     where what it declares passes.
     """
-    checkout = None
-    if upstream is not None:
-        if op or dtype or check or samples or kernels:
-            raise FilterInvalid(
-                "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
-                remedy="leave them out; --file chooses what is run",
-            )
-        checkout = read_checkout(upstream)
-        if checkout.mismatch:
-            err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
-    elif file:
+    if upstream is not None and (op or dtype or check or samples or kernels):
+        raise FilterInvalid(
+            "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
+            remedy="leave them out; --file chooses what is run",
+        )
+    if upstream is None and file:
         raise FilterInvalid(
             "--file chooses among the test files of a checkout, and none is given",
             remedy="name the checkout: --upstream PATH",
         )
+    checkout = None if upstream is None else read_checkout(upstream)
+    if checkout is not None and checkout.mismatch:
+        err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
     for path in (output, junit):
         if path is not None:
             check_writable(path)
@@ -160,7 +158,7 @@ def conform(
 
 
 @contextmanager
-def shown_standing() -> Iterator[tuple[Report, Callable[[Step], None]]]:
+def shown_standing() -> Iterator[tuple[OnStanding, OnProgress]]:
     """What shows how far the run is, and each step of a build: a bar on a terminal, lines in a log."""
     if err.is_terminal:
         with Progress(

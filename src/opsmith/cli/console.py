@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from opsmith.build.progress import Progress
+from opsmith.build.progress import OnProgress
 from opsmith.errors import OpsmithError
-from opsmith.outputs import write_output
+from opsmith.output_files import write_output
 
 out = Console()
 err = Console(stderr=True)
@@ -51,7 +51,7 @@ def fail(error: OpsmithError) -> NoReturn:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Callable[[Progress], None]]:
+def shown_progress() -> Iterator[OnProgress]:
     """A callback that shows a build's steps on standard error: a live line, or plain lines in a log."""
     if not err.is_terminal:
         yield lambda step: err.print(escape(str(step)), soft_wrap=True, highlight=False)

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith import conformance
-from opsmith.build.cache import cache_root
+from opsmith.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
 from opsmith.conformance.record import latest_results
-from opsmith.description import find_backend
-from opsmith.inspect.coverage import (
+from opsmith.plan import OpenedBackend, Route, open_backend, plan_backend
+from opsmith.programs.coverage import (
     Coverage,
     ProgramCoverage,
     backend_coverage,
@@ -24,10 +24,9 @@ from opsmith.inspect.coverage import (
     program_coverage,
     run_recorded,
 )
-from opsmith.inspect.module_program import ModuleProgram, made_by_factory, read_exported
-from opsmith.inspect.program import Program, no_backend_loaded
-from opsmith.plan import Route, plan_backend
-from opsmith.runtime import load
+from opsmith.programs.module import ModuleProgram, made_by_factory, read_exported
+from opsmith.programs.process import Program, no_backend_loaded
+from opsmith.runtime.load import load
 from opsmith.schema import read_catalogue
 
 _SHOWN_OPERATORS = 20
@@ -117,18 +116,19 @@ def _of_module(
 
 
 def _show_backend(backend: str, opinfo: bool, json: bool) -> None:
-    plan = plan_backend(backend, cache_root())
-    sets = backend_coverage(plan, read_catalogue())
+    opened = open_backend(backend)
+    plan = opened.plan
+    sets = backend_coverage(plan, opened.catalogue)
     if opinfo:
-        sets = (*sets, entries_coverage("OpInfo entries", _entries(backend), plan))
+        sets = (*sets, entries_coverage("OpInfo entries", _entries(opened), plan))
     out.print(_table(backend, sets))
     if json:
         print_json({"backend": backend, "coverage": sets})
 
 
-def _entries(backend: str) -> Mapping[str, tuple[str, ...]]:
+def _entries(opened: OpenedBackend) -> Mapping[str, tuple[str, ...]]:
     """The operators that OpInfo's entries call, from the latest conformance run, or from a short one."""
-    known = latest_results(find_backend(backend))
+    known = latest_results(opened.path)
     if known is not None and known.operators:
         return known.operators
     err.print(
@@ -136,7 +136,7 @@ def _entries(backend: str) -> Mapping[str, tuple[str, ...]]:
     )
     with shown_standing() as (report, building):
         outcome = conformance.run(
-            backend,
+            str(opened.path),
             dtypes=["float32"],
             checks=["forward"],
             samples=1,

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.runtime import load
 
 
 def demo(
@@ -19,6 +18,8 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train a small CNN on the device and on the CPU, side by side."""
+    from opsmith.runtime.load import load
+
     with shown_progress() as progress:
         loaded = load(backend, progress=progress)
 
@@ -42,6 +43,7 @@ def demo(
     summary.add_row("median time per step", f"{device.step_ms:.2f} ms", f"{cpu.step_ms:.2f} ms")
     out.print(summary)
     out.print(f"largest loss difference at any step: {comparison.max_loss_difference:.2e}")
+    out.print(f"first training step: {device.first_step_s:.1f} s after the start of the process")
 
     routes = Table(title="operator calls of the first epoch, by route", header_style="bold")
     routes.add_column("route")
@@ -63,5 +65,6 @@ def demo(
                 "calls_by_route": {
                     route.value: calls for route, calls in comparison.calls_by_route.items()
                 },
+                "first_step_s": device.first_step_s,
             }
         )

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
-from opsmith.inspect.doctor import Check, diagnose
+from opsmith.doctor.checks import Diagnosis, diagnose
 
 
 def doctor(
@@ -29,7 +29,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _table(checks: list[Check]) -> Table:
+def _table(checks: list[Diagnosis]) -> Table:
     table = Table(header_style="bold")
     table.add_column("check", no_wrap=True)
     table.add_column("", no_wrap=True)

@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.inspect.explain import RELEVANT_KEYS
-from opsmith.inspect.explain import explain as explanation_of
-from opsmith.inspect.layers import served_operator
-from opsmith.plan import Entry, plan_backend
-from opsmith.runtime import load
+from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
+from opsmith.explain.explanation import explain as explanation_of
+from opsmith.explain.layers import served_operator
+from opsmith.plan import Entry, open_backend
 from opsmith.schema import qualified
 
 
@@ -29,36 +27,52 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain how one operator is served on a backend, and why."""
-    planned = plan_backend(backend, cache_root())
+    planned = open_backend(backend).plan
     planned.entry(operator)  # an unknown name fails before anything is built
     if table:
+        from opsmith.runtime.load import load
+
         with shown_progress() as progress:
             load(backend, progress=progress)
     explanation = explanation_of(planned, operator, loaded=table)
-    entry = explanation.entry
     if json:
-        print_json(
-            {
-                "name": entry.name,
-                "schema": explanation.schema,
-                "route": entry.route.value,
-                "source": entry.source,
-                "library": entry.library,
-                "why": entry.why,
-                "served_by": served_operator(entry),
-                "autograd": _autograd(entry),
-                "meta": explanation.meta.why if explanation.meta else None,
-                "dispatch_table": [
-                    {"key": row.key, "kernel": row.kernel, "kind": row.kind}
-                    for row in explanation.table
-                ],
-            }
-        )
+        print_json(_as_json(explanation))
         return
+    out.print(_facts(explanation, planned.backend))
+    rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
+    if rows:
+        shown = Table(title="dispatch table", header_style="bold")
+        for column in ("key", "kernel", "registered as"):
+            shown.add_column(column, overflow="fold")
+        for row in rows:
+            shown.add_row(row.key, row.place, row.kind)
+        out.print(shown)
+
+
+def _as_json(explanation: Explanation) -> dict[str, object]:
+    entry = explanation.entry
+    return {
+        "name": entry.name,
+        "schema": explanation.schema,
+        "route": entry.route.value,
+        "source": entry.source,
+        "library": entry.library,
+        "why": entry.why,
+        "served_by": served_operator(entry),
+        "autograd": _autograd(entry),
+        "meta": explanation.meta.why if explanation.meta else None,
+        "dispatch_table": [
+            {"key": row.key, "kernel": row.kernel, "kind": row.kind} for row in explanation.table
+        ],
+    }
+
+
+def _facts(explanation: Explanation, backend: str) -> Table:
+    entry = explanation.entry
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
-    facts.add_row("operator", f"{qualified(entry.name)} on {planned.backend}")
+    facts.add_row("operator", f"{qualified(entry.name)} on {backend}")
     facts.add_row("schema", explanation.schema)
     facts.add_row("route", entry.route.value)
     facts.add_row("source", entry.source)
@@ -74,15 +88,7 @@ def explain(
         facts.add_row("autograd", autograd)
     if explanation.meta:
         facts.add_row("meta", explanation.meta.why)
-    out.print(facts)
-    rows = [row for row in explanation.table if all_keys or row.key in RELEVANT_KEYS]
-    if rows:
-        shown = Table(title="dispatch table", header_style="bold")
-        for column in ("key", "kernel", "registered as"):
-            shown.add_column(column, overflow="fold")
-        for row in rows:
-            shown.add_row(row.key, row.place, row.kind)
-        out.print(shown)
+    return facts
 
 
 def _autograd(entry: Entry) -> str:

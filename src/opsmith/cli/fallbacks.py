@@ -9,16 +9,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.build.cache import cache_root
+from opsmith.cache_folder import cache_root
 from opsmith.cli.console import Json, err, many, out, print_json
-from opsmith.inspect.advice import Advice
-from opsmith.inspect.fallbacks import (
+from opsmith.explain.advice import Advice
+from opsmith.plan import plan_backend
+from opsmith.programs.fallbacks import (
     first_kernel,
     read_gate,
     run_program,
 )
-from opsmith.inspect.program import Program, no_backend_loaded
-from opsmith.plan import plan_backend
+from opsmith.programs.process import Program, no_backend_loaded
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
 

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json
-from opsmith.description import find_backend
 from opsmith.emit import emit
 from opsmith.emit.folder import compare, out_of_date, update
-from opsmith.plan import plan_backend
+from opsmith.plan import open_backend
 
 
 def gen(
@@ -27,9 +25,9 @@ def gen(
     json: Json = False,
 ) -> None:
     """Write a backend's generated C++ to a folder, without compiling it."""
-    description = find_backend(backend)
+    opened = open_backend(backend)
     # Places are given relative to the description, so that every checkout gets the same bytes.
-    plan = plan_backend(backend, cache_root()).relative_to(description.parent)
+    plan = opened.plan.relative_to(opened.path.parent)
     files = emit(plan)
     found = (compare if check else update)(files, output, plan.backend)
     if json:

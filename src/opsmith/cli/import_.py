@@ -12,7 +12,7 @@ from rich.markup import escape
 from opsmith.cli.console import err
 from opsmith.description import import_library
 from opsmith.errors import OutputRefused
-from opsmith.outputs import write_output
+from opsmith.output_files import write_output
 from opsmith.schema import read_catalogue
 
 

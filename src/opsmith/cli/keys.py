@@ -9,8 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.inspect.keys import keys_of
-from opsmith.runtime import load
+from opsmith.explain.keys import keys_of
 from opsmith.schema import read_catalogue
 
 
@@ -25,6 +24,8 @@ def keys(
     json: Json = False,
 ) -> None:
     """Show a Tensor's dispatch keys, in the order in which the dispatcher tries them."""
+    from opsmith.runtime.load import load
+
     catalogue = read_catalogue()
     with shown_progress() as progress:
         load(backend, progress=progress)

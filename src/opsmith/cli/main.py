@@ -6,55 +6,117 @@ import sys
 
 import typer
 
-from opsmith.cli.bench import bench
-from opsmith.cli.build import build
-from opsmith.cli.conform import conform
 from opsmith.cli.console import err, fail
-from opsmith.cli.coverage import coverage
-from opsmith.cli.demo import demo
-from opsmith.cli.doctor import doctor
-from opsmith.cli.executorch import executorch
-from opsmith.cli.explain import explain
-from opsmith.cli.fallbacks import fallbacks
-from opsmith.cli.gen import gen
-from opsmith.cli.import_ import import_
-from opsmith.cli.keys import keys
-from opsmith.cli.ops import ops
-from opsmith.cli.plan import plan
-from opsmith.cli.report import report
-from opsmith.cli.serve import serve
-from opsmith.cli.stubs import stubs
-from opsmith.cli.trace import trace
+from opsmith.cli.deferred import Listed, group_of
 from opsmith.errors import OpsmithError
+
+COMMANDS = (
+    Listed(
+        "demo",
+        "opsmith.cli.demo:demo",
+        "Train a small CNN on the device and on the CPU, side by side.",
+    ),
+    Listed("plan", "opsmith.cli.plan:plan", "Show how every ATen operator is served on a backend."),
+    Listed(
+        "explain",
+        "opsmith.cli.explain:explain",
+        "Explain how one operator is served on a backend, and why.",
+    ),
+    Listed(
+        "keys",
+        "opsmith.cli.keys:keys",
+        "Show a Tensor's dispatch keys, in the order in which the dispatcher tries them.",
+    ),
+    Listed(
+        "gen",
+        "opsmith.cli.gen:gen",
+        "Write a backend's generated C++ to a folder, without compiling it.",
+    ),
+    Listed(
+        "build",
+        "opsmith.cli.build:build",
+        "Build a backend's libraries, or operators from C++ sources alone; or find them in the cache.",
+    ),
+    Listed(
+        "doctor",
+        "opsmith.cli.doctor:doctor",
+        "Check that this machine can build and load a backend, and say how to mend what is missing.",
+    ),
+    Listed(
+        "stubs",
+        "opsmith.cli.stubs:stubs",
+        "List PyTorch's DispatchStubs and the operators that filling each would serve.",
+    ),
+    Listed(
+        "conform",
+        "opsmith.cli.conform:conform",
+        "Check a device against PyTorch's own operator database, OpInfo.",
+    ),
+    Listed(
+        "bench",
+        "opsmith.cli.bench:bench",
+        "Run benchmarks beside their peers: medians and spread, goals, and what changed since an earlier "
+        "run.",
+    ),
+    Listed(
+        "report",
+        "opsmith.cli.report:report",
+        "Write one HTML page of what a backend does: every operator, the tests, what changed.",
+    ),
+    Listed(
+        "serve",
+        "opsmith.cli.serve:serve",
+        "Show the report in a browser of this machine, live while `opsmith conform` runs.",
+    ),
+    Listed(
+        "import",
+        "opsmith.cli.import_:import_",
+        "Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith.",
+    ),
+    Listed(
+        "fallbacks",
+        "opsmith.cli.fallbacks:fallbacks",
+        "Run a program and show what of it ran on the CPU, and which kernel to write first.",
+        takes_program=True,
+    ),
+    Listed(
+        "coverage",
+        "opsmith.cli.coverage:coverage",
+        "Show how much of PyTorch a backend serves; or of a program, by time, and which kernels to write "
+        "next.",
+        takes_program=True,
+    ),
+    Listed(
+        "trace",
+        "opsmith.cli.trace:trace",
+        "Run a program and show every kernel that PyTorch's dispatcher ran, nested, with key and route.",
+        takes_program=True,
+    ),
+    Listed(
+        "ops",
+        "opsmith.cli.ops:ops",
+        "List the operators of a backend with what is known of each; `opsmith ops show OP` has all.",
+    ),
+    Listed(
+        "executorch",
+        "opsmith.cli.executorch:executorch",
+        "Programs of ExecuTorch and the kernel libraries that serve them.",
+    ),
+)
 
 app = typer.Typer(
     name="opsmith",
+    cls=group_of(COMMANDS),
     help="Brings a new accelerator's operators into PyTorch from one description.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo,
-    plan,
-    explain,
-    keys,
-    gen,
-    build,
-    doctor,
-    stubs,
-    conform,
-    bench,
-    report,
-    serve,
-):
-    app.command()(command)
-app.add_typer(ops, name="ops")
-app.add_typer(executorch, name="executorch")
-app.command("import")(import_)
-# What follows the program's name is the program's.
-for program_command in (fallbacks, coverage, trace):
-    app.command(context_settings={"allow_interspersed_args": False})(program_command)
+
+
+@app.callback()
+def _commands() -> None:
+    """Makes it a group: none of its commands is here yet."""
 
 
 def main() -> None:

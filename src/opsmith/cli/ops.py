@@ -8,16 +8,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.conformance.record import latest_results
-from opsmith.description import find_backend, read_backend
-from opsmith.inspect.explain import dispatch_table
-from opsmith.inspect.operators import Filter, OperatorFacts, gather, road
-from opsmith.inspect.verdicts import OperatorVerdicts, verdicts_of
-from opsmith.plan import Plan, plan_backend
-from opsmith.runtime import load
-from opsmith.schema import qualified, read_catalogue
+from opsmith.explain.explanation import dispatch_table
+from opsmith.explain.operators import OperatorFacts, OperatorFilter, gather, road
+from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
+from opsmith.plan import open_backend
+from opsmith.schema import qualified
 
 ops = typer.Typer(invoke_without_command=True)
 
@@ -47,9 +44,9 @@ def list_operators(
     """List the operators of a backend with what is known of each; `opsmith ops show OP` has all."""
     if context.invoked_subcommand is not None:
         return
-    chosen = Filter(
+    chosen = OperatorFilter(
         search, route, tag, variant, library, dtype, composite, differentiable, stub, structured
-    ).choose(_gather(plan_backend(backend, cache_root()), backend))
+    ).choose(gather(open_backend(backend)))
     if json:
         print_json({"backend": backend, "operators": chosen})
         return
@@ -76,14 +73,16 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its road through the dispatcher."""
-    planned = plan_backend(backend, cache_root())
-    name = planned.entry(operator).name
-    facts = next(facts for facts in _gather(planned, backend) if facts.name == name)
+    from opsmith.runtime.load import load
+
+    opened = open_backend(backend)
+    name = opened.plan.entry(operator).name
+    facts = next(facts for facts in gather(opened) if facts.name == name)
     with shown_progress() as progress:
         load(backend, progress=progress)
     stops = road(dispatch_table(qualified(name)))
-    results = latest_results(find_backend(backend))
-    tests = None if results is None else verdicts_of(name, results, planned)
+    results = latest_results(opened.path)
+    tests = None if results is None else verdicts_of(name, results, opened.plan)
     if json:
         print_json({"operator": facts, "road": stops, "tests": tests})
         return
@@ -105,11 +104,6 @@ def show(
 
 def _title(count: int) -> str:
     return "1 operator" if count == 1 else f"{count:,} operators"
-
-
-def _gather(planned: Plan, backend: str) -> tuple[OperatorFacts, ...]:
-    catalogue = read_catalogue()
-    return gather(planned, read_backend(find_backend(backend), catalogue), catalogue)
 
 
 def _in_words(tests: OperatorVerdicts | None, backend: str) -> str:

@@ -8,10 +8,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from opsmith.build.cache import cache_root
 from opsmith.cli.console import Json, out, print_json
-from opsmith.inspect.layers import served_operator, served_operators
-from opsmith.plan import NotServed, Plan, Route, plan_backend
+from opsmith.explain.layers import served_operator, served_operators
+from opsmith.plan import NotServed, Plan, Route, open_backend
 
 
 def plan(
@@ -29,7 +28,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show how every ATen operator is served on a backend."""
-    planned = plan_backend(backend, cache_root())
+    planned = open_backend(backend).plan
     if json:
         print_json(_as_json(planned, route))
     elif not_served:

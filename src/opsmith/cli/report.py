@@ -9,10 +9,10 @@ import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
-from opsmith.inspect.report.document import Document
-from opsmith.inspect.report.gathering import Gathering, Inputs
-from opsmith.inspect.report.page import render
-from opsmith.outputs import check_writable, write_output
+from opsmith.output_files import check_writable, write_output
+from opsmith.report.document import ReportData
+from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.page import render
 
 Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
 Conform = Annotated[
@@ -35,7 +35,7 @@ SourceLink = Annotated[
 LOCAL_FILE = "file://{path}"
 
 
-def warn(document: Document) -> None:
+def warn(document: ReportData) -> None:
     """Says on standard error what of the inputs does not fit together."""
     for warning in document.warnings:
         err.print(f"[bold yellow]warning[/]: {escape(warning)}", soft_wrap=True, highlight=False)

@@ -19,8 +19,8 @@ from opsmith.cli.report import (
     Table,
     warn,
 )
-from opsmith.inspect.report.gathering import Gathering, Inputs
-from opsmith.inspect.report.server import Snapshots, serving
+from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.server import Snapshots, serving
 
 
 def serve(

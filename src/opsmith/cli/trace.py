@@ -14,16 +14,16 @@ from rich.markup import escape
 
 from opsmith.cli.console import Json, err, fail, print_json, shown_progress
 from opsmith.errors import OpsmithError
-from opsmith.inspect.program import Program
-from opsmith.inspect.trace import ProgramTrace, check_filter, check_met, trace_program
-from opsmith.outputs import check_writable, write_output
-from opsmith.runtime.trace import LIMIT, Request
-from opsmith.runtime.trace_calls import Filter, totals
-from opsmith.runtime.trace_shown import perfetto, rows, table, text
+from opsmith.output_files import check_writable, write_output
+from opsmith.programs.process import Program
+from opsmith.programs.trace import ProgramTrace, check_filter, check_met, trace_program
+from opsmith.runtime.trace.calls import TraceFilter, totals
+from opsmith.runtime.trace.recording import LIMIT, Request
+from opsmith.runtime.trace.shown import perfetto, rows, table, text
 from opsmith.schema import read_catalogue
 
 
-class Format(Enum):
+class TraceFormat(Enum):
     """How the trace is shown."""
 
     TEXT = "text"
@@ -57,7 +57,7 @@ def trace(
     shapes: Annotated[bool, typer.Option(help="Record the tensors among the arguments.")] = True,
     limit: Annotated[int, typer.Option(min=1, help="Record at most this many calls.")] = LIMIT,
     format: Annotated[
-        Format | None,
+        TraceFormat | None,
         typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
     ] = None,
     output: Annotated[
@@ -69,13 +69,13 @@ def trace(
 
     Exits with the program's own status.
     """
-    chosen = Filter(tuple(operator or ()), tuple(key or ()), tuple(route or ()), depth)
+    chosen = TraceFilter(tuple(operator or ()), tuple(key or ()), tuple(route or ()), depth)
     check_filter(chosen, read_catalogue())
     if output is not None:
         check_writable(output)
     if format is None:
         is_json = output is not None and output.suffix == ".json"
-        format = Format.PERFETTO if is_json else Format.TEXT
+        format = TraceFormat.PERFETTO if is_json else TraceFormat.TEXT
     request = Request(limit, shapes, module or [])
     with shown_progress() as progress:
         traced = trace_program(
@@ -109,12 +109,12 @@ def trace(
     raise typer.Exit(traced.status)
 
 
-def _shown(traced: ProgramTrace, chosen: Filter, format: Format) -> Iterable[bytes]:
-    if format is Format.PERFETTO:
+def _shown(traced: ProgramTrace, chosen: TraceFilter, format: TraceFormat) -> Iterable[bytes]:
+    if format is TraceFormat.PERFETTO:
         return perfetto(traced.threads, chosen)
     lines = (
         text(traced.threads, chosen)
-        if format is Format.TEXT
+        if format is TraceFormat.TEXT
         else table(totals(traced.threads, chosen))
     )
     return (f"{line}\n".encode() for line in lines)
@@ -129,13 +129,13 @@ def _write(pieces: Iterable[bytes], output: Path | None) -> None:
     write_output(output, pieces)
 
 
-def _print_json(traced: ProgramTrace, chosen: Filter, format: Format) -> None:
+def _print_json(traced: ProgramTrace, chosen: TraceFilter, format: TraceFormat) -> None:
     answer: dict[str, object] = {
         "status": traced.status,
         "backend": traced.description,
         "dropped": traced.dropped,
     }
-    if format is Format.TABLE:
+    if format is TraceFormat.TABLE:
         answer["totals"] = totals(traced.threads, chosen)
     else:
         answer["threads"] = [

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_flatten
 
-from opsmith.conformance.comparison import Outcome, bytes_of, run, seed, tensors_in
+from opsmith.conformance.comparison import SampleOutcome, bytes_of, run, seed, tensors_in
 from opsmith.conformance.database import FOREACH, TRIED, doubts_its_dtypes, dtype_name
 from opsmith.conformance.results import Check, Status
 from opsmith.conformance.subject import (
@@ -139,7 +139,7 @@ def _like_the_cpu(
     ignored: frozenset[str],
     **keywords: Any,
 ) -> Iterator[None]:
-    def on_cpu(number: int) -> Outcome:
+    def on_cpu(number: int) -> SampleOutcome:
         return subject.on_cpu(call, sample, index, number=number, **keywords)
 
     theirs = on_cpu(0)
@@ -167,10 +167,10 @@ def _backward(subject: Subject) -> Iterator[None]:
     call = subject.info.op
     for index, sample, name in _claimed_samples(subject, requires_grad=True):
 
-        def on_cpu(number: int, sample: Any = sample, index: int = index) -> Outcome:
+        def on_cpu(number: int, sample: Any = sample, index: int = index) -> SampleOutcome:
             return _gradients(subject.on_cpu(call, sample, index, number=number), sample)
 
-        def exactly(sample: Any = sample, index: int = index) -> Outcome:
+        def exactly(sample: Any = sample, index: int = index) -> SampleOutcome:
             wide = subject.widened(sample)
             return _gradients(subject.on_cpu(call, wide, index), wide)
 
@@ -184,7 +184,7 @@ def _backward(subject: Subject) -> Iterator[None]:
         yield
 
 
-def _gradients(forward: Outcome, sample: Any) -> Outcome:
+def _gradients(forward: SampleOutcome, sample: Any) -> SampleOutcome:
     if forward.raised:
         return forward
     leaves = [t for t in forward.tensors[: len(forward.versions)] if t.requires_grad]
@@ -193,7 +193,7 @@ def _gradients(forward: Outcome, sample: Any) -> Outcome:
         t for t in tensors_in(sample.output_process_fn_grad(forward.result)) if t.requires_grad
     ]
     if not leaves or not results:
-        return Outcome(forward.device, (), [], [], [])
+        return SampleOutcome(forward.device, (), [], [], [])
     seed(forward.device, 2)  # the same cotangents for both devices
     cotangents = [_cotangent(result) for result in results]
     return run(
@@ -415,7 +415,7 @@ def _meta(subject: Subject) -> Iterator[None]:
         raise _Nothing("PyTorch's meta function does not agree with its CPU either")
 
 
-def _layouts(outcome: Outcome) -> list[tuple[Any, ...]]:
+def _layouts(outcome: SampleOutcome) -> list[tuple[Any, ...]]:
     """Of each result: shape, dtype, and the strides of the dimensions that have more than one element."""
     leaves = tree_flatten(outcome.result)[0]
     return [

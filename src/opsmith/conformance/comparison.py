@@ -83,7 +83,7 @@ def seed(device: str, number: int) -> None:
 
 
 @dataclass
-class Outcome:
+class SampleOutcome:
     """What a call did: to be compared with another device's."""
 
     device: str
@@ -104,7 +104,7 @@ def run(
     keywords: dict[str, Any],
     *,
     number: int = 0,
-) -> Outcome:
+) -> SampleOutcome:
     """Calls ``call``, with random numbers that depend on nothing but the seed ``number``."""
     given = tensors_in((arguments, keywords))
     before = [tensor._version for tensor in given]
@@ -119,11 +119,11 @@ def run(
     resized = [
         tensor.untyped_storage().nbytes() != size for tensor, size in zip(given, sizes, strict=True)
     ]
-    return Outcome(device, result, [*given, *tensors_in(result)], versions, resized)
+    return SampleOutcome(device, result, [*given, *tensors_in(result)], versions, resized)
 
 
 def differences(
-    ours: Outcome, theirs: Outcome, is_rounding: IsRounding
+    ours: SampleOutcome, theirs: SampleOutcome, is_rounding: IsRounding
 ) -> Iterator[tuple[str, str]]:
     """Each difference as its aspect and its description: ``("stride", "result 0.stride(): …")``.
 
@@ -139,12 +139,12 @@ def differences(
         yield "versions", f"versions grew by {ours.versions}, on the CPU by {theirs.versions}"
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: SampleOutcome) -> str:
     return f"raises {outcome.result!r:.400}" if outcome.raised else "does not raise"
 
 
 def _values_and_layout(
-    ours: Outcome, theirs: Outcome, is_rounding: IsRounding
+    ours: SampleOutcome, theirs: SampleOutcome, is_rounding: IsRounding
 ) -> Iterator[tuple[str, str]]:
     leaves, their_leaves = tree_flatten(ours.result)[0], tree_flatten(theirs.result)[0]
     if len(leaves) != len(their_leaves):
@@ -237,7 +237,7 @@ def distance(mine: Tensor, other: Tensor) -> float:
     return gap / max(other.nan_to_num(0, 0, 0).abs().max().item(), 1.0)
 
 
-def _aliasing(ours: Outcome, theirs: Outcome) -> Iterator[tuple[str, str]]:
+def _aliasing(ours: SampleOutcome, theirs: SampleOutcome) -> Iterator[tuple[str, str]]:
     mine, other = _relations(ours.tensors), _relations(theirs.tensors)
     if mine != other:
         yield "aliasing", f"{sorted(mine ^ other)} (arguments first, {len(ours.versions)} of them)"

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from opsmith.conformance.results import Results, Status, Verdict
-from opsmith.outputs import write_output
+from opsmith.output_files import write_output
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -31,7 +31,7 @@ from opsmith.conformance.protocol import (
     encode,
 )
 from opsmith.conformance.results import Check, Status, Verdict
-from opsmith.conformance.selection import Unit
+from opsmith.conformance.selection import WorkUnit
 from opsmith.errors import ConformanceError
 
 # How long a worker may take to load torch, the backend and the database: far above what is measured.
@@ -56,13 +56,13 @@ class _Worker:
     board: Board
     errors: IO[bytes]
     deadline: float
-    unit: Unit | None = None
+    unit: WorkUnit | None = None
     ended: int = 0
     ready: bool = False
     started: float = 0.0
     buffer: bytes = b""
 
-    def give(self, unit: Unit, timeout: float) -> None:
+    def give(self, unit: WorkUnit, timeout: float) -> None:
         self.unit, self.ended = unit, 0
         self._restart_clock(timeout)
         task = Task(unit.entry, unit.dtype, [check.value for check in unit.checks])
@@ -116,12 +116,12 @@ class Pool:
     size: int
     timeout: float
     _folder: Path
-    _queue: deque[Unit] = field(default_factory=deque)
+    _queue: deque[WorkUnit] = field(default_factory=deque)
     _workers: list[_Worker] = field(default_factory=list)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _boards: int = 0
 
-    def run(self, units: Iterable[Unit], listener: Listener) -> None:
+    def run(self, units: Iterable[WorkUnit], listener: Listener) -> None:
         """Makes all checks of all units.
 
         Raises :class:`~opsmith.errors.ConformanceError` where a worker cannot begin.

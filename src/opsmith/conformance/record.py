@@ -36,7 +36,7 @@ class Standing:
     verdict: Verdict | None = None
 
 
-Report = Callable[[Standing], None]
+OnStanding = Callable[[Standing], None]
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Record:
 
     header: Results
     gaps: tuple[Gap, ...]
-    report: Report
+    report: OnStanding
     _verdicts: dict[Key, Verdict] = field(default_factory=dict)
     _kept: dict[Key, Verdict] = field(default_factory=dict)
     _operators: dict[str, set[str]] = field(default_factory=dict)

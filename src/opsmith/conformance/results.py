@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.build.cache import cache_root
-from opsmith.outputs import write_output
-from opsmith.versioned import read_versioned
+from opsmith.cache_folder import cache_root
+from opsmith.json_files import read_versioned
+from opsmith.output_files import write_output
 
 FORMAT = 1
 """The version of the file's format; a file of a newer one is refused."""

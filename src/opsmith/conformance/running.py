@@ -8,24 +8,24 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsmith.build.backend import BuiltBackend, build_backend
-from opsmith.build.cache import cache_root
-from opsmith.build.progress import Progress
+from opsmith.build.progress import OnProgress
+from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.gaps import everything, read_gaps
 from opsmith.conformance.pool import Listener, Pool
 from opsmith.conformance.protocol import Setting
-from opsmith.conformance.record import Record, Report, Standing, latest_results, now
+from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
 from opsmith.conformance.results import Check, Results
-from opsmith.conformance.selection import Unit, select
+from opsmith.conformance.selection import WorkUnit, select
 from opsmith.conformance.upstream import Checkout, Upstream, key_prefix
 from opsmith.description import find_backend
 from opsmith.errors import FileMissing
-from opsmith.plan import plan_backend
+from opsmith.plan import open_backend
 from opsmith.schema import torch_version
 
 
@@ -54,8 +54,8 @@ def run(
     resume: bool = False,
     kernels: Path | None = None,
     gaps: Path | None = None,
-    report: Report = _nobody,
-    building: Callable[[Progress], None] | None = None,
+    report: OnStanding = _nobody,
+    building: OnProgress | None = None,
 ) -> Outcome:
     """Checks the device of ``backend`` (shipped, or a ``backend.yaml``) against OpInfo.
 
@@ -72,25 +72,25 @@ def run(
     is none of, and other :class:`~opsmith.errors.OpsmithError`: a description that is wrong, a gaps file
     that is, nothing to resume.
     """
-    description = find_backend(backend)
+    opened = open_backend(backend)
     known = known_entries(cache_root())
-    earlier = latest_results(description)
+    earlier = latest_results(opened.path)
     selection = select(
         known,
         operators,
         dtypes,
         checks,
         called=earlier.operators if earlier else {},
-        aten=plan_backend(backend, cache_root()).by_name,
+        aten=opened.plan.by_name,
     )
-    record = _record(description, known, gaps, kernels, samples, seed, report, building)
+    record = _record(opened.path, known, gaps, kernels, samples, seed, report, building)
     units = [*selection.units()]
     wanted = {(unit.entry, unit.dtype, check) for unit in units for check in unit.checks}
     record.begin(earlier, wanted.__contains__, resume=resume)
     done = record.done
     record.expect(len(wanted))
     left = [unit for unit in (_without(unit, done) for unit in units) if unit.checks]
-    setting = Setting(str(description), samples, seed, str(kernels) if kernels else None)
+    setting = Setting(str(opened.path), samples, seed, str(kernels) if kernels else None)
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         pool = Pool(setting, _workers(jobs), timeout, Path(folder))
         try:
@@ -112,8 +112,8 @@ def run_upstream(
     timeout: float = 300.0,
     resume: bool = False,
     gaps: Path | None = None,
-    report: Report = _nobody,
-    building: Callable[[Progress], None] | None = None,
+    report: OnStanding = _nobody,
+    building: OnProgress | None = None,
 ) -> Outcome:
     """Runs test files of PyTorch's own against the device of ``backend``.
 
@@ -162,8 +162,8 @@ def _record(
     kernels: Path | None,
     samples: int,
     seed: int,
-    report: Report,
-    building: Callable[[Progress], None] | None,
+    report: OnStanding,
+    building: OnProgress | None,
 ) -> Record:
     gaps = read_gaps(description, known, named)
     if kernels is not None and not kernels.is_file():
@@ -187,7 +187,7 @@ def _record(
     return Record(header, gaps, report)
 
 
-def _without(unit: Unit, done: frozenset[tuple[str, str, Check]]) -> Unit:
+def _without(unit: WorkUnit, done: frozenset[tuple[str, str, Check]]) -> WorkUnit:
     checks = (check for check in unit.checks if (unit.entry, unit.dtype, check) not in done)
     return replace(unit, checks=tuple(checks))
 

@@ -14,7 +14,7 @@ OPINFO_CHECKS = tuple(check for check in Check if check is not Check.UPSTREAM)
 
 
 @dataclass(frozen=True)
-class Unit:
+class WorkUnit:
     """One entry in one dtype, with the checks that one worker makes of it in turn."""
 
     entry: str
@@ -30,13 +30,13 @@ class Selection:
     dtypes: tuple[str, ...]
     checks: tuple[Check, ...]
 
-    def units(self) -> Iterator[Unit]:
+    def units(self) -> Iterator[WorkUnit]:
         """What there is to run, in the database's order."""
         for facts in self.entries:
             for dtype in self.dtypes:
                 checks = tuple(check for check in self.checks if applies(facts, dtype, check))
                 if checks:
-                    yield Unit(facts.name, dtype, checks)
+                    yield WorkUnit(facts.name, dtype, checks)
 
 
 def applies(facts: EntryFacts, dtype: str, check: Check) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.testing._comparison import default_tolerances
 
 from opsmith.conformance.comparison import (
-    Outcome,
+    SampleOutcome,
     Twins,
     differences,
     equal,
@@ -115,13 +115,13 @@ class Subject:
 
     def on_cpu(
         self, call: Any, sample: Any, index: int, *, number: int = 0, **keywords: Any
-    ) -> Outcome:
+    ) -> SampleOutcome:
         """What ``call`` does with copies of the sample's arguments; ``number`` seeds what it draws."""
         self.watch.at(index, on_device=False)
         arguments, given = Twins("cpu").of(_call_of(sample, keywords))
         return run("cpu", call, arguments, given, number=number)
 
-    def on_device(self, call: Any, sample: Any, index: int, **keywords: Any) -> Outcome:
+    def on_device(self, call: Any, sample: Any, index: int, **keywords: Any) -> SampleOutcome:
         """The same on the device.  Raises :class:`Refused` where the description refuses the call."""
         outcome = self._on(self.device, call, sample, index, keywords)
         if isinstance(outcome.result, NotImplementedError):
@@ -130,13 +130,13 @@ class Subject:
                 raise Refused(refused)
         return outcome
 
-    def on_meta(self, call: Any, sample: Any, index: int) -> Outcome:
+    def on_meta(self, call: Any, sample: Any, index: int) -> SampleOutcome:
         """The same on PyTorch's device without data."""
         return self._on("meta", call, sample, index, {})
 
     def _on(
         self, device: str, call: Any, sample: Any, index: int, keywords: dict[str, Any]
-    ) -> Outcome:
+    ) -> SampleOutcome:
         self.watch.at(index, on_device=device == self.device)
         stays = tuple(tensors_in(sample.args)) if self.name in CPU_ARGUMENTS else ()
         arguments, given = Twins(device, stays).of(_call_of(sample, keywords))
@@ -171,11 +171,11 @@ class Subject:
     def compare(
         self,
         what: str,
-        ours: Outcome,
-        theirs: Outcome,
+        ours: SampleOutcome,
+        theirs: SampleOutcome,
         ignored: frozenset[str],
-        again: Callable[[int], Outcome],
-        exactly: Callable[[], Outcome],
+        again: Callable[[int], SampleOutcome],
+        exactly: Callable[[], SampleOutcome],
     ) -> None:
         """Raises :class:`Wrong` for the first difference that counts.
 
@@ -234,7 +234,7 @@ class Subject:
         relative, absolute = (max(pair) for pair in pairs)
         return relative, absolute
 
-    def _is_as_near(self, ours: Outcome, theirs: Outcome, exact: Outcome) -> bool:
+    def _is_as_near(self, ours: SampleOutcome, theirs: SampleOutcome, exact: SampleOutcome) -> bool:
         """Whether each element is close to the CPU's, or its error at most twice the CPU's.
 
         A device rounds in other places than the CPU: its decompositions have other steps, its sums another
@@ -334,7 +334,7 @@ def _default_device(device: str, sample: Any) -> AbstractContextManager[Any]:
     return nullcontext() if told else torch.device(device)
 
 
-def _differ(one: Outcome, other: Outcome) -> bool:
+def _differ(one: SampleOutcome, other: SampleOutcome) -> bool:
     return one.raised != other.raised or any(
         mine.shape != its.shape or not equal(mine.detach(), its.detach())
         for mine, its in zip(one.tensors, other.tensors, strict=False)

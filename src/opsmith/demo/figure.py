@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opsmith.demo.training import Comparison
+from opsmith.demo.training import TrainingComparison
 from opsmith.errors import OpsmithError
 
 
-def save_loss_curves(comparison: Comparison, path: Path) -> None:
+def save_loss_curves(comparison: TrainingComparison, path: Path) -> None:
     """Draws both losses by step into the PNG ``path``.
 
     Raises :class:`OpsmithError` when matplotlib is missing or the file cannot be written.

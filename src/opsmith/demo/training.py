@@ -6,14 +6,18 @@ step by step.  The data set is part of scikit-learn: 1,797 real 8×8 images, not
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import numpy
 import torch
 from torch import Tensor, nn
 
+from opsmith.demo.process_age import process_age
 from opsmith.errors import OpsmithError
 from opsmith.plan import Plan, Route
 from opsmith.runtime.calls import record_calls
@@ -25,13 +29,17 @@ _SEED = 0
 
 @dataclass
 class Run:
-    """One device's training: losses by epoch and by step, seconds by step, accuracy on held-out images."""
+    """One device's training: losses by epoch and by step, seconds by step, accuracy on held-out images.
+
+    ``first_step_s`` is how old the process was after the first step, in seconds.
+    """
 
     device: str
     epoch_losses: list[float] = field(default_factory=list)
     step_losses: list[float] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
     accuracy: float = 0.0
+    first_step_s: float = 0.0
 
     @property
     def warm_steps_ms(self) -> list[float]:
@@ -46,7 +54,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TrainingComparison:
     """The device's run beside the CPU's, and the device's operator calls of the first epoch by route."""
 
     device: Run
@@ -62,15 +70,22 @@ class Comparison:
 
 def digits() -> tuple[Tensor, Tensor]:
     """Images ``(1797, 1, 8, 8)`` float32 in [0, 1], and labels ``(1797,)`` int64."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
+    found = importlib.util.find_spec("sklearn")
+    if found is None or found.origin is None:
         raise OpsmithError(
             "the demo needs scikit-learn for its data set", remedy="pip install 'opsmith[demo]'"
+        )
+    # Its own loader imports SciPy and pandas for it: two seconds.
+    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    try:
+        rows = torch.from_numpy(numpy.loadtxt(file, delimiter=",", dtype=numpy.int64))
+    except OSError as error:
+        raise OpsmithError(
+            f"scikit-learn's data set of digits cannot be read: {error}",
+            remedy="pip install --force-reinstall scikit-learn",
         ) from None
-    bunch = load_digits()
-    images = torch.tensor(bunch.images, dtype=torch.float32).div_(16).unsqueeze_(1)
-    return images, torch.tensor(bunch.target, dtype=torch.int64)
+    images = rows[:, :-1].to(torch.float32).div_(16).view(-1, 1, 8, 8)
+    return images, rows[:, -1].contiguous()
 
 
 def network() -> nn.Module:
@@ -114,6 +129,8 @@ class _Trainer:
             start = time.perf_counter()
             losses.append(self._step(self.images[indices], self.labels[indices]))
             self.run.step_seconds.append(time.perf_counter() - start)
+            if not self.run.first_step_s:
+                self.run.first_step_s = process_age()
         self.run.step_losses += losses
         self.run.epoch_losses.append(statistics.fmean(losses))
 
@@ -133,7 +150,7 @@ class _Trainer:
 
 def compare(
     device: str, plan: Plan, epochs: int, report: Callable[[int, Run, Run], None]
-) -> Comparison:
+) -> TrainingComparison:
     """Trains on ``device`` and on the CPU, epoch by epoch in turn, and calls ``report`` after each."""
     images, labels = digits()
     ours, theirs = _Trainer(device, images, labels), _Trainer("cpu", images, labels)
@@ -149,4 +166,4 @@ def compare(
         report(epoch, ours.run, theirs.run)
     ours.measure_accuracy()
     theirs.measure_accuracy()
-    return Comparison(ours.run, theirs.run, calls)
+    return TrainingComparison(ours.run, theirs.run, calls)

@@ -3,7 +3,7 @@
 from opsmith.description.backend import find_backend, read_backend, shipped_backends
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
-from opsmith.description.imported import Imported, import_library
+from opsmith.description.formats.imported import Imported, import_library
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,

@@ -6,7 +6,6 @@ the catalogue.  What a kernel may serve is the plan's business, not checked here
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
-from opsmith.description.formats import Format, format_of
+from opsmith.description.formats.known import YamlFormat, format_of
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Backend,
@@ -33,24 +33,16 @@ from opsmith.errors import (
     FileMissing,
     FormatUnknown,
     Location,
+    SchemaInvalid,
     SyntaxInvalid,
     nearest,
 )
-from opsmith.schema import Catalogue, with_operators
+from opsmith.schema import Catalogue, Declaration, with_operators
 
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
 _AUTO = "auto"  # in `whole`, in the place of an operator's name
-_BACKEND_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-# Names that torch itself uses: of device types and of what stands in the C++ namespace `at`, where the
-# generated calls of a backend have a namespace with its name.
-_RESERVED = frozenset(
-    "cpu cuda mps xpu hip meta mtia hpu vulkan xla ipu ve maia lazy fpga privateuseone "
-    "accelerator autocast caching detail functionalization functorch impl indexing internal jit metal "
-    "native sparse sparse_csr tracer vec vml".split()
-)
 
 
 class _Driver(msgspec.Struct, forbid_unknown_fields=True):
@@ -123,12 +115,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     document = read_document(path)
     _refuse_library(document)
     raw = document.convert(_Backend)
-    if not _BACKEND_NAME.fullmatch(raw.backend) or raw.backend in _RESERVED:
-        raise SyntaxInvalid(
-            f"`{raw.backend}` cannot name a device",
-            location=document.locate("backend"),
-            remedy="use lower-case letters, digits and _, and none of torch's own device names",
-        )
+    check_device_name(raw.backend, document.locate("backend"))
     if catalogue is not None and any(
         operator.partition(".")[0] == raw.backend for operator in catalogue.operators
     ):
@@ -148,6 +135,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     )
     if catalogue is not None:
         declared = [operator for library in libraries for operator in library.operators]
+        _check_namespaces(declared, catalogue, raw.backend)
         catalogue = with_operators(catalogue, declared)
     for index, library in enumerate(libraries):
         for earlier in libraries[:index]:
@@ -166,6 +154,20 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         fallback=_fallback(document, raw.fallback, catalogue),
         files=(path, *manifests),
     )
+
+
+def _check_namespaces(declared: Sequence[Declaration], catalogue: Catalogue, backend: str) -> None:
+    """Refuses a custom operator whose namespace is called as a function of ATen."""
+    functions = {name.partition(".")[0] for name in catalogue.operators}
+    for declaration in declared:
+        namespace = declaration.operator.namespace
+        if namespace in functions:
+            raise SchemaInvalid(
+                f"`{declaration.operator.name}` is in `{namespace}`, which is an operator of PyTorch: the "
+                f"C++ function `at::{backend}::{namespace}` leaves no room for a namespace of that name",
+                location=declaration.location,
+                remedy=f"choose another namespace, e.g. `my{namespace}`",
+            )
 
 
 def _completed(
@@ -203,7 +205,7 @@ def _refuse_library(document: Document) -> None:
         kind = format_of(document)
     except FormatUnknown:
         return  # what is missing or too much is told key by key
-    if kind is not Format.BACKEND:
+    if kind is not YamlFormat.BACKEND:
         raise FormatUnknown(
             f"this is {kind.value}, and a backend's description is wanted",
             location=document.locate(),

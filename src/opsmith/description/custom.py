@@ -13,11 +13,12 @@ import msgspec
 
 from opsmith.description.document import Document, Step
 from opsmith.description.model import GivenMeta
+from opsmith.description.names import obstacle_in_cpp
 from opsmith.errors import Location, SyntaxInvalid
 from opsmith.schema import Declaration, parse_operator
 
 
-class Meta(msgspec.Struct, forbid_unknown_fields=True):
+class DescribedMeta(msgspec.Struct, forbid_unknown_fields=True):
     """The manifest's ``meta:``: one of its keys."""
 
     same_as: str | list[str] = []
@@ -49,15 +50,11 @@ def read_meta(
     document: Document,
     steps: Sequence[Step],
     operator: str,
-    meta: str | Meta,
-    symbol: re.Pattern[str],
+    meta: str | DescribedMeta,
 ) -> GivenMeta:
-    """What the entry at ``steps`` says of the results' shapes; ``symbol`` matches a C++ function's name.
-
-    Raises :class:`SyntaxInvalid`.
-    """
+    """What the entry at ``steps`` says of the results' shapes.  Raises :class:`SyntaxInvalid`."""
     place = document.locate(*steps, "meta")
-    given = Meta(kernel_name=meta) if isinstance(meta, str) else meta
+    given = DescribedMeta(kernel_name=meta) if isinstance(meta, str) else meta
     same_as = (given.same_as,) if isinstance(given.same_as, str) else tuple(given.same_as)
     if bool(given.kernel_name) == bool(same_as):
         raise SyntaxInvalid(
@@ -66,9 +63,10 @@ def read_meta(
             remedy="write `meta: {same_as: self}`, or `meta: my_namespace::my_meta`, a C++ function that "
             "makes them",
         )
-    if given.kernel_name and not symbol.fullmatch(given.kernel_name):
+    obstacle = obstacle_in_cpp(given.kernel_name) if given.kernel_name else None
+    if obstacle is not None:
         raise SyntaxInvalid(
-            f"`{given.kernel_name}` is not a C++ function's qualified name",
+            f"`{given.kernel_name}` is not a C++ function's qualified name{obstacle}",
             location=place,
             remedy="write it like my_namespace::my_meta, or `{same_as: self}`",
         )

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import yaml
@@ -35,8 +36,11 @@ _WORDS = {"object": "mapping", "array": "list", "str": "string"}
 
 # YAML's own limit is the stack of the C parser, which ends the process.
 _DEEPEST = 64
-# Aliases of aliases can stand for more nodes than there is memory.
+# Aliases of aliases, and merges of merges, can stand for more nodes than there is memory.
 _MOST_NODES = 200_000
+# msgspec takes no more, and longer ones cost the square of their length.
+_MOST_BITS = 64
+_LONGEST_NUMBER = 80
 
 _TAG = "tag:yaml.org,2002:"
 # The words for the types that YAML gives to text without quotes.
@@ -111,7 +115,7 @@ class Document:
             )
         for word, ours in _WORDS.items():
             message = re.sub(rf"`([^`]*)\b{word}\b([^`]*)`", rf"`\1{ours}\2`", message)
-        remedy = "see docs/description.md for what each key takes"
+        remedy = "see docs/describe/description.md for what each key takes"
         if "`string" in message and (unquoted := self.plain.get(steps)):
             remedy = f"YAML does not read `{unquoted}` as text; put it in quotes: '{unquoted}'"
         return SyntaxInvalid(
@@ -189,6 +193,10 @@ def _check_depth(text: str, path: Path) -> None:
             depth -= 1
 
 
+# The keys of a mapping, with the place and the value of each.
+_Pairs: TypeAlias = "dict[str, tuple[Location, yaml.Node]]"
+
+
 class _Builder:
     """Plain data from nodes, with the place of each; refuses what no description can mean."""
 
@@ -197,6 +205,7 @@ class _Builder:
         self.marks: dict[tuple[Step, ...], Location] = {}
         self.plain: dict[tuple[Step, ...], str] = {}
         self._open: set[int] = set()
+        self._found: dict[int, _Pairs] = {}
         self._nodes = 0
         self._scalars = yaml.constructor.SafeConstructor()
 
@@ -204,13 +213,7 @@ class _Builder:
         """The data of ``node``, which stands at ``steps``."""
         here = _place(node.start_mark, self.path)
         self.marks.setdefault(steps, here)
-        self._nodes += 1
-        if self._nodes > _MOST_NODES:
-            raise SyntaxInvalid(
-                f"the aliases of this file stand for more than {_MOST_NODES:,} values",
-                location=here,
-                remedy="write the values out, or fewer of them",
-            )
+        self._count(here)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, steps, here)
         if id(node) in self._open:
@@ -219,29 +222,57 @@ class _Builder:
                 location=here,
                 remedy="remove the alias (`*…`) inside it that names it",
             )
-        self._open.add(id(node))
-        try:
+        with self._entered(node, here):
             if isinstance(node, yaml.MappingNode):
                 self._check_tag(node, "map", here)
-                pairs = dict(self._pairs(node))
                 data = {}
-                for key, (place, value) in pairs.items():
+                for key, (place, value) in self._pairs(node).items():
                     child = (*steps, key)
                     self.marks[child] = place
                     data[key] = self.value(value, child)
                 return data
             self._check_tag(node, "seq", here)
             return [self.value(item, (*steps, index)) for index, item in enumerate(node.value)]
+
+    def _count(self, here: Location, nodes: int = 1) -> None:
+        """Counts values, and those that are merged once more."""
+        self._nodes += nodes
+        if self._nodes > _MOST_NODES:
+            raise SyntaxInvalid(
+                f"the aliases of this file stand for more than {_MOST_NODES:,} values",
+                location=here,
+                remedy="write the values out, or fewer of them",
+            )
+
+    @contextmanager
+    def _entered(self, node: yaml.Node, here: Location) -> Iterator[None]:
+        """While ``node`` is read; what stands inside it through aliases counts as what is written there."""
+        if len(self._open) >= _DEEPEST:
+            raise SyntaxInvalid(
+                f"more than {_DEEPEST} lists and mappings stand in each other here, counting what aliases "
+                "(`*…`) stand for and `<<` merges",
+                location=here,
+                remedy="write the values out instead of aliases of aliases",
+            )
+        self._open.add(id(node))
+        try:
+            yield
         finally:
             self._open.discard(id(node))
 
-    def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, tuple[Location, yaml.Node]]]:
-        """The keys of a mapping, those that `<<` merges into it first, so that its own win."""
-        own: dict[str, tuple[Location, yaml.Node]] = {}
+    def _pairs(self, node: yaml.MappingNode) -> _Pairs:
+        """The keys of a mapping, those that `<<` merges into it first; its own win.
+
+        Each mapping's are found once: merges of merges would otherwise double the work at each step.
+        """
+        if id(node) in self._found:
+            return self._found[id(node)]
+        own: _Pairs = {}
+        merged: _Pairs = {}
         for key, value in node.value:
             here = _place(key.start_mark, self.path)
             if key.tag == _TAG + "merge":
-                yield from self._merged(value)
+                self._merge(value, merged)
                 continue
             text = self._key(key, here)
             if text in own:
@@ -251,9 +282,11 @@ class _Builder:
                     remedy="remove one of the two",
                 )
             own[text] = here, value
-        yield from own.items()
+        self._found[id(node)] = merged | own
+        return self._found[id(node)]
 
-    def _merged(self, value: yaml.Node) -> Iterator[tuple[str, tuple[Location, yaml.Node]]]:
+    def _merge(self, value: yaml.Node, merged: _Pairs) -> None:
+        """Adds to ``merged`` what the value of a `<<` stands for."""
         sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
         # Of several sources, the first wins.
         for source in reversed(sources):
@@ -264,11 +297,10 @@ class _Builder:
                     location=here,
                     remedy="name the anchor of a mapping: `<<: *name`",
                 )
-            self._open.add(id(source))
-            try:
-                yield from self._pairs(source)
-            finally:
-                self._open.discard(id(source))
+            with self._entered(source, here):
+                pairs = self._pairs(source)
+            self._count(here, 1 + len(pairs))
+            merged.update(pairs)
 
     def _key(self, node: yaml.Node, here: Location) -> str:
         if not isinstance(node, yaml.ScalarNode):
@@ -298,11 +330,15 @@ class _Builder:
             "null": self._scalars.construct_yaml_null,
         }.get(kind)
         if construct is not None:
+            if kind in {"int", "float"} and len(node.value) > _LONGEST_NUMBER:
+                raise self._long_number(node, here)
             try:
                 value = construct(node)
             except (ValueError, KeyError, OverflowError, yaml.YAMLError):
                 pass
             else:
+                if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+                    raise self._long_number(node, here)
                 self.plain[steps] = node.value
                 return value
         raise self._strange_tag(node, here)
@@ -310,6 +346,15 @@ class _Builder:
     def _check_tag(self, node: yaml.Node, kind: str, here: Location) -> None:
         if node.tag != _TAG + kind:
             raise self._strange_tag(node, here)
+
+    @staticmethod
+    def _long_number(node: yaml.ScalarNode, here: Location) -> SyntaxInvalid:
+        shown = node.value if len(node.value) <= 40 else f"{node.value[:40]}…"
+        return SyntaxInvalid(
+            f"the number `{shown}` does not fit into {_MOST_BITS} bits",
+            location=here,
+            remedy="write a smaller one, or put it in quotes where it is meant as text",
+        )
 
     @staticmethod
     def _strange_tag(node: yaml.Node, here: Location) -> SyntaxInvalid:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from opsmith.description.document import Document, read_document
-from opsmith.description.executorch_yaml import ExecutorchHeader, read_executorch_entries
-from opsmith.description.formats import Format, format_of
+from opsmith.description.formats.executorch import ExecutorchHeader, read_executorch_entries
+from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.formats.torchgen import read_torchgen_yaml
 from opsmith.description.manifest import read_manifest
 from opsmith.description.model import Abi, Execution, Library
 from opsmith.description.names import LIBRARY
-from opsmith.description.torchgen_yaml import read_torchgen_yaml
 from opsmith.errors import FormatUnknown
 from opsmith.schema import Catalogue
 
@@ -54,9 +54,9 @@ def _read_executorch(document: Document, catalogue: Catalogue | None) -> Library
     )
 
 
-_READERS: Mapping[Format, Callable[[Document, Catalogue | None], Library]] = {
-    Format.BACKEND: _read_backend_as_library,
-    Format.MANIFEST: read_manifest,
-    Format.TORCHGEN: read_torchgen_yaml,
-    Format.EXECUTORCH: _read_executorch,
+_READERS: Mapping[YamlFormat, Callable[[Document, Catalogue | None], Library]] = {
+    YamlFormat.BACKEND: _read_backend_as_library,
+    YamlFormat.MANIFEST: read_manifest,
+    YamlFormat.TORCHGEN: read_torchgen_yaml,
+    YamlFormat.EXECUTORCH: _read_executorch,
 }

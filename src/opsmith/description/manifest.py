@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from opsmith.description.custom import Meta, read_declaration, read_meta, schema_name
+from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
-from opsmith.description.executorch_yaml import (
+from opsmith.description.formats.executorch import (
     ExecutorchHeader,
     ManifestEntry,
     read_executorch_entries,
@@ -29,7 +29,7 @@ from opsmith.description.model import (
     Library,
     StubKernel,
 )
-from opsmith.description.names import SYMBOL, check_library_name, operator_name
+from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
 from opsmith.description.owners import read_owners
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
@@ -42,7 +42,7 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     func: str = ""
     stub: str = ""
     kernel_name: str = ""
-    meta: str | Meta | None = None
+    meta: str | DescribedMeta | None = None
     tags: str | list[str] = []
     structured: bool = False
     autograd: str = ""
@@ -90,9 +90,10 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         return _read_executorch_manifest(document, catalogue)
     raw = document.convert(_Manifest)
     check_library_name(raw.library, document.locate("library"))
-    if raw.class_name and not SYMBOL.fullmatch(raw.class_name):
+    obstacle = obstacle_in_cpp(raw.class_name) if raw.class_name else None
+    if obstacle is not None:
         raise SyntaxInvalid(
-            f"`{raw.class_name}` cannot be a name in C++",
+            f"`{raw.class_name}` cannot be a name in C++{obstacle}",
             location=document.locate("class_name"),
             remedy="write the class with its namespace, like at_npu::native::NPUNativeFunctions",
         )
@@ -111,7 +112,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
             operators.append(read_declaration(document, ("kernels", index), entry.func, tags))
         if entry.meta is not None:
             name = schema_name(entry.func)
-            metas.append(read_meta(document, ("kernels", index), name, entry.meta, SYMBOL))
+            metas.append(read_meta(document, ("kernels", index), name, entry.meta))
         if entry.func and not (entry.kernel_name or entry.autograd or entry.backward):
             continue  # declares a variant that is derived
         kernel = _kernel(document, index, entry, raw, execution, catalogue)
@@ -253,9 +254,9 @@ def _kernel_name_missing(document: Document, index: int) -> SyntaxInvalid:
 
 
 def _check_symbol(symbol: str, location: Location) -> None:
-    if not SYMBOL.fullmatch(symbol):
+    if (obstacle := obstacle_in_cpp(symbol)) is not None:
         raise SyntaxInvalid(
-            f"`{symbol}` is not a C++ function's qualified name",
+            f"`{symbol}` is not a C++ function's qualified name{obstacle}",
             location=location,
             remedy="write it like my_namespace::my_kernel",
         )

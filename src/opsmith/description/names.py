@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from opsmith.errors import Location, OperatorUnknown, SchemaInvalid, SyntaxInvalid, nearest
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, reserved_in_cpp
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 """A C++ identifier."""
@@ -19,7 +19,21 @@ SYMBOL = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", re.ASCII)
 LIBRARY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 """A kernel library's name, which generated code quotes in comments."""
 
-_OPERATOR = re.compile(r"([A-Za-z_]\w*::)?[A-Za-z_]\w*(\.\w+)?")
+OPERATOR = re.compile(r"[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+"""An operator's name with its overload, without a namespace."""
+
+_QUALIFIED_OPERATOR = re.compile(rf"([A-Za-z_]\w*::)?{OPERATOR.pattern}", re.ASCII)
+
+
+def obstacle_in_cpp(name: str, form: re.Pattern[str] = SYMBOL) -> str | None:
+    """Why ``name``, which should have this ``form``, cannot be one in C++; None where it can.
+
+    Empty for another form, else the word of C++ in it, to be set behind a message.
+    """
+    if not form.fullmatch(name):
+        return ""
+    word = reserved_in_cpp(name)
+    return f": `{word}` is a word of C++" if word else None
 
 
 def operator_name(text: str, location: Location, catalogue: Catalogue | None) -> str:
@@ -35,7 +49,7 @@ def operator_name(text: str, location: Location, catalogue: Catalogue | None) ->
             remedy=f"write `op: {name.partition('(')[0]}`, or `func:` with the schema to declare an "
             "operator of your own",
         )
-    if not _OPERATOR.fullmatch(name):
+    if not _QUALIFIED_OPERATOR.fullmatch(name):
         raise SchemaInvalid(
             f"`{text}` is not an operator's name",
             location=location,

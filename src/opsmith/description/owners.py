@@ -5,12 +5,13 @@ Called by ``manifest``.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 
 from opsmith.description.document import Document
 from opsmith.description.model import Owner
-from opsmith.description.names import IDENTIFIER
+from opsmith.description.names import IDENTIFIER, obstacle_in_cpp
 from opsmith.errors import SyntaxInvalid
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -20,14 +21,15 @@ def read_owners(document: Document, given: Mapping[str, Sequence[str]]) -> tuple
     """The owners that ``defined_by`` names.  Raises :class:`SyntaxInvalid` at the first mistake."""
     for namespace, modules in given.items():
         place = document.locate("defined_by", namespace)
-        if not IDENTIFIER.fullmatch(namespace) or namespace == "aten":
+        obstacle = "" if namespace == "aten" else obstacle_in_cpp(namespace, IDENTIFIER)
+        if obstacle is not None:
             raise SyntaxInvalid(
-                f"`{namespace}` is no namespace of custom operators",
+                f"`{namespace}` is no namespace of custom operators{obstacle}",
                 location=place,
                 remedy="write `defined_by: {their_namespace: [python.module]}`",
             )
         for module in modules:
-            if not _MODULE.fullmatch(module):
+            if not _MODULE.fullmatch(module) or any(map(keyword.iskeyword, module.split("."))):
                 raise SyntaxInvalid(
                     f"`{module}` cannot be the name of a Python module",
                     location=place,

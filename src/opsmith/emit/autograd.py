@@ -2,7 +2,7 @@
 
 Functions of the description as they are; generated functions around backward kernels, which are
 registered as operators of their own; and the variants that follow from either.  Each is a route of the
-plan (:class:`~opsmith.plan.AutogradRoute`); what it does at run time is in ``csrc/opsmith/autograd.h``.
+plan (:class:`~opsmith.plan.AutogradRoute`); what it does at run time is in ``csrc/opsmith/autograd``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from opsmith.description import Kernel
 from opsmith.emit.signature import Signature, Signatures
 from opsmith.emit.text import (
+    address,
     banner,
     class_name,
     comment,
@@ -27,7 +28,7 @@ from opsmith.schema import Operator
 
 
 @dataclass(frozen=True)
-class Declaration:
+class AutogradDeclaration:
     """A function of the description for autograd: its name, and its declaration as C++.
 
     ``text`` stands in the function's namespace or class; ``qualified`` has its whole name.
@@ -50,7 +51,7 @@ def gradient_operators(plan: Plan) -> list[Operator]:
 
 def autograd_declarations(
     entries: Iterable[Entry], signatures: Signatures
-) -> Iterator[Declaration]:
+) -> Iterator[AutogradDeclaration]:
     """What the kernels' authors must define so that ``entries`` are differentiated, in their order."""
     for entry in entries:
         match entry.autograd:
@@ -61,7 +62,7 @@ def autograd_declarations(
             case _:
                 continue
         signature = signatures[name].taking(symint=kernel.symint)
-        yield Declaration(
+        yield AutogradDeclaration(
             kernel,
             symbol,
             signature.kernel_declaration(symbol.rpartition("::")[2]),
@@ -87,13 +88,13 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
     return "\n".join(
         [
             banner(plan, "how its operators are differentiated."),
-            "#include <opsmith/autograd.h>",
-            "#include <opsmith/call.h>\n",
+            "#include <opsmith/autograd/autograd.h>",
+            "#include <opsmith/generated/call.h>\n",
             *(f"#include <{header}>" for header in sorted(headers)),
             "#include <torch/library.h>\n",
             *_declared(plan, entries, signatures),
             "",
-            "namespace opsmith::generated {",
+            "namespace opsmith::generated::differentiated {",
             "namespace {\n",
             # Apart, because ATen has operators of such names: gelu_backward, …
             "namespace gradients {\n",
@@ -103,10 +104,10 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
             *_gradient_registrations(gradients),
             *registrations(
                 "AutogradPrivateUse1",
-                {each.signature.name: f"TORCH_FN({each.target})" for each in functions},
+                {each.signature.name: address(each.target) for each in functions},
             ),
             "}  // namespace",
-            "}  // namespace opsmith::generated\n",
+            "}  // namespace opsmith::generated::differentiated\n",
         ]
     )
 
@@ -275,8 +276,8 @@ def _gradient_registrations(gradients: Sequence[_Gradient]) -> list[str]:
     if not gradients:
         return []
     namespace = gradients[0].operator.namespace
-    device = {g.operator.name: f"TORCH_FN({g.target})" for g in gradients}
-    meta = {g.operator.name: f"TORCH_FN(gradients::{g.signature.cpp_name}_meta)" for g in gradients}
+    device = {g.operator.name: address(g.target) for g in gradients}
+    meta = {g.operator.name: f"&gradients::{g.signature.cpp_name}_meta" for g in gradients}
     return [
         f"TORCH_LIBRARY_FRAGMENT({namespace}, m) {{",
         *(f"m.def({quoted(gradient.operator.schema)});" for gradient in gradients),

@@ -14,8 +14,8 @@ from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
-_OWN_HEADERS = ("opsmith/custom_autograd.h", "opsmith/custom_meta.h")
-_FOREIGN_HEADER = "opsmith/foreign_schema.h"
+_OWN_HEADERS = ("opsmith/autograd/custom_autograd.h", "opsmith/generated/custom_meta.h")
+_FOREIGN_HEADER = "opsmith/operators/foreign_schema.h"
 
 
 def _is_foreign(plan: Plan, meta: Meta) -> bool:
@@ -124,8 +124,8 @@ def _is_written(meta: Meta) -> bool:
 
 def _meta_target(meta: Meta, signature: CustomSignature) -> str:
     if _is_written(meta):
-        return f"TORCH_FN({signature.cpp_name}_meta)"
-    return f"TORCH_FN(::{meta.sources[0]})"
+        return f"&{signature.cpp_name}_meta"
+    return f"&::{meta.sources[0]}"
 
 
 def _meta(meta: Meta, signature: CustomSignature, plan: Plan) -> str:

@@ -78,7 +78,7 @@ class DerivedBody:
             }
         check = []
         if self.entry.shape is Shape.STRUCTURED_META:
-            check = self._structured_check(f"Out<{{}}, {len(outs)}>", outs)
+            check = self._structured_check("kOut", outs)
         else:
             check = self._check_out_overlap()
         return [*check, *self._write_results(values), *self._return_changed()]
@@ -88,7 +88,7 @@ class DerivedBody:
         operands = ", ".join(self._operands())
         check = []
         if self.entry.shape is Shape.STRUCTURED_META:
-            check = self._structured_check("Out<{}, 1>", [out])
+            check = self._structured_check("kOut", [out])
         else:
             check = self._check_out_overlap()
         return [
@@ -133,7 +133,7 @@ class DerivedBody:
         if self.entry.shape is Shape.STRUCTURED_META:
             results = {out: f"op.result({index})" for index, out in enumerate(outs)}
             checked = [
-                *self._structured_check(f"Out<{{}}, {len(outs)}>", outs),
+                *self._structured_check("kOut", outs),
                 f"{self.run(results)};",
                 "op.finish();",
             ]
@@ -223,9 +223,9 @@ class DerivedBody:
             return self._allocate_as_meta(names)
         structured = self._structured_class()
         allocate = [
-            f"opsmith::Functional<{structured.meta_class}, {len(names)}> op;",
+            f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
             f"op.meta({structured.meta_arguments(self.signature)});",
-            *(f"{name} = std::move(op.result({i}));" for i, name in enumerate(names)),
+            *(f"{name} = op.take({i});" for i, name in enumerate(names)),
         ]
         lines = [f"at::Tensor {name};" for name in names]
         if not (fast and self.entry.elementwise):
@@ -268,7 +268,7 @@ class DerivedBody:
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
         if self.entry.shape is Shape.STRUCTURED_META:
-            check = self._structured_check("Inplace<{}>", ["self"])
+            check = self._structured_check("kInplace", ["self"])
         else:
             others = [name for name in self._operands() if name != "self"]
             shape = self._first_shape()
@@ -281,10 +281,11 @@ class DerivedBody:
             check = [f"if (C10_UNLIKELY(!{condition})) {{", *check, "}"]
         return check
 
-    def _structured_check(self, checker: str, arguments: list[str]) -> list[str]:
+    def _structured_check(self, how: str, given: list[str]) -> list[str]:
         structured = self._structured_class()
+        arguments = ", ".join([f"opsmith::Given::{how}", *given])
         return [
-            f"opsmith::{checker.format(structured.meta_class)} op({', '.join(arguments)});",
+            f"opsmith::Structured<{structured.meta_class}, {len(given)}> op({arguments});",
             f"op.meta({structured.meta_arguments(self.signature)});",
         ]
 
@@ -315,7 +316,7 @@ class DerivedBody:
             return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
         if meta.rule is MetaRule.GIVEN:
             return f"::{meta.sources[0]}({functional.meta_arguments(_on_meta)})"
-        self.headers.add("opsmith/custom_meta.h")
+        self.headers.add("opsmith/generated/custom_meta.h")
         results = [
             f"opsmith::meta_like(opsmith::meta({functional.parameter_of(name)}))"
             for name in meta.sources

@@ -60,13 +60,18 @@ class EmittedFile:
     text: str
 
 
-def emit(plan: Plan) -> tuple[EmittedFile, ...]:
-    """The C++ files that register ``plan`` with PyTorch, clang-formatted."""
+def emit(plan: Plan, *, laid_out: bool = True) -> tuple[EmittedFile, ...]:
+    """The C++ files that register ``plan`` with PyTorch.
+
+    For people they are ``laid_out`` by clang-format, which takes ten times as long as writing them.
+    """
     name = class_name(plan.backend)
     signatures = _signatures(plan)
 
     served = [entry for entry in plan.entries if entry.kernel]
     served.sort(key=lambda entry: (signatures[entry.name].base, entry.name))
+    if not laid_out:
+        return tuple(EmittedFile(*each) for each in _texts(plan, name, served, signatures))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         # clang-format is a process: it works on one file while the next one is written.
         files = [
@@ -206,7 +211,7 @@ def _stubs(plan: Plan, headers: Sequence[str], code: str) -> str:
         [
             banner(plan, "the DispatchStubs that its libraries fill."),
             f'#include "{class_name(plan.backend)}NativeFunctions.h"\n',
-            "#include <opsmith/stub.h>\n",
+            "#include <opsmith/generated/stub.h>\n",
             *(f"#include <{header}>" for header in headers),
             "",
             code,
@@ -292,9 +297,9 @@ def _fallback(plan: Plan) -> str:
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
-        "#include <opsmith/fallback.h>",
-        "#include <opsmith/pure_outputs.h>",
-        *(["#include <opsmith/whole.h>"] if whole else []),
+        "#include <opsmith/fallback/fallback.h>",
+        "#include <opsmith/fallback/pure_outputs.h>",
+        *(["#include <opsmith/fallback/whole.h>"] if whole else []),
         "",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",

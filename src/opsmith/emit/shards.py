@@ -1,9 +1,7 @@
 """Which generated file holds which operator.
 
-A file's compilation costs about 4 s for PyTorch's headers and 0.1 s for each function (0.5 s where it
-instantiates a node of the autograd graph), so files are large, but not so large that one core waits for
-the other.  The choice depends on an operator's own name and on the order of magnitude of the whole: a
-new line in a manifest rewrites one file.
+Files are of a size that can be read; the build compiles many of them together.  The choice depends on an
+operator's own name and on the order of magnitude of the whole: a new line in a manifest rewrites one file.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Signature:
     def header(self) -> str:
         """The header that declares :attr:`ops_struct`."""
         if self.function.namespace != "aten":
-            return "opsmith/operator.h"
+            return "opsmith/generated/operator.h"
         return f"ATen/ops/{self.function.root_name}_ops.h"
 
     @property

@@ -67,6 +67,14 @@ def registrations(key: str, kernels: Mapping[str, str]) -> Iterator[str]:
         yield "\n".join([f"TORCH_LIBRARY_IMPL({namespace}, {key}, m) {{", *lines, "}\n"])
 
 
+def address(function: str) -> str:
+    """The C++ expression that registers ``function``, a name or an expression in parentheses.
+
+    Not ``TORCH_FN``, which compiles a wrapper for each function, and not for each type of function.
+    """
+    return function if function.startswith("(") else f"&{function}"
+
+
 def class_name(backend: str) -> str:
     """The backend's name as a C++ class has it: ``my_chip`` → ``MyChip``."""
     return "".join(part.capitalize() for part in backend.split("_"))

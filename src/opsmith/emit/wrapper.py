@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from opsmith.description import Abi, DimOrder, Execution, Kernel
 from opsmith.emit.derived import DerivedBody
 from opsmith.emit.signature import Signature, Signatures, Structured
-from opsmith.emit.text import comment, dtype_set, quoted
+from opsmith.emit.text import address, comment, dtype_set, quoted
 from opsmith.plan import Derivation, Entry, Operands, Route
 
 # The boxed kernel of the runtime that each last resort ends in.
@@ -25,14 +25,14 @@ BOXED_KERNELS: Mapping[Route, str] = {
 
 # What generated functions use of the runtime.
 WRAPPER_HEADERS = (
-    "opsmith/call.h",
-    "opsmith/derived.h",
-    "opsmith/dtype_set.h",
-    "opsmith/fallback.h",
-    "opsmith/structured.h",
+    "opsmith/generated/call.h",
+    "opsmith/generated/derived.h",
+    "opsmith/generated/dtype_set.h",
+    "opsmith/fallback/fallback.h",
+    "opsmith/generated/structured.h",
 )
 
-# The C++ names, in opsmith/call.h.
+# The C++ names, in opsmith/generated/call.h.
 _OPERANDS: Mapping[Operands, str] = {
     Operands.ONE_DEVICE: "kOneDevice",
     Operands.SCALARS_FROM_CPU: "kScalarsFromCpu",
@@ -75,7 +75,7 @@ def _layer_name(signature: Signature, depth: int) -> str:
 
 def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
     """What is registered for each operator: the function generated for it, or its kernel itself."""
-    return {entry.name: f"TORCH_FN({generated.target})" for entry, generated in wrappers}
+    return {entry.name: address(generated.target) for entry, generated in wrappers}
 
 
 class _Writer:
@@ -95,7 +95,7 @@ class _Writer:
         self.headers = {self.signature.header}
         self.is_lean = self.kernel.abi is Abi.EXECUTORCH
         if self.kernel.through:
-            self.headers |= {self.source.native_header, "opsmith/stub.h"}
+            self.headers |= {self.source.native_header, "opsmith/generated/stub.h"}
         if self.is_lean:
             self.headers |= {"bridge/lean_call.h", "bridge/lean_checks.h"}
 
@@ -144,7 +144,7 @@ class _Writer:
                 f"call({', '.join([self._quoted_name(), *options, *tensors])});"
             )
         if factory:
-            self.headers.add("opsmith/factory.h")
+            self.headers.add("opsmith/generated/factory.h")
             if tensors and self.entry.route is Route.DERIVED:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
         if self.is_lean:
@@ -168,7 +168,7 @@ class _Writer:
         """Whether what the parameter ``name`` holds has one of ``dtypes``."""
         listed = any(p.name == name and p.optional_list for p in self.signature.parameters())
         if listed:
-            self.headers.add("opsmith/optional_list.h")
+            self.headers.add("opsmith/generated/optional_list.h")
             return f"opsmith::all_have({dtype_set(dtypes)}, {name})"
         return f"{dtype_set(dtypes)}.has({name})"
 
@@ -250,7 +250,7 @@ class _Writer:
         """``body``, and the fallback where its kernel refuses the call."""
         if not self.entry.fails_over:
             return body
-        self.headers.add("opsmith/fallback_cause.h")
+        self.headers.add("opsmith/fallback/fallback_cause.h")
         arguments = ["refusal", *(parameter.name for parameter in self.signature.parameters())]
         call = f"opsmith::fail_over<{self.signature.ops_struct}>({', '.join(arguments)})"
         return [
@@ -302,17 +302,18 @@ class _Writer:
         results = structured.results
         # PyTorch's own kernel is a class on top of the meta function's.
         base = f"::{self.kernel.symbol}" if self.kernel.through else structured.meta_class
+        class_ = f"opsmith::Structured<{base}, {len(results)}>"
         match self.signature.function.func.kind().name:
             case "functional":
-                head = f"opsmith::Functional<{base}, {len(results)}> op;"
-                moved = [f"std::move(op.result({i}))" for i in range(len(results))]
+                head = f"{class_} op;"
+                moved = [f"op.take({i})" for i in range(len(results))]
                 tail = [f"return {_packed(moved)};"]
             case "inplace":
-                head = f"opsmith::Inplace<{base}> op(self);"
+                head = f"{class_} op(opsmith::Given::kInplace, self);"
                 tail = ["op.finish();", "return self;"]
             case _:
                 outs = self.signature.outputs()
-                head = f"opsmith::Out<{base}, {len(results)}> op({', '.join(outs)});"
+                head = f"{class_} op({', '.join(['opsmith::Given::kOut', *outs])});"
                 tail = ["op.finish();", f"return {self._forwarded(outs)};"]
         arguments = structured.meta_arguments(self.signature)
         meta = f"op.meta({arguments});"

@@ -6,16 +6,18 @@ dtype switches cut down, of those sources that it needs.  Called by ``opsmith ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from opsmith.build.cache import usable_cache
-from opsmith.build.compile import Compilation, LeanSources, SharedLibrary
+from opsmith.build.compile import Compilation
+from opsmith.build.csrc import CSRC
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
-from opsmith.build.progress import Progress
+from opsmith.build.library import LeanSources, SharedLibrary
+from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,
@@ -23,26 +25,22 @@ from opsmith.build.toolchain import (
     find_executorch,
 )
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.description import Backend, read_backend
+from opsmith.description import Backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration
 from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
 from opsmith.executorch.library import this_installation
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size
-from opsmith.outputs import write_output
-from opsmith.plan.executorch import (
+from opsmith.output_files import write_output
+from opsmith.plan import OpenedBackend
+from opsmith.plan.executorch.resolver import (
     ExecutorchPlan,
     ServedForm,
     plan_executorch,
 )
-from opsmith.schema import read_catalogue
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_CSRC = _PACKAGE / "csrc"
-_REGISTRATION = _CSRC / "executorch_library" / "registration.cpp"
-
-Report = Callable[[Progress], None]
+_REGISTRATION = CSRC / "executorch_library" / "registration.cpp"
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def build_library(
     programs: Sequence[ExecutorchProgram],
     folder: Path,
     *,
-    progress: Report | None = None,
+    progress: OnProgress | None = None,
 ) -> BuiltLibrary:
     """Builds the library of the backend described by the file ``description`` into ``folder``.
 
@@ -98,14 +96,14 @@ def build_library(
 class _Builder:
     """The building of one backend's libraries with what is installed."""
 
-    def __init__(self, description: Path, report: Report) -> None:
+    def __init__(self, description: Path, report: OnProgress) -> None:
         self.report = report
         self.cache = usable_cache()
         self.compiler: Compiler = find_compiler(self.cache)
         self.executorch: ExecutorchInstallation = find_executorch()
         report(Progress("planning the kernels of ExecuTorch"))
-        self.catalogue = read_catalogue()
-        self.backend: Backend = read_backend(description, self.catalogue)
+        opened = OpenedBackend(description, self.cache)
+        self.catalogue, self.backend = opened.catalogue, opened.description
         self.runtime = installed_runtime(self.cache)
         if not self.backend.lean_libraries:
             raise OperatorsUnserved(
@@ -168,7 +166,7 @@ class _Builder:
         """The built library, and the objects of its kernels' ``sources``."""
         self.report(Progress("generating C++"))
         registrations = [path for path in self._generated(plan) if path.suffix == ".cpp"]
-        own = LeanSources((*registrations, _REGISTRATION), self.executorch, (_CSRC,))
+        own = LeanSources((*registrations, _REGISTRATION), self.executorch, (CSRC,))
         library = SharedLibrary(
             name=f"{plan.backend}_executorch",
             sources=(),

@@ -10,7 +10,7 @@ from typing import Any
 
 from opsmith.executorch.own_operators import backend_of
 from opsmith.executorch.tasks import Failed, RunProgram, Stop
-from opsmith.runtime import load
+from opsmith.runtime.load import load
 from opsmith.runtime.owners import WRITTEN_BY_PT2E
 
 

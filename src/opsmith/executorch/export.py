@@ -8,24 +8,25 @@ backend is loaded, which defines them.  Called by ``opsmith executorch export``.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opsmith.build.cache import usable_cache
-from opsmith.build.progress import Progress
-from opsmith.description import Backend, read_backend
+from opsmith.build.progress import OnProgress, Progress
+from opsmith.cache_folder import cache_root
+from opsmith.description import Backend
 from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
 from opsmith.executorch.own_operators import BACKEND_FILE, misses_own_operator
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
-from opsmith.outputs import check_writable, write_output
-from opsmith.plan.executorch import Runtime, ServedForm, serve_forms
-from opsmith.runtime import load
+from opsmith.output_files import check_writable, write_output
+from opsmith.plan import OpenedBackend
+from opsmith.plan.executorch.resolver import Runtime, ServedForm, serve_forms
+from opsmith.runtime.load import load
 from opsmith.runtime.owners import import_owners
-from opsmith.schema import Catalogue, read_catalogue, with_operators
+from opsmith.schema import Catalogue, with_operators
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -64,7 +65,7 @@ def export_program(
     path: Path,
     description: Path,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> Exported:
     """Exports ``what`` to ``path``, for the kernels of the backend described by the file ``description``.
 
@@ -82,10 +83,10 @@ def export_program(
     check_writable(path)
     check_writable(graph)
     _check_inputs(what)
-    catalogue = read_catalogue()
-    backend = read_backend(description, catalogue)
-    catalogue = with_operators(catalogue, backend.operators)
-    runtime = installed_runtime(usable_cache())
+    opened = OpenedBackend(description, cache_root())
+    backend = opened.description
+    catalogue = with_operators(opened.catalogue, backend.operators)
+    runtime = installed_runtime(cache_root())
     import_owners(owner for library in backend.libraries for owner in library.owners)
     report(Progress(f"exporting {what.name}"))
     extra_files = {}

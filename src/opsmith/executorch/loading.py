@@ -15,8 +15,8 @@ from typing import Any
 from opsmith.errors import LibraryRefused
 from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
-from opsmith.plan.executorch_keys import CallForm
-from opsmith.plan.executorch_takes import refusal
+from opsmith.plan.executorch.kernel_keys import CallForm
+from opsmith.plan.executorch.supported import refusal
 
 
 class LoadedLibrary:

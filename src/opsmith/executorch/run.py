@@ -6,12 +6,12 @@ What can go wrong is asked before anything is loaded; the rest happens in a proc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.cache import usable_cache
-from opsmith.build.progress import Progress
+from opsmith.build.progress import OnProgress, Progress
+from opsmith.cache_folder import cache_root
 from opsmith.errors import (
     FileMissing,
     InputsRefused,
@@ -32,10 +32,10 @@ from opsmith.executorch.process import ask
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
-from opsmith.plan.executorch import Runtime
-from opsmith.plan.executorch_keys import CallForm
-from opsmith.plan.executorch_library import DescribedKernel
-from opsmith.plan.executorch_takes import refusal
+from opsmith.plan.executorch.kernel_keys import CallForm
+from opsmith.plan.executorch.library import DescribedKernel
+from opsmith.plan.executorch.resolver import Runtime
+from opsmith.plan.executorch.supported import refusal
 
 RUNTIME = "executorch"
 """How the runtime's own kernels are called where libraries are named."""
@@ -88,7 +88,7 @@ def run_program(
     inputs: Path | None = None,
     method: str = "forward",
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> ProgramRun:
     """Runs ``method`` of the program ``path`` with the kernels of ``libraries``, files or folders with one.
 
@@ -113,7 +113,7 @@ def run_program(
     for file in files:
         check_fits(file)
     forms = [call.form for call in program.calls if call.method == method]
-    runtime = installed_runtime(usable_cache())
+    runtime = installed_runtime(cache_root())
     if len(files) == len(paths):  # another library's kernels are known when it is loaded
         _check_served(program, forms, files, runtime)
     if inputs is not None and not inputs.is_file():
@@ -121,23 +121,8 @@ def run_program(
             f"there are no inputs `{inputs}`",
             remedy="write them with torch.save: a Tensor, or a tuple of them",
         )
-    exported = graph_beside(path)
-    task = RunProgram(
-        program=str(path.resolve()),
-        method=method,
-        libraries=[str(each.resolve()) for each in paths],
-        calls=[(form.operator, form.arguments) for form in forms],
-        inputs=None if inputs is None else str(inputs),
-        expected=[
-            None
-            if each is None
-            else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
-            for each in program.inputs[method]
-        ],
-        exported=str(exported) if exported != path and exported.is_file() else None,
-    )
     report(Progress(f"running {path.name}"))
-    answer, log = ask(task, f"running `{path}`")
+    answer, log = ask(_task(path, program, method, paths, forms, inputs), f"running `{path}`")
     if isinstance(answer, Failed):
         raise _failure(answer, log)
     assert isinstance(answer, Ran)
@@ -155,6 +140,31 @@ def run_program(
         eager_device=answer.eager_device,
         timed=answer.calls,
         threads=answer.threads,
+    )
+
+
+def _task(
+    path: Path,
+    program: ExecutorchProgram,
+    method: str,
+    libraries: Sequence[Path],
+    forms: Sequence[CallForm],
+    inputs: Path | None,
+) -> RunProgram:
+    exported = graph_beside(path)
+    return RunProgram(
+        program=str(path.resolve()),
+        method=method,
+        libraries=[str(each.resolve()) for each in libraries],
+        calls=[(form.operator, form.arguments) for form in forms],
+        inputs=None if inputs is None else str(inputs),
+        expected=[
+            None
+            if each is None
+            else Expected(each.meta.dtype, each.meta.dim_order, each.sizes, each.dynamic)
+            for each in program.inputs[method]
+        ],
+        exported=str(exported) if exported != path and exported.is_file() else None,
     )
 
 

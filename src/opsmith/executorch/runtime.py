@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from opsmith.build.cache import write_whole
 from opsmith.build.toolchain import find_executorch
-from opsmith.errors import ExecutorchMissing
+from opsmith.errors import CacheUnusable, ExecutorchMissing
 from opsmith.executorch.process import ask
-from opsmith.executorch.tasks import ListOperators, Operators
-from opsmith.plan.executorch import Runtime
+from opsmith.executorch.tasks import ListOperators, RuntimeOperators
+from opsmith.plan.executorch.resolver import Runtime
 
 
 def installed_runtime(cache: Path) -> Runtime:
@@ -32,7 +33,8 @@ def installed_runtime(cache: Path) -> Runtime:
         names = msgspec.json.decode(record.read_bytes(), type=list[str])
     except (OSError, msgspec.DecodeError):
         found, _ = ask(ListOperators(), "loading ExecuTorch's runtime")
-        assert isinstance(found, Operators)
+        assert isinstance(found, RuntimeOperators)
         names = found.names
-        write_whole(record, msgspec.json.encode(names))
+        with suppress(CacheUnusable):  # it can be asked again
+            write_whole(record, msgspec.json.encode(names))
     return Runtime(installed.version, frozenset(names))

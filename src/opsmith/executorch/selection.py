@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opsmith.executorch.program import ExecutorchProgram, KernelCall
-from opsmith.plan.executorch_keys import TensorMeta, kernel_key
+from opsmith.plan.executorch.kernel_keys import TensorMeta, kernel_key
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class KernelUse:
 
 
 @dataclass(frozen=True)
-class Selection:
+class KernelSelection:
     """All that the ``programs`` use, sorted by operator; ``delegates`` run the rest of them."""
 
     programs: tuple[str, ...]
@@ -40,7 +40,7 @@ class Selection:
         return tuple(dict.fromkeys(use.operator for use in self.kernels))
 
 
-def select(programs: Iterable[ExecutorchProgram]) -> Selection:
+def select(programs: Iterable[ExecutorchProgram]) -> KernelSelection:
     """What ``programs`` use together."""
     uses: dict[tuple[str, tuple[TensorMeta, ...]], list[tuple[str, KernelCall]]] = {}
     listed = list(programs)
@@ -49,7 +49,7 @@ def select(programs: Iterable[ExecutorchProgram]) -> Selection:
             uses.setdefault((call.form.operator, call.form.tensors), []).append(
                 (str(program.path), call)
             )
-    return Selection(
+    return KernelSelection(
         tuple(str(program.path) for program in listed),
         tuple(
             KernelUse(

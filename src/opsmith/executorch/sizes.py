@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.executorch.elf import ElfFile, Symbol
-from opsmith.plan.executorch import LibraryKernel
+from opsmith.plan.executorch.resolver import LibraryKernel
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from opsmith.plan.executorch_keys import Argument
+from opsmith.plan.executorch.kernel_keys import Argument
 
 
 class ListOperators(msgspec.Struct, frozen=True, tag=True):
     """Asks which operators the runtime has kernels for."""
 
 
-class Operators(msgspec.Struct, frozen=True, tag=True):
+class RuntimeOperators(msgspec.Struct, frozen=True, tag=True):
     """Their names."""
 
     names: list[str]
@@ -74,7 +74,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Task: TypeAlias = ListOperators | RunProgram
-Answer: TypeAlias = Operators | Ran | Failed
+Answer: TypeAlias = RuntimeOperators | Ran | Failed
 
 
 class Stop(Exception):

@@ -25,13 +25,13 @@ from opsmith.executorch.tasks import (
     Answer,
     Failed,
     ListOperators,
-    Operators,
     Ran,
     RunProgram,
+    RuntimeOperators,
     Stop,
     Task,
 )
-from opsmith.plan.executorch_keys import CallForm
+from opsmith.plan.executorch.kernel_keys import CallForm
 
 # How long, and how often at most and at least, calls are timed.
 _SECONDS = 0.5
@@ -47,8 +47,8 @@ def answer(task: Task) -> Answer:
         return stop.failure
 
 
-def _list_operators() -> Operators:
-    return Operators(sorted(runtime_module()._get_operator_names()))
+def _list_operators() -> RuntimeOperators:
+    return RuntimeOperators(sorted(runtime_module()._get_operator_names()))
 
 
 def _run(task: RunProgram) -> Ran:

@@ -1,6 +1,5 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
-from opsmith.plan.cache import plan_backend
 from opsmith.plan.model import (
     Autograd,
     AutogradRoute,
@@ -17,6 +16,7 @@ from opsmith.plan.model import (
     Whole,
     claims_of,
 )
+from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
 from opsmith.plan.resolver import resolve, resolve_group
 from opsmith.plan.whole import decompositions
 
@@ -29,6 +29,7 @@ __all__ = [
     "Meta",
     "MetaRule",
     "NotServed",
+    "OpenedBackend",
     "Operands",
     "Plan",
     "Route",
@@ -36,6 +37,7 @@ __all__ = [
     "Whole",
     "claims_of",
     "decompositions",
+    "open_backend",
     "plan_backend",
     "resolve",
     "resolve_group",

@@ -1,6 +1,6 @@
 """Which functions of the description differentiate an operator, and what that allows of its group.
 
-The rules are the table of docs/autograd.md: what may be mixed in a group, and why the rest is refused.
+The rules are the table of docs/describe/autograd.md: what may be mixed in a group, and why not the rest.
 Called by the resolver, which has collected the kernels.
 """
 

@@ -1,54 +1,54 @@
 """Plans on disk, so that planning the same thing twice costs milliseconds.
 
-The key is everything that a plan depends on: torch's version, opsmith's own planning code and the
-bytes of every YAML file that was read.  A stale or damaged file is planned anew, never trusted.
+The key is everything that a plan depends on: torch's version, opsmith's own planning code, and the names
+and bytes of the YAML files that were read; not where they lie.  A plan names places in those files, so it
+is kept without the folders of the package and of the description, and given those of whoever reads it.
+A damaged file is planned anew, never trusted.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from opsmith.description import find_backend, read_backend
+from opsmith.cache_folder import replace_file, sealed, unsealed
+from opsmith.description import Backend
 from opsmith.plan.model import Plan
-from opsmith.plan.resolver import resolve
-from opsmith.schema import read_catalogue, torch_version
+from opsmith.schema import torch_version
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _PLANNING_ROOMS = ("schema", "description", "plan")
 
 
-class _Record(msgspec.Struct):
-    """A plan with the digests of the files that it was made from."""
-
-    files: dict[str, str]
-    plan: Plan
-
-
-def plan_backend(name: str, cache: Path | None) -> Plan:
-    """The plan for the backend ``name`` (shipped, or a path), from ``cache`` where it is fresh.
-
-    Raises a :class:`DescriptionError` where the description is wrong.
-    """
-    path = find_backend(name)
-    record_path = None
-    if cache is not None:
-        key = _digest_text(f"{torch_version()}\n{planning_code_digest()}\n{path}")
-        record_path = cache / "plans" / f"{key}.json"
-        if plan := _read(record_path):
-            return plan
-    catalogue = read_catalogue()
-    backend = read_backend(path, catalogue)
-    plan = resolve(backend, catalogue)
-    if record_path is not None:
-        digests = {str(file): _digest_file(file) for file in backend.files}
-        _write(record_path, _Record(digests, plan))
+def kept_plan(backend: Backend, cache: Path, planned: Callable[[], Plan]) -> Plan:
+    """The plan of ``backend`` as ``cache`` has it, or what ``planned`` makes, kept there."""
+    key, path = _key(backend), backend.location.path
+    if plan := _known.get((key, path)):
+        return plan
+    record = cache / "plans" / f"{key}.json"
+    plan = _read(record, path.parent)
+    if plan is None:
+        plan = planned()
+        _write(record, plan, path.parent)
+    _known[key, path] = plan
     return plan
+
+
+# What this process has planned or read.
+_known: dict[tuple[str, Path], Plan] = {}
+
+
+def _key(backend: Backend) -> str:
+    folders = _folders(backend.location.path.parent)
+    lines = [torch_version(), planning_code_digest(), backend.location.path.name]
+    lines += [f"{_with_names(str(file), folders)} {_digest_file(file)}" for file in backend.files]
+    return _digest_text("\n".join(lines))
 
 
 def planning_code_digest() -> str:
@@ -56,31 +56,54 @@ def planning_code_digest() -> str:
     sources = sorted(
         path
         for room in _PLANNING_ROOMS
-        for path in (_PACKAGE / room).iterdir()
+        for path in (_PACKAGE / room).rglob("*")
         if path.suffix in {".py", ".yaml"}
     )
     return _digest_text("".join(_digest_file(path) for path in sources))
 
 
-def _read(path: Path) -> Plan | None:
+# ---- places
+
+
+def _folders(description: Path) -> Mapping[str, Path]:
+    """The folders in which a plan's places lie, by the names that stand for them on disk.
+
+    The package comes first: its own descriptions lie in it.
+    """
+    return {"\x00opsmith": _PACKAGE, "\x00description": description}
+
+
+def _with_names(text: str, folders: Mapping[str, Path]) -> str:
+    for name, folder in folders.items():
+        # Not the end of another folder's path.
+        pattern = rf"(?<![\w./-]){re.escape(_in_json(folder))}/"
+        text = re.sub(pattern, _in_json(name).replace("\\", r"\\") + "/", text)
+    return text
+
+
+def _with_folders(text: str, folders: Mapping[str, Path]) -> str:
+    for name, folder in folders.items():
+        text = text.replace(f"{_in_json(name)}/", f"{_in_json(folder)}/")
+    return text
+
+
+def _in_json(text: object) -> str:
+    return msgspec.json.encode(str(text)).decode()[1:-1]
+
+
+def _read(path: Path, description: Path) -> Plan | None:
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Record, dec_hook=_decode)
-        if all(_digest_file(Path(file)) == digest for file, digest in record.files.items()):
-            return record.plan
-    except (OSError, msgspec.DecodeError):
-        pass
-    return None
+        text = _with_folders(unsealed(path.read_bytes()).decode(), _folders(description))
+        return msgspec.json.decode(text.encode(), type=Plan, dec_hook=_decode)
+    except (OSError, ValueError):
+        return None
 
 
-def _write(path: Path, record: _Record) -> None:
+def _write(path: Path, plan: Plan, description: Path) -> None:
     """Best effort: a plan that cannot be stored is still a plan."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(msgspec.json.encode(record, enc_hook=_encode))
-        os.replace(file.name, path)
-    except OSError:
-        pass
+    text = msgspec.json.encode(plan, enc_hook=_encode).decode()
+    with suppress(OSError):
+        replace_file(path, sealed(_with_names(text, _folders(description)).encode()))
 
 
 def _encode(value: Any) -> str:

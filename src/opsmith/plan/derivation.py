@@ -1,6 +1,6 @@
 """Which variant of a group can be derived from which, from the schemas alone.
 
-The rules are the table of docs/variants.md.  A derivation that is impossible comes back as the
+The rules are the table of docs/describe/variants.md.  A derivation that is impossible comes back as the
 reason in words, one of :class:`Obstacle`, which the plan shows.
 """
 
@@ -48,7 +48,7 @@ class Obstacle(Enum):
 
 
 # Pointwise operators whose result is bool whatever the operands are, by the functional's base name.
-# tests/test_plan.py compares this and the rule of `elementwise_result` with every meta function.
+# tests/plan/test_plan.py compares this and the rule of `elementwise_result` with every meta function.
 _PREDICATES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isposinf", "isneginf", "signbit"})
 
 # Words in the names of ATen's operators whose operands or results are no strided tensors.

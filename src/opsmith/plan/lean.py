@@ -7,7 +7,7 @@ by the resolver.
 from __future__ import annotations
 
 from opsmith.description import Kernel
-from opsmith.plan.executorch_schema import lean_operator
+from opsmith.plan.executorch.schema import lean_operator
 from opsmith.plan.meta import Metas
 from opsmith.schema import Catalogue, Composite, Operator
 

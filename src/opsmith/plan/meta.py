@@ -16,7 +16,7 @@ from opsmith.errors import KernelDuplicate, KernelRefused, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule
 from opsmith.schema import Catalogue, Group, Operator, Variant
-from opsmith.schema.catalogue import custom_function, torch_function
+from opsmith.schema.catalogue import custom_function, function_schema
 
 
 class Metas:
@@ -99,7 +99,7 @@ class Metas:
             )
         if not meta.same_as:
             return
-        func = torch_function(operator).func
+        func = function_schema(operator)
         kinds = {argument.name: str(argument.type) for argument in func.arguments.flat_all}
         returns = [str(result.type) for result in func.returns]
         if len(meta.same_as) != len(returns):

@@ -1,6 +1,15 @@
 """The Python side of a loaded device."""
 
-from opsmith.runtime.autoload import autoload
-from opsmith.runtime.load import LoadedBackend, load
+from __future__ import annotations
 
-__all__ = ["LoadedBackend", "autoload", "load"]
+from typing import TYPE_CHECKING
+
+from opsmith.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from opsmith.runtime.load import LoadedBackend
+
+__all__ = ["LoadedBackend"]
+
+# Every `import torch` looks for opsmith.runtime.autoload: that must not bring the rooms below.
+__getattr__ = on_demand(__name__, {"LoadedBackend": "opsmith.runtime.load"})

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from opsmith.runtime import trace
+
 VARIABLE = "OPSMITH_AUTOLOAD"
-TRACE_VARIABLE = "OPSMITH_TRACE"
-"""A folder: the process records there what it does, as ``request.json`` in it says."""
 
 
 def autoload() -> None:
@@ -20,7 +20,7 @@ def autoload() -> None:
         from opsmith.runtime.load import load
 
         load(name)
-    if os.environ.get(TRACE_VARIABLE):
-        from opsmith.runtime import trace
+    if os.environ.get(trace.VARIABLE):
+        from opsmith.runtime.trace import recording
 
-        trace.start()
+        recording.start()

@@ -1,6 +1,6 @@
 """Recording the operator calls of a program: how often, how long, from where, and what fell back.
 
-``csrc/opsmith/calls.cpp`` records, only while it is asked to.  ``opsmith coverage`` has a program write
+``csrc/opsmith/profile`` records, only while it is asked to.  ``opsmith coverage`` has a program write
 what was recorded at exit, through ``OPSMITH_CALLS_REPORT``.
 """
 
@@ -17,6 +17,7 @@ import msgspec
 
 from opsmith.plan import Plan, Route
 from opsmith.runtime.exit_files import write_at_exit
+from opsmith.runtime.loaded import loaded_backend
 
 REPORT_VARIABLE = "OPSMITH_CALLS_REPORT"
 """A folder: at exit, each process that loaded a backend writes its calls there as ``<pid>.json``."""
@@ -163,6 +164,4 @@ class CallsReport(msgspec.Struct):
 
 
 def _report() -> CallsReport:
-    from opsmith.runtime.load import loaded_backend
-
     return CallsReport(str(loaded_backend().description), _recorded())

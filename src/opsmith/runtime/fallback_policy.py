@@ -2,7 +2,7 @@
 
 ``OPSMITH_FALLBACK=deny`` holds for the whole process, :func:`fallback` for a block.  The description's
 own policy is the plan's, and compiled into the backend; the override is asked first, by
-``csrc/opsmith/fallback_policy.cpp``.
+``csrc/opsmith/fallback/fallback_policy.cpp``.
 """
 
 from __future__ import annotations

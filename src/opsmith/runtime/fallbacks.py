@@ -1,6 +1,6 @@
 """What ran on the CPU in the device's place: how often, how long, how many bytes, why and from where.
 
-The counting is in ``csrc/opsmith/fallback_counts.cpp`` and always on; only callers' lines are recorded
+The counting is in ``csrc/opsmith/fallback`` and always on; only callers' lines are recorded
 on request.  ``opsmith fallbacks`` has a program write its counts at exit, through
 ``OPSMITH_FALLBACK_REPORT``.
 """
@@ -18,6 +18,7 @@ import msgspec
 
 from opsmith.plan import Plan, Route
 from opsmith.runtime.exit_files import write_at_exit
+from opsmith.runtime.loaded import loaded_backend
 
 REPORT_VARIABLE = "OPSMITH_FALLBACK_REPORT"
 """A folder: at exit, each process that loaded a backend writes its counts there as ``<pid>.json``."""
@@ -92,8 +93,6 @@ def fallbacks(since: Fallbacks | None = None) -> Fallbacks:
 
     Raises :class:`~opsmith.errors.LoadError` where no backend is loaded.
     """
-    from opsmith.runtime.load import loaded_backend
-
     plan = loaded_backend().plan
     before = {count.operator: count for count in since.counts} if since else {}
     counts = []
@@ -185,7 +184,7 @@ def start() -> None:
         write_at_exit(folder, _report)
 
 
-class Report(msgspec.Struct):
+class FallbackReport(msgspec.Struct):
     """What a process writes at exit: the backend, its description and what fell back."""
 
     backend: str
@@ -193,11 +192,9 @@ class Report(msgspec.Struct):
     fallbacks: Fallbacks
 
 
-def _report() -> Report:
-    from opsmith.runtime.load import loaded_backend
-
+def _report() -> FallbackReport:
     loaded = loaded_backend()
-    return Report(loaded.name, str(loaded.description), fallbacks())
+    return FallbackReport(loaded.name, str(loaded.description), fallbacks())
 
 
 def _columns() -> Iterator[tuple[str, int, int, int, int, dict[str, int], dict[str, int]]]:

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from opsmith.build.backend import BuiltBackend, build_backend
-from opsmith.build.progress import Progress
+from opsmith.build.progress import OnProgress
+from opsmith.build.waiting import told
 from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
-from opsmith.runtime import calls, fallback_policy, fallbacks, trace
+from opsmith.runtime import calls, fallback_policy, fallbacks
+from opsmith.runtime.loaded import loaded_if_any, set_loaded_backend
 from opsmith.runtime.owners import import_owners
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
+from opsmith.runtime.trace import recording
 from opsmith.schema import qualified
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class LoadedBackend:
     description: Path
     built: BuiltBackend
 
-    progress: Callable[[Progress], None] | None = None
+    progress: OnProgress | None = None
 
     @property
     def plan(self) -> Plan:
@@ -145,55 +148,36 @@ class LoadedBackend:
         return PythonKernels(self.description, self.built, self.progress)
 
 
-_loaded: LoadedBackend | None = None
-
-
-def load(name: str = "sim", *, progress: Callable[[Progress], None] | None = None) -> LoadedBackend:
+def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBackend:
     """Makes the device of the backend ``name`` available to PyTorch, e.g. ``torch.ones(3, device="sim")``.
 
     ``name`` is a shipped backend, or the path of a ``backend.yaml``.  The first call on a machine
-    builds it, which takes a minute or two; ``progress`` is told of each step.  A second call with the
-    same name returns at once.
+    builds it, which takes a minute or two, and says so on stderr unless ``progress`` is told of each step.
+    A second call with the same name returns at once.
 
     Raises :class:`~opsmith.errors.OpsmithError`: a mistake in the description, a failed build, a driver
     that does not fit, or a slot that another backend has taken.
     """
-    global _loaded
     description = find_backend(name)
-    if _loaded is not None:
-        if _loaded.description == description:
-            return _loaded
+    if (earlier := loaded_if_any()) is not None:
+        if earlier.description == description:
+            return earlier
         raise SlotTaken(
-            f"the backend `{_loaded.name}` is loaded, and PyTorch has one slot for such a device",
+            f"the backend `{earlier.name}` is loaded, and PyTorch has one slot for such a device",
             remedy=f"load `{name}` in a process of its own",
         )
     override = fallback_policy.environment_override()
-    built = build_backend(description, progress=progress)
+    with told(progress, f"the backend `{name}`") as report:
+        built = build_backend(description, progress=report)
     loaded = LoadedBackend(built.name, description, built, progress)
     fallback_policy.check(lambda: loaded.plan, override)
     _register(built)
-    _loaded = loaded
+    set_loaded_backend(loaded)
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
-    trace.note_backend()
+    recording.note_backend()
     return loaded
-
-
-def loaded_backend() -> LoadedBackend:
-    """The backend that this process has loaded.  Raises :class:`LoadError` where there is none."""
-    loaded = loaded_if_any()
-    if loaded is None:
-        raise LoadError(
-            "no backend is loaded, so nothing can have fallen back",
-            remedy='call opsmith.load("sim"), or another backend, first',
-        )
-    return loaded
-
-
-def loaded_if_any() -> LoadedBackend | None:
-    """The backend that this process has loaded; None where there is none."""
-    return _loaded
 
 
 def _register(built: BuiltBackend) -> None:
@@ -220,7 +204,7 @@ def _register(built: BuiltBackend) -> None:
         message, _, remedy = str(error).partition("\n  remedy: ")
         raise DriverInvalid(
             message,
-            remedy=remedy.splitlines()[0] if remedy else "see docs/driver.md",
+            remedy=remedy.splitlines()[0] if remedy else "see docs/describe/driver.md",
             location=built.driver_location,
         ) from None
     # Naming the slot comes last of what can fail: it cannot be undone.

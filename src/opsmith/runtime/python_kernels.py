@@ -1,7 +1,7 @@
 """Python functions as kernels of the loaded device.
 
 Keeps which functions are registered, has the plan resolve their groups anew, and gives each variant
-that the plan serves from one of them to the C++ trampoline.  Routes and derivations are read from the
+that the plan serves from one of them to the C++ adapter.  Routes and derivations are read from the
 plan's entries, never chosen here.
 """
 
@@ -19,25 +19,24 @@ from types import ModuleType, TracebackType
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from opsmith.build.backend import BuiltBackend
-from opsmith.build.progress import Progress
-from opsmith.build.trampoline import MODULE, build_trampoline
+from opsmith.build.progress import OnProgress
+from opsmith.build.python_adapter import MODULE, build_adapter
+from opsmith.build.waiting import told
 from opsmith.description import (
     Abi,
     Dtypes,
     Kernel,
     python_kernel,
-    read_backend,
     with_python_kernels,
 )
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
-from opsmith.plan import Entry, Plan, Shape, plan_backend, resolve_group
-from opsmith.runtime import trace
+from opsmith.plan import Entry, OpenedBackend, Plan, Shape, resolve_group
+from opsmith.runtime.trace import recording
 from opsmith.schema import (
     Catalogue,
     Declaration,
     group_declared,
     qualified,
-    read_catalogue,
 )
 
 OnError: TypeAlias = Literal["raise", "fallback"]
@@ -103,9 +102,9 @@ class PythonKernels:
         self,
         description: Path,
         built: BuiltBackend,
-        progress: Callable[[Progress], None] | None = None,
+        progress: OnProgress | None = None,
     ) -> None:
-        self._description = description
+        self._opened = OpenedBackend(description, built.cache)
         self._built = built
         self._progress = progress
         self._lock = threading.RLock()
@@ -116,7 +115,7 @@ class PythonKernels:
     @functools.cached_property
     def compiled_plan(self) -> Plan:
         """The plan that the loaded code was generated from."""
-        return plan_backend(str(self._description), self._built.cache)
+        return self._opened.plan
 
     @property
     def plan(self) -> Plan:
@@ -187,10 +186,10 @@ class PythonKernels:
     def _resolve(self, name: str) -> None:
         """Plans the group of ``name`` anew and makes the dispatcher agree with it."""
         kernels = [kernel.description for kernel in self._kernels.values()]
-        backend = with_python_kernels(self._backend, kernels)
+        backend = with_python_kernels(self._opened.description, kernels)
         entries = resolve_group(backend, self.catalogue, name)
-        trampoline = self._trampoline
-        served = {entry.name: self._serve(entry, trampoline) for entry in entries}
+        adapter = self._adapter
+        served = {entry.name: self._serve(entry, adapter) for entry in entries}
         for entry in entries:
             # The new registration stands before the old one ends: no call finds neither.
             now = served[entry.name]
@@ -198,23 +197,23 @@ class PythonKernels:
                 self._served.pop(entry.name, None)
             else:
                 self._served[entry.name] = now
-            trampoline.set_reason(entry.name, entry.refusal)
+            adapter.set_reason(entry.name, entry.refusal)
         self._plan = self.plan.replacing(entries)
-        trace.refresh()
+        recording.refresh()
 
-    def _serve(self, entry: Entry, trampoline: ModuleType) -> _Served | None:
+    def _serve(self, entry: Entry, adapter: ModuleType) -> _Served | None:
         if entry.kernel is None or entry.kernel.abi is not Abi.PYTHON:
             return None
         kernel = self._kernels[entry.kernel.operator]
         current = self._served.get(entry.name)
         if current is not None and current.entry == entry and current.kernel is kernel:
             return current
-        return _Served(entry, kernel, _registration(entry, kernel, trampoline))
+        return _Served(entry, kernel, _registration(entry, kernel, adapter))
 
     @functools.cached_property
     def catalogue(self) -> Catalogue:
         """The operators that can have a kernel: ATen's, and those that :meth:`declare` has added."""
-        return read_catalogue()
+        return self._opened.catalogue
 
     def declare(self, declarations: Sequence[Declaration], kernel: Callable[..., Any]) -> None:
         """Adds a group of operators, which the dispatcher knows; ``kernel`` is the first one's."""
@@ -231,20 +230,16 @@ class PythonKernels:
                 raise
 
     @functools.cached_property
-    def _backend(self) -> Any:
-        return read_backend(self._description, self.catalogue)
-
-    @functools.cached_property
-    def _trampoline(self) -> ModuleType:
-        return load_trampoline(self._built, self._progress)
+    def _adapter(self) -> ModuleType:
+        return load_adapter(self._built, self._progress)
 
 
-def _registration(entry: Entry, kernel: PythonKernel[..., Any], trampoline: ModuleType) -> object:
+def _registration(entry: Entry, kernel: PythonKernel[..., Any], adapter: ModuleType) -> object:
     """The dispatcher's entry for what the plan says of one operator."""
     described = kernel.description
     name = f"the Python kernel `{described.symbol}` ({described.location})"
     how = entry.derivation.name if entry.derivation else entry.route.name
-    return trampoline.VariantRegistration(
+    return adapter.VariantRegistration(
         name=qualified(entry.name),
         kernel_operator=qualified(described.operator),
         shaped_by=qualified(entry.shaped_by) if entry.shaped_by else None,
@@ -256,7 +251,7 @@ def _registration(entry: Entry, kernel: PythonKernel[..., Any], trampoline: Modu
         dtypes=[(argument, list(names)) for argument, names in described.dtypes],
         other_dtypes=entry.other_dtypes.value if entry.other_dtypes else "",
         fails_over=entry.fails_over,
-        kernel=trampoline.PythonKernel(
+        kernel=adapter.PythonKernel(
             kernel.function,
             qualified(described.operator),
             name,
@@ -265,9 +260,10 @@ def _registration(entry: Entry, kernel: PythonKernel[..., Any], trampoline: Modu
     )
 
 
-def load_trampoline(built: BuiltBackend, progress: Callable[[Progress], None] | None) -> ModuleType:
+def load_adapter(built: BuiltBackend, progress: OnProgress | None) -> ModuleType:
     """The extension module that calls Python kernels, built where that is needed."""
-    path = build_trampoline(built, progress=progress)
+    with told(progress, "what calls Python kernels") as report:
+        path = build_adapter(built, progress=report)
     loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
     spec = importlib.util.spec_from_loader(MODULE, loader)
     assert spec is not None

@@ -17,8 +17,10 @@ from opsmith.schema.operator import (
 )
 from opsmith.schema.parts import PartsMap, read_parts
 from opsmith.schema.stubs import Caller, Stub, StubMap, Unfit, read_stubs
+from opsmith.schema.words import CPP_WORDS, reserved_in_cpp
 
 __all__ = [
+    "CPP_WORDS",
     "GENERATED",
     "Caller",
     "Catalogue",
@@ -42,6 +44,7 @@ __all__ = [
     "read_catalogue",
     "read_parts",
     "read_stubs",
+    "reserved_in_cpp",
     "result_names",
     "torch_version",
     "with_operators",

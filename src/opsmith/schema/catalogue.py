@@ -19,10 +19,11 @@ import yaml
 
 from opsmith.errors import LoadError
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
+from opsmith.schema.stored import Stored, stored
 
 if TYPE_CHECKING:
     from torchgen.gen import ParsedYaml
-    from torchgen.model import NativeFunction, NativeFunctionsGroup, Type
+    from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, Type
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,14 @@ def torch_version() -> str:
 def _parsed_yaml() -> ParsedYaml:
     from torchgen.gen import parse_native_yaml
 
+    functions, tags = _aten_yaml()
+    return parse_native_yaml(str(functions), str(tags))
+
+
+def _aten_yaml() -> tuple[Path, Path]:
+    """The operators, and the tags that they may have."""
     native = torchgen_folder() / "packaged" / "ATen" / "native"
-    return parse_native_yaml(str(native / "native_functions.yaml"), str(native / "tags.yaml"))
+    return native / "native_functions.yaml", native / "tags.yaml"
 
 
 def torchgen_folder() -> Path:
@@ -120,6 +127,18 @@ def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) ->
     return replace(function, func=FunctionSchema.parse(schema)) if "::" in schema else function
 
 
+def function_schema(operator: Operator) -> FunctionSchema:
+    """torchgen's model of any operator's schema: 0.1 ms, where :func:`torch_function` parses all of ATen."""
+    return _function_schema(operator.schema)
+
+
+@functools.cache
+def _function_schema(schema: str) -> FunctionSchema:
+    from torchgen.model import FunctionSchema
+
+    return FunctionSchema.parse(schema)
+
+
 def torch_function(operator: Operator) -> NativeFunction:
     """torchgen's model of any operator."""
     return (
@@ -132,10 +151,8 @@ def torch_function(operator: Operator) -> NativeFunction:
 @functools.cache
 def tag_names() -> frozenset[str]:
     """The tags that an operator of the installed torch may have, from its ``tags.yaml``."""
-    text = (torchgen_folder() / "packaged" / "ATen" / "native" / "tags.yaml").read_text(
-        encoding="utf-8"
-    )
-    return frozenset(entry["tag"] for entry in yaml.safe_load(text))
+    _, tags = _aten_yaml()
+    return frozenset(entry["tag"] for entry in yaml.safe_load(tags.read_text(encoding="utf-8")))
 
 
 @functools.cache
@@ -259,11 +276,28 @@ def _unlisted_operators() -> list[Operator]:
 
 @functools.cache
 def read_catalogue() -> Catalogue:
-    """All ATen operators of the installed torch; about 0.8 s, once a process.
+    """All ATen operators of the installed torch; read once a process, and parsed once on a machine.
 
     The source is ``torchgen/packaged/ATen/native/native_functions.yaml``, with the variants that
     torchgen generates, plus the few operators that libtorch registers elsewhere.
     """
+    torch = torch_version()
+    # torchgen itself comes with torch, and changes with its version.
+    sources = [*_aten_yaml(), *(Path(__file__).parent / name for name in _MADE_FROM)]
+    found = stored(torch, sources, _parsed)
+    return Catalogue(
+        torch,
+        {operator.name: operator for operator in found.operators},
+        found.groups,
+        {name: group for group in found.groups for _, name in group.members()},
+    )
+
+
+_MADE_FROM = ("catalogue.py", "operator.py", "stored.py", "unlisted.yaml", "without_meta.yaml")
+
+
+def _parsed() -> Stored:
+    """The operators and groups, by torchgen; about 0.8 s."""
     from torchgen.gen import pre_group_native_functions
     from torchgen.model import SchemaKind
 
@@ -273,20 +307,18 @@ def read_catalogue() -> Catalogue:
         operators[operator.name] = operator
 
     groups = []
-    group_of: dict[str, Group] = {}
     for variants in pre_group_native_functions(functions).values():
         if len(variants) < 2:
             continue
         names = {kind: str(function.func.name) for kind, function in variants.items()}
         out = variants.get(SchemaKind.out)
-        group = Group(
-            functional=names.get(SchemaKind.functional),
-            inplace=names.get(SchemaKind.inplace),
-            out=names.get(SchemaKind.out),
-            structured=out is not None and out.structured,
-            iterator=out is not None and out.structured_inherits is not None,
+        groups.append(
+            Group(
+                functional=names.get(SchemaKind.functional),
+                inplace=names.get(SchemaKind.inplace),
+                out=names.get(SchemaKind.out),
+                structured=out is not None and out.structured,
+                iterator=out is not None and out.structured_inherits is not None,
+            )
         )
-        groups.append(group)
-        for _, name in group.members():
-            group_of[name] = group
-    return Catalogue(torch_version(), operators, tuple(groups), group_of)
+    return Stored(tuple(operators.values()), tuple(groups))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from opsmith.errors import Location, SchemaInvalid, nearest
 from opsmith.schema.catalogue import native_function_of, operator_of, tag_names
 from opsmith.schema.operator import Operator
+from opsmith.schema.words import SCHEMA_WORDS, reserved_in_cpp
 
 Locate = Callable[[str], Location]
 """The place of a piece of the schema's text, as it was written."""
@@ -45,13 +46,15 @@ _GENERIC_TYPES: Mapping[str, str] = {
 # Namespaces whose operators PyTorch itself defines.
 _TAKEN_NAMESPACES = frozenset(
     "prim prims onnx quantized mkldnn mkl sparse xnnpack static_runtime rngprims debugprims inductor "
-    "higher_order profiler c10d _c10d_functional c10d_functional symm_mem opsmith".split()
+    "higher_order profiler at c10 torch c10d _c10d_functional c10d_functional symm_mem opsmith".split()
 )
 
-_NUMBER = r"-?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?|-?inf|nan"
+# Of 64 bits.
+_INTEGER = r"-?(0|[1-9][0-9]{0,17}|[1-8][0-9]{18}|9[01][0-9]{17}|922[0-2][0-9]{15}|922337203685477580[0-7])"
+_NUMBER = r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[-+]?[0-9]+)?|-?inf|nan"
 _DEFAULTS: Mapping[str, tuple[str, str]] = {
-    "int": (r"-?\d+", "0"),
-    "SymInt": (r"-?\d+", "0"),
+    "int": (_INTEGER, "0"),
+    "SymInt": (_INTEGER, "0"),
     "float": (_NUMBER, "1.0"),
     "Scalar": (_NUMBER, "1"),
     "bool": ("True|False", "False"),
@@ -62,7 +65,8 @@ _DEFAULTS: Mapping[str, tuple[str, str]] = {
 }
 """By type: the pattern of a default value, and an example."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OVERLOAD = re.compile(r"\w+", re.ASCII)
 _TYPE = re.compile(
     r"(?P<base>[\w.:]+)(\((?P<alias>[^()]*)\))?(?P<suffix>(\?|\[\d*\])*)(?P<rest>.*)", re.DOTALL
 )
@@ -183,12 +187,23 @@ class _Reader:
                     f"`{part}` cannot be {what}",
                     "use letters, digits and _, as in " + _EXAMPLE.partition("(")[0],
                 )
-        if ("." in name and not re.fullmatch(r"\w+", overload)) or overload == "default":
+        # An in-place operator's functional variant has its name without the underscore.
+        function = base.removesuffix("_")
+        for part, what in ((namespace, "a namespace"), (function, "an operator's name")):
+            self._check_word(part, head)
+            if reserved_in_cpp(part):
+                raise self.refuse(
+                    head,
+                    f"`{part}` cannot be {what}: it is a word of C++",
+                    f"choose another, e.g. `my_{part}`",
+                )
+        if ("." in name and not _OVERLOAD.fullmatch(overload)) or overload == "default":
             raise self.refuse(
                 head,
                 f"`{overload}` cannot be an overload's name",
                 f"write `{namespace}::{base}`, or name the overload, e.g. `{namespace}::{base}.Scalar`",
             )
+        self._check_word(overload, head)
         if base.endswith("_out"):
             raise self.refuse(
                 head,
@@ -202,6 +217,14 @@ class _Reader:
                 "choose another name",
             )
         return namespace, name
+
+    def _check_word(self, name: str, offending: str) -> None:
+        if name in SCHEMA_WORDS:
+            raise self.refuse(
+                offending,
+                f"`{name}` cannot be a name in a schema: PyTorch reads it as a word of TorchScript",
+                f"choose another, e.g. `my_{name}`",
+            )
 
     def _arguments(self, text: str) -> Iterator[_Argument]:
         keyword = False
@@ -254,6 +277,7 @@ class _Reader:
             raise self.refuse(
                 piece, f"`{name}` cannot be an argument's name", "use letters, digits and _"
             )
+        self._check_word(name, piece)
         if default:
             self._check_default(piece, typed, default)
         elif piece.endswith("="):
@@ -317,6 +341,7 @@ class _Reader:
             place = piece if several else f"-> {piece}"
             kind, _, name = piece.rpartition(" ")
             typed = self._type(kind if kind else name)
+            self._check_word(name if kind else "", piece)
             if "?" in typed.suffix:
                 raise self.refuse(
                     place,

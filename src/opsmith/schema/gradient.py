@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from opsmith.schema.catalogue import torch_function
+from opsmith.schema.catalogue import function_schema, torch_function
 from opsmith.schema.operator import Operator, Variant
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def gradient_operator(
     ``relu(Tensor self) -> Tensor`` gives
     ``relu_backward(Tensor grad_result, Tensor self, Tensor result, bool[1] needs) -> Tensor``.
     """
-    function = torch_function(operator)
-    arguments = function.func.arguments.flat_all
+    schema = function_schema(operator)
+    arguments = schema.arguments.flat_all
     results = result_names(operator)
     saved = results if saved is None else saved
     differentiable = [argument for argument in arguments if argument.type.is_tensor_like()]
@@ -54,7 +54,7 @@ def gradient_operator(
     if len(differentiable) > 1:
         gradients = f"({gradients})"
     own = "" if operator.namespace == "aten" else f"{operator.namespace}_"
-    name = f"{own}{function.func.name.unambiguous_name()}_backward"
+    name = f"{own}{schema.name.unambiguous_name()}_backward"
     return Operator(
         name=f"{namespace}::{name}",
         schema=f"{name}({', '.join(parameters)}) -> {gradients}",

@@ -1,6 +1,8 @@
 #include <bridge/lean_call.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 namespace opsmith::detail {
 
@@ -28,20 +30,43 @@ void throw_failed(const LeanCall& call, Error error) {
   TORCH_CHECK(false, text);
 }
 
-TemporaryMemory::~TemporaryMemory() {
-  for (void* block : blocks_) {
-    std::free(block);
-  }
-}
+namespace {
 
-void* TemporaryMemory::allocate(size_t size, size_t alignment) {
-  alignment = std::max(alignment, sizeof(void*));
-  // aligned_alloc wants a multiple of the alignment.
-  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (block != nullptr) {
-    blocks_.push_back(block);
+// Memory that a kernel asks for while it runs; freed when it has returned.
+class TemporaryMemory final : public ::executorch::runtime::MemoryAllocator {
+ public:
+  TemporaryMemory() : MemoryAllocator(0, nullptr) {}
+  ~TemporaryMemory() override {
+    for (void* block : blocks_) {
+      std::free(block);
+    }
   }
-  return block;
+  void* allocate(size_t size, size_t alignment) override {
+    alignment = std::max(alignment, sizeof(void*));
+    // aligned_alloc wants a multiple of the alignment.
+    void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (block != nullptr) {
+      blocks_.push_back(block);
+    }
+    return block;
+  }
+
+ private:
+  std::vector<void*> blocks_;
+};
+
+}  // namespace
+
+Error run_lean(c10::function_ref<void(KernelRuntimeContext&)> kernel) {
+  TemporaryMemory memory;
+  KernelRuntimeContext context(nullptr, &memory);
+  clear_lean_failure();
+  try {
+    kernel(context);
+  } catch (const LeanAborted&) {
+    context.fail(Error::Internal);
+  }
+  return context.failure_state();
 }
 
 }  // namespace opsmith::detail

@@ -17,6 +17,7 @@
 #include <ATen/core/IListRef.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 #include <executorch/runtime/kernel/kernel_runtime_context.h>
 
 namespace opsmith {
@@ -222,47 +223,41 @@ struct LeanArgument<std::optional<lean::ArrayRef<Element>>, std::optional<at::Ar
 
 [[noreturn]] void throw_failed(const LeanCall& call, Error error);
 
-// Memory that a kernel asks for while it runs; freed when it has returned.
-class TemporaryMemory final : public ::executorch::runtime::MemoryAllocator {
- public:
-  TemporaryMemory() : MemoryAllocator(0, nullptr) {}
-  ~TemporaryMemory() override;
-  void* allocate(size_t size, size_t alignment) override;
+// Runs a kernel that is bound to its arguments: its error, or Ok.
+Error run_lean(c10::function_ref<void(KernelRuntimeContext&)> kernel);
 
- private:
-  std::vector<void*> blocks_;
-};
-
-template <auto kKernel>
+// A kernel of one type; many kernels share it.
+template <class Kernel>
 struct LeanKernel;
 
-template <class Result, class... Taken, Result (*kKernel)(KernelRuntimeContext&, Taken...)>
-struct LeanKernel<kKernel> {
+template <class Result, class... Taken>
+struct LeanKernel<Result (*)(KernelRuntimeContext&, Taken...)> {
+  using Kernel = Result (*)(KernelRuntimeContext&, Taken...);
+
   // The kernel's error, or Ok.
   template <class... Given>
-  static Error call(const LeanCall& call, const Given&... given) {
+  static Error call(Kernel kernel, const LeanCall& call, const Given&... given) {
     static_assert(sizeof...(Taken) == sizeof...(Given));
-    return run(LeanArgument<Taken, Given>(call, given)...);
+    return run(kernel, LeanArgument<Taken, Given>(call, given)...);
   }
 
  private:
   // The arguments are temporaries of the caller, built in place.
   template <class... Argument>
-  static Error run(Argument&&... arguments) {
-    TemporaryMemory memory;
-    KernelRuntimeContext context(nullptr, &memory);
-    clear_lean_failure();
-    try {
-      kKernel(context, arguments.get()...);
-    } catch (const LeanAborted&) {
-      context.fail(Error::Internal);
-    }
-    if (C10_LIKELY(context.failure_state() == Error::Ok)) {
+  static Error run(Kernel kernel, Argument&&... arguments) {
+    const Error error = run_lean([&](KernelRuntimeContext& context) { kernel(context, arguments.get()...); });
+    if (C10_LIKELY(error == Error::Ok)) {
       (arguments.finish(), ...);
     }
-    return context.failure_state();
+    return error;
   }
 };
+
+// The same for a kernel that is known when this is compiled.
+template <auto kKernel, class... Given>
+Error call_lean(const LeanCall& call, const Given&... given) {
+  return LeanKernel<decltype(kKernel)>::call(kKernel, call, given...);
+}
 
 }  // namespace detail
 
@@ -271,7 +266,7 @@ struct LeanKernel<kKernel> {
 // NotImplementedError where the kernel says NotSupported.
 template <auto kKernel, class... Given>
 inline void lean_call(const LeanCall& call, const Given&... given) {
-  const auto error = detail::LeanKernel<kKernel>::call(call, given...);
+  const auto error = detail::call_lean<kKernel>(call, given...);
   if (C10_UNLIKELY(error != detail::Error::Ok)) {
     detail::throw_failed(call, error);
   }

@@ -2,9 +2,9 @@
 // that the kernel's manifest declares, and whether PyTorch's meta function could object at all.
 #pragma once
 
-#include <opsmith/derived.h>
-#include <opsmith/dtype_set.h>
-#include <opsmith/each_tensor.h>
+#include <opsmith/generated/derived.h>
+#include <opsmith/generated/dtype_set.h>
+#include <opsmith/generated/each_tensor.h>
 
 #include <algorithm>
 #include <initializer_list>

@@ -16,7 +16,7 @@ inline void wait_for_copies() {}
 
 #else
 
-#include <opsmith/device.h>
+#include <opsmith/device/device.h>
 #include <opsmith/host_access.h>
 
 namespace opsmith {

@@ -114,7 +114,7 @@ template <auto kKernel, class... Inputs>
 std::optional<std::vector<int64_t>> wanted_shape(const LeanCall& call, const at::Tensor& out,
                                                  const Inputs&... inputs) {
   take_refused_shape();
-  const Error error = LeanKernel<kKernel>::call(call, inputs..., out);
+  const Error error = call_lean<kKernel>(call, inputs..., out);
   const RefusedShape shape = take_refused_shape();
   if (shape.wanted) {
     return sizes_of(shape);

@@ -108,8 +108,8 @@ bool fits_runtime(const char* built_for) {
          refuse("the library was built for ExecuTorch %s, and this is %s", built_for, version);
 }
 
-// The instruction sets that the compiler was allowed to use everywhere. What is chosen at load is not among
-// them.
+// The instruction sets that the compiler was allowed to use everywhere. Those of vectorised code, which is
+// chosen at the first call, are not among them.
 bool fits_processor() {
 #define OPSMITH_NEEDS(feature) \
   if (!__builtin_cpu_supports(feature)) return refuse("the library needs a processor with %s", feature)

@@ -2,6 +2,7 @@
 #include "python_kernel.h"
 
 #include <opsmith/unsupported.h>
+#include <opsmith/generated/written_argument.h>
 
 #include <ATen/core/jit_type.h>
 #include <c10/util/SmallVector.h>
@@ -118,10 +119,6 @@ c10::SafePyObject safe(PyObject* owned) {
   return c10::SafePyObject(owned, getPyInterpreter());
 }
 
-bool is_written_argument(const c10::Argument& returned) {
-  return returned.alias_info() != nullptr && returned.alias_info()->isWrite();
-}
-
 std::string type_name(PyObject* object) {
   return object == Py_None ? std::string("None") : c10::str("a ", Py_TYPE(object)->tp_name);
 }
@@ -154,7 +151,7 @@ PythonKernel::PythonKernel(PyObject* function, const c10::OperatorName& operator
     refusal_.emplace(safe(new_reference(refusal)));
   }
   for (const c10::Argument& returned : schema.returns()) {
-    if (!is_written_argument(returned)) {
+    if (!is_written(returned)) {
       returns_.push_back(&returned);
     }
   }

@@ -8,7 +8,7 @@
 // description/python_kernel.py checks at registration that the function can be called so.
 #pragma once
 
-#include <opsmith/boxed_variant.h>
+#include <opsmith/generated/boxed_derivation.h>
 
 #include <Python.h>
 

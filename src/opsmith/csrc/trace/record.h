@@ -1,5 +1,5 @@
 // What a trace holds: the records that each thread writes, and the lines that give their numbers names.
-// runtime/trace_files.py reads both; the layout is versioned by kMagic.
+// runtime/trace/files.py reads both; the layout is versioned by kMagic.
 #pragma once
 
 #include <cstdint>

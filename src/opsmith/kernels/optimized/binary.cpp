@@ -3,28 +3,22 @@
 #include <cstring>
 #include <type_traits>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
+#include "../common/resize.h"
+#include "../common/strided_walk.h"
 #include "dtypes.h"
 #include "instruction_set.h"
-#include "layout.h"
-#include "scalar.h"
 #include "threads.h"
-#include "walk.h"
 
 namespace opsmith::optimized::native {
 
-using executorch::aten::Scalar;
-using executorch::aten::SizesType;
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
-
 namespace {
 
-constexpr int64_t kGrain = 32768;
 // Shorter runs are not streamed: each ends with a fence.
 constexpr int64_t kStreamedRun = 4096;
+
+// How out, self and other lie.
+using Layout = StridedIterator<3>;
+using Offsets = Layout::Offsets;
 
 template <class T>
 using Elements = void(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed);
@@ -64,13 +58,6 @@ struct Operation {
   }
 };
 
-float number(Bfloat16 x) {
-  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
 // `n` elements in float32, `stride` apart.
 void gather(const Tensor& tensor, int64_t offset, int64_t stride, float* block, int64_t n) {
   if (tensor.scalar_type() == ScalarType::Float) {
@@ -82,7 +69,7 @@ void gather(const Tensor& tensor, int64_t offset, int64_t stride, float* block, 
   }
   const Bfloat16* const x = static_cast<const Bfloat16*>(tensor.const_data_ptr()) + offset;
   for (int64_t i = 0; i < n; ++i) {
-    block[i] = number(x[i * stride]);
+    block[i] = widened(x[i * stride]);
   }
 }
 
@@ -110,10 +97,10 @@ void scatter(const float* block, int64_t n, Bfloat16* z, int64_t stride) {
 
 // Operands that lie otherwise than the result, or have another dtype: by blocks of float32.
 template <class T>
-void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Walk& walk,
+void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Layout& layout,
                     const Operation& operation) {
-  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
-  walk.run(kGrain / 4, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+  const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
+  walk_rows<3>(layout, kGrain / 4, [&](const Offsets& at, int64_t rows, int64_t n) {
     float x[kBlock], y[kBlock];
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t begin = 0; begin < n; begin += kBlock) {
@@ -130,11 +117,11 @@ void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Walk& w
 // Rows of few elements, which an operand repeats or has one for each: they are spread over a block of many
 // rows, beside which the other operand and the result lie as they are.
 template <class T>
-void compute_spread(const T* x, const T* y, T* z, const Walk& walk, const Operation& operation) {
-  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
-  const int full = stride[1] == 1 && row_stride[1] == walk.length() ? 1 : 2;
+void compute_spread(const T* x, const T* y, T* z, const Layout& layout, const Operation& operation) {
+  const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
+  const int full = stride[1] == 1 && row_stride[1] == layout.innermost().size ? 1 : 2;
   const int spread = 3 - full;
-  walk.run(kGrain, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+  walk_rows<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
     T block[kBlock];
     const int64_t together = kBlock / n;
     const T* const from = (spread == 1 ? x : y) + at[spread];
@@ -158,24 +145,11 @@ void compute_spread(const T* x, const T* y, T* z, const Walk& walk, const Operat
 }
 
 // Whether compute_spread is for these.
-bool is_spread(const Walk& walk) {
-  const int64_t n = walk.length();
-  const Walk::Offsets &stride = walk.stride(), &row_stride = walk.row_stride();
+bool is_spread(const Layout& layout) {
+  const int64_t n = layout.innermost().size;
+  const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
   const auto is_full = [&](int k) { return stride[k] == 1 && row_stride[k] == n; };
   return n > 1 && n <= kBlock / 8 && is_full(0) && (is_full(1) || is_full(2));
-}
-
-Walk walk_over(const Tensor& self, const Tensor& other, const Tensor& out) {
-  const auto stride_of = [&out](const Tensor& tensor, int d) -> int64_t {
-    const int own = d - static_cast<int>(out.dim() - tensor.dim());
-    return own < 0 || tensor.sizes()[own] == 1 ? 0 : tensor.strides()[own];
-  };
-  Walk walk;
-  for (int d = 0; d < out.dim(); ++d) {
-    walk.add(out.sizes()[d], {out.strides()[d], stride_of(self, d), stride_of(other, d)});
-  }
-  walk.merge();
-  return walk;
 }
 
 template <class T>
@@ -192,20 +166,20 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
     });
     return;
   }
-  const Walk walk = walk_over(self, other, out);
-  const Walk::Offsets& stride = walk.stride();
-  const bool streamed = is_large && walk.length() >= kStreamedRun;
-  const bool is_dense = walk.length() == 1 || stride[0] == 1;
-  const Walk::Offsets& row_stride = walk.row_stride();
+  const Layout layout = strided_over(out, self, other);
+  const int64_t length = layout.innermost().size;
+  const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
+  const bool streamed = is_large && length >= kStreamedRun;
+  const bool is_dense = length == 1 || stride[0] == 1;
   const auto each_row = [&](auto&& run) {
-    walk.run(kGrain, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+    walk_rows<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
       for (int64_t row = 0; row < rows; ++row) {
         run(at[1] + row * row_stride[1], at[2] + row * row_stride[2], z + at[0] + row * row_stride[0], n);
       }
     });
   };
-  if (x_is && y_is && is_spread(walk)) {
-    compute_spread(x, y, z, walk, operation);
+  if (x_is && y_is && is_spread(layout)) {
+    compute_spread(x, y, z, layout, operation);
   } else if (is_dense && x_is && y_is && stride[1] == 1 && stride[2] == 1) {
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
       operation.of_elements(x + a, y + b, to, n, streamed);
@@ -219,32 +193,19 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
       operation.with_first(number_at(self, a), y + b, to, n, streamed);
     });
   } else {
-    compute_blocks(self, other, z, walk, operation);
+    compute_blocks(self, other, z, layout, operation);
   }
 }
 
-bool resize_to_broadcast(const Tensor& self, const Tensor& other, Tensor& out) {
-  SizesType sizes[executorch::runtime::kTensorDimensionLimit];
-  const auto dims = std::max(self.dim(), other.dim());
-  for (int d = 1; d <= dims; ++d) {
-    const SizesType a = d <= self.dim() ? self.sizes()[self.dim() - d] : 1;
-    const SizesType b = d <= other.dim() ? other.sizes()[other.dim() - d] : 1;
-    if (a != b && a != 1 && b != 1) {
-      return false;
-    }
-    sizes[dims - d] = a == 1 ? b : a;
-  }
-  return executorch::runtime::resize_tensor(out, {sizes, static_cast<size_t>(dims)}) == Error::Ok;
-}
-
-Tensor& binary(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, Tensor& out,
+Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out,
                const Operation& operation) {
-  ET_KERNEL_CHECK_MSG(ctx,
-                      is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
-                          operation.elements.has(out.scalar_type()),
-                      NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
-  ET_KERNEL_CHECK_MSG(ctx, resize_to_broadcast(self, other, out), InvalidArgument, out,
-                      "%s: the operands' shapes do not broadcast to the result's", operation.name);
+  OPSMITH_CHECK(context,
+                is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
+                    operation.elements.has(out.scalar_type()),
+                NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
+  if (!resize_to_broadcast(context, out, {&self, &other})) {
+    return out;
+  }
   if (out.scalar_type() == ScalarType::Float) {
     compute<float>(self, other, out, operation);
   } else {
@@ -255,21 +216,21 @@ Tensor& binary(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& othe
 
 }  // namespace
 
-Tensor& add_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  Operation operation{"add", true, static_cast<float>(optimized::number(alpha)), {}, {}};
+  Operation operation{"add", true, static_cast<float>(value_of<double>(alpha)), {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "add.out", affine)
-  return binary(ctx, self, other, out, operation);
+  return binary(context, self, other, out, operation);
 }
 
-Tensor& mul_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
   Operation operation{"mul", false, 1.0f, {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "mul.out", mul)
   operation.elements.on_float = OPSMITH_BEST(mul_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "mul.out", affine)
-  return binary(ctx, self, other, out, operation);
+  return binary(context, self, other, out, operation);
 }
 
 }  // namespace opsmith::optimized::native

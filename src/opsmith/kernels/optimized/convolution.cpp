@@ -10,25 +10,18 @@
 #include <tuple>
 #include <type_traits>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
-#include "../convolution_shape.h"
+#include "../common/resize.h"
+#include "../common/temporary.h"
+#include "../common/convolution_shape.h"
 #include "dtypes.h"
 #include "image_blocks.h"
 #include "instruction_set.h"
 #include "product.h"
-#include "temporary.h"
 #include "threads.h"
 
 namespace opsmith::optimized {
 namespace {
 
-using executorch::aten::SizesType;
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
-
-constexpr char kName[] = "a convolution";
 // The pixels of a tile of products, in panels.
 constexpr int64_t kTilePixels = 4 * kPanel;
 // Up to so much depth of float32, so many units of patches and so many rows of the weight are multiplied at
@@ -48,12 +41,12 @@ constexpr int64_t kGradientBytes = 262144;
 
 // body(task, memory) of all tasks, with `units` of memory that no other thread has. False without memory.
 template <class Body>
-bool run_tasks(KernelRuntimeContext& ctx, int64_t tasks, int64_t cost, int64_t units, const Body& body) {
+bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units, const Body& body) {
   const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts));
   const int64_t parts = ceil_divided(tasks, at_once);
   // Multiples of a cache line.
   const int64_t each = ceil_divided(units, 16) * 16;
-  float* const memory = temporary<float>(ctx, kName, parts * each);
+  float* const memory = temporary<float>(context, parts * each);
   if (memory == nullptr) {
     return false;
   }
@@ -84,13 +77,22 @@ struct Convolution {
 
 // The pixels of a small image, each of which meets all taps.
 Axis axis_of_small(const ConvolutionWindow& window, int64_t d, int64_t size) {
-  return {size, window.stride[d], -window.padding[d], window.kernel[d], window.dilation[d], 0, 1, 0, 1};
+  Axis axis;
+  axis.count = size;
+  axis.step = window.stride[d];
+  axis.first = -window.padding[d];
+  axis.taps = window.kernel[d];
+  axis.tap_step = window.dilation[d];
+  return axis;
 }
 
 // The pixels of a large image from `phase` on, as many as have its remainder: see Note [Phases].
 Axis axis_of_large(const ConvolutionWindow& window, int64_t d, int64_t size, int64_t phase) {
   const int64_t stride = window.stride[d], from = phase + window.padding[d];
-  Axis axis{size > phase ? ceil_divided(size - phase, stride) : 0, 1, 0, 0, 1, 0, 1, phase, stride};
+  Axis axis;
+  axis.count = size > phase ? ceil_divided(size - phase, stride) : 0;
+  axis.result_first = phase;
+  axis.result_step = stride;
   int64_t tap = 0, step = 1;
   while (tap < window.kernel[d] && (from - tap * window.dilation[d]) % stride != 0) {
     ++tap;
@@ -156,16 +158,6 @@ struct ConvolutionFunctions {
   void (*sum_rows)(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 };
 
-float widened(float x) {
-  return x;
-}
-float widened(Bfloat16 x) {
-  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
 void put(const float* x, float* to, int64_t n) {
   std::copy_n(x, n, to);
 }
@@ -211,12 +203,12 @@ struct ImageProduct {
 
 template <class T>
 bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
-  KernelRuntimeContext& ctx = p.convolution.context;
+  KernelRuntimeContext& context = p.convolution.context;
   const int64_t rows = p.rows(), taps = axes[0].taps * axes[1].taps * axes[2].taps;
   const Image<T> result = phase_of(p.result, axes);
   const ImageBlocks<T> blocks(p.source, axes, 1, false, true);
-  int64_t* const offsets = temporary<int64_t>(ctx, kName, taps);
-  float* const weights = temporary<float>(ctx, kName, p.result.channels * taps);
+  int64_t* const offsets = temporary<int64_t>(context, taps);
+  float* const weights = temporary<float>(context, p.result.channels * taps);
   if (offsets == nullptr || weights == nullptr) {
     return false;
   }
@@ -234,7 +226,7 @@ bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
   const int64_t pixels = result.size[0] * result.size[1] * result.size[2];
   const int64_t cost = rows * pixels * (taps + 4) / 8;
   return run_tasks(
-      ctx, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
+      context, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
       [&](int64_t task, float* memory) {
         const int64_t group = task % groups;
         const auto block = blocks.block(task / groups, group);
@@ -249,10 +241,18 @@ bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
             for (int64_t x = 0; x < from.count[0]; ++x) {
               T* const at = to.data + (block.image + image) * to.batch_stride + channel * to.channel_stride +
                             (begin[0] + x) * to.stride[0] + begin[1] * to.stride[1] + begin[2] * to.stride[2];
-              p.with.add_taps({filled + image * from.image_stride + x * from.stride[0], from.stride[1],
-                               offsets, weights + channel * taps, taps,
-                               p.bias == nullptr ? 0.0f : widened(p.bias[channel]), is_dense ? at : lines,
-                               is_dense ? to.stride[1] : from.count[2], from.count[1], from.count[2]});
+              Taps<T> line;
+              line.block = filled + image * from.image_stride + x * from.stride[0];
+              line.block_row = from.stride[1];
+              line.offsets = offsets;
+              line.weights = weights + channel * taps;
+              line.taps = taps;
+              line.bias = p.bias == nullptr ? 0.0f : widened(p.bias[channel]);
+              line.result = is_dense ? at : lines;
+              line.result_row = is_dense ? to.stride[1] : from.count[2];
+              line.rows = from.count[1];
+              line.columns = from.count[2];
+              p.with.add_taps(line);
               for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
                 for (int64_t z = 0; z < from.count[2]; ++z) {
                   at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
@@ -327,11 +327,11 @@ class PatchProduct {
                      ceil_divided(blocks_.most_pixels(), kPanel) * kPanel)) {}
 
   bool run() {
-    KernelRuntimeContext& ctx = p_.convolution.context;
+    KernelRuntimeContext& context = p_.convolution.context;
     const int64_t groups = p_.convolution.groups, rows = p_.rows();
     const bool packs = units_ != gathered_ || !is_packed(p_);
-    T* const memory = packs ? temporary<T>(ctx, kName, p_.result.channels * units_ * kUnit) : nullptr;
-    int64_t* const offsets = temporary<int64_t>(ctx, kName, gathered_);
+    T* const memory = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : nullptr;
+    int64_t* const offsets = temporary<int64_t>(context, gathered_);
     if (offsets == nullptr || (packs && memory == nullptr)) {
       return false;
     }
@@ -345,7 +345,7 @@ class PatchProduct {
         few >= kFewTasks ? 1 : std::min(ceil_divided(kFewTasks, few), ceil_divided(rows, kRows / 2));
     const int64_t rows_of_part = ceil_divided(rows, parts);
     const int64_t cost = blocks_.most_pixels() * rows_of_part / 16 * units_ + blocks_.size();
-    return run_tasks(ctx, few * parts, std::max<int64_t>(1, cost),
+    return run_tasks(context, few * parts, std::max<int64_t>(1, cost),
                      block_units() + panel_units() + rows_of_part * strip_, [&](int64_t task, float* own) {
                        const int64_t first = task % parts * rows_of_part;
                        multiply(task / parts / groups, task / parts % groups, first,
@@ -387,20 +387,18 @@ class PatchProduct {
       for (int64_t k = 0; k < units_; k += chunk_) {
         const int64_t depth = std::min(chunk_, units_ - k);
         gather_panels(filled, from, first, count, k, depth, panels);
-        const Gemm<T> gemm{a + k * kUnit,
-                           units_ * kUnit,
-                           1,
-                           reinterpret_cast<const T*>(panels),
-                           kUnit == 2 ? 0 : kPanel,
-                           chunk_ * kPanel * kUnit,
-                           direct ? corner + runs[0].from : sums,
-                           direct ? result_.channel_stride : strip_,
-                           nullptr,
-                           count,
-                           depth * kUnit,
-                           1.0f,
-                           k > 0,
-                           multiplies_bfloat16()};
+        Gemm<T> gemm;
+        gemm.a = a + k * kUnit;
+        gemm.a_row = units_ * kUnit;
+        gemm.b = reinterpret_cast<const T*>(panels);
+        gemm.b_depth = kUnit == 2 ? 0 : kPanel;
+        gemm.b_panel = chunk_ * kPanel * kUnit;
+        gemm.c = direct ? corner + runs[0].from : sums;
+        gemm.c_row = direct ? result_.channel_stride : strip_;
+        gemm.columns = count;
+        gemm.depth = depth * kUnit;
+        gemm.accumulates = k > 0;
+        gemm.paired = multiplies_bfloat16();
         for (int64_t i = 0; i < rows; i += kRows) {
           p_.with.product.gemm(gemm, i, std::min(rows, i + kRows), 0, panels_of(count));
         }
@@ -496,20 +494,20 @@ struct WeightProduct {
 
 template <class T>
 bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axis (&points)[kSpatial]) {
-  KernelRuntimeContext& ctx = p.convolution.context;
+  KernelRuntimeContext& context = p.convolution.context;
   const int64_t taps = p.rows(), columns = p.columns(), groups = p.convolution.groups;
   const ImageBlocks<T> large(p.large, axes, 1, false, true);
   ImageBlocks<T> small(p.small, points, 1, false, true);
   small.divide_as(large.band(), large.images());
-  int64_t* const offsets = temporary<int64_t>(ctx, kName, taps);
+  int64_t* const offsets = temporary<int64_t>(context, taps);
   if (offsets == nullptr) {
     return false;
   }
   large.offsets(1, offsets);
   const int64_t cost = large.blocks() * large.most_pixels() * columns * taps / 8;
   const int64_t total_units = 2 * taps;
-  return run_tasks(ctx, groups, std::max<int64_t>(1, cost), large.size() + small.size() + total_units + 16,
-                   [&](int64_t group, float* memory) {
+  return run_tasks(context, groups, std::max<int64_t>(1, cost),
+                   large.size() + small.size() + total_units + 16, [&](int64_t group, float* memory) {
                      float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
                      double* const totals =
                          reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
@@ -523,10 +521,17 @@ bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axi
                          const Pixels from = large.pixels(block), of_grad = small.pixels(own);
                          for (int64_t image = 0; image < block.images; ++image) {
                            for (int64_t x = 0; x < from.count[0]; ++x) {
-                             OPSMITH_BEST(sum_taps)
-                             ({filled + image * from.image_stride + x * from.stride[0], from.stride[1],
-                               offsets, taps, grad + image * of_grad.image_stride + x * of_grad.stride[0],
-                               of_grad.stride[1], from.count[1], from.count[2], totals});
+                             TapSums sums;
+                             sums.block = filled + image * from.image_stride + x * from.stride[0];
+                             sums.block_row = from.stride[1];
+                             sums.offsets = offsets;
+                             sums.taps = taps;
+                             sums.grad = grad + image * of_grad.image_stride + x * of_grad.stride[0];
+                             sums.grad_row = of_grad.stride[1];
+                             sums.rows = from.count[1];
+                             sums.columns = from.count[2];
+                             sums.sums = totals;
+                             OPSMITH_BEST(sum_taps)(sums);
                            }
                          }
                        }
@@ -581,7 +586,7 @@ void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float*
 template <class T>
 bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
                        const Axis (&points)[kSpatial]) {
-  KernelRuntimeContext& ctx = p.convolution.context;
+  KernelRuntimeContext& context = p.convolution.context;
   // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
   constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
   const bool paired = kIsShort && multiplies_bfloat16();
@@ -602,9 +607,9 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
   }
   const int64_t blocks_of_part = ceil_divided(large.blocks(), parts);
   parts = ceil_divided(large.blocks(), blocks_of_part);
-  int64_t* const offsets = temporary<int64_t>(ctx, kName, channels_of_part * taps);
-  int64_t* const places = temporary<int64_t>(ctx, kName, p.rows());
-  float* const all_sums = temporary<float>(ctx, kName, parts * part_units);
+  int64_t* const offsets = temporary<int64_t>(context, channels_of_part * taps);
+  int64_t* const places = temporary<int64_t>(context, p.rows());
+  float* const all_sums = temporary<float>(context, parts * part_units);
   if (offsets == nullptr || places == nullptr || all_sums == nullptr) {
     return false;
   }
@@ -626,7 +631,7 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
   const int64_t panel_units = most_pixels * kPanel;
   const int64_t cost = blocks_of_part * large.most_pixels() * most_rows / 16 * columns;
   const bool done = run_tasks(
-      ctx, groups * channel_parts * parts, std::max<int64_t>(1, cost),
+      context, groups * channel_parts * parts, std::max<int64_t>(1, cost),
       large_units + small_units + patch_units + panels * panel_units, [&](int64_t task, float* memory) {
         const int64_t part = task % parts, channel_part = task / parts % channel_parts;
         const int64_t group = task / parts / channel_parts;
@@ -673,21 +678,33 @@ bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
             }
             if constexpr (kIsShort) {
               if (paired) {
-                const Gemm<T> gemm{pairs,       pitch,
-                                   1,           reinterpret_cast<const T*>(packed),
-                                   0,           2 * panel_units,
-                                   nullptr,     row_units,
-                                   nullptr,     row_units,
-                                   count,       1.0f,
-                                   accumulates, true,
-                                   sums};
+                Gemm<T> gemm;
+                gemm.a = pairs;
+                gemm.a_row = pitch;
+                gemm.b = reinterpret_cast<const T*>(packed);
+                gemm.b_depth = 0;
+                gemm.b_panel = 2 * panel_units;
+                gemm.c = nullptr;
+                gemm.c_row = gemm.columns = row_units;
+                gemm.depth = count;
+                gemm.accumulates = accumulates;
+                gemm.paired = true;
+                gemm.sums = sums;
                 p.with.product.gemm(gemm, 0, rows, 0, panels);
                 accumulates = true;
                 continue;
               }
             }
-            const Gemm<float> gemm{patches,   pitch,   1,         packed, kPanel, panel_units, sums,
-                                   row_units, nullptr, row_units, count,  1.0f,   accumulates, false};
+            Gemm<float> gemm;
+            gemm.a = patches;
+            gemm.a_row = pitch;
+            gemm.b = packed;
+            gemm.b_depth = kPanel;
+            gemm.b_panel = panel_units;
+            gemm.c = sums;
+            gemm.c_row = gemm.columns = row_units;
+            gemm.depth = count;
+            gemm.accumulates = accumulates;
             p.with.float_product.gemm(gemm, 0, rows, 0, panels);
             accumulates = true;
           }
@@ -720,10 +737,10 @@ bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
 
 // The sum of each channel.
 template <class T>
-bool sum_channels(KernelRuntimeContext& ctx, const Image<const T>& image, const ConvolutionFunctions<T>& with,
-                  T* to) {
+bool sum_channels(KernelRuntimeContext& context, const Image<const T>& image,
+                  const ConvolutionFunctions<T>& with, T* to) {
   const int64_t pixels = image.size[0] * image.size[1] * image.size[2];
-  double* const totals = temporary<double>(ctx, kName, 2 * image.channels);
+  double* const totals = temporary<double>(context, 2 * image.channels);
   if (totals == nullptr) {
     return false;
   }
@@ -780,25 +797,15 @@ Image<T> image_of(Of& tensor) {
 }
 
 template <class T, class Of>
-Convolution<T> convolution_of(KernelRuntimeContext& ctx, Of& weight,
+Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
                               const ConvolutionParameters& parameters) {
   const Image<T> own = image_of<T>(weight);
-  Convolution<T> convolution{ctx,
+  Convolution<T> convolution{context,
                              convolution_window(weight, parameters),
                              parameters.groups,
                              {own.data, own.batch_stride, own.channel_stride, {}}};
   std::copy_n(own.stride, kSpatial, convolution.weight.stride);
   return convolution;
-}
-
-bool is_resized(Tensor& out, const int64_t* sizes, int64_t rank) {
-  SizesType narrow[2 + kSpatial];
-  std::copy_n(sizes, rank, narrow);
-  return executorch::runtime::resize_tensor(out, {narrow, static_cast<size_t>(rank)}) == Error::Ok;
-}
-
-bool is_resized_as(Tensor& out, const Tensor& other) {
-  return executorch::runtime::resize_tensor(out, other.sizes()) == Error::Ok;
 }
 
 // Calls compute with simd's functions of the dtype; false where no selected program uses it.
@@ -833,27 +840,28 @@ struct ElementOf<ConvolutionFunctions<T>> {
 
 namespace native {
 
-Tensor& convolution_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& weight,
+Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
                         const std::optional<Tensor>& bias, ConvolutionParameters::List stride,
                         ConvolutionParameters::List padding, ConvolutionParameters::List dilation,
                         bool transposed, ConvolutionParameters::List output_padding, int64_t groups,
                         Tensor& out) {
   const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
-  ConvolutionSizes sizes;
-  if (!convolution_sizes(ctx, input, weight, parameters, sizes)) {
+  Dims sizes;
+  if (!convolution_sizes(context, input, weight, parameters, sizes)) {
     return out;
   }
   const ScalarType dtype = input.scalar_type();
-  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype) && out.scalar_type() == dtype, NotSupported, out,
-                      "convolution takes float32 or bfloat16, all operands the same");
-  if (!convolution_takes_bias(ctx, input, bias, sizes)) {
+  OPSMITH_CHECK(context, is_taken(dtype) && out.scalar_type() == dtype, NotSupported, out,
+                "convolution takes float32 or bfloat16, all operands the same");
+  if (!convolution_takes_bias(context, input, bias, sizes)) {
     return out;
   }
-  ET_KERNEL_CHECK_MSG(ctx, is_resized(out, sizes.value, sizes.rank), InvalidArgument, out,
-                      "convolution: the result has another shape");
+  if (!resize(context, out, sizes)) {
+    return out;
+  }
   const auto compute = [&](const auto& with) {
     using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
-    const auto convolution = convolution_of<const T>(ctx, weight, parameters);
+    const auto convolution = convolution_of<const T>(context, weight, parameters);
     multiply_images<T>({convolution, image_of<const T>(input), image_of<T>(out), transposed,
                         bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, with});
   };
@@ -863,43 +871,43 @@ Tensor& convolution_out(KernelRuntimeContext& ctx, const Tensor& input, const Te
 
 // Gradients of input, weight and bias, as output_mask asks for.
 std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
-    KernelRuntimeContext& ctx, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+    KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
     std::optional<ConvolutionParameters::List> /*bias_sizes*/, ConvolutionParameters::List stride,
     ConvolutionParameters::List padding, ConvolutionParameters::List dilation, bool transposed,
     ConvolutionParameters::List output_padding, int64_t groups, executorch::aten::ArrayRef<bool> output_mask,
     Tensor& out0, Tensor& out1, Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
   const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
-  ConvolutionSizes sizes;
-  if (!convolution_sizes(ctx, input, weight, parameters, sizes)) {
+  Dims sizes;
+  if (!convolution_sizes(context, input, weight, parameters, sizes)) {
     return results;
   }
   const ScalarType dtype = input.scalar_type();
-  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype), NotSupported, results,
-                      "convolution_backward takes float32 or bfloat16, all operands the same");
-  if (!convolution_takes_gradient(ctx, input, grad_output, sizes)) {
+  OPSMITH_CHECK(context, is_taken(dtype), NotSupported, results,
+                "convolution_backward takes float32 or bfloat16, all operands the same");
+  if (!convolution_takes_gradient(context, input, grad_output, sizes)) {
     return results;
   }
-  ET_KERNEL_CHECK_MSG(ctx,
-                      (!output_mask[0] || is_resized_as(out0, input)) &&
-                          (!output_mask[1] || is_resized_as(out1, weight)) &&
-                          (!output_mask[2] || is_resized(out2, sizes.value + 1, 1)),
-                      InvalidArgument, results, "convolution_backward: the results have other shapes");
+  if ((output_mask[0] && !resize_like(context, out0, input)) ||
+      (output_mask[1] && !resize_like(context, out1, weight)) ||
+      (output_mask[2] && !resize(context, out2, {sizes[1]}))) {
+    return results;
+  }
   const auto compute = [&](const auto& with) {
     using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
     const auto given = image_of<const T>(input), grad = image_of<const T>(grad_output);
-    const auto convolution = convolution_of<const T>(ctx, weight, parameters);
+    const auto convolution = convolution_of<const T>(context, weight, parameters);
     bool done = true;
     if (output_mask[0]) {
       done = multiply_images<T>({convolution, grad, image_of<T>(out0), !transposed, nullptr, with});
     }
     if (done && output_mask[1]) {
-      const auto gradient = convolution_of<T>(ctx, out1, parameters);
+      const auto gradient = convolution_of<T>(context, out1, parameters);
       done = multiply_weight<T>({gradient, transposed ? grad : given, transposed ? given : grad, with},
                                 weight.numel());
     }
     if (done && output_mask[2]) {
-      sum_channels<T>(ctx, grad, with, static_cast<T*>(out2.mutable_data_ptr()));
+      sum_channels<T>(context, grad, with, static_cast<T*>(out2.mutable_data_ptr()));
     }
   };
   OPSMITH_CONVOLUTION_BY_DTYPE("convolution_backward.out", dtype, compute)

@@ -1,14 +1,10 @@
 // The dtypes of this library, float32 and bfloat16, and which of them a selective build keeps.
 #pragma once
 
-#include <executorch/runtime/core/exec_aten/exec_aten.h>
-
+#include "../common/dtypes.h"
 #include "bfloat16.h"
-#include "../selection.h"
 
 namespace opsmith::optimized {
-
-using executorch::aten::ScalarType;
 
 inline bool is_taken(ScalarType dtype) {
   return dtype == ScalarType::Float || dtype == ScalarType::BFloat16;
@@ -25,6 +21,13 @@ struct ByDtype {
            (dtype == ScalarType::BFloat16 && on_bfloat16 != nullptr);
   }
 };
+
+inline float widened(float x) {
+  return x;
+}
+inline float widened(Bfloat16 x) {
+  return same_bits<float>(static_cast<uint32_t>(x.bits) << 16);
+}
 
 }  // namespace opsmith::optimized
 

@@ -19,19 +19,19 @@ constexpr int64_t kPanel = 16;
 template <class T>
 struct Gemm {
   const T* a;
-  int64_t a_row;    // from a[i][k] to a[i + 1][k]
-  int64_t a_depth;  // from a[i][k] to a[i][k + 1]; of bfloat16 always 1
+  int64_t a_row;        // from a[i][k] to a[i + 1][k]
+  int64_t a_depth = 1;  // from a[i][k] to a[i][k + 1]; of bfloat16 always 1
   const T* b;
   int64_t b_depth;  // from b[k][j] to b[k + 1][j]: kPanel if it is packed, of bfloat16 0 then
   int64_t b_panel;  // from a panel to the next
   T* c;
   int64_t c_row;
-  const T* bias;  // or null
+  const T* bias = nullptr;
   int64_t columns;
   int64_t depth;
-  float alpha;
-  bool accumulates;
-  bool paired;            // the processor has VDPBF16PS
+  float alpha = 1.0f;
+  bool accumulates = false;
+  bool paired = false;    // the processor has VDPBF16PS
   float* sums = nullptr;  // of bfloat16: where c is put in float32, without bias, if it is not null
 };
 

@@ -248,14 +248,22 @@ const float* ImageBlocks<T>::fill(const Block& block, int64_t channels, float* m
           const int64_t at = first[0] + x * source_step_[0];
           const bool is_empty = at < 0 || at >= image_.size[0] || columns.begin == columns.end;
           const int64_t from = is_empty ? 0 : at * image_.stride[0] + in_slice;
-          copy_planes(
-              {corner + i * image_.batch_stride + c * image_.channel_stride + from, nullptr, 0,
-               each * image_.channel_stride, source_step_[1] * image_.stride[1], step * image_.stride[2],
-               extents[1], rows.begin, is_empty ? rows.begin : rows.end, columns.begin,
-               columns.end - columns.begin, width,
-               memory + i * image_stride_ + c / each * channel_stride_ + x * row_stride_[0] + phase * width_,
-               channel_stride_, row_stride_[1]},
-              std::min(at_once, channels - c), copy);
+          RowCopy<T> copied;
+          copied.from = corner + i * image_.batch_stride + c * image_.channel_stride + from;
+          copied.from_plane = each * image_.channel_stride;
+          copied.from_row = source_step_[1] * image_.stride[1];
+          copied.step = step * image_.stride[2];
+          copied.rows = extents[1];
+          copied.row_begin = rows.begin;
+          copied.row_end = is_empty ? rows.begin : rows.end;
+          copied.before = columns.begin;
+          copied.count = columns.end - columns.begin;
+          copied.width = width;
+          copied.to =
+              memory + i * image_stride_ + c / each * channel_stride_ + x * row_stride_[0] + phase * width_;
+          copied.to_plane = channel_stride_;
+          copied.to_row = row_stride_[1];
+          copy_planes(copied, std::min(at_once, channels - c), copy);
         }
       }
     }

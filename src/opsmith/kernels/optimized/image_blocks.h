@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../image.h"
+#include "../common/image.h"
 #include "convolution_operands.h"
 
 namespace opsmith::optimized {
@@ -12,15 +12,15 @@ namespace opsmith::optimized {
 // q · step + first + tap · tap_step, which may lie outside of it.
 struct Axis {
   int64_t count;
-  int64_t step;
-  int64_t first;
-  int64_t taps;
-  int64_t tap_step;
+  int64_t step = 1;
+  int64_t first = 0;
+  int64_t taps = 0;
+  int64_t tap_step = 1;
   // Where tap 0 and those after it are in the kernel, and the pixels in the result.
-  int64_t kernel_first;
-  int64_t kernel_step;
-  int64_t result_first;
-  int64_t result_step;
+  int64_t kernel_first = 0;
+  int64_t kernel_step = 1;
+  int64_t result_first = 0;
+  int64_t result_step = 1;
 
   int64_t reach() const { return (taps - 1) * tap_step; }
 };

@@ -1,25 +1,15 @@
 // mm, bmm, addmm, linear, and linear with weights that are packed ahead.
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <type_traits>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
+#include "../common/resize.h"
 #include "dtypes.h"
 #include "instruction_set.h"
-#include "layout.h"
 #include "product.h"
-#include "scalar.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
-
-using executorch::aten::Scalar;
-using executorch::aten::SizesType;
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
 
 namespace {
 
@@ -50,15 +40,23 @@ Matrix<T> matrix(Tensor& tensor) {
                                        OPSMITH_BEST(pack_bfloat16)});                            \
   }
 
+// The product of the last two dimensions, with those before them as batches.
+template <class T>
+Product<T> product_of(const Tensor& a, const Tensor& b, Tensor& c) {
+  Product<T> product;
+  product.batches = c.dim() == 3 ? c.sizes()[0] : 1;
+  product.rows = c.sizes()[c.dim() - 2];
+  product.columns = c.sizes()[c.dim() - 1];
+  product.depth = a.sizes()[a.dim() - 1];
+  product.a = matrix<T>(a);
+  product.b = matrix<T>(b);
+  product.c = matrix<T>(c);
+  return product;
+}
+
 bool have_one_dtype(const Tensor& a, const Tensor& b, const Tensor& c) {
   return is_taken(a.scalar_type()) && a.scalar_type() == b.scalar_type() &&
          a.scalar_type() == c.scalar_type();
-}
-
-bool is_resized(Tensor& out, std::initializer_list<int64_t> sizes) {
-  SizesType narrow[3];
-  std::copy(sizes.begin(), sizes.end(), narrow);
-  return executorch::runtime::resize_tensor(out, {narrow, sizes.size()}) == Error::Ok;
 }
 
 // c[i][j] = beta · self, which broadcasts to c; where self is c itself, in place.
@@ -108,72 +106,66 @@ using ElementOf = typename std::decay_t<With>::Element;
 
 }  // namespace
 
-Tensor& mm_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx, have_one_dtype(self, mat2, out), NotSupported, out,
-                      "mm takes float32 or bfloat16, both operands the same");
-  ET_KERNEL_CHECK_MSG(ctx,
-                      self.dim() == 2 && mat2.dim() == 2 && self.sizes()[1] == mat2.sizes()[0] &&
-                          is_resized(out, {self.sizes()[0], mat2.sizes()[1]}),
-                      InvalidArgument, out, "mm: matrices of n × k and k × m have a product of n × m");
+Tensor& mm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  OPSMITH_CHECK(context, have_one_dtype(self, mat2, out), NotSupported, out,
+                "mm takes float32 or bfloat16, both operands the same");
+  OPSMITH_CHECK(context,
+                self.dim() == 2 && mat2.dim() == 2 && self.sizes()[1] == mat2.sizes()[0] &&
+                    resize(context, out, {self.sizes()[0], mat2.sizes()[1]}),
+                InvalidArgument, out, "mm: matrices of n × k and k × m have a product of n × m");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    multiply<T>(ctx,
-                {1, self.sizes()[0], mat2.sizes()[1], self.sizes()[1], matrix<T>(self), matrix<T>(mat2),
-                 matrix<T>(out), nullptr, 1.0f, false, nullptr},
-                with);
+    multiply<T>(context, product_of<T>(self, mat2, out), with);
   };
   OPSMITH_BY_DTYPE("mm.out", out.scalar_type(), compute)
   return out;
 }
 
-Tensor& bmm_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx, have_one_dtype(self, mat2, out), NotSupported, out,
-                      "bmm takes float32 or bfloat16, both operands the same");
-  ET_KERNEL_CHECK_MSG(ctx,
-                      self.dim() == 3 && mat2.dim() == 3 && self.sizes()[0] == mat2.sizes()[0] &&
-                          self.sizes()[2] == mat2.sizes()[1] &&
-                          is_resized(out, {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]}),
-                      InvalidArgument, out, "bmm: batches of n × k and k × m have a product of n × m");
-  ET_KERNEL_CHECK_MSG(ctx, has_rows_or_columns(out), NotSupported, out,
-                      "bmm: the result's rows or columns have to be contiguous");
+Tensor& bmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  OPSMITH_CHECK(context, have_one_dtype(self, mat2, out), NotSupported, out,
+                "bmm takes float32 or bfloat16, both operands the same");
+  OPSMITH_CHECK(context,
+                self.dim() == 3 && mat2.dim() == 3 && self.sizes()[0] == mat2.sizes()[0] &&
+                    self.sizes()[2] == mat2.sizes()[1] &&
+                    resize(context, out, {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]}),
+                InvalidArgument, out, "bmm: batches of n × k and k × m have a product of n × m");
+  OPSMITH_CHECK(context, has_rows_or_columns(out), NotSupported, out,
+                "bmm: the result's rows or columns have to be contiguous");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    multiply<T>(ctx,
-                {self.sizes()[0], self.sizes()[1], mat2.sizes()[2], self.sizes()[2], matrix<T>(self),
-                 matrix<T>(mat2), matrix<T>(out), nullptr, 1.0f, false, nullptr},
-                with);
+    multiply<T>(context, product_of<T>(self, mat2, out), with);
   };
   OPSMITH_BY_DTYPE("bmm.out", out.scalar_type(), compute)
   return out;
 }
 
-Tensor& addmm_out(KernelRuntimeContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx, have_one_dtype(mat1, mat2, out) && self.scalar_type() == out.scalar_type(),
-                      NotSupported, out, "addmm takes float32 or bfloat16, all operands the same");
-  ET_KERNEL_CHECK_MSG(ctx,
-                      mat1.dim() == 2 && mat2.dim() == 2 && mat1.sizes()[1] == mat2.sizes()[0] &&
-                          is_resized(out, {mat1.sizes()[0], mat2.sizes()[1]}),
-                      InvalidArgument, out, "addmm: matrices of n × k and k × m have a product of n × m");
+  OPSMITH_CHECK(context, have_one_dtype(mat1, mat2, out) && self.scalar_type() == out.scalar_type(),
+                NotSupported, out, "addmm takes float32 or bfloat16, all operands the same");
+  OPSMITH_CHECK(context,
+                mat1.dim() == 2 && mat2.dim() == 2 && mat1.sizes()[1] == mat2.sizes()[0] &&
+                    resize(context, out, {mat1.sizes()[0], mat2.sizes()[1]}),
+                InvalidArgument, out, "addmm: matrices of n × k and k × m have a product of n × m");
   for (ssize_t d = 1; d <= self.dim(); ++d) {
     const auto size = self.sizes()[self.dim() - d];
-    ET_KERNEL_CHECK_MSG(ctx, d <= 2 && (size == 1 || size == out.sizes()[2 - d]), InvalidArgument, out,
-                        "addmm: what is added does not broadcast to the product");
+    OPSMITH_CHECK(context, d <= 2 && (size == 1 || size == out.sizes()[2 - d]), InvalidArgument, out,
+                  "addmm: what is added does not broadcast to the product");
   }
-  const float factor = static_cast<float>(number(beta));
-  const bool is_bias = factor == 1.0f && number(alpha) == 1.0 && out.strides()[1] == 1 && self.dim() >= 1 &&
-                       self.numel() == out.sizes()[1] && self.sizes()[self.dim() - 1] == out.sizes()[1] &&
-                       self.strides()[self.dim() - 1] == 1;
+  const float factor = static_cast<float>(value_of<double>(beta));
+  const bool is_bias = factor == 1.0f && value_of<double>(alpha) == 1.0 && out.strides()[1] == 1 &&
+                       self.dim() >= 1 && self.numel() == out.sizes()[1] &&
+                       self.sizes()[self.dim() - 1] == out.sizes()[1] && self.strides()[self.dim() - 1] == 1;
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     if (factor != 0.0f && !is_bias) {
       put_scaled<T>(self, factor, out);
     }
-    multiply<T>(ctx,
-                {1, mat1.sizes()[0], mat2.sizes()[1], mat1.sizes()[1], matrix<T>(mat1), matrix<T>(mat2),
-                 matrix<T>(out), is_bias ? static_cast<const T*>(self.const_data_ptr()) : nullptr,
-                 static_cast<float>(number(alpha)), factor != 0.0f && !is_bias, nullptr},
-                with);
+    Product<T> product = product_of<T>(mat1, mat2, out);
+    product.bias = is_bias ? static_cast<const T*>(self.const_data_ptr()) : nullptr;
+    product.alpha = static_cast<float>(value_of<double>(alpha));
+    product.accumulates = factor != 0.0f && !is_bias;
+    multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("addmm.out", out.scalar_type(), compute)
   return out;
@@ -185,51 +177,45 @@ namespace {
 template <class T>
 Product<T> linear_product(const Tensor& input, int64_t features, const std::optional<Tensor>& bias,
                           Tensor& out) {
-  const int64_t depth = input.sizes()[input.dim() - 1];
-  const int64_t rows = out.numel() / (features == 0 ? 1 : features);
-  return {1,
-          rows,
-          features,
-          depth,
-          {static_cast<const T*>(input.const_data_ptr()), depth, 1, 0},
-          {},
-          {static_cast<T*>(out.mutable_data_ptr()), features, 1, 0},
-          bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr,
-          1.0f,
-          false,
-          nullptr};
+  Product<T> product;
+  product.rows = out.numel() / (features == 0 ? 1 : features);
+  product.columns = features;
+  product.depth = input.sizes()[input.dim() - 1];
+  product.a = {static_cast<const T*>(input.const_data_ptr()), product.depth, 1, 0};
+  product.c = {static_cast<T*>(out.mutable_data_ptr()), features, 1, 0};
+  product.bias = bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr;
+  return product;
 }
 
-bool is_linear(const Tensor& input, int64_t depth, int64_t features, const std::optional<Tensor>& bias,
-               Tensor& out) {
-  const auto dims = input.dim();
-  if (dims < 1 || input.sizes()[dims - 1] != depth ||
+bool is_linear(KernelRuntimeContext& context, const Tensor& input, int64_t depth, int64_t features,
+               const std::optional<Tensor>& bias, Tensor& out) {
+  Dims sizes = sizes_of(input);
+  if (sizes.rank < 1 || sizes[sizes.rank - 1] != depth ||
       (bias.has_value() && (bias->dim() != 1 || bias->sizes()[0] != features))) {
     return false;
   }
-  SizesType sizes[executorch::runtime::kTensorDimensionLimit];
-  std::copy(input.sizes().begin(), input.sizes().end(), sizes);
-  sizes[dims - 1] = static_cast<SizesType>(features);
-  return executorch::runtime::resize_tensor(out, {sizes, static_cast<size_t>(dims)}) == Error::Ok;
+  sizes[sizes.rank - 1] = features;
+  return resize(context, out, sizes);
 }
 
 }  // namespace
 
-Tensor& linear_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& weight,
+Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
                    const std::optional<Tensor>& bias, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(
-      ctx,
+  OPSMITH_CHECK(
+      context,
       have_one_dtype(input, weight, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
       NotSupported, out, "linear takes float32 or bfloat16, all operands the same");
-  ET_KERNEL_CHECK_MSG(
-      ctx, weight.dim() == 2 && is_linear(input, weight.sizes()[1], weight.sizes()[0], bias, out),
+  OPSMITH_CHECK(
+      context,
+      weight.dim() == 2 && is_linear(context, input, weight.sizes()[1], weight.sizes()[0], bias, out),
       InvalidArgument, out, "linear: an input of [..., k] has a weight of [n, k] and a bias of [n]");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(input, weight.sizes()[0], bias, out);
     const Matrix<const T> by_rows = matrix<T>(weight);
     product.b = {by_rows.data, by_rows.column, by_rows.row, 0};
-    multiply<T>(ctx, product, with);
+    multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("linear.out", out.scalar_type(), compute)
   return out;
@@ -237,15 +223,16 @@ Tensor& linear_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor&
 
 // The panels of a linear's weight: of [features, depth] a tensor of [⌈features/16⌉, depth, 16], or for
 // bfloat16 [⌈features/16⌉, ⌈depth/2⌉, 32].
-Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(ctx, is_taken(weight.scalar_type()) && weight.scalar_type() == out.scalar_type(),
-                      NotSupported, out, "pack_linear_weight takes float32 or bfloat16");
-  ET_KERNEL_CHECK_MSG(ctx, weight.dim() == 2, InvalidArgument, out,
-                      "pack_linear_weight: a weight is [features, depth]");
+Tensor& pack_linear_weight_out(KernelRuntimeContext& context, const Tensor& weight, Tensor& out) {
+  OPSMITH_CHECK(context, is_taken(weight.scalar_type()) && weight.scalar_type() == out.scalar_type(),
+                NotSupported, out, "pack_linear_weight takes float32 or bfloat16");
+  OPSMITH_CHECK(context, weight.dim() == 2, InvalidArgument, out,
+                "pack_linear_weight: a weight is [features, depth]");
   const int64_t features = weight.sizes()[0], depth = weight.sizes()[1], panels = panels_of(features);
   const bool is_float = weight.scalar_type() == ScalarType::Float;
-  ET_KERNEL_CHECK_MSG(
-      ctx, is_resized(out, {panels, is_float ? depth : (depth + 1) / 2, is_float ? kPanel : 2 * kPanel}),
+  OPSMITH_CHECK(
+      context,
+      resize(context, out, {panels, is_float ? depth : (depth + 1) / 2, is_float ? kPanel : 2 * kPanel}),
       InvalidArgument, out, "pack_linear_weight: the result has another shape");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
@@ -261,26 +248,26 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& ctx, const Tensor& weight, 
   return out;
 }
 
-Tensor& linear_packed_out(KernelRuntimeContext& ctx, const Tensor& input, const Tensor& packed,
+Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& packed,
                           const std::optional<Tensor>& bias, int64_t out_features, Tensor& out) {
-  ET_KERNEL_CHECK_MSG(
-      ctx,
+  OPSMITH_CHECK(
+      context,
       have_one_dtype(input, packed, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
       NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
   const bool is_float = packed.scalar_type() == ScalarType::Float;
   const int64_t depth = input.dim() < 1 ? 0 : input.sizes()[input.dim() - 1];
-  ET_KERNEL_CHECK_MSG(
-      ctx,
-      packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
-          packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
-          packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
-          is_linear(input, depth, out_features, bias, out),
-      InvalidArgument, out, "linear_packed: the weight was packed for other features, or another dtype");
+  OPSMITH_CHECK(context,
+                packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
+                    packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
+                    packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
+                    is_linear(context, input, depth, out_features, bias, out),
+                InvalidArgument, out,
+                "linear_packed: the weight was packed for other features, or another dtype");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(input, out_features, bias, out);
     product.packed = static_cast<const T*>(packed.const_data_ptr());
-    multiply<T>(ctx, product, with);
+    multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("optimized::linear_packed.out", out.scalar_type(), compute)
   return out;

@@ -3,20 +3,13 @@
 #include <optional>
 #include <tuple>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
+#include "../common/resize.h"
 #include "bfloat16.h"
 #include "dtypes.h"
 #include "instruction_set.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
-
-using executorch::aten::ArrayRef;
-using executorch::aten::SizesType;
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
 
 namespace {
 
@@ -124,36 +117,30 @@ constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out",
 
 }  // namespace
 
-std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext& ctx, const Tensor& input,
-                                                            Shape normalized_shape,
+std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext& context,
+                                                            const Tensor& input, Shape normalized_shape,
                                                             const std::optional<Tensor>& weight,
                                                             const std::optional<Tensor>& bias, double eps,
                                                             Tensor& out, Tensor& mean, Tensor& rstd) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out, mean, rstd);
   const ScalarType dtype = input.scalar_type();
-  ET_KERNEL_CHECK_MSG(
-      ctx,
-      is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) && has_dtype(bias, input) &&
-          is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()),
-      NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
-  ET_KERNEL_CHECK_MSG(
-      ctx, !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
-      NotSupported, results, "layer_norm: weight and bias have one dtype");
-  ET_KERNEL_CHECK_MSG(ctx,
-                      ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
-                          has_shape(bias, normalized_shape),
-                      InvalidArgument, results,
-                      "layer_norm: the operand's last dimensions, weight and bias have the normalized shape");
-  SizesType sizes[executorch::runtime::kTensorDimensionLimit];
-  const size_t dims = static_cast<size_t>(input.dim());
-  for (size_t d = 0; d < dims; ++d) {
-    sizes[d] = d < dims - normalized_shape.size() ? input.sizes()[d] : 1;
+  OPSMITH_CHECK(context,
+                is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) &&
+                    has_dtype(bias, input) && is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()),
+                NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
+  OPSMITH_CHECK(context,
+                !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
+                NotSupported, results, "layer_norm: weight and bias have one dtype");
+  OPSMITH_CHECK(context,
+                ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
+                    has_shape(bias, normalized_shape),
+                InvalidArgument, results,
+                "layer_norm: the operand's last dimensions, weight and bias have the normalized shape");
+  Dims sizes = sizes_of(input);
+  std::fill(sizes.value + sizes.rank - normalized_shape.size(), sizes.value + sizes.rank, 1);
+  if (!resize_like(context, out, input) || !resize(context, mean, sizes) || !resize(context, rstd, sizes)) {
+    return results;
   }
-  ET_KERNEL_CHECK_MSG(ctx,
-                      executorch::runtime::resize_tensor(out, input.sizes()) == Error::Ok &&
-                          executorch::runtime::resize_tensor(mean, {sizes, dims}) == Error::Ok &&
-                          executorch::runtime::resize_tensor(rstd, {sizes, dims}) == Error::Ok,
-                      InvalidArgument, results, "layer_norm: the results have other shapes");
   const Rows rows = rows_of(input, normalized_shape);
   if (rows.length == 0) {
     for (int64_t row = 0; row < mean.numel(); ++row) {
@@ -183,16 +170,17 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
 }
 
 // x / sqrt(mean(x²) + eps) · weight; without eps, that of the dtype computed in.
-Tensor& rms_norm_out(KernelRuntimeContext& ctx, const Tensor& input, Shape normalized_shape,
+Tensor& rms_norm_out(KernelRuntimeContext& context, const Tensor& input, Shape normalized_shape,
                      const std::optional<Tensor>& weight, std::optional<double> eps, Tensor& out) {
   const ScalarType dtype = input.scalar_type();
-  ET_KERNEL_CHECK_MSG(ctx, is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input),
-                      NotSupported, out, "rms_norm takes float32, or bfloat16 with a weight of either");
-  ET_KERNEL_CHECK_MSG(ctx, ends_with(input, normalized_shape) && has_shape(weight, normalized_shape),
-                      InvalidArgument, out,
-                      "rms_norm: the operand's last dimensions and the weight have the normalized shape");
-  ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, input.sizes()) == Error::Ok,
-                      InvalidArgument, out, "rms_norm: the result has another shape than its operand");
+  OPSMITH_CHECK(context, is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input),
+                NotSupported, out, "rms_norm takes float32, or bfloat16 with a weight of either");
+  OPSMITH_CHECK(context, ends_with(input, normalized_shape) && has_shape(weight, normalized_shape),
+                InvalidArgument, out,
+                "rms_norm: the operand's last dimensions and the weight have the normalized shape");
+  if (!resize_like(context, out, input)) {
+    return out;
+  }
   const Rows rows = rows_of(input, normalized_shape);
   constexpr double kDefault = std::numeric_limits<float>::epsilon();
   const float epsilon = static_cast<float>(eps.value_or(kDefault));

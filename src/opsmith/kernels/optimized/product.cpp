@@ -4,14 +4,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "../common/temporary.h"
 #include "instruction_set.h"
-#include "temporary.h"
 #include "threads.h"
 
 namespace opsmith::optimized {
 namespace {
-
-using executorch::runtime::KernelRuntimeContext;
 
 // A piece of a product that one thread computes: some rows by some panels. Rows enough to read b's panels
 // seldom.
@@ -50,12 +48,12 @@ void transpose(Product<T>& p) {
 
 // Rows of a whose depth is contiguous, which dot products and pairs of bfloat16 need.
 template <class T>
-bool make_depth_contiguous(KernelRuntimeContext& ctx, Product<T>& p) {
+bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
   if (p.a.column == 1 || p.depth == 1) {
     p.a.column = 1;
     return true;
   }
-  T* const copy = temporary<T>(ctx, "a matrix product", p.batches * p.rows * p.depth);
+  T* const copy = temporary<T>(context, p.batches * p.rows * p.depth);
   if (copy == nullptr) {
     return false;
   }
@@ -81,23 +79,42 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
     while (begin < end) {
       const int64_t batch = begin / pieces, first = begin % pieces;
       const int64_t last = std::min(pieces, first + end - begin);
-      const Dots<T> dots{p.a.data + batch * p.a.batch,
-                         p.a.row,
-                         p.b.data + batch * p.b.batch,
-                         p.b.column,
-                         p.c.data + batch * p.c.batch,
-                         p.c.row,
-                         p.c.column,
-                         p.bias,
-                         p.rows,
-                         p.depth,
-                         p.alpha,
-                         p.accumulates,
-                         paired};
+      Dots<T> dots;
+      dots.a = p.a.data + batch * p.a.batch;
+      dots.a_row = p.a.row;
+      dots.b = p.b.data + batch * p.b.batch;
+      dots.b_row = p.b.column;
+      dots.c = p.c.data + batch * p.c.batch;
+      dots.c_row = p.c.row;
+      dots.c_column = p.c.column;
+      dots.bias = p.bias;
+      dots.rows = p.rows;
+      dots.depth = p.depth;
+      dots.alpha = p.alpha;
+      dots.accumulates = p.accumulates;
+      dots.paired = paired;
       with.dots(dots, first * kColumns, std::min(p.columns, last * kColumns));
       begin += last - first;
     }
   });
+}
+
+// A batch's product, but for b.
+template <class T>
+Gemm<T> gemm_of(const Product<T>& p, int64_t batch) {
+  Gemm<T> gemm;
+  gemm.a = p.a.data + batch * p.a.batch;
+  gemm.a_row = p.a.row;
+  gemm.a_depth = p.a.column;
+  gemm.c = p.c.data + batch * p.c.batch;
+  gemm.c_row = p.c.row;
+  gemm.bias = p.bias;
+  gemm.columns = p.columns;
+  gemm.depth = p.depth;
+  gemm.alpha = p.alpha;
+  gemm.accumulates = p.accumulates;
+  gemm.paired = multiplies_bfloat16();
+  return gemm;
 }
 
 // Some panels of all batches; `b` are the first batch's.
@@ -111,26 +128,15 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
   const int64_t panel_pieces = ceil_divided(panel_end - panel_begin, panels_of_piece);
   const int64_t each = row_pieces * panel_pieces;
   const int64_t cost = std::min(p.rows, rows_of_piece) * panels_of_piece * kPanel * p.depth / 16;
-  const bool paired = multiplies_bfloat16();
   parallel(p.batches * each, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t batch = at / each, piece = at % each;
       const int64_t row = piece / panel_pieces * rows_of_piece;
       const int64_t panel = panel_begin + piece % panel_pieces * panels_of_piece;
-      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
-                         p.a.row,
-                         p.a.column,
-                         b + batch * b_batch,
-                         b_depth,
-                         b_panel,
-                         p.c.data + batch * p.c.batch,
-                         p.c.row,
-                         p.bias,
-                         p.columns,
-                         p.depth,
-                         p.alpha,
-                         p.accumulates,
-                         paired};
+      Gemm<T> gemm = gemm_of(p, batch);
+      gemm.b = b + batch * b_batch;
+      gemm.b_depth = b_depth;
+      gemm.b_panel = b_panel;
       with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), panel,
                 std::min(panel_end, panel + panels_of_piece));
     }
@@ -140,7 +146,7 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
 // Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
 // rows with them.
 template <class T>
-bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const ProductFunctions<T>& with,
+bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
   const int64_t groups = ceil_divided(panel_end - panel_begin, kPiecePanels);
   // With few groups the rows are divided too, and each part of them packs b anew.
@@ -154,11 +160,10 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
   // the runtime calls it more often.
   const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces, kMostParts));
   const int64_t parts = ceil_divided(pieces, at_once);
-  T* const memory = temporary<T>(ctx, "a matrix product", parts * kPiecePanels * panel);
+  T* const memory = temporary<T>(context, parts * kPiecePanels * panel);
   if (memory == nullptr) {
     return false;
   }
-  const bool paired = multiplies_bfloat16();
   parallel(parts, 1, [&](int64_t part_begin, int64_t part_end) {
     T* const packed = memory + part_begin * kPiecePanels * panel;
     int64_t last = -1;
@@ -174,20 +179,10 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
         last = group;
       }
       const int64_t row = at % row_pieces * rows_of_piece;
-      const Gemm<T> gemm{p.a.data + batch * p.a.batch,
-                         p.a.row,
-                         p.a.column,
-                         packed - first * panel,
-                         std::is_same_v<T, float> ? kPanel : 0,
-                         panel,
-                         p.c.data + batch * p.c.batch,
-                         p.c.row,
-                         p.bias,
-                         p.columns,
-                         p.depth,
-                         p.alpha,
-                         p.accumulates,
-                         paired};
+      Gemm<T> gemm = gemm_of(p, batch);
+      gemm.b = packed - first * panel;
+      gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
+      gemm.b_panel = panel;
       with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), first, end);
     }
   });
@@ -197,7 +192,7 @@ bool multiply_packing(KernelRuntimeContext& ctx, const Product<T>& p, const Prod
 }  // namespace
 
 template <class T>
-bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>& with) {
+bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunctions<T>& with) {
   constexpr bool kIsFloat = std::is_same_v<T, float>;
   if (p.batches == 0 || p.rows == 0 || p.columns == 0) {
     return true;
@@ -208,7 +203,7 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
   }
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
   if (p.packed != nullptr) {
-    if (!kIsFloat && !make_depth_contiguous(ctx, p)) {
+    if (!kIsFloat && !make_depth_contiguous(context, p)) {
       return false;
     }
     multiply_panels(p, with, p.packed, kIsFloat ? kPanel : 0, size, 0, 0, panels);
@@ -216,7 +211,7 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
   }
   const bool b_has_depth = p.b.row == 1 || p.depth == 1;
   if (p.rows <= kFewRows && b_has_depth) {
-    if (!make_depth_contiguous(ctx, p)) {
+    if (!make_depth_contiguous(context, p)) {
       return false;
     }
     multiply_dots(p, with);
@@ -225,7 +220,7 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
   // Few columns of many rows, as those of a thin b: rather a's rows as b's columns.
   if (p.bias == nullptr && p.columns <= kFewRows && (p.a.column == 1 || p.depth == 1)) {
     transpose(p);
-    if (!make_depth_contiguous(ctx, p)) {
+    if (!make_depth_contiguous(context, p)) {
       return false;
     }
     multiply_dots(p, with);
@@ -233,9 +228,9 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
   }
   if (p.c.column != 1 && p.columns != 1) {
     transpose(p);
-    return multiply(ctx, p, with);
+    return multiply(context, p, with);
   }
-  if (!kIsFloat && !make_depth_contiguous(ctx, p)) {
+  if (!kIsFloat && !make_depth_contiguous(context, p)) {
     return false;
   }
   const bool b_has_rows = p.b.column == 1 || p.columns == 1;
@@ -245,9 +240,9 @@ bool multiply(KernelRuntimeContext& ctx, Product<T> p, const ProductFunctions<T>
     if (whole > 0) {
       multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
     }
-    return whole == panels || multiply_packing(ctx, p, with, whole, panels);
+    return whole == panels || multiply_packing(context, p, with, whole, panels);
   }
-  return multiply_packing(ctx, p, with, 0, panels);
+  return multiply_packing(context, p, with, 0, panels);
 }
 
 template bool multiply(KernelRuntimeContext&, Product<float>, const ProductFunctions<float>&);

@@ -22,17 +22,17 @@ struct Matrix {
 // c = alpha·a·b (+ bias of each column) (+ c), with c of rows × columns and a sum over depth.
 template <class T>
 struct Product {
-  int64_t batches;
+  int64_t batches = 1;
   int64_t rows;
   int64_t columns;
   int64_t depth;
   Matrix<const T> a;
   Matrix<const T> b;
   Matrix<T> c;
-  const T* bias;
-  float alpha;
-  bool accumulates;
-  const T* packed;  // b's panels, where they are there already; b is not looked at then
+  const T* bias = nullptr;
+  float alpha = 1.0f;
+  bool accumulates = false;
+  const T* packed = nullptr;  // b's panels, where they are there already; b is not looked at then
 };
 
 // simd's functions of a dtype, null where no selected program multiplies matrices of it.
@@ -59,7 +59,7 @@ constexpr int64_t panels_of(int64_t columns) {
 
 // False where there was no memory for panels; the context then has failed.
 template <class T>
-bool multiply(executorch::runtime::KernelRuntimeContext& ctx, Product<T> product,
+bool multiply(executorch::runtime::KernelRuntimeContext& context, Product<T> product,
               const ProductFunctions<T>& with);
 
 extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<float>,

@@ -7,19 +7,13 @@
 #include <limits>
 #include <optional>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
+#include "../common/resize.h"
+#include "../common/strided_walk.h"
 #include "dtypes.h"
 #include "instruction_set.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
-
-using executorch::aten::ArrayRef;
-using executorch::aten::SizesType;
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
 
 namespace {
 
@@ -28,75 +22,27 @@ using SumEach = void(const T* x, int64_t rows, int64_t stride, int64_t n, double
 template <class T>
 using SumRows = void(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 
-constexpr int kMaxDims = static_cast<int>(executorch::runtime::kTensorDimensionLimit);
-constexpr int64_t kGrain = 32768;
 // Columns whose totals are on a thread's stack.
 constexpr int64_t kColumns = 256;
 // Rows shorter than kNarrow fill vectors badly; kFolded of them together fill whole ones.
 constexpr int64_t kNarrow = 32;
 constexpr int64_t kFolded = 16;
 
-struct Dimension {
-  int64_t size;
-  int64_t stride;         // in the operand
-  int64_t result_stride;  // 0 where it is reduced
-  bool is_reduced;
-};
+// How the operand and the result lie; where a dimension is reduced, the result has a stride of 0.
+using Layout = StridedIterator<2>;
+using Dimension = Layout::Dimension;
 
-// A set of dimensions with their product, over which an index in 0…count is turned into offsets.
-struct Dimensions {
-  int count = 0;
-  int64_t numel = 1;
-  Dimension dim[kMaxDims];
-
-  void add(const Dimension& one) {
-    dim[count++] = one;
-    numel *= one.size;
-  }
-  void offsets(int64_t index, int64_t* offset, int64_t* result_offset) const {
-    *offset = 0;
-    *result_offset = 0;
-    for (int d = count - 1; d >= 0; --d) {
-      const int64_t at = index % dim[d].size;
-      index /= dim[d].size;
-      *offset += at * dim[d].stride;
-      *result_offset += at * dim[d].result_stride;
-    }
-  }
-};
-
-// Outermost first; those of size 1 left out; at least one.
-Dimensions merged(const Tensor& self, const Tensor& out, const bool* is_reduced, bool keepdim) {
-  Dimension all[kMaxDims];
-  int count = 0;
+// Dimensions in the order in which the operand's elements lie in memory.
+Layout layout_of(const Tensor& self, const Tensor& out, DimSet reduced, bool keepdim) {
+  Layout all;
   for (int d = 0, to = 0; d < self.dim(); ++d) {
-    const bool has_own = !is_reduced[d] || keepdim;
-    const int64_t result_stride = is_reduced[d] ? 0 : out.strides()[to];
-    to += has_own ? 1 : 0;
-    const Dimension one{self.sizes()[d], self.strides()[d], result_stride, is_reduced[d]};
-    if (one.size == 1) {
-      continue;
-    }
-    int at = count++;
-    for (; at > 0 && all[at - 1].stride < one.stride; --at) {
-      all[at] = all[at - 1];
-    }
-    all[at] = one;
+    const bool is_reduced = contains(reduced, d);
+    all.add(self.sizes()[d], {self.strides()[d], is_reduced ? 0 : out.strides()[to]});
+    to += !is_reduced || keepdim ? 1 : 0;
   }
-  Dimensions result;
-  for (int d = 0; d < count; ++d) {
-    if (result.count > 0) {
-      Dimension& last = result.dim[result.count - 1];
-      if (last.is_reduced == all[d].is_reduced && last.stride == all[d].size * all[d].stride &&
-          last.result_stride == all[d].size * all[d].result_stride) {
-        last = {last.size * all[d].size, all[d].stride, all[d].result_stride, last.is_reduced};
-        result.numel *= all[d].size;
-        continue;
-      }
-    }
-    result.add(all[d]);
-  }
-  return result;
+  all.reorder(0);
+  all.coalesce();
+  return all;
 }
 
 // Results whose places begin at `offset` and are `stride` apart.
@@ -125,34 +71,35 @@ void put(Tensor& out, int64_t offset, int64_t stride, const double* values, int6
 }
 
 struct Parts {
-  Dimensions kept;     // all but the innermost, if that is kept
-  Dimensions reduced;  // all but the innermost, if that is reduced
-  Dimension inner{1, 1, 0, true};
+  Layout kept;     // all but the innermost, if that is kept
+  Layout reduced;  // all but the innermost, if that is reduced
+  Dimension inner{1, {1, 0}};
+
+  bool is_inner_reduced() const { return inner.stride[1] == 0; }
 };
 
-Parts parts_of(const Dimensions& all) {
+Parts parts_of(Layout all) {
   Parts parts;
-  const int last = all.count - 1;
   // Runs need neighbouring elements; a dense operand's innermost dimension has them.
-  if (last >= 0) {
-    parts.inner = all.dim[last];
+  if (all.rank() > 0) {
+    parts.inner = all.pop();
   }
-  for (int d = 0; d < last; ++d) {
-    (all.dim[d].is_reduced ? parts.reduced : parts.kept).add(all.dim[d]);
+  for (size_t d = 0; d < all.rank(); ++d) {
+    (all[d].stride[1] == 0 ? parts.reduced : parts.kept).add(all[d].size, all[d].stride);
   }
   return parts;
 }
 
 // Everything into one number, by several threads.
 template <class T>
-void sum_everything(KernelRuntimeContext& ctx, const T* x, int64_t n, double divisor, Tensor& out,
+void sum_everything(KernelRuntimeContext& context, const T* x, int64_t n, double divisor, Tensor& out,
                     SumEach<T>* sum_each) {
   constexpr int64_t kPart = 65536;
   const int64_t parts = ceil_divided(n, kPart);
   double whole = 0;
   double* totals = nullptr;
   if (parts > 1) {
-    const auto memory = ctx.allocate_temp(static_cast<size_t>(parts) * sizeof(double), alignof(double));
+    const auto memory = context.allocate_temp(static_cast<size_t>(parts) * sizeof(double), alignof(double));
     totals = memory.ok() ? static_cast<double*>(memory.get()) : nullptr;
   }
   if (totals == nullptr) {
@@ -175,33 +122,26 @@ void sum_everything(KernelRuntimeContext& ctx, const T* x, int64_t n, double div
 template <class T>
 void sum_runs(const T* x, const Parts& parts, double divisor, Tensor& out, SumEach<T>* sum_each) {
   constexpr int64_t kTogether = 256;
-  Dimensions outer = parts.kept;
-  Dimension neighbours{1, 0, 0, false};
-  if (outer.count > 0) {
-    neighbours = outer.dim[--outer.count];
-    outer.numel /= neighbours.size;
-  }
-  const int64_t length = parts.inner.size * parts.reduced.numel;
+  Layout outer = parts.kept;
+  const Dimension neighbours = outer.pop();
+  const int64_t runs = parts.reduced.numel(), length = parts.inner.size * runs;
   const int64_t together =
       std::max<int64_t>(1, std::min({kTogether, neighbours.size, rows_per_thread(length)}));
   const int64_t pieces = ceil_divided(neighbours.size, together);
-  parallel(outer.numel * pieces, rows_per_thread(length * together), [&](int64_t begin, int64_t end) {
+  parallel(outer.numel() * pieces, rows_per_thread(length * together), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
-      int64_t from, to, offset, none;
-      outer.offsets(piece / pieces, &from, &to);
+      const auto [outer_from, outer_to] = outer.offsets(piece / pieces);
       const int64_t first = piece % pieces * together;
       const int64_t count = std::min(together, neighbours.size - first);
-      from += first * neighbours.stride;
-      to += first * neighbours.result_stride;
+      const T* const from = x + outer_from + first * neighbours.stride[0];
       double totals[kTogether] = {}, some[kTogether];
-      for (int64_t run = 0; run < parts.reduced.numel; ++run) {
-        parts.reduced.offsets(run, &offset, &none);
-        sum_each(x + from + offset, count, neighbours.stride, parts.inner.size, some);
+      parts.reduced.for_each(0, runs, [&](const auto& offset, const auto&) {
+        sum_each(from + offset[0], count, neighbours.stride[0], parts.inner.size, some);
         for (int64_t i = 0; i < count; ++i) {
           totals[i] += some[i];
         }
-      }
-      put(out, to, neighbours.result_stride, totals, count, divisor);
+      });
+      put(out, outer_to + first * neighbours.stride[1], neighbours.stride[1], totals, count, divisor);
     }
   });
 }
@@ -210,19 +150,10 @@ void sum_runs(const T* x, const Parts& parts, double divisor, Tensor& out, SumEa
 template <class T>
 void sum_rows_of(const T* x, const Parts& parts, int64_t begin, int64_t end, int64_t columns, double* totals,
                  SumRows<T>* sum_rows) {
-  const Dimensions& reduced = parts.reduced;
-  if (reduced.count == 0) {
-    sum_rows(x, 1, 0, columns, totals);
-    return;
-  }
-  const Dimension& last = reduced.dim[reduced.count - 1];
-  while (begin < end) {
-    const int64_t at = begin % last.size;
-    int64_t rows = std::min(last.size - at, end - begin);
-    int64_t offset, none;
-    reduced.offsets(begin, &offset, &none);
-    begin += rows;
-    if (last.stride == columns && columns < kNarrow && rows >= 4 * kFolded) {
+  const int64_t stride = parts.reduced.innermost().stride[0];
+  parts.reduced.for_each_run(begin, end, end - begin, [&](const auto& at, const auto&, int64_t rows) {
+    int64_t offset = at[0];
+    if (stride == columns && columns < kNarrow && rows >= 4 * kFolded) {
       // Whole vectors of several rows at once.
       double folded[kNarrow * kFolded] = {};
       const int64_t whole = rows / kFolded;
@@ -235,21 +166,21 @@ void sum_rows_of(const T* x, const Parts& parts, int64_t begin, int64_t end, int
       offset += whole * kFolded * columns;
       rows -= whole * kFolded;
     }
-    sum_rows(x + offset, rows, last.stride, columns, totals);
-  }
+    sum_rows(x + offset, rows, stride, columns, totals);
+  });
 }
 
 // The innermost dimension is kept: rows are added to one another, in parts of their columns.
 template <class T>
-void sum_columns(KernelRuntimeContext& ctx, const T* x, const Parts& parts, double divisor, Tensor& out,
+void sum_columns(KernelRuntimeContext& context, const T* x, const Parts& parts, double divisor, Tensor& out,
                  SumRows<T>* sum_rows) {
-  const int64_t columns = parts.inner.size, rows = parts.reduced.numel;
+  const int64_t columns = parts.inner.size, rows = parts.reduced.numel();
   const int64_t pieces = ceil_divided(columns, kColumns);
   // Few results of many rows: the rows are divided, and what each part sums added up.
   constexpr int64_t kRowParts = 8;
-  if (parts.kept.numel == 1 && pieces == 1 && rows * columns >= 2 * kGrain) {
+  if (parts.kept.numel() == 1 && pieces == 1 && rows * columns >= 2 * kGrain) {
     const auto memory =
-        ctx.allocate_temp(static_cast<size_t>(kRowParts * columns) * sizeof(double), alignof(double));
+        context.allocate_temp(static_cast<size_t>(kRowParts * columns) * sizeof(double), alignof(double));
     if (memory.ok()) {
       double* const totals = static_cast<double*>(memory.get());
       std::fill(totals, totals + kRowParts * columns, 0.0);
@@ -264,75 +195,47 @@ void sum_columns(KernelRuntimeContext& ctx, const T* x, const Parts& parts, doub
           totals[i] += totals[part * columns + i];
         }
       }
-      put(out, 0, parts.inner.result_stride, totals, columns, divisor);
+      put(out, 0, parts.inner.stride[1], totals, columns, divisor);
       return;
     }
   }
   const int64_t cost = rows * std::min(columns, kColumns);
-  parallel(parts.kept.numel * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
+  parallel(parts.kept.numel() * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       double totals[kColumns] = {};
-      int64_t from, to;
-      parts.kept.offsets(piece / pieces, &from, &to);
+      const auto [from, to] = parts.kept.offsets(piece / pieces);
       const int64_t first = piece % pieces * kColumns;
       const int64_t n = std::min(kColumns, columns - first);
       sum_rows_of(x + from + first, parts, 0, rows, n, totals, sum_rows);
-      put(out, to + first * parts.inner.result_stride, parts.inner.result_stride, totals, n, divisor);
+      put(out, to + first * parts.inner.stride[1], parts.inner.stride[1], totals, n, divisor);
     }
   });
 }
 
 template <class T>
-void sum_by_layout(KernelRuntimeContext& ctx, const Tensor& self, const Dimensions& all, double divisor,
+void sum_by_layout(KernelRuntimeContext& context, const Tensor& self, const Layout& all, double divisor,
                    Tensor& out, SumEach<T>* sum_each, SumRows<T>* sum_rows) {
   const T* const x = static_cast<const T*>(self.const_data_ptr());
   const Parts parts = parts_of(all);
-  if (!parts.inner.is_reduced) {
-    sum_columns(ctx, x, parts, divisor, out, sum_rows);
-  } else if (parts.kept.numel == 1 && parts.reduced.numel == 1) {
-    sum_everything(ctx, x, parts.inner.size, divisor, out, sum_each);
+  if (!parts.is_inner_reduced()) {
+    sum_columns(context, x, parts, divisor, out, sum_rows);
+  } else if (parts.kept.numel() == 1 && parts.reduced.numel() == 1) {
+    sum_everything(context, x, parts.inner.size, divisor, out, sum_each);
   } else {
     sum_runs(x, parts, divisor, out, sum_each);
   }
 }
 
-// The dimensions that `dims` names; all where it names none. False for a dimension that there is not, or
-// twice.
-bool reduced_dims(const Tensor& self, const std::optional<ArrayRef<int64_t>>& dims, bool* is_reduced) {
-  const bool all = !dims.has_value() || dims->empty();
-  std::fill(is_reduced, is_reduced + kMaxDims, all);
-  if (all) {
-    return true;
+Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
+               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, Tensor& out, bool is_mean,
+               const char* name, const ByDtype<SumEach>& sum_each, const ByDtype<SumRows>& sum_rows) {
+  OPSMITH_CHECK(context, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
+                "%s takes float32 and bfloat16 only", name);
+  DimSet reduced;
+  if (!reduced_dims(context, self, dims, reduced) ||
+      !resize_to_reduced(context, out, self, reduced, keepdim)) {
+    return out;
   }
-  const int64_t rank = self.dim() == 0 ? 1 : self.dim();
-  for (const int64_t dim : *dims) {
-    if (dim < -rank || dim >= rank || is_reduced[(dim + rank) % rank]) {
-      return false;
-    }
-    is_reduced[(dim + rank) % rank] = true;
-  }
-  return true;
-}
-
-Tensor& reduce(KernelRuntimeContext& ctx, const Tensor& self, const std::optional<ArrayRef<int64_t>>& dims,
-               bool keepdim, Tensor& out, bool is_mean, const char* name, const ByDtype<SumEach>& sum_each,
-               const ByDtype<SumRows>& sum_rows) {
-  ET_KERNEL_CHECK_MSG(ctx, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
-                      "%s takes float32 and bfloat16 only", name);
-  bool is_reduced[kMaxDims];
-  ET_KERNEL_CHECK_MSG(ctx, reduced_dims(self, dims, is_reduced), InvalidArgument, out,
-                      "%s: a dimension is named twice, or is none of the operand's", name);
-  SizesType sizes[kMaxDims];
-  size_t count = 0;
-  int64_t each = 1;
-  for (int d = 0; d < self.dim(); ++d) {
-    each *= is_reduced[d] ? self.sizes()[d] : 1;
-    if (!is_reduced[d] || keepdim) {
-      sizes[count++] = is_reduced[d] ? 1 : self.sizes()[d];
-    }
-  }
-  ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, {sizes, count}) == Error::Ok,
-                      InvalidArgument, out, "%s: the result has another shape", name);
   if (self.numel() == 0) {
     const double value = is_mean ? std::numeric_limits<double>::quiet_NaN() : 0.0;
     for (int64_t i = 0; i < out.numel(); ++i) {
@@ -340,34 +243,34 @@ Tensor& reduce(KernelRuntimeContext& ctx, const Tensor& self, const std::optiona
     }
     return out;
   }
-  const Dimensions all = merged(self, out, is_reduced, keepdim);
-  const double divisor = is_mean ? static_cast<double>(each) : 1.0;
+  const Layout all = layout_of(self, out, reduced, keepdim);
+  const double divisor = is_mean ? static_cast<double>(reduced_length(self, reduced)) : 1.0;
   if (self.scalar_type() == ScalarType::Float) {
-    sum_by_layout(ctx, self, all, divisor, out, sum_each.on_float, sum_rows.on_float);
+    sum_by_layout(context, self, all, divisor, out, sum_each.on_float, sum_rows.on_float);
   } else {
-    sum_by_layout(ctx, self, all, divisor, out, sum_each.on_bfloat16, sum_rows.on_bfloat16);
+    sum_by_layout(context, self, all, divisor, out, sum_each.on_bfloat16, sum_rows.on_bfloat16);
   }
   return out;
 }
 
 }  // namespace
 
-Tensor& sum_dim_out(KernelRuntimeContext& ctx, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
+Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
                     bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
   ByDtype<SumEach> sum_each;
   ByDtype<SumRows> sum_rows;
   OPSMITH_SET_FUNCTIONS(sum_each, "sum.IntList_out", sum_each)
   OPSMITH_SET_FUNCTIONS(sum_rows, "sum.IntList_out", sum_rows)
-  return reduce(ctx, self, dim, keepdim, out, false, "sum", sum_each, sum_rows);
+  return reduce(context, self, dim, keepdim, out, false, "sum", sum_each, sum_rows);
 }
 
-Tensor& mean_dim_out(KernelRuntimeContext& ctx, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
+Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
                      bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
   ByDtype<SumEach> sum_each;
   ByDtype<SumRows> sum_rows;
   OPSMITH_SET_FUNCTIONS(sum_each, "mean.out", sum_each)
   OPSMITH_SET_FUNCTIONS(sum_rows, "mean.out", sum_rows)
-  return reduce(ctx, self, dim, keepdim, out, true, "mean", sum_each, sum_rows);
+  return reduce(context, self, dim, keepdim, out, true, "mean", sum_each, sum_rows);
 }
 
 }  // namespace opsmith::optimized::native

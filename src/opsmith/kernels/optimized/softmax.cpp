@@ -1,19 +1,13 @@
 // _softmax and _log_softmax, along any dimension of a dense tensor.
 #include <cstring>
 
-#include <executorch/runtime/kernel/kernel_includes.h>
-
+#include "../common/resize.h"
+#include "../common/strided_walk.h"
 #include "dtypes.h"
 #include "instruction_set.h"
-#include "layout.h"
 #include "threads.h"
-#include "walk.h"
 
 namespace opsmith::optimized::native {
-
-using executorch::aten::Tensor;
-using executorch::runtime::Error;
-using executorch::runtime::KernelRuntimeContext;
 
 namespace {
 
@@ -32,16 +26,13 @@ constexpr int64_t kStreamedRow = 4096;
 // The elements of x in y's layout.
 template <class T>
 void rearrange(const Tensor& from, Tensor& to, const T* x, T* y) {
-  Walk walk;
-  for (int d = 0; d < to.dim(); ++d) {
-    walk.add(to.sizes()[d], {to.strides()[d], from.strides()[d], 0});
-  }
-  walk.merge();
-  walk.run(16384, [&](const Walk::Offsets& at, int64_t rows, int64_t n) {
+  const auto all = strided_over(to, from);
+  const auto line = all.innermost(), next = all.innermost(1);
+  walk_rows<2>(all, 16384, [&](const auto& at, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < n; ++i) {
-        y[at[0] + row * walk.row_stride()[0] + i * walk.stride()[0]] =
-            x[at[1] + row * walk.row_stride()[1] + i * walk.stride()[1]];
+        y[at[0] + row * next.stride[0] + i * line.stride[0]] =
+            x[at[1] + row * next.stride[1] + i * line.stride[1]];
       }
     }
   });
@@ -80,21 +71,17 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Column
   });
 }
 
-Tensor& softmax(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, Tensor& out, const char* name,
+Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out, const char* name,
                 const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
-  ET_KERNEL_CHECK_MSG(ctx, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
-                      NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype",
-                      name);
-  const int64_t dims = self.dim() == 0 ? 1 : self.dim();
-  ET_KERNEL_CHECK_MSG(ctx, -dims <= dim && dim < dims, InvalidArgument, out,
-                      "%s: dimension %lld is none of a tensor of %lld", name, static_cast<long long>(dim),
-                      static_cast<long long>(self.dim()));
-  ET_KERNEL_CHECK_MSG(ctx, executorch::runtime::resize_tensor(out, self.sizes()) == Error::Ok,
-                      InvalidArgument, out, "%s: the result has another shape than its operand", name);
+  OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
+                NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
+  const int64_t axis = wrap_dim(context, dim, self.dim());
+  if (axis < 0 || !resize_like(context, out, self)) {
+    return out;
+  }
   if (out.numel() == 0) {
     return out;
   }
-  const int64_t axis = dim < 0 ? dim + dims : dim;
   if (self.scalar_type() == ScalarType::Float) {
     compute(self, axis, out, rows.on_float, columns.on_float);
   } else {
@@ -105,22 +92,22 @@ Tensor& softmax(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, Tens
 
 }  // namespace
 
-Tensor& softmax_out(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, bool /*half_to_float*/,
+Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool /*half_to_float*/,
                     Tensor& out) {
   ByDtype<Rows> rows;
   ByDtype<Columns> columns;
   OPSMITH_SET_FUNCTIONS(rows, "_softmax.out", softmax)
   OPSMITH_SET_FUNCTIONS(columns, "_softmax.out", softmax_columns)
-  return softmax(ctx, self, dim, out, "softmax", rows, columns);
+  return softmax(context, self, dim, out, "softmax", rows, columns);
 }
 
-Tensor& log_softmax_out(KernelRuntimeContext& ctx, const Tensor& self, int64_t dim, bool /*half_to_float*/,
-                        Tensor& out) {
+Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
+                        bool /*half_to_float*/, Tensor& out) {
   ByDtype<Rows> rows;
   ByDtype<Columns> columns;
   OPSMITH_SET_FUNCTIONS(rows, "_log_softmax.out", log_softmax)
   OPSMITH_SET_FUNCTIONS(columns, "_log_softmax.out", log_softmax_columns)
-  return softmax(ctx, self, dim, out, "log_softmax", rows, columns);
+  return softmax(context, self, dim, out, "log_softmax", rows, columns);
 }
 
 }  // namespace opsmith::optimized::native

@@ -1,13 +1,24 @@
 // ATen's promotion of dtypes.
 #include "common_dtype.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace opsmith::portable {
 namespace {
 
+// ExecuTorch's promoteTypes ends the process where it knows no promotion, of UInt16 for instance.
+bool promotes(ScalarType dtype) {
+  return executorch::runtime::isComplexType(dtype) ||
+         std::find(std::begin(kEveryDtype), std::end(kEveryDtype), dtype) != std::end(kEveryDtype);
+}
+
+// A dtype that does not promote stays, and the kernel refuses it.
 ScalarType promoted(ScalarType a, ScalarType b) {
-  return a == ScalarType::Undefined   ? b
-         : b == ScalarType::Undefined ? a
-                                      : executorch::runtime::promoteTypes(a, b);
+  if (a == ScalarType::Undefined || b == ScalarType::Undefined) {
+    return a == ScalarType::Undefined ? b : a;
+  }
+  return !promotes(a) ? a : !promotes(b) ? b : executorch::runtime::promoteTypes(a, b);
 }
 
 int category_of(ScalarType dtype) {
@@ -38,7 +49,7 @@ ScalarType Operands::dtype() const {
 
 bool can_store(KernelRuntimeContext& context, ScalarType result, const Tensor& out) {
   return executorch::runtime::canCast(result, out.scalar_type()) ||
-         refuse(context, Error::InvalidArgument, "result type %s can't be cast to the desired output type %s",
+         reject(context, Error::InvalidArgument, "result type %s can't be cast to the desired output type %s",
                 name_of(result), name_of(out.scalar_type()));
 }
 

@@ -3,7 +3,7 @@
 // kernel as Tensors without dimensions, or as Scalars.
 #pragma once
 
-#include "dtypes.h"
+#include "../common/dtypes.h"
 
 namespace opsmith::portable {
 
@@ -40,7 +40,7 @@ ScalarType common_dtype(const Operand&... operands) {
   return all.dtype();
 }
 
-// Whether a result of this dtype may be written to `out`; refuses the call where it may not.
+// Whether a result of this dtype may be written to `out`; rejects the call where it may not.
 bool can_store(KernelRuntimeContext& context, ScalarType result, const Tensor& out);
 
 }  // namespace opsmith::portable

@@ -32,8 +32,8 @@ constexpr char kAnyOperator[] = "";
 
 template <class From, class To>
 constexpr Convert conversion_or_null() {
-  if constexpr (detail::calculates(kAnyOperator, compute_dtype(dtype_of<From>)) &&
-                detail::calculates(kAnyOperator, compute_dtype(dtype_of<To>)) &&
+  if constexpr (calculates(kAnyOperator, compute_dtype(dtype_of<From>)) &&
+                calculates(kAnyOperator, compute_dtype(dtype_of<To>)) &&
                 (!is_reduced_float<From> || selected(kAnyOperator, dtype_of<From>)) &&
                 (!is_reduced_float<To> || selected(kAnyOperator, dtype_of<To>))) {
     return &convert<From, To>;

@@ -2,9 +2,12 @@
 // dense arrays of the type that a kernel calculates in, and how results leave it.
 #pragma once
 
-#include "dtypes.h"
+#include "../common/dtypes.h"
 
 namespace opsmith::portable {
+
+// Elements that are converted at a time, which the first cache holds.
+inline constexpr int64_t kTile = 512;
 
 // Where elements lie: `rows` rows of `columns` elements, with strides in elements.
 struct Plane {

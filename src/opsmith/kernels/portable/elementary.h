@@ -3,7 +3,7 @@
 // libm's. Coefficients: S. L. Moshier, Cephes Mathematical Library (expf, tanhf).
 #pragma once
 
-#include "dtypes.h"
+#include "../common/dtypes.h"
 
 #include <cmath>
 
@@ -22,7 +22,7 @@ inline float exp(float x) {
   const float c = x > 104.0f ? 104.0f : x < -104.0f ? -104.0f : x;
   const float shifted = c * kLog2E + kToInteger;
   const float n = shifted - kToInteger;
-  const int32_t k = detail::same_bits<int32_t>(shifted) - detail::same_bits<int32_t>(kToInteger);
+  const int32_t k = same_bits<int32_t>(shifted) - same_bits<int32_t>(kToInteger);
   const float r = (c - n * kLn2High) - n * kLn2Low;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
@@ -34,7 +34,7 @@ inline float exp(float x) {
   // 2^k in two factors, because k goes beyond the exponents of normal numbers on both sides.
   const uint32_t half = static_cast<uint32_t>((k >> 1) + 127) << 23;
   const uint32_t rest = static_cast<uint32_t>(k - (k >> 1) + 127) << 23;
-  return p * detail::same_bits<float>(half) * detail::same_bits<float>(rest);
+  return p * same_bits<float>(half) * same_bits<float>(rest);
 }
 
 inline double tanh(double x) {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "geometry.h"
+#include "../common/parallel.h"
 #include "wide_type.h"
 
 namespace opsmith::portable {
@@ -16,12 +16,12 @@ namespace opsmith::portable {
 // that is summed over: element p of line i goes to packed[p * panel + i]. Lines are rows of the left operand,
 // columns of the right one.
 template <class C>
-using Pack = executorch::runtime::FunctionRef<void(int64_t first, int64_t lines, int64_t start, int64_t depth,
-                                                   int64_t panel, C* packed)>;
+using Pack =
+    FunctionRef<void(int64_t first, int64_t lines, int64_t start, int64_t depth, int64_t panel, C* packed)>;
 
 // Takes the sums of row i, from column j; each element of the result comes exactly once. It may change them.
 template <class C>
-using Finish = executorch::runtime::FunctionRef<void(int64_t i, int64_t j, C* sums, int64_t count)>;
+using Finish = FunctionRef<void(int64_t i, int64_t j, C* sums, int64_t count)>;
 
 namespace detail {
 
@@ -114,10 +114,6 @@ GemmTile<C> chosen_tile(int64_t n) {
   return {gemm_tile_baseline<C>, kBaselineHeight, kBaselineBytes / static_cast<int64_t>(sizeof(C))};
 }
 
-inline int64_t panels(int64_t n, int64_t panel) {
-  return (n + panel - 1) / panel;
-}
-
 // The blocks that are packed at a time, in elements, and the products that are worth a thread.
 constexpr int64_t kBlockDepth = 256;
 constexpr int64_t kBlockHeight = 1536;
@@ -132,8 +128,8 @@ template <class C>
 int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
   using namespace detail;
   const GemmTile<C> tile = chosen_tile<C>(n);
-  const int64_t height = panels(std::min(m, kBlockHeight), tile.height) * tile.height;
-  const int64_t width = panels(std::min(n, kBlockWidth), tile.width) * tile.width;
+  const int64_t height = ceil_divided(std::min(m, kBlockHeight), tile.height) * tile.height;
+  const int64_t width = ceil_divided(std::min(n, kBlockWidth), tile.width) * tile.width;
   return (height + width) * std::min(k, kBlockDepth) + (k > kBlockDepth ? height * width : 0);
 }
 
@@ -145,10 +141,10 @@ template <class C>
   const GemmTile<C> tile = chosen_tile<C>(n);
   for (int64_t row = 0; row < m; row += kBlockHeight) {
     const int64_t height = std::min(kBlockHeight, m - row);
-    const int64_t a_panels = panels(height, tile.height);
+    const int64_t a_panels = ceil_divided(height, tile.height);
     for (int64_t column = 0; column < n; column += kBlockWidth) {
       const int64_t width = std::min(kBlockWidth, n - column);
-      const int64_t b_panels = panels(width, tile.width);
+      const int64_t b_panels = ceil_divided(width, tile.width);
       C* const packed_a = workspace;
       C* const packed_b = packed_a + a_panels * tile.height * std::min(k, kBlockDepth);
       C* const totals = packed_b + b_panels * tile.width * std::min(k, kBlockDepth);

@@ -1,8 +1,8 @@
 // Images of any dtype, and division for their pixels.
 #pragma once
 
-#include "../image.h"
-#include "geometry.h"
+#include "../common/image.h"
+#include "../common/dims.h"
 
 namespace opsmith::portable {
 

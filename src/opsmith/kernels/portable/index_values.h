@@ -3,8 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cinttypes>
 
-#include "geometry.h"
+#include "../common/dtypes.h"
 
 namespace opsmith::portable {
 
@@ -30,7 +31,7 @@ class Indices {
   bool narrow_;
 };
 
-// Checks indices in threads: they note a wrong one, and the kernel refuses the call when they are done.
+// Checks indices in threads: they note a wrong one, and the kernel rejects the call when they are done.
 class IndexCheck {
  public:
   explicit IndexCheck(int64_t size) : size_(size) {}
@@ -54,7 +55,7 @@ class IndexCheck {
   bool found_wrong() const { return wrong_.load(std::memory_order_relaxed); }
   int64_t wrong() const { return index_.load(std::memory_order_relaxed); }
 
-  // Refuses the call where an index was wrong: ATen's text for gather, scatter, index and index_put.
+  // Rejects the call where an index was wrong: ATen's text for gather, scatter, index and index_put.
   bool passed(KernelRuntimeContext& context, int64_t dim) const {
     OPSMITH_CHECK(context, !found_wrong(), InvalidArgument, false,
                   "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(),

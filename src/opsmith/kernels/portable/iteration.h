@@ -12,6 +12,8 @@
 // library.
 #pragma once
 
+#include "../common/resize.h"
+#include "../common/strided_walk.h"
 #include "conversion.h"
 
 #include <array>
@@ -20,74 +22,55 @@
 #include <tuple>
 #include <utility>
 
-#include <executorch/runtime/core/function_ref.h>
-
 namespace opsmith::portable {
 
-inline constexpr int kMaxOperands = 5;  // out and at most four inputs
-inline constexpr int kMaxDims = static_cast<int>(executorch::runtime::kTensorDimensionLimit);
-inline constexpr int64_t kGrain = 32768;  // elements below which a second thread does not pay
-inline constexpr int64_t kTile = 512;
+inline constexpr size_t kMaxOperands = 5;  // out and at most four inputs
 
-// Refuses a call for the rank of a Tensor.
-bool refuse_rank(KernelRuntimeContext& context, int rank);
-
-// Gives `out` the shape that the inputs broadcast to; refuses shapes that do not, and an out that cannot have
-// the shape. Sizes of 1, and dimensions that are missing on the left, stretch.
-bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
-                         std::initializer_list<const Tensor*> inputs);
-
-// Gives `out` the sizes; refuses where it cannot have them.
-bool resize(KernelRuntimeContext& context, Tensor& out, const executorch::aten::SizesType* sizes, int rank);
-
-inline bool resize_like(KernelRuntimeContext& context, Tensor& out, const Tensor& like) {
-  return resize(context, out, like.sizes().data(), static_cast<int>(like.dim()));
-}
-
-// One axis of a walk: its length and each operand's stride in elements (0 where the operand stretches).
-struct Axis {
-  int64_t size;
-  std::array<int64_t, kMaxOperands> stride;
-};
-
-// Axes over which a number of operands are walked; the last runs fastest. Axes of length 1 are left out.
-struct Walk {
-  int rank = 0;
-  int operands = 0;
-  std::array<Axis, kMaxDims> axes;
-
-  Walk() = default;
-  // Over tensors, of which the first has the shape: its elements are met as they lie in memory.
-  Walk(const Tensor* const* tensors, int count);
-
-  void add(const Axis& axis) {
-    if (axis.size != 1) {
-      axes[static_cast<size_t>(rank++)] = axis;
-    }
-  }
-  // Orders the axes by falling stride of the first operand, so that the last is the densest.
-  void order();
-  // Joins neighbouring axes that one stride walks for every operand.
-  void join();
-  int64_t numel() const;
-};
-
-// A walk in tiles: planes of the last two axes, cut into a part of one row or a number of whole rows.
+// An iteration in tiles: planes of the last two dimensions, cut into a part of one row or a number of whole
+// rows.
+template <size_t kOperands>
 class Tiles {
  public:
   struct Tile {
     int64_t rows;
     int64_t columns;
-    int64_t first;  // the position of its first element in the walk
-    std::array<int64_t, kMaxOperands> offset;
+    int64_t first;  // the position of its first element in the iteration
+    std::array<int64_t, kOperands> offset;
   };
 
-  // Tiles of at most max(`size`, one row's part of that length) elements.
-  Tiles(const Walk& walk, int64_t size);
+  // Tiles of at most `size` elements.
+  Tiles(const StridedIterator<kOperands>& all, int64_t size)
+      : all_(all), column_(all.innermost(0)), row_(all.innermost(1)) {
+    const int64_t numel = all.numel();
+    if (numel == 0) {
+      rows_ = columns_ = in_row_ = in_plane_ = 1;
+      count_ = 0;
+      return;
+    }
+    rows_ = std::min(row_.size, std::max<int64_t>(1, size / column_.size));
+    columns_ = std::min(column_.size, size);
+    in_row_ = ceil_divided(column_.size, columns_);
+    in_plane_ = ceil_divided(row_.size, rows_) * in_row_;
+    count_ = numel / (row_.size * column_.size) * in_plane_;
+  }
 
   int64_t count() const { return count_; }
   int64_t elements() const { return rows_ * columns_; }  // of a tile that no edge cuts off
-  Tile operator[](int64_t index) const;
+  Tile operator[](int64_t index) const {
+    const int64_t plane = index / in_plane_;
+    const int64_t in_plane = index % in_plane_;
+    const int64_t first_row = in_plane / in_row_ * rows_;
+    const int64_t first_column = in_plane % in_row_ * columns_;
+    Tile tile;
+    tile.rows = std::min(rows_, row_.size - first_row);
+    tile.columns = std::min(columns_, column_.size - first_column);
+    tile.first = (plane * row_.size + first_row) * column_.size + first_column;
+    tile.offset = all_.offsets(plane, 2);
+    for (size_t i = 0; i < kOperands; ++i) {
+      tile.offset[i] += first_row * row_.stride[i] + first_column * column_.stride[i];
+    }
+    return tile;
+  }
   Plane plane(const Tile& tile, size_t operand) const {
     return {tile.rows, tile.columns, row_.stride[operand], column_.stride[operand]};
   }
@@ -98,18 +81,17 @@ class Tiles {
   }
 
  private:
-  const Walk& walk_;
-  Axis column_;
-  Axis row_;
+  using Dimension = typename StridedIterator<kOperands>::Dimension;
+
+  const StridedIterator<kOperands>& all_;
+  Dimension column_;
+  Dimension row_;
   int64_t rows_;
   int64_t columns_;
   int64_t in_row_;
   int64_t in_plane_;
   int64_t count_;
 };
-
-// Runs f(begin, end) over parts of [0, n), in threads where there are at least `grain` items for each.
-void parallel(int64_t n, int64_t grain, executorch::runtime::FunctionRef<void(int64_t, int64_t)> f);
 
 // Where the common dtype is Half or BFloat16, ATen converts every operand to it first. Kernels calculate in
 // float, so operands of other dtypes are rounded on their way: all but the `exact` one (1 is the first input)
@@ -156,7 +138,7 @@ struct Pointwise<R(A...)> {
 
 // out = f(inputs...) for every element. Signature is f's: compute types (no Half and BFloat16), to which the
 // operands' elements are converted, and from which results are converted to out's dtype. `out` has its shape;
-// f must be safe to call from several threads at once. False, with the call refused, where a conversion was
+// f must be safe to call from several threads at once. False, with the call rejected, where a conversion was
 // not selected.
 template <class Signature, class F, class... Inputs>
 bool pointwise(KernelRuntimeContext& context, Rounding rounding, Tensor& out, const F& f,
@@ -172,8 +154,5 @@ template <class Signature, class F, class... Inputs>
 bool pointwise(KernelRuntimeContext& context, Tensor& out, const F& f, const Inputs&... inputs) {
   return pointwise<Signature>(context, Rounding{}, out, f, inputs...);
 }
-
-// out = self for every element, converted to out's dtype; `out` has its shape, to which self's broadcasts.
-bool copy_elements(KernelRuntimeContext& context, Tensor& out, const Tensor& self);
 
 }  // namespace opsmith::portable

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "axes.h"
-
 namespace opsmith::portable {
 namespace {
+
+using Dimension = StridedIterator<2>::Dimension;
 
 constexpr int64_t kBytes = 1 << 17;  // bytes below which a second thread does not pay
 
@@ -30,7 +30,7 @@ void copy_line(int64_t n, const char* from, int64_t from_stride, char* to, int64
 // A matrix whose rows are dense in one of the views and columns in the other: in squares that stay in the
 // cache.
 template <class U>
-void copy_transposed(const PairedAxis& rows, const PairedAxis& columns, const char* from, char* to) {
+void copy_transposed(const Dimension& rows, const Dimension& columns, const char* from, char* to) {
   constexpr int64_t kSide = 32;
   const U* const source = reinterpret_cast<const U*>(from);
   U* const destination = reinterpret_cast<U*>(to);
@@ -40,15 +40,15 @@ void copy_transposed(const PairedAxis& rows, const PairedAxis& columns, const ch
       const int64_t last_column = std::min(j + kSide, columns.size);
       for (int64_t r = i; r < last_row; ++r) {
         for (int64_t c = j; c < last_column; ++c) {
-          destination[r * rows.to + c * columns.to] = source[r * rows.from + c * columns.from];
+          destination[r * rows.stride[1] + c * columns.stride[1]] =
+              source[r * rows.stride[0] + c * columns.stride[0]];
         }
       }
     }
   }
 }
 
-using MoveTransposed = void (*)(const PairedAxis& rows, const PairedAxis& columns, const char* from,
-                                char* to);
+using MoveTransposed = void (*)(const Dimension& rows, const Dimension& columns, const char* from, char* to);
 
 MoveTransposed transposed_mover(int64_t width) {
   MoveTransposed mover = nullptr;
@@ -70,31 +70,27 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
     return;
   }
   const MoveLine copy_line = line_mover(width);
-  PairedAxes axes(sizes, from.strides, to.strides);
-  const PairedAxis line = axes.pop();
-  if (axes.count == 0) {
-    parallel(line.size, kBytes / width, [&](int64_t begin, int64_t end) {
-      copy_line(end - begin, from.data + begin * line.from * width, line.from,
-                to.data + begin * line.to * width, line.to);
+  auto all = strided(1, sizes, from.strides, to.strides);
+  const Dimension line = all.innermost();
+  const Dimension matrix = all.innermost(1);
+  if (line.stride[1] == 1 && line.stride[0] != 1 && matrix.stride[0] == 1 && line.size > 4 &&
+      matrix.size > 4) {
+    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the walk
+    const MoveTransposed transposed = transposed_mover(width);
+    all.pop();
+    Dimension& bands = all[all.rank() - 1];
+    bands = {ceil_divided(matrix.size, kBand), {matrix.stride[0] * kBand, matrix.stride[1] * kBand}};
+    walk<2>(all, kBytes / (line.size * width * kBand), [&](const auto& at, const auto& index) {
+      const int64_t height = std::min(kBand, matrix.size - index[all.rank() - 1] * kBand);
+      transposed({height, matrix.stride}, line, from.data + at[0] * width, to.data + at[1] * width);
     });
     return;
   }
-  PairedAxis& rows = axes.axis[axes.count - 1];
-  if (line.to == 1 && line.from != 1 && rows.from == 1 && line.size > 4 && rows.size > 4) {
-    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the walk
-    const MoveTransposed transposed = transposed_mover(width);
-    const PairedAxis matrix = rows;
-    rows = {(matrix.size + kBand - 1) / kBand, matrix.from * kBand, matrix.to * kBand};
-    walk(axes, kBytes / (line.size * width * kBand),
-         [&](int64_t source, int64_t destination, const int64_t* at) {
-           const int64_t height = std::min(kBand, matrix.size - at[axes.count - 1] * kBand);
-           transposed({height, matrix.from, matrix.to}, line, from.data + source * width,
-                      to.data + destination * width);
-         });
-    return;
-  }
-  walk(axes, kBytes / (line.size * width), [&](int64_t source, int64_t destination, const int64_t*) {
-    copy_line(line.size, from.data + source * width, line.from, to.data + destination * width, line.to);
+  walk_rows<2>(all, kBytes / width, [&](const auto& at, int64_t rows, int64_t n) {
+    for (int64_t row = 0; row < rows; ++row) {
+      copy_line(n, from.data + (at[0] + row * matrix.stride[0]) * width, line.stride[0],
+                to.data + (at[1] + row * matrix.stride[1]) * width, line.stride[1]);
+    }
   });
 }
 
@@ -124,17 +120,14 @@ bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarTyp
       spread(static_cast<size_t>(to_width), block, q + i * q_stride * to_width, q_stride, count);
     }
   };
-  PairedAxes axes(sizes, from.strides, to.strides);
-  const PairedAxis line = axes.pop();
-  if (axes.count == 0) {
-    parallel(line.size, kGrain, [&](int64_t begin, int64_t end) {
-      convert_line(end - begin, from.data + begin * line.from * from_width, line.from,
-                   to.data + begin * line.to * to_width, line.to);
-    });
-    return true;
-  }
-  walk(axes, kGrain / line.size, [&](int64_t p, int64_t q, const int64_t*) {
-    convert_line(line.size, from.data + p * from_width, line.from, to.data + q * to_width, line.to);
+  const auto all = strided(1, sizes, from.strides, to.strides);
+  const Dimension line = all.innermost();
+  const Dimension next = all.innermost(1);
+  walk_rows<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+    for (int64_t row = 0; row < rows; ++row) {
+      convert_line(n, from.data + (at[0] + row * next.stride[0]) * from_width, line.stride[0],
+                   to.data + (at[1] + row * next.stride[1]) * to_width, line.stride[1]);
+    }
   });
   return true;
 }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "geometry.h"
+#include "../common/resize.h"
+#include "../common/strided_walk.h"
+#include "conversion.h"
 
 namespace opsmith::portable {
 
@@ -75,15 +77,15 @@ inline void fill_strided(const Dims& sizes, int64_t width, const void* element, 
 // The number as one element of `dtype`. Refuses a number that does not fit, as ATen's fill_ does.
 bool element_of(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype, Bytes16& element);
 
-// The whole of one tensor to another of the same sizes and dtype, whatever their dim orders.
-inline void copy_elements(const Tensor& from, Tensor& to) {
-  copy_strided(sizes_of(to), to.element_size(), source_of(from), destination_of(to));
-}
-
-// The same from one dtype to another.
-inline bool convert_elements(KernelRuntimeContext& context, const Tensor& from, Tensor& to) {
-  return convert_strided(context, sizes_of(to), from.scalar_type(), source_of(from), to.scalar_type(),
-                         destination_of(to));
+// Copies the whole of `self`, which broadcasts to `out`, converted to its dtype.
+inline bool copy_elements(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  Source from = source_of(self);
+  from.strides.rank = out.dim();
+  for (int64_t d = 0; d < out.dim(); ++d) {
+    from.strides[d] = broadcast_stride(self, d, out.dim());
+  }
+  return convert_strided(context, sizes_of(out), self.scalar_type(), from, out.scalar_type(),
+                         destination_of(out));
 }
 
 }  // namespace opsmith::portable

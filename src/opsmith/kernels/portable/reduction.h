@@ -20,26 +20,6 @@
 
 namespace opsmith::portable {
 
-// A set of dimensions, one bit each.
-using Dims = uint32_t;
-
-inline bool contains(Dims dims, int dim) {
-  return (dims >> dim & 1u) != 0;
-}
-
-// The dimensions that are reduced, negative ones counted from the end; none given means all of them. Refuses
-// what is out of range or named twice.
-bool reduced_dims(KernelRuntimeContext& context, const Tensor& self,
-                  const executorch::aten::OptionalArrayRef<int64_t>& dims, Dims& reduced);
-bool reduced_dim(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Dims& reduced);
-
-// The number of elements that go into one result.
-int64_t reduced_length(const Tensor& self, Dims reduced);
-
-// Gives `out` the shape of a result: the reduced dimensions have length 1 (`keepdim`) or are left out.
-bool resize_to_reduced(KernelRuntimeContext& context, Tensor& out, const Tensor& self, Dims reduced,
-                       bool keepdim);
-
 // A contiguous Tensor around one dimension: element k of a slice is at (outer * length + k) * inner + i.
 struct Slices {
   int64_t outer;
@@ -68,7 +48,7 @@ struct Reducer {
   void (*finish)(const void* policy, const void* states, int64_t n, void* const* results);
 };
 
-bool reduce(KernelRuntimeContext& context, const Reducer& reducer, const Tensor& self, Dims reduced,
+bool reduce(KernelRuntimeContext& context, const Reducer& reducer, const Tensor& self, DimSet reduced,
             bool keepdim, bool ordered, Tensor* const* outs);
 
 template <class P, class Results = typename P::Results>
@@ -127,9 +107,9 @@ struct Reducing<P, std::tuple<R...>> {
 }  // namespace detail
 
 // Reduces `self` over the dimensions into the outs, which have their shape; results are converted to the
-// outs' dtypes. False, with the call refused, where a conversion was not selected.
+// outs' dtypes. False, with the call rejected, where a conversion was not selected.
 template <class P, class... Outs>
-bool reduce(KernelRuntimeContext& context, const P& policy, const Tensor& self, Dims reduced, bool keepdim,
+bool reduce(KernelRuntimeContext& context, const P& policy, const Tensor& self, DimSet reduced, bool keepdim,
             bool ordered, Outs&... outs) {
   static_assert(sizeof...(Outs) <= std::tuple_size_v<typename P::Results>);
   Tensor* const results[] = {&outs...};

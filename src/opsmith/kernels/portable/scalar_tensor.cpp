@@ -53,7 +53,7 @@ Scalar element_of(const Tensor& tensor) {
 
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
   return !overflows(RealB{}, dtype, value) ||
-         refuse(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
+         reject(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
                 cpp_name_of(dtype));
 }
 

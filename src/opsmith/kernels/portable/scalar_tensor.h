@@ -2,11 +2,11 @@
 // Tensor.
 #pragma once
 
-#include "dtypes.h"
+#include "../common/dtypes.h"
 
 namespace opsmith::portable {
 
-// Whether the dtype can hold the number, as ATen checks where it does not promote; refuses the call where
+// Whether the dtype can hold the number, as ATen checks where it does not promote; rejects the call where
 // not.
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 

@@ -2,7 +2,7 @@
 // once for each dtype, because their elements are converted on the way in.
 #pragma once
 
-#include "dtypes.h"
+#include "../common/dtypes.h"
 
 namespace opsmith::portable {
 
@@ -20,13 +20,13 @@ constexpr bool calculates_integers(const char* operator_name) {
 // int64_t for integers and Bool, whose sums wrap in the end as they would on the way.
 template <const char* Name, class F>
 bool with_wide_type(KernelRuntimeContext& context, ScalarType dtype, const F& f) {
-  if constexpr (detail::calculates(Name, ScalarType::Float)) {
+  if constexpr (calculates(Name, ScalarType::Float)) {
     if (compute_dtype(dtype) == ScalarType::Float) {
       f(Type<float>{});
       return true;
     }
   }
-  if constexpr (detail::calculates(Name, ScalarType::Double)) {
+  if constexpr (calculates(Name, ScalarType::Double)) {
     if (dtype == ScalarType::Double) {
       f(Type<double>{});
       return true;
@@ -38,7 +38,7 @@ bool with_wide_type(KernelRuntimeContext& context, ScalarType dtype, const F& f)
       return true;
     }
   }
-  return detail::refuse_dtype(context, Name, dtype);
+  return reject_dtype(context, Name, dtype);
 }
 
 }  // namespace opsmith::portable

@@ -43,8 +43,8 @@ float at_least(float value, float bound) {
 }
 
 bool is_input(KernelRuntimeContext& context, const char* name, const Tensor& input) {
-  return input.scalar_type() == ScalarType::Float || is_reduced_float(input.scalar_type()) ||
-         refuse(context, Error::InvalidArgument, "%s: `input` is %s and has to be Float, Half or BFloat16",
+  return input.scalar_type() == ScalarType::Float || is_half_precision(input.scalar_type()) ||
+         reject(context, Error::InvalidArgument, "%s: `input` is %s and has to be Float, Half or BFloat16",
                 name, name_of(input.scalar_type()));
 }
 
@@ -65,24 +65,14 @@ std::tuple<Tensor&, Tensor&> choose_qparams_tensor_out(KernelRuntimeContext& con
   if (!is_input(context, kName, input) || !are_outputs(context, kName, scale_out, zero_point_out)) {
     return outs;
   }
-  if (integers_of(dtype).bits == 0) {
-    refuse(context, Error::NotSupported,
-           "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", kName, name_of(dtype));
-    return outs;
-  }
-  if (quant_min > 0 || quant_max < 0 || quant_min >= quant_max) {
-    refuse(context, Error::InvalidArgument, "%s: quant_min %lld and quant_max %lld do not enclose 0", kName,
-           static_cast<long long>(quant_min), static_cast<long long>(quant_max));
-    return outs;
-  }
-  if (input.numel() == 0) {
-    refuse(context, Error::InvalidArgument, "%s: `input` has no elements", kName);
-    return outs;
-  }
-  const executorch::aten::SizesType one[] = {1};
-  if (executorch::runtime::resize_tensor(scale_out, {one, 1}) != Error::Ok ||
-      executorch::runtime::resize_tensor(zero_point_out, {one, 1}) != Error::Ok) {
-    refuse(context, Error::InvalidArgument, "%s: the results have 1 element", kName);
+  OPSMITH_CHECK(context, integers_of(dtype).bits != 0, NotSupported, outs,
+                "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", kName,
+                name_of(dtype));
+  OPSMITH_CHECK(context, quant_min <= 0 && quant_max >= 0 && quant_min < quant_max, InvalidArgument, outs,
+                "%s: quant_min %" PRId64 " and quant_max %" PRId64 " do not enclose 0", kName, quant_min,
+                quant_max);
+  OPSMITH_CHECK(context, input.numel() > 0, InvalidArgument, outs, "%s: `input` has no elements", kName);
+  if (!resize(context, scale_out, {1}) || !resize(context, zero_point_out, {1})) {
     return outs;
   }
   const auto [least, greatest] = extrema_of(input, 0, input.numel());
@@ -111,26 +101,18 @@ std::tuple<Tensor&, Tensor&> choose_qparams_per_token_asymmetric_out(KernelRunti
   if (!is_input(context, kName, input) || !are_outputs(context, kName, scale_out, zero_point_out)) {
     return outs;
   }
-  const auto dims = static_cast<size_t>(input.dim());
-  if (dims == 0 || dims > executorch::runtime::kTensorDimensionLimit || input.sizes()[dims - 1] == 0) {
-    refuse(context, Error::InvalidArgument, "%s: the last dimension of `input` has no elements", kName);
-    return outs;
-  }
-  executorch::aten::SizesType sizes[executorch::runtime::kTensorDimensionLimit];
-  for (size_t d = 0; d < dims; ++d) {
-    sizes[d] = d + 1 == dims ? 1 : input.sizes()[d];
-  }
-  if (executorch::runtime::resize_tensor(scale_out, {sizes, dims}) != Error::Ok ||
-      executorch::runtime::resize_tensor(zero_point_out, {sizes, dims}) != Error::Ok) {
-    refuse(context, Error::InvalidArgument,
-           "%s: the results are shaped as `input` with a last dimension of 1", kName);
+  Dims sizes = sizes_of(input);
+  OPSMITH_CHECK(context, sizes.rank > 0 && sizes[sizes.rank - 1] > 0, InvalidArgument, outs,
+                "%s: the last dimension of `input` has no elements", kName);
+  const int64_t length = sizes[sizes.rank - 1];
+  sizes[sizes.rank - 1] = 1;
+  if (!resize(context, scale_out, sizes) || !resize(context, zero_point_out, sizes)) {
     return outs;
   }
   constexpr float kLeast = -128, kGreatest = 127;
   const ScalarType of = input.scalar_type();
   const auto in = [of](float value) { return rounded(value, of); };
   const float eps = in(std::numeric_limits<float>::epsilon());
-  const int64_t length = input.sizes()[dims - 1];
   double* const scales = scale_out.mutable_data_ptr<double>();
   int64_t* const zeros = zero_point_out.mutable_data_ptr<int64_t>();
   parallel(input.numel() / length, std::max<int64_t>(1, kGrain / length), [&](int64_t begin, int64_t end) {

@@ -24,14 +24,13 @@ constexpr bool by_channels_has(ScalarType dtype) {
 
 bool check(KernelRuntimeContext& context, const char* name, const Tensor& input, ScalarType dtype,
            ScalarType out_dtype, Tensor& out) {
-  if (integers_of(dtype).bits == 0) {
-    return refuse(context, Error::NotSupported,
-                  "%s: quantized values are Byte, Char, UInt16, Short or Int, not %s", name, name_of(dtype));
-  }
-  if (out_dtype != ScalarType::Float && out_dtype != ScalarType::Double && !is_reduced_float(out_dtype)) {
-    return refuse(context, Error::NotSupported, "%s: the result is Float, Double, Half or BFloat16, not %s",
-                  name, name_of(out_dtype));
-  }
+  OPSMITH_CHECK(context, integers_of(dtype).bits != 0, NotSupported, false,
+                "%s: quantized values are Byte, Char, UInt16, Short or Int, not %s", name, name_of(dtype));
+  OPSMITH_CHECK(
+      context,
+      out_dtype == ScalarType::Float || out_dtype == ScalarType::Double || is_half_precision(out_dtype),
+      NotSupported, false, "%s: the result is Float, Double, Half or BFloat16, not %s", name,
+      name_of(out_dtype));
   return check_dtype(context, name, "input", input, dtype) &&
          check_dtype(context, name, "out", out, out_dtype) && resize_as(context, name, input, out);
 }
@@ -89,7 +88,7 @@ Tensor& per_tensor(KernelRuntimeContext& context, const char* name, const Tensor
     }
   }
   if constexpr (per_tensor_has(ScalarType::Half) || per_tensor_has(ScalarType::BFloat16)) {
-    if (is_reduced_float(out.scalar_type())) {
+    if (is_half_precision(out.scalar_type())) {
       step_by_step(input, scale, zero_point, out);
     }
   }
@@ -130,11 +129,11 @@ struct Dequantizer {
 };
 
 template <class C>
-void dequantize(KernelRuntimeContext& context, const char* name, const Dequantizer<C>& dequantizer,
-                const Channels& channels, const Tensor& scales, const Tensor* zero_points) {
+void dequantize(KernelRuntimeContext& context, const Dequantizer<C>& dequantizer, const Channels& channels,
+                const Tensor& scales, const Tensor* zero_points) {
   const bool repeated = has_short_rows(channels);
   const int64_t period = repeated ? period_of(channels) : channels.count;
-  C* const factors = temporary<C>(context, name, 2 * period);
+  C* const factors = temporary<C>(context, 2 * period);
   if (factors == nullptr) {
     return;
   }
@@ -182,7 +181,7 @@ void dequantize_stepwise(void (*row)(const int32_t*, Difference*, int64_t, Diffe
 
 bool is_floating(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Float || tensor.scalar_type() == ScalarType::Double ||
-         is_reduced_float(tensor.scalar_type());
+         is_half_precision(tensor.scalar_type());
 }
 
 // Whether float holds all differences of the values and zero points, which are integers.
@@ -200,30 +199,30 @@ bool fits_float(const Tensor& input, const Tensor& zero_points) {
   return true;
 }
 
-[[maybe_unused]] void by_channels_in_double(KernelRuntimeContext& context, const char* name,
-                                            const Tensor& input, const Channels& channels,
-                                            const Tensor& scales, const Tensor* zero_points, Tensor& out) {
+[[maybe_unused]] void by_channels_in_double(KernelRuntimeContext& context, const Tensor& input,
+                                            const Channels& channels, const Tensor& scales,
+                                            const Tensor* zero_points, Tensor& out) {
   if (zero_points != nullptr && zero_points->scalar_type() == ScalarType::Float) {
     return dequantize_stepwise<float, double>(OPSMITH_BEST(dequantize_float), input, out, channels, scales,
                                               *zero_points);
   }
-  dequantize<double>(context, name,
+  dequantize<double>(context,
                      {OPSMITH_BEST(dequantize_double), OPSMITH_BEST(dequantize_each_double), input, out},
                      channels, scales, zero_points);
 }
 
-void by_channels(KernelRuntimeContext& context, const char* name, const Tensor& input,
-                 const Channels& channels, const Tensor& scales, const Tensor* zero_points, Tensor& out) {
+void by_channels(KernelRuntimeContext& context, const Tensor& input, const Channels& channels,
+                 const Tensor& scales, const Tensor* zero_points, Tensor& out) {
   if constexpr (by_channels_has(ScalarType::Double)) {
     if (scales.scalar_type() == ScalarType::Double) {
-      return by_channels_in_double(context, name, input, channels, scales, zero_points, out);
+      return by_channels_in_double(context, input, channels, scales, zero_points, out);
     }
   }
   if (zero_points != nullptr && !is_floating(*zero_points) && !fits_float(input, *zero_points)) {
     return dequantize_stepwise<double, float>(OPSMITH_BEST(dequantize_double), input, out, channels, scales,
                                               *zero_points);
   }
-  dequantize<float>(context, name,
+  dequantize<float>(context,
                     {OPSMITH_BEST(dequantize_float), OPSMITH_BEST(dequantize_each_float), input, out},
                     channels, scales, zero_points);
 }
@@ -260,7 +259,7 @@ Tensor& dequantize_per_channel_out(KernelRuntimeContext& context, const Tensor& 
   const Tensor* const zeros = zero_points.has_value() ? &*zero_points : nullptr;
   const Channels channels = channels_along(context, kName, input, axis, scales, zeros);
   if (channels.count != 0 && input.numel() != 0) {
-    by_channels(context, kName, input, channels, scales, zeros, out);
+    by_channels(context, input, channels, scales, zeros, out);
   }
   return out;
 }
@@ -274,7 +273,7 @@ Tensor& dequantize_per_token_out(KernelRuntimeContext& context, const Tensor& in
   }
   const Channels tokens = channels_of_tokens(context, kName, input, scales, zero_points);
   if (tokens.count != 0 && input.numel() != 0) {
-    by_channels(context, kName, input, tokens, scales, &zero_points, out);
+    by_channels(context, input, tokens, scales, &zero_points, out);
   }
   return out;
 }

@@ -160,44 +160,37 @@ int64_t integer_at(const Tensor& tensor, int64_t index) {
 bool check_range(KernelRuntimeContext& context, const char* name, int64_t quant_min, int64_t quant_max,
                  ScalarType dtype) {
   const Integers range = integers_of(dtype);
-  if (range.bits == 0) {
-    return refuse(context, Error::NotSupported,
-                  "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", name,
-                  name_of(dtype));
-  }
-  if (quant_min < range.least || quant_max > range.greatest) {
-    return refuse(context, Error::InvalidArgument,
-                  "%s: quant_min %lld and quant_max %lld are not within %lld…%lld, which %s holds", name,
-                  static_cast<long long>(quant_min), static_cast<long long>(quant_max),
-                  static_cast<long long>(range.least), static_cast<long long>(range.greatest),
-                  name_of(dtype));
-  }
+  OPSMITH_CHECK(context, range.bits != 0, NotSupported, false,
+                "%s: values are quantized to Byte, Char, UInt16, Short or Int, not to %s", name,
+                name_of(dtype));
+  OPSMITH_CHECK(context, quant_min >= range.least && quant_max <= range.greatest, InvalidArgument, false,
+                "%s: quant_min %" PRId64 " and quant_max %" PRId64 " are not within %" PRId64 "…%" PRId64
+                ", which %s holds",
+                name, quant_min, quant_max, range.least, range.greatest, name_of(dtype));
   return true;
 }
 
 bool check_dtype(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor,
                  ScalarType wanted) {
-  return tensor.scalar_type() == wanted ||
-         refuse(context, Error::InvalidArgument, "%s: `%s` is %s and has to be %s", name, argument,
-                name_of(tensor.scalar_type()), name_of(wanted));
+  OPSMITH_CHECK(context, tensor.scalar_type() == wanted, InvalidArgument, false,
+                "%s: `%s` is %s and has to be %s", name, argument, name_of(tensor.scalar_type()),
+                name_of(wanted));
+  return true;
 }
 
 bool check_one(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor) {
-  return tensor.numel() == 1 ||
-         refuse(context, Error::InvalidArgument, "%s: `%s` has %lld elements and has to have 1", name,
-                argument, static_cast<long long>(tensor.numel()));
+  OPSMITH_CHECK(context, tensor.numel() == 1, InvalidArgument, false,
+                "%s: `%s` has %" PRId64 " elements and has to have 1", name, argument,
+                static_cast<int64_t>(tensor.numel()));
+  return true;
 }
 
 bool resize_as(KernelRuntimeContext& context, const char* name, const Tensor& like, Tensor& out) {
-  if (executorch::runtime::resize_tensor(out, like.sizes()) != Error::Ok) {
-    return refuse(context, Error::InvalidArgument, "%s: `out` cannot be given the shape of `input`", name);
+  if (!resize_like(context, out, like)) {
+    return false;
   }
-  for (int d = 0; d < like.dim(); ++d) {
-    if (like.sizes()[d] > 1 && like.strides()[d] != out.strides()[d] && like.numel() > 0) {
-      return refuse(context, Error::InvalidArgument,
-                    "%s: the elements of `out` are in another order than those of `input`", name);
-    }
-  }
+  OPSMITH_CHECK(context, like.numel() == 0 || same_layout(like, out), InvalidArgument, false,
+                "%s: the elements of `out` are in another order than those of `input`", name);
   return true;
 }
 

@@ -2,20 +2,12 @@
 // blocks of elements between tensors and the types that kernels calculate in.
 #pragma once
 
-#include "../dtype_names.h"
-#include "../refusal.h"
-#include "../selection.h"
-
-#include <executorch/runtime/kernel/kernel_includes.h>
+#include "../common/dtypes.h"
+#include "../common/resize.h"
 
 #include <cstdint>
 
 namespace opsmith::quantized {
-
-using executorch::aten::BFloat16;
-using executorch::aten::Half;
-using executorch::aten::ScalarType;
-using executorch::aten::Tensor;
 
 // Elements are converted so many at a time, which the first cache holds.
 inline constexpr int64_t kBlock = 2048;
@@ -41,10 +33,6 @@ constexpr Integers integers_of(ScalarType dtype) {
     default:
       return {0, 0, 0};
   }
-}
-
-constexpr bool is_reduced_float(ScalarType dtype) {
-  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }
 
 // Whether the library is compiled for tensors of the dtype. Every switch by a dtype asks this or, of an
@@ -75,7 +63,7 @@ float rounded(float value, ScalarType dtype);
 double number_at(const Tensor& tensor, int64_t index);
 int64_t integer_at(const Tensor& tensor, int64_t index);
 
-// ---- what all kernels check; false: the call has been refused
+// ---- what all kernels check; false: the call has been rejected
 
 // That values of the dtype `dtype`, in quant_min…quant_max, can be made.
 bool check_range(KernelRuntimeContext& context, const char* name, int64_t quant_min, int64_t quant_max,

@@ -1,7 +1,7 @@
-// The functions of simd/ for this processor: OPSMITH_BEST(name), with ../instruction_set.h.
+// The functions of simd/ for this processor: OPSMITH_BEST(name), with ../common/instruction_set.h.
 #pragma once
 
-#include "../instruction_set.h"
+#include "../common/instruction_set.h"
 
 #define OPSMITH_ISA baseline
 #include "simd/declarations.h"

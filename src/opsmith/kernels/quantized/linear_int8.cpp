@@ -13,54 +13,40 @@
 namespace opsmith::quantized::native {
 namespace {
 
-constexpr int64_t kMostDims = executorch::runtime::kTensorDimensionLimit;
 // Products that are worth a thread.
 constexpr int64_t kWorth = int64_t{1} << 18;
-// How many pieces of the work may have memory of their own.
-constexpr int64_t kMostParts = 64;
 
 // That the tensors fit one another; resizes `out`.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, const Tensor& weight,
              const Tensor& weight_scales, const std::optional<Tensor>& bias, Tensor& out) {
-  if (input.scalar_type() != ScalarType::Char && input.scalar_type() != ScalarType::Byte) {
-    return refuse(context, Error::InvalidArgument, "%s: `input` is %s and has to be Char or Byte", name,
-                  name_of(input.scalar_type()));
-  }
+  OPSMITH_CHECK(context, input.scalar_type() == ScalarType::Char || input.scalar_type() == ScalarType::Byte,
+                InvalidArgument, false, "%s: `input` is %s and has to be Char or Byte", name,
+                name_of(input.scalar_type()));
   if (!check_dtype(context, name, "weight", weight, ScalarType::Char) ||
       !check_dtype(context, name, "weight_scales", weight_scales, ScalarType::Float) ||
       (bias.has_value() && !check_dtype(context, name, "bias", *bias, ScalarType::Float)) ||
       !check_dtype(context, name, "out", out, ScalarType::Float)) {
     return false;
   }
-  const auto dims = input.dim();
-  if (dims == 0 || dims > kMostDims || weight.dim() != 2 || input.sizes()[dims - 1] != weight.sizes()[1]) {
-    return refuse(context, Error::InvalidArgument,
-                  "%s: `weight` has to have 2 dimensions, the second as large as the last of `input`", name);
-  }
+  Dims sizes = sizes_of(input);
+  OPSMITH_CHECK(context, sizes.rank > 0 && weight.dim() == 2 && sizes[sizes.rank - 1] == weight.sizes()[1],
+                InvalidArgument, false,
+                "%s: `weight` has to have 2 dimensions, the second as large as the last of `input`", name);
   const int64_t columns = weight.sizes()[0];
-  if (weight.sizes()[1] > kMostTerms) {
-    return refuse(context, Error::NotSupported, "%s: more than %lld products to a sum may overflow", name,
-                  static_cast<long long>(kMostTerms));
-  }
-  if (weight_scales.numel() != 1 && weight_scales.numel() != columns) {
-    return refuse(context, Error::InvalidArgument,
-                  "%s: `weight_scales` has %lld elements and has to have %lld, or 1", name,
-                  static_cast<long long>(weight_scales.numel()), static_cast<long long>(columns));
-  }
-  if (bias.has_value() && bias->numel() != columns) {
-    return refuse(context, Error::InvalidArgument, "%s: `bias` has %lld elements and has to have %lld", name,
-                  static_cast<long long>(bias->numel()), static_cast<long long>(columns));
-  }
-  executorch::aten::SizesType sizes[kMostDims];
-  for (ssize_t d = 0; d < dims; ++d) {
-    sizes[d] = d + 1 == dims ? static_cast<executorch::aten::SizesType>(columns) : input.sizes()[d];
-  }
-  return executorch::runtime::resize_tensor(out, {sizes, static_cast<size_t>(dims)}) == Error::Ok ||
-         refuse(context, Error::InvalidArgument, "%s: `out` cannot be given the result's shape", name);
+  OPSMITH_CHECK(context, weight.sizes()[1] <= kMostTerms, NotSupported, false,
+                "%s: more than %" PRId64 " products to a sum may overflow", name, kMostTerms);
+  OPSMITH_CHECK(context, weight_scales.numel() == 1 || weight_scales.numel() == columns, InvalidArgument,
+                false, "%s: `weight_scales` has %" PRId64 " elements and has to have %" PRId64 ", or 1", name,
+                static_cast<int64_t>(weight_scales.numel()), columns);
+  OPSMITH_CHECK(context, !bias.has_value() || bias->numel() == columns, InvalidArgument, false,
+                "%s: `bias` has %" PRId64 " elements and has to have %" PRId64, name,
+                static_cast<int64_t>(bias->numel()), columns);
+  sizes[sizes.rank - 1] = columns;
+  return resize(context, out, sizes);
 }
 
 // `scales` and `zero_points`: one of each, or as many as rows.
-Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& input, const float* scales,
+Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float* scales,
                  int32_t* zero_points, bool per_row, const Tensor& weight, const Tensor& weight_scales,
                  const std::optional<Tensor>& bias, Tensor& out) {
   const bool is_signed = input.scalar_type() == ScalarType::Char;
@@ -79,7 +65,7 @@ Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& 
   product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
   product.out = out.mutable_data_ptr<float>();
   if (OPSMITH_BEST(needs_shifted)()) {
-    auto* const shifted = temporary<int16_t>(context, name, product.m * product.k);
+    auto* const shifted = temporary<int16_t>(context, product.m * product.k);
     if (shifted == nullptr) {
       return out;
     }
@@ -101,10 +87,10 @@ Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& 
   const auto grain = [cost](int64_t columns) { return std::max<int64_t>(1, kWorth / cost / columns); };
   const int64_t panels = OPSMITH_BEST(packs_panels)(product.m) ? product.n / kPanel : 0;
   if (panels > 0) {
-    const int64_t bytes = (product.k + 3) / 4 * 4 * kPanel;
-    const int64_t at_once = std::max(grain(kPanel), (panels + kMostParts - 1) / kMostParts);
-    const int64_t parts = (panels + at_once - 1) / at_once;
-    auto* const memory = temporary<int8_t>(context, name, parts * bytes);
+    const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
+    const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));
+    const int64_t parts = ceil_divided(panels, at_once);
+    auto* const memory = temporary<int8_t>(context, parts * bytes);
     if (memory == nullptr) {
       return out;
     }
@@ -115,7 +101,7 @@ Tensor& multiply(KernelRuntimeContext& context, const char* name, const Tensor& 
     });
   }
   // A multiple of 4 columns for each thread: the kernel takes four at a time.
-  const int64_t first = panels * kPanel, groups = (product.n - first + 3) / 4;
+  const int64_t first = panels * kPanel, groups = ceil_divided(product.n - first, 4);
   parallel(groups, grain(4), [&](int64_t begin, int64_t end) {
     OPSMITH_BEST(int8_product)(product, first + begin * 4, std::min(first + end * 4, product.n));
   });
@@ -126,7 +112,7 @@ bool check_zero_point(KernelRuntimeContext& context, const char* name, const Ten
                       int64_t zero_point) {
   const Integers range = integers_of(input.scalar_type());
   return (zero_point >= range.least && zero_point <= range.greatest) ||
-         refuse(context, Error::InvalidArgument, "%s: the input's zero point, %lld, is not within %lld…%lld",
+         reject(context, Error::InvalidArgument, "%s: the input's zero point, %lld, is not within %lld…%lld",
                 name, static_cast<long long>(zero_point), static_cast<long long>(range.least),
                 static_cast<long long>(range.greatest));
 }
@@ -143,7 +129,7 @@ Tensor& linear_int8_out(KernelRuntimeContext& context, const Tensor& input, doub
   }
   const auto scale = static_cast<float>(input_scale);
   auto zero_point = static_cast<int32_t>(input_zero_point);
-  return multiply(context, kName, input, &scale, &zero_point, false, weight, weight_scales, bias, out);
+  return multiply(context, input, &scale, &zero_point, false, weight, weight_scales, bias, out);
 }
 
 Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& input,
@@ -158,8 +144,8 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
   if (tokens.count == 0 || out.numel() == 0) {
     return out;
   }
-  float* const scales = temporary<float>(context, kName, tokens.count);
-  int32_t* const zero_points = temporary<int32_t>(context, kName, tokens.count);
+  float* const scales = temporary<float>(context, tokens.count);
+  int32_t* const zero_points = temporary<int32_t>(context, tokens.count);
   if (scales == nullptr || zero_points == nullptr) {
     return out;
   }
@@ -173,7 +159,7 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
     zero_points[i] = static_cast<int32_t>(zero_point);
   }
   // Without elements, there are rows all the same: each is the bias.
-  return multiply(context, kName, input, scales, zero_points, has_elements, weight, weight_scales, bias, out);
+  return multiply(context, input, scales, zero_points, has_elements, weight, weight_scales, bias, out);
 }
 
 }  // namespace opsmith::quantized::native

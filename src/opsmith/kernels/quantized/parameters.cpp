@@ -7,7 +7,7 @@ Channels channels_along(KernelRuntimeContext& context, const char* name, const T
                         const Tensor& scales, const Tensor* zero_points) {
   const int64_t dims = input.dim();
   if (axis < -dims || axis >= dims) {
-    refuse(context, Error::InvalidArgument, "%s: `axis` is %lld, and `input` has %lld dimensions", name,
+    reject(context, Error::InvalidArgument, "%s: `axis` is %lld, and `input` has %lld dimensions", name,
            static_cast<long long>(axis), static_cast<long long>(dims));
     return {0, 0};
   }
@@ -15,7 +15,7 @@ Channels channels_along(KernelRuntimeContext& context, const char* name, const T
   const int64_t count = input.sizes()[dim];
   const auto fits = [&](const char* what, const Tensor& parameters) {
     return (parameters.dim() == 1 && parameters.numel() == count) ||
-           refuse(context, Error::InvalidArgument,
+           reject(context, Error::InvalidArgument,
                   "%s: `%s` has %lld elements in %lld dimensions, and has to have 1 dimension of %lld, one "
                   "for each "
                   "channel",
@@ -36,14 +36,12 @@ Channels channels_of_tokens(KernelRuntimeContext& context, const char* name, con
   const int64_t length = input.dim() == 0 ? 1 : input.sizes()[input.dim() - 1];
   const int64_t tokens = length == 0 ? 0 : input.numel() / length;
   const auto fits = [&](const char* what, const Tensor& parameters) {
-    if (parameters.numel() != tokens && input.numel() != 0) {
-      return refuse(context, Error::InvalidArgument,
-                    "%s: `%s` has %lld elements, and has to have %lld, one for each token", name, what,
-                    static_cast<long long>(parameters.numel()), static_cast<long long>(tokens));
-    }
+    OPSMITH_CHECK(context, parameters.numel() == tokens || input.numel() == 0, InvalidArgument, false,
+                  "%s: `%s` has %lld elements, and has to have %lld, one for each token", name, what,
+                  static_cast<long long>(parameters.numel()), static_cast<long long>(tokens));
     // Otherwise PyTorch would take them for elements of a token.
     return parameters.numel() <= 1 || parameters.sizes()[parameters.dim() - 1] == 1 ||
-           refuse(context, Error::InvalidArgument, "%s: the last dimension of `%s` has to be 1", name, what);
+           reject(context, Error::InvalidArgument, "%s: the last dimension of `%s` has to be 1", name, what);
   };
   if (!fits("scales", scales) || !fits("zero_points", zero_points)) {
     return {0, 0};

@@ -2,7 +2,8 @@
 // theirs.
 #pragma once
 
-#include "../parallel.h"
+#include "../common/parallel.h"
+#include "../common/temporary.h"
 #include "dtypes.h"
 
 #include <algorithm>
@@ -59,19 +60,7 @@ void for_periods(int64_t period, int64_t begin, int64_t end, const Body& body) {
   }
 }
 
-// The runtime's temporary memory for `count` values; null, with the call refused, where there is none.
-template <class T>
-T* temporary(KernelRuntimeContext& context, const char* name, int64_t count) {
-  const auto memory = context.allocate_temp(static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(T), 64);
-  if (!memory.ok()) {
-    refuse(context, Error::MemoryAllocationFailed, "%s: no temporary memory for %lld values", name,
-           static_cast<long long>(count));
-    return nullptr;
-  }
-  return static_cast<T*>(memory.get());
-}
-
-// The channels of dimension `axis`, which may be negative; count 0, with the call refused, where there is
+// The channels of dimension `axis`, which may be negative; count 0, with the call rejected, where there is
 // none or there are not as many parameters. A tensor without elements has one channel.
 Channels channels_along(KernelRuntimeContext& context, const char* name, const Tensor& input, int64_t axis,
                         const Tensor& scales, const Tensor* zero_points);

@@ -39,11 +39,11 @@ struct Quantizer {
 };
 
 template <class C>
-void quantize(KernelRuntimeContext& context, const char* name, const Quantizer<C>& quantizer,
-              const Channels& channels, const Tensor& scales, const Tensor& zero_points) {
+void quantize(KernelRuntimeContext& context, const Quantizer<C>& quantizer, const Channels& channels,
+              const Tensor& scales, const Tensor& zero_points) {
   const bool repeated = quantizer.each != nullptr && has_short_rows(channels);
   const int64_t period = repeated ? period_of(channels) : channels.count;
-  C* const inverses = temporary<C>(context, name, 2 * period);
+  C* const inverses = temporary<C>(context, 2 * period);
   if (inverses == nullptr) {
     return;
   }
@@ -73,10 +73,9 @@ void quantize(KernelRuntimeContext& context, const char* name, const Quantizer<C
 // What all three check.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, int64_t quant_min,
              int64_t quant_max, ScalarType dtype, Tensor& out) {
-  if (input.scalar_type() != ScalarType::Float && !is_reduced_float(input.scalar_type())) {
-    return refuse(context, Error::InvalidArgument, "%s: `input` is %s and has to be Float, Half or BFloat16",
-                  name, name_of(input.scalar_type()));
-  }
+  OPSMITH_CHECK(context, input.scalar_type() == ScalarType::Float || is_half_precision(input.scalar_type()),
+                InvalidArgument, false, "%s: `input` is %s and has to be Float, Half or BFloat16", name,
+                name_of(input.scalar_type()));
   return check_range(context, name, quant_min, quant_max, dtype) &&
          check_dtype(context, name, "out", out, dtype) && resize_as(context, name, input, out);
 }
@@ -131,14 +130,14 @@ Tensor& quantize_per_channel_out(KernelRuntimeContext& context, const Tensor& in
   }
   if constexpr (selected("quantized_decomposed::quantize_per_channel.out", ScalarType::Double)) {
     if (scales.scalar_type() == ScalarType::Double) {
-      quantize<double>(context, kName,
+      quantize<double>(context,
                        {OPSMITH_BEST(quantize_double), OPSMITH_BEST(quantize_each_double), input, out,
                         static_cast<double>(quant_min), static_cast<double>(quant_max)},
                        channels, scales, zero_points);
       return out;
     }
   }
-  quantize<float>(context, kName,
+  quantize<float>(context,
                   {OPSMITH_BEST(quantize_float), OPSMITH_BEST(quantize_each_float), input, out,
                    static_cast<float>(quant_min), static_cast<float>(quant_max)},
                   channels, scales, zero_points);
@@ -158,14 +157,14 @@ Tensor& quantize_per_token_out(KernelRuntimeContext& context, const Tensor& inpu
   }
   if constexpr (selected("quantized_decomposed::quantize_per_token.out", ScalarType::Double)) {
     if (scales.scalar_type() == ScalarType::Double || zero_points.scalar_type() == ScalarType::Double) {
-      quantize<double>(context, kName,
+      quantize<double>(context,
                        {OPSMITH_BEST(quantize_shifted_double), nullptr, input, out,
                         static_cast<double>(quant_min), static_cast<double>(quant_max)},
                        tokens, scales, zero_points);
       return out;
     }
   }
-  quantize<float>(context, kName,
+  quantize<float>(context,
                   {OPSMITH_BEST(quantize_shifted_float), nullptr, input, out, static_cast<float>(quant_min),
                    static_cast<float>(quant_max)},
                   tokens, scales, zero_points);

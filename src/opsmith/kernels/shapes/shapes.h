@@ -5,7 +5,7 @@
 // Libraries that cover the operators share them.
 #pragma once
 
-#include <opsmith/empty_meta_like.h>
+#include <opsmith/generated/empty_meta_like.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>

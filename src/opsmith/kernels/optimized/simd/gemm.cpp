@@ -127,26 +127,13 @@ OPSMITH_INLINE F load_pairs(const Bfloat16* p) {
   return load(reinterpret_cast<const float*>(p));
 }
 
+// sum + a₀b₀ + a₁b₁ in float32, of the halves of each lane.
 struct Plain {
-  // sum + a₀b₀ + a₁b₁ in float32, of the halves of each lane.
   struct Operand {
     F first, second;
   };
-#if defined(__AVX512F__)
-  OPSMITH_INLINE F upper(F x) {
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(-65536)));
-  }
-  OPSMITH_INLINE F lower(F x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16)); }
-#elif defined(__AVX2__)
-  OPSMITH_INLINE F upper(F x) {
-    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(-65536)));
-  }
-  OPSMITH_INLINE F lower(F x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 16)); }
-#else
-  OPSMITH_INLINE F upper(F x) { return (F)((U)x & 0xffff0000u); }
-  OPSMITH_INLINE F lower(F x) { return (F)((U)x << 16); }
-#endif
-  OPSMITH_INLINE Operand row(F pairs) { return {lower(pairs), upper(pairs)}; }
+
+  OPSMITH_INLINE Operand row(F pairs) { return {lower_bfloat16(pairs), upper_bfloat16(pairs)}; }
   OPSMITH_INLINE Operand both(uint32_t pair) {
     const uint32_t first = pair << 16, second = pair & 0xffff0000u;
     float x, y;
@@ -159,27 +146,27 @@ struct Plain {
   }
 };
 
-template <class Arithmetic, int R, int V>
+template <int R, int V>
 OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const uint32_t (&pairs)[R], const Bfloat16* b,
                               int64_t b_panel) {
-  typename Arithmetic::Operand row[V];
+  Plain::Operand row[V];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
-    row[v] = Arithmetic::row(load_pairs(b + v / kVectors * b_panel + v % kVectors * 2 * kLanes));
+    row[v] = Plain::row(load_pairs(b + v / kVectors * b_panel + v % kVectors * 2 * kLanes));
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const typename Arithmetic::Operand one = Arithmetic::both(pairs[r]);
+    const Plain::Operand one = Plain::both(pairs[r]);
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      sums[r][v] = Arithmetic::add(sums[r][v], one, row[v]);
+      sums[r][v] = Plain::add(sums[r][v], one, row[v]);
     }
   }
 }
 
-template <class Arithmetic, int R, int P>
-OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
-                                  const Bfloat16* bias, int64_t columns) {
+template <int R, int P>
+__attribute__((noinline)) void plain_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
+                                          int64_t at, const Bfloat16* bias, int64_t columns) {
   constexpr int V = P * kVectors;
   F sums[R][V];
   clear_sums(sums);
@@ -190,7 +177,7 @@ OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, co
     for (int r = 0; r < R; ++r) {
       pair[r] = pair_at(a + r * a_row);
     }
-    add_pairs<Arithmetic>(sums, pair, b, b_panel);
+    add_pairs(sums, pair, b, b_panel);
     a += 2;
     b += 2 * kPanel;
   }
@@ -199,17 +186,11 @@ OPSMITH_INLINE void bfloat16_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, co
     for (int r = 0; r < R; ++r) {
       pair[r] = a[r * a_row].bits;
     }
-    add_pairs<Arithmetic>(sums, pair, b, b_panel);
+    add_pairs(sums, pair, b, b_panel);
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
   finish_bfloat16_tile(g, block, R, V, at, bias, columns);
-}
-
-template <int R, int P>
-__attribute__((noinline)) void plain_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
-                                          int64_t at, const Bfloat16* bias, int64_t columns) {
-  bfloat16_tile<Plain, R, P>(g, a, b, at, bias, columns);
 }
 
 #if defined(__AVX512F__)

@@ -106,6 +106,13 @@ OPSMITH_INLINE F evens(F x, F y) {
   return _mm512_permutex2var_ps(x, lanes, y);
 }
 
+// Of pairs of bfloat16, the second of each, and the first.
+OPSMITH_INLINE F upper_bfloat16(F pairs) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(pairs), _mm512_set1_epi32(-65536)));
+}
+OPSMITH_INLINE F lower_bfloat16(F pairs) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
+}
 OPSMITH_INLINE F widened(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
@@ -223,6 +230,12 @@ OPSMITH_INLINE F evens(F x, F y) {
   return _mm256_castpd_ps(_mm256_permute4x64_pd(halves, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
+OPSMITH_INLINE F upper_bfloat16(F pairs) {
+  return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(pairs), _mm256_set1_epi32(-65536)));
+}
+OPSMITH_INLINE F lower_bfloat16(F pairs) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
+}
 OPSMITH_INLINE F widened(__m128i x) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
@@ -347,6 +360,12 @@ OPSMITH_INLINE F evens(F x, F y) {
   return F{x[0], x[2], y[0], y[2]};
 }
 
+OPSMITH_INLINE F upper_bfloat16(F pairs) {
+  return (F)((U)pairs & 0xffff0000u);
+}
+OPSMITH_INLINE F lower_bfloat16(F pairs) {
+  return (F)((U)pairs << 16);
+}
 OPSMITH_INLINE F widened(H x) {
   return (F)(__builtin_convertvector(x, U) << 16);
 }

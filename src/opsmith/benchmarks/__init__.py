@@ -1,0 +1,1 @@
+"""Benchmarks: what they measure, and runs that are kept and compared."""

@@ -1,0 +1,87 @@
+"""The options that compilers and linkers get for a library's sources.
+
+Those that say what is made go into digests; those that say where an environment has its parts do not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opsmith.build.csrc import PACKAGE
+from opsmith.build.library import LeanSources, SharedLibrary
+from opsmith.build.toolchain import ExecutorchInstallation
+from opsmith.build.units import FASTEST, Unit
+
+FLAGS = (
+    "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden", "-Wall",
+    # Without these gcc calls libm for sqrt and leaves loops with comparisons scalar.
+    "-fno-math-errno", "-fno-trapping-math",
+)  # fmt: skip
+_STANDARD = {".c": "-std=c11"}
+# As the wheel's own kernels are compiled; without the last but one `parallel_for` is silently serial.
+# Errors that a kernel logs are what its caller is told.
+LEAN_FLAGS = (
+    "-std=c++17", "-DC10_USING_CUSTOM_GENERATED_MACROS", "-DET_USE_THREADPOOL",
+    "-DET_LOG_ENABLED=1", "-DET_MIN_LOG_LEVEL=Error",
+)  # fmt: skip
+
+
+def standard(unit: Unit) -> str:
+    return _STANDARD.get(unit.sources[0].suffix, "-std=c++20")
+
+
+def compile_flags(unit: Unit, library: SharedLibrary) -> list[str]:
+    language = ["-x", "c"] if unit.sources[0].suffix == ".c" else []
+    flags = [*language, standard(unit), unit.optimize, *unit.flags, *FLAGS, *library.flags]
+    flags += [f"-ffile-prefix-map={PACKAGE}=opsmith"]
+    flags += [f"-I{folder}" for folder in library.include_dirs]
+    if library.torch:
+        for folder in library.torch.include_dirs:
+            flags += ["-isystem", str(folder)]
+    if library.executorch:
+        # After torch's: what both have is then torch's.
+        flags += ["-isystem", str(library.executorch.include_dir)]
+    if library.python:
+        flags += ["-isystem", str(library.python.include_dir)]
+    return flags
+
+
+def lean_flags() -> tuple[str, ...]:
+    """The compiler's options for sources on lean tensors."""
+    return (FASTEST, *FLAGS, *LEAN_FLAGS)
+
+
+def lean_include_dirs(executorch: ExecutorchInstallation) -> tuple[Path, ...]:
+    """Where the headers of lean tensors lie."""
+    return executorch.include_dir, executorch.c10_include_dir
+
+
+def lean_compile_flags(lean: LeanSources) -> list[str]:
+    flags = [*FLAGS, *LEAN_FLAGS, *lean.flags, f"-ffile-prefix-map={PACKAGE}=opsmith"]
+    flags += [f"-I{folder}" for folder in lean.include_dirs]
+    for folder in lean_include_dirs(lean.executorch):
+        flags += ["-isystem", str(folder)]
+    return flags
+
+
+def symbol_flags(library: SharedLibrary) -> list[str]:
+    # An extension module finds Python's own symbols in the process that loads it.
+    return [] if library.python else ["-Wl,--no-undefined"]
+
+
+def link_flags(library: SharedLibrary) -> list[str]:
+    flags = named_link_flags(library)
+    if library.torch:
+        folder = library.torch.library_dir
+        # For who loads it without torch: a process that has imported torch has these libraries already.
+        flags += [f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    return flags
+
+
+def named_link_flags(library: SharedLibrary) -> list[str]:
+    """The linker's options that say what is linked, and not where an environment has it."""
+    flags = ["-pthread", "-ldl", *library.flags]
+    if library.torch:
+        flags += ["-ltorch", "-ltorch_cpu", "-lc10"]
+        flags += ["-ltorch_python"] if library.python else []
+    return [*flags, *map(str, library.libraries)]

@@ -1,0 +1,46 @@
+"""What is built: a shared library, its sources, and what they are compiled and linked with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.toolchain import ExecutorchInstallation, PythonInstallation, TorchInstallation
+from opsmith.build.units import Unit
+
+
+@dataclass(frozen=True)
+class LeanSources:
+    """Sources on ExecuTorch's lean tensors, compiled without PyTorch's headers and in C++17.
+
+    Their objects do not depend on the library that they are part of: that of a PyTorch device and one
+    for ExecuTorch's runtime share them.
+    """
+
+    sources: tuple[Path, ...]
+    executorch: ExecutorchInstallation
+    include_dirs: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SharedLibrary:
+    """A library to build: its name without ``lib``, sources, and where their headers lie.
+
+    ``units`` are sources that are compiled together, ``sources`` those that are compiled each by itself.
+    ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
+    ``executorch`` adds the headers of lean tensors to torch's, for the code that bridges the two; ``lean``
+    are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
+    ``libraries`` are built ones that it calls.
+    """
+
+    name: str
+    sources: tuple[Path, ...]
+    include_dirs: tuple[Path, ...] = ()
+    torch: TorchInstallation | None = None
+    flags: tuple[str, ...] = ()
+    executorch: ExecutorchInstallation | None = None
+    lean: tuple[LeanSources, ...] = ()
+    python: PythonInstallation | None = None
+    libraries: tuple[Path, ...] = ()
+    units: tuple[Unit, ...] = ()

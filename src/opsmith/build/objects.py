@@ -1,0 +1,159 @@
+"""The objects of a library, named by digests of all that goes into them.
+
+An object's digest covers the compiler, the flags, torch's version, the sources and every header of ours
+that they include, so an object is compiled once for all checkouts, environments and backends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from opsmith.build.csrc import PACKAGE
+from opsmith.build.flags import (
+    FLAGS,
+    LEAN_FLAGS,
+    compile_flags,
+    lean_compile_flags,
+    named_link_flags,
+    standard,
+)
+from opsmith.build.library import SharedLibrary
+from opsmith.build.toolchain import Compiler, ExecutorchInstallation
+from opsmith.build.units import FASTEST, Unit, own_optimization, own_units, single
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+# `#include NAME`: a flag says which header that is, or only the compiler knows.
+_COMPUTED_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_COMMENT_LINE = re.compile(rb"^[ \t]*//[^\n]*\n?", re.MULTILINE)
+# A file's name has 255 bytes at most, of which digests take eighty.
+_LONGEST_STEM = 40
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object file: its sources, what they are compiled with, and where it is kept."""
+
+    unit: Unit
+    flags: tuple[str, ...]
+    path: Path
+    is_lean: bool = False
+    """Whether it is made of a source of ours on lean tensors."""
+
+
+class Objects:
+    """The objects that ``compiler`` makes of sources, in ``cache``; headers are read once."""
+
+    def __init__(self, compiler: Compiler, cache: Path) -> None:
+        self._compiler = compiler
+        self._cache = cache
+        self._headers: dict[Path, tuple[bytes, tuple[str, ...]]] = {}
+
+    @cached_property
+    def _generated(self) -> Path:
+        return (self._cache / "generated").resolve()
+
+    @cached_property
+    def _common(self) -> str:
+        return f"{self._compiler.identity} {' '.join(FLAGS)}"
+
+    def of(self, library: SharedLibrary) -> list[Object]:
+        """The object of each unit; its digest names what its flags add to the package's own."""
+        version = library.torch.version if library.torch else ""
+        if library.python:
+            version += f" {library.python.version}"
+        objects = []
+        for unit in (*own_units(library.sources), *library.units):
+            own = " ".join((unit.optimize, standard(unit), *unit.flags, *library.flags))
+            made_with = f"{version} {own}"
+            path = self._object_path(unit, library.include_dirs, made_with, library.executorch)
+            objects.append(Object(unit, tuple(compile_flags(unit, library)), path))
+        for lean in library.lean:
+            for source in lean.sources:
+                is_package = source.is_relative_to(PACKAGE)
+                unit = single(source, FASTEST if is_package else own_optimization())
+                own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags))
+                path = self._object_path(unit, lean.include_dirs, own, lean.executorch)
+                flags = (unit.optimize, *lean_compile_flags(lean))
+                objects.append(Object(unit, flags, path, is_lean=is_package))
+        return objects
+
+    def _object_path(
+        self,
+        unit: Unit,
+        include_dirs: Sequence[Path],
+        made_with: str,
+        executorch: ExecutorchInstallation | None,
+    ) -> Path:
+        digest = hashlib.sha256()
+        digest.update(f"{self._common} {made_with}\n".encode())
+        # Names count as well as contents: __FILE__ is part of error messages.
+        waiting = [source.resolve() for source in reversed(unit.sources)]
+        seen = set(waiting)
+        while waiting:
+            path = waiting.pop()
+            content, included = self._scanned(path)
+            digest.update(os.fsencode(path.name) + f" {len(content)}\n".encode())
+            digest.update(content)
+            # A source that does without ExecuTorch's headers is compiled once, whatever is installed.
+            if executorch and any(name.startswith("executorch/") for name in included):
+                digest.update(executorch.version.encode())
+            headers = [_resolved(name, path, include_dirs) for name in included]
+            for macro in _COMPUTED_INCLUDE.findall(content):
+                if named := re.search(rf'-D{macro.decode()}="([^"]+)"', made_with):
+                    headers.append(_resolved(named[1], path, include_dirs))
+                elif not path.is_relative_to(
+                    PACKAGE
+                ):  # ours ask for what flags define, and only that
+                    headers += _every_header(path, include_dirs)
+            for found in headers:
+                if found is not None and found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        stem = Path(unit.name).stem[:_LONGEST_STEM]
+        return self._cache / "objects" / f"{stem}-{digest.hexdigest()[:32]}.o"
+
+    def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
+        if path not in self._headers:
+            content = path.read_bytes()
+            if path.is_relative_to(self._generated):
+                # Generated comments give places in manifests, which change when a line is added above
+                # them, and are broken into more lines where a folder has a longer name.
+                content = _COMMENT_LINE.sub(b"", content)
+            names = tuple(os.fsdecode(name) for name in _INCLUDE.findall(content))
+            self._headers[path] = (content, names)
+        return self._headers[path]
+
+    def library_path(self, library: SharedLibrary, objects: Sequence[Object]) -> Path:
+        names = (each.path.name for each in objects)
+        text = "\n".join([library.name, *named_link_flags(library), *names])
+        digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
+        return self._cache / "libraries" / digest / f"lib{library.name}.so"
+
+    def is_own(self, unit: Unit) -> bool:
+        """Whether ``unit`` is made of a user's own sources."""
+        made_by_us = (PACKAGE, self._generated)
+        return not any(
+            source.is_relative_to(folder) for source in unit.sources for folder in made_by_us
+        )
+
+
+def _resolved(name: str, includer: Path, include_dirs: Sequence[Path]) -> Path | None:
+    """The header of ours that ``#include name`` means; None for the system's and torch's."""
+    for folder in (includer.parent, *include_dirs):
+        path = folder / name
+        # Unlike Path.is_file, which raises for a name that is too long.
+        if os.path.isfile(path):
+            return path.resolve()
+    return None
+
+
+def _every_header(includer: Path, include_dirs: Sequence[Path]) -> list[Path]:
+    """All headers that a source could include from its own directory and the include directories."""
+    folders = (includer.parent, *include_dirs)
+    return [path.resolve() for folder in folders for path in sorted(folder.rglob("*.h*"))]

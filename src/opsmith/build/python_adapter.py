@@ -1,0 +1,52 @@
+"""The extension module that calls Python kernels, built on first use.
+
+A library of its own, because a backend's library has to load where there is no Python: it links to
+that library, to libtorch_python and to nothing else.  ``runtime`` loads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opsmith.build.backend import BuiltBackend
+from opsmith.build.compile import Compilation
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS
+from opsmith.build.generated import write_generated
+from opsmith.build.library import SharedLibrary
+from opsmith.build.progress import OnProgress
+from opsmith.build.toolchain import find_compiler, find_python, find_torch
+from opsmith.build.units import generated_units, together
+from opsmith.emit import emit_structured_metas
+from opsmith.schema import read_catalogue
+
+MODULE = "opsmith_adapter"
+"""The name under which Python imports it."""
+
+
+def build_adapter(built: BuiltBackend, *, progress: OnProgress | None = None) -> Path:
+    """The adapter for the backend ``built``, compiled where that is needed: a minute, once.
+
+    Raises :class:`~opsmith.errors.PythonHeadersMissing` or another
+    :class:`~opsmith.errors.BuildError`.
+    """
+    library = SharedLibrary(
+        name=MODULE,
+        sources=(),
+        units=(
+            *generated_units([_structured_metas(built.cache)]),
+            *together("python", sorted((CSRC / "python").rglob("*.cpp"))),
+        ),
+        include_dirs=INCLUDE_DIRS,
+        torch=find_torch(),
+        python=find_python(),
+        libraries=(built.library,),
+    )
+    compilation = Compilation([library], find_compiler(built.cache), built.cache)
+    compilation.run(built.cache / "logs" / f"{MODULE}.log", progress or (lambda step: None))
+    return compilation.outputs()[0]
+
+
+def _structured_metas(cache: Path) -> Path:
+    """The generated source, under a name that tells its contents."""
+    file = emit_structured_metas(read_catalogue())
+    return write_generated("adapter", {file.name: file.text}, cache) / file.name

@@ -1,0 +1,134 @@
+"""Which sources are compiled together, as one object.
+
+What takes the time in a file with PyTorch's headers is the headers, and templates that every file
+instantiates anew.  So the package's own sources, and those that it generates, are compiled a few dozen at a
+time; a user's never are, whose names may clash and whose edits should compile little.
+``OPSMITH_UNITY=0`` turns it off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.errors import SettingInvalid
+
+UNITY = "OPSMITH_UNITY"
+OPTIMIZE = "OPSMITH_OPTIMIZE"
+
+FASTEST = "-O3"
+# Generated code checks arguments and calls kernels: more than this buys nothing that can be measured.
+GENERATED = "-O1"
+# What one compiler takes about half a minute for.
+_BYTES_PER_GENERATED_UNIT = 700_000
+# What `emit` writes apart: stubs whose header of PyTorch's defines what another one defines too.
+_WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
+# PyTorch's headers then bring the operators that they name, not all three thousand. A user's sources may rely
+# on what comes along.
+_FEWER_HEADERS = ("-DAT_PER_OPERATOR_HEADERS",)
+# In a path between quotes; what a backslash means there is the compiler's own affair.
+_UNNAMEABLE = re.compile(r'["\\\n]')
+_LEVELS = ("0", "1", "2", "3", "g", "s")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Sources that become one object; ``name`` is what is shown while they are compiled."""
+
+    name: str
+    sources: tuple[Path, ...]
+    optimize: str = FASTEST
+    flags: tuple[str, ...] = ()
+
+
+def single(source: Path, optimize: str = FASTEST) -> Unit:
+    """The unit of one source."""
+    return Unit(source.name, (source,), optimize)
+
+
+def together(
+    name: str, sources: Sequence[Path], count: int = 1, optimize: str = FASTEST
+) -> tuple[Unit, ...]:
+    """``sources`` in ``count`` units of about the same size, in the order given.
+
+    What no ``#include`` can name is compiled by itself.  Raises :class:`~opsmith.errors.SettingInvalid`.
+    """
+    is_on = _is_on()
+    apart = [source for source in sources if not is_on or _UNNAMEABLE.search(str(source))]
+    if apart:
+        rest = [source for source in sources if source not in apart]
+        units = together(name, rest, count, optimize) if rest else ()
+        return (
+            *units,
+            *(Unit(source.name, (source,), optimize, _FEWER_HEADERS) for source in apart),
+        )
+    sizes = [source.stat().st_size for source in sources]
+    runs: list[list[Path]] = [[] for _ in range(count)]
+    passed = 0
+    for source, size in zip(sources, sizes, strict=True):
+        # By where the middle of the file lies in the whole.
+        runs[min(count - 1, (2 * passed + size) * count // (2 * sum(sizes) or 1))].append(source)
+        passed += size
+    return tuple(
+        Unit(
+            f"{name}_{number}.cpp" if count > 1 else f"{name}.cpp",
+            tuple(run),
+            optimize,
+            _FEWER_HEADERS,
+        )
+        for number, run in enumerate(runs)
+        if run
+    )
+
+
+def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
+    """The units of ``sources``, those of the runtime that every backend has."""
+    # Alone, it brings all of PyTorch's operators.
+    apart = [source for source in sources if source.stem == "autocast"]
+    rest = [source for source in sources if source not in apart]
+    return (*together("autocast", apart, optimize=GENERATED), *together("runtime", rest, 2))
+
+
+def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
+    """The units of a backend's generated ``sources``."""
+    apart = [source for source in sources if _WITH_CLASHING_HEADER.search(source.name)]
+    rest = [source for source in sources if source not in apart]
+    size = sum(source.stat().st_size for source in rest)
+    count = max(1, round(size / _BYTES_PER_GENERATED_UNIT))
+    return (
+        *together("generated", rest, count, GENERATED),
+        *(unit for source in apart for unit in together(source.stem, [source], 1, GENERATED)),
+    )
+
+
+def own_units(sources: Iterable[Path]) -> tuple[Unit, ...]:
+    """A user's sources, each by itself, optimised as ``OPSMITH_OPTIMIZE`` says: `0` to `3`, `g` or `s`.
+
+    Raises :class:`~opsmith.errors.SettingInvalid`.
+    """
+    return tuple(single(source, own_optimization()) for source in sources)
+
+
+def own_optimization() -> str:
+    """The compiler's option for a user's own sources."""
+    level = os.environ.get(OPTIMIZE, "")
+    if not level:
+        return FASTEST
+    if level not in _LEVELS:
+        raise SettingInvalid(
+            f"{OPTIMIZE} is `{level}`, which is no level of optimisation",
+            remedy=f"set it to one of {', '.join(_LEVELS)}, or unset it",
+        )
+    return f"-O{level}"
+
+
+def _is_on() -> bool:
+    chosen = os.environ.get(UNITY) or "1"
+    if chosen not in {"0", "1"}:
+        raise SettingInvalid(
+            f"{UNITY} is `{chosen}`", remedy="set it to 0, for one object a source, or unset it"
+        )
+    return chosen == "1"

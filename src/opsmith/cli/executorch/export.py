@@ -1,0 +1,45 @@
+"""``opsmith executorch export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.executorch.served_forms import form_json, served_forms
+from opsmith.description import find_backend
+from opsmith.executorch.export import ModuleToExport, export_program
+from opsmith.programs.module import made_by_factory
+
+
+def export_module(
+    factory: Annotated[
+        str, typer.Argument(help="MODULE:FUNCTION, which returns (model, example_inputs).")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The program to write, a .pte.")],
+    backend: Annotated[str, typer.Option(help="Whose kernels it will run with.")] = "sim",
+    json: Json = False,
+) -> None:
+    """Export a module as a program, and keep its example inputs beside it."""
+    made = made_by_factory(factory, (), train=False)
+    what = ModuleToExport(
+        factory, made.placed("cpu"), made.inputs, made.keywords, made.dynamic_shapes
+    )
+    with shown_progress() as progress:
+        exported = export_program(what, output, find_backend(backend), progress=progress)
+    out.print(served_forms(exported.forms))
+    if exported.preserved:
+        out.print(f"not decomposed: {', '.join(exported.preserved)}", highlight=False)
+    out.print(f"program  {exported.program}", highlight=False, soft_wrap=True)
+    out.print(f"graph    {exported.graph}", highlight=False, soft_wrap=True)
+    if json:
+        print_json(
+            {
+                "program": str(exported.program),
+                "graph": str(exported.graph),
+                "preserved": exported.preserved,
+                "forms": [form_json(each) for each in exported.forms],
+            }
+        )

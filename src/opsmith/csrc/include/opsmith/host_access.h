@@ -1,0 +1,43 @@
+// Host code on device memory: for host-side kernels, copies and the fallback, through the driver's host
+// window.
+//
+// A device address must never be dereferenced by the host (on sim it is PROT_NONE: the process dies). The
+// window gives the address at which the host sees the same bytes; wait_for_device() says when they are up to
+// date.
+#pragma once
+
+#include <opsmith/device/driver.h>
+#include <opsmith/device/stream.h>
+
+#include <ATen/core/TensorBase.h>
+
+namespace opsmith {
+
+// Whether the driver has a host window and the description allows its use.
+inline bool has_host_window() {
+  return driver().host_window != nullptr;
+}
+
+// Waits until the host may touch the memory of `device`: synchronises this thread's current stream, if it has
+// pending work.
+inline void wait_for_device(c10::DeviceIndex device) {
+  const opsmith_stream stream = current_stream(device);
+  if (C10_UNLIKELY(driver().stream_query(stream) != OPSMITH_OK)) {
+    check(driver().stream_synchronize(stream), "synchronise the current stream", device);
+  }
+}
+
+// The host address of a device address; addresses that are not the device's (a CPU scalar's) come back
+// unchanged. Needs has_host_window().
+inline void* host_pointer(const void* pointer) {
+  void* window = driver().host_window(pointer);
+  return window != nullptr ? window : const_cast<void*>(pointer);
+}
+
+// The elements of `tensor` as host code may read and write them, at its storage offset.
+template <class T>
+T* host_data(const at::TensorBase& tensor) {
+  return static_cast<T*>(host_pointer(tensor.data_ptr()));
+}
+
+}  // namespace opsmith

@@ -1,0 +1,219 @@
+// Copies of tensors and bytes. A copy that is one run of bytes is the driver's; any other runs on the CPU,
+// through HostViews.
+#include <opsmith/device/copy.h>
+
+#include <opsmith/device/driver.h>
+#include <opsmith/fallback/fallback_counts.h>
+#include <opsmith/host_access.h>
+#include <opsmith/fallback/host_view.h>
+#include <opsmith/device/pinned.h>
+#include <opsmith/device/stream.h>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/copy_native.h>
+#include <torch/library.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+
+namespace opsmith {
+namespace {
+
+// An event of the driver that orders streams. Needs a driver with events.
+class Event {
+ public:
+  explicit Event(c10::DeviceIndex device) : device_(device) {
+    check(driver().event_create(device, /*timing=*/0, &event_), "create an event", device);
+  }
+  ~Event() {
+    if (event_ != nullptr) {
+      driver().event_destroy(event_);
+    }
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(opsmith_stream stream) {
+    check(driver().event_record(event_, stream), "record an event", device_);
+  }
+  void block(opsmith_stream stream) {
+    check(driver().stream_wait_event(stream, event_), "wait for an event", device_);
+  }
+
+ private:
+  opsmith_event event_ = nullptr;
+  c10::DeviceIndex device_;
+};
+
+// Makes what is queued on `later` from now on wait for what is queued on `earlier`.
+void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stream later) {
+  if (driver().event_create != nullptr) {
+    Event event(earlier_device);
+    event.record(earlier);
+    event.block(later);
+  } else {
+    check(driver().stream_synchronize(earlier), "synchronise a stream", earlier_device);
+  }
+}
+
+void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::Tensor& destination) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested() && !tensor.is_mkldnn(),
+      "copy from ", self.device(), " to ", destination.device(),
+      ": only strided (dense) tensors can be copied, not ",
+      tensor.is_quantized() ? "quantized"
+      : tensor.is_nested()  ? "nested"
+                            : c10::str(tensor.layout()),
+      " ones. Convert with .to_dense() or .dequantize() first.");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu() || tensor.is_privateuseone(), "copy from ", self.device(),
+                              " to ", destination.device(), ": ", device_type_name(),
+                              " can only exchange data with the CPU. Copy through a CPU tensor.");
+}
+
+// Whether both tensors are one run of bytes with the elements in the same order.
+bool is_same_run(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.is_conj() != b.is_conj() || a.is_neg() != b.is_neg() ||
+      a.sizes() != b.sizes()) {
+    return false;
+  }
+  return (a.is_contiguous() && b.is_contiguous()) ||
+         (a.strides() == b.strides() && a.is_non_overlapping_and_dense());
+}
+
+void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  const size_t bytes = self.nbytes();
+  void* to = destination.mutable_data_ptr();
+  const void* from = self.const_data_ptr();
+  if (self.is_privateuseone() && destination.is_privateuseone()) {
+    const c10::DeviceIndex source = self.device().index();
+    const c10::DeviceIndex target = destination.device().index();
+    const opsmith_stream stream = current_stream(source);
+    const opsmith_stream other = source == target ? stream : current_stream(target);
+    if (other != stream) {
+      order(other, target, stream);  // the destination may still be in use
+    }
+    check(driver().copy(to, target, from, source, bytes, stream), "copy a tensor", target);
+    if (other != stream) {
+      order(stream, source, other);
+    }
+    return;
+  }
+  const bool to_device = destination.is_privateuseone();
+  const c10::DeviceIndex device = (to_device ? destination : self).device().index();
+  const opsmith_stream stream = current_stream(device);
+  check(driver().copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes,
+                      stream),
+        to_device ? "copy a tensor to the device" : "copy a tensor to the host", device);
+  const at::Tensor& host = to_device ? self : destination;
+  // The record keeps the pinned memory until the copy is done, should PyTorch drop the tensor before.
+  const bool may_return_early =
+      non_blocking && is_pinned(host.const_data_ptr()) &&
+      pinned_allocator().record_event(host.storage().mutable_data(), nullptr,
+                                      c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device),
+                                                  current_stream_id(device)));
+  if (!may_return_early) {
+    wait_for_device(device);
+  }
+}
+
+// For the accounting: without a window a copy within the device that is not one run travels to the host and
+// back.
+const std::string kNotOneRun = "the driver copies runs of bytes, and this copy casts or changes the layout";
+
+const c10::OperatorHandle& copy_from() {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
+  return op;
+}
+
+}  // namespace
+
+void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
+                size_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  const auto device =
+      static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
+  const opsmith_stream stream = current_stream(device);
+  check(driver().copy(destination, destination_device, source, source_device, bytes, stream), "copy memory",
+        device);
+  check(driver().stream_synchronize(stream), "wait for a copy", device);
+}
+
+at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  check_copyable(self, self, destination);
+  check_copyable(destination, self, destination);
+  if (self.sizes() != destination.sizes()) {
+    const std::vector<int64_t> shape = at::infer_size(destination.sizes(), self.sizes());
+    TORCH_CHECK(destination.sizes() == at::IntArrayRef(shape), "output with shape ", destination.sizes(),
+                " doesn't match the broadcast shape ", at::IntArrayRef(shape));
+  }
+  if (destination.numel() == 0) {
+    return destination;
+  }
+  const bool run = is_same_run(self, destination);
+  if (self.is_alias_of(destination)) {
+    if (run && self.storage_offset() == destination.storage_offset()) {
+      return destination;
+    }
+    at::assert_no_partial_overlap(destination, self);
+  }
+  if (run) {
+    copy_run(self, destination, non_blocking);
+    return destination;
+  }
+  std::optional<CountedFallback> counted;
+  if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
+    counted.emplace(copy_from(), &kNotOneRun);
+  }
+  HostViews views;
+  const at::Tensor from = views.view(self);
+  at::Tensor to = views.view(
+      destination, destination.is_non_overlapping_and_dense() ? Access::kOverwrite : Access::kWrite);
+  at::native::copy_(to, from, /*non_blocking=*/false);
+  views.commit();
+  return destination;
+}
+
+at::Tensor _copy_from_and_resize(const at::Tensor& self, const at::Tensor& destination) {
+  if (destination.sizes() != self.sizes()) {
+    destination.resize_(self.sizes());
+  }
+  return opsmith::_copy_from(self, destination, /*non_blocking=*/false);
+}
+
+at::Scalar _local_scalar_dense(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() == 1, "item() needs a tensor of one element, but this one on ", self.device(),
+              " has shape ", self.sizes(), ". Index it first.");
+  at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
+  const c10::DeviceIndex device = self.device().index();
+  if (has_host_window()) {
+    wait_for_device(device);
+    std::memcpy(host.mutable_data_ptr(), host_pointer(self.const_data_ptr()), self.itemsize());
+  } else {
+    copy_bytes(host.mutable_data_ptr(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());
+  }
+  if (C10_UNLIKELY(self.is_conj() || self.is_neg())) {
+    host._set_conj(self.is_conj());
+    host._set_neg(self.is_neg());
+    host = host.resolve_conj().resolve_neg();
+  }
+  return at::native::_local_scalar_dense_cpu(host);
+}
+
+// PyTorch's copy_ passes conj and neg tensors on to _copy_from, which heeds the flags. Without these, the two
+// keys' own fallbacks would resolve them with a copy_, which calls _copy_from, and so on until the stack is
+// full.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+}  // namespace opsmith

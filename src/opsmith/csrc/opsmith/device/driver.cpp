@@ -1,0 +1,191 @@
+// Opens the driver library, checks that it keeps the contract, and words its failures. Owns the process's one
+// table of entries, and takes it away in a forked child, where the device cannot work.
+#include <opsmith/device/driver.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include <opsmith/autograd/autograd_threads.h>
+#include <opsmith/device/device.h>
+
+namespace opsmith {
+
+namespace {
+
+// The loaded table. A copy, because the description may hide optional entries.
+opsmith_driver table;
+
+bool has_forked = false;
+
+// What load_driver() throws is shown by opsmith.load(), which sets the remedy apart at this mark.
+constexpr const char* kRemedy = "\n  remedy: ";
+
+// In a child of fork() the driver's threads do not exist and its memory is shared with the parent, so every
+// call would hang or corrupt. Without the table each use of the device ends in throw_no_driver() instead, at
+// no cost for the calls that are right.
+void forget_driver_in_child() {
+  if (detail::loaded_driver != nullptr) {
+    detail::loaded_driver = nullptr;
+    has_forked = true;
+  }
+}
+
+struct RequiredEntry {
+  const char* name;
+  bool is_present;
+};
+
+void check_entries(const opsmith_driver& driver, const std::string& path) {
+  const RequiredEntry required[] = {
+      {"name", driver.name != nullptr},
+      {"last_error", driver.last_error != nullptr},
+      {"device_count", driver.device_count != nullptr},
+      {"device_properties", driver.device_properties != nullptr},
+      {"device_memory", driver.device_memory != nullptr},
+      {"allocate", driver.allocate != nullptr},
+      {"release", driver.release != nullptr},
+      {"copy", driver.copy != nullptr},
+      {"fill", driver.fill != nullptr},
+      {"default_stream", driver.default_stream != nullptr},
+      {"stream_create", driver.stream_create != nullptr},
+      {"stream_destroy", driver.stream_destroy != nullptr},
+      {"stream_query", driver.stream_query != nullptr},
+      {"stream_synchronize", driver.stream_synchronize != nullptr},
+  };
+  for (const RequiredEntry& entry : required) {
+    TORCH_CHECK(entry.is_present, "the driver ", path, " leaves the required entry `", entry.name, "` NULL",
+                kRemedy, "implement it as opsmith_driver.h says");
+  }
+  const int events = (driver.event_create != nullptr) + (driver.event_destroy != nullptr) +
+                     (driver.event_record != nullptr) + (driver.event_query != nullptr) +
+                     (driver.event_synchronize != nullptr) + (driver.event_elapsed != nullptr) +
+                     (driver.stream_wait_event != nullptr);
+  TORCH_CHECK(events == 0 || events == 7, "the driver ", path, " has ", events,
+              " of the 7 entries for events (event_* and stream_wait_event)", kRemedy,
+              "implement all of them or none");
+  const int pinned = (driver.pinned_allocate != nullptr) + (driver.pinned_release != nullptr) +
+                     (driver.pinned_contains != nullptr);
+  TORCH_CHECK(pinned == 0 || pinned == 3, "the driver ", path, " has ", pinned,
+              " of the 3 entries for pinned memory (pinned_*)", kRemedy, "implement all of them or none");
+}
+
+const opsmith_driver& open_table(const std::string& path) {
+  // RTLD_LOCAL: a vendor's library must not offer its symbols to the rest of the process. Never closed: the
+  // table lives as long as the process.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
+    TORCH_CHECK(false, "the driver cannot be opened: ", reason != nullptr ? reason : path, kRemedy,
+                "build the driver, and make sure that the libraries it needs can be found (ldd ", path, ")");
+  }
+  const auto get_driver = reinterpret_cast<opsmith_get_driver_fn>(dlsym(library, OPSMITH_GET_DRIVER_SYMBOL));
+  TORCH_CHECK(get_driver != nullptr, path, " is no opsmith driver: it does not export `",
+              OPSMITH_GET_DRIVER_SYMBOL, "`", kRemedy, "declare it extern \"C\" with default visibility");
+  const opsmith_driver* const driver = get_driver();
+  TORCH_CHECK(driver != nullptr, "`", OPSMITH_GET_DRIVER_SYMBOL, "` of ", path, " returned NULL", kRemedy,
+              "let it return the driver's table");
+  TORCH_CHECK(
+      driver->abi_version == OPSMITH_DRIVER_ABI_VERSION && driver->struct_size == sizeof(opsmith_driver),
+      "the driver ", path, " was built with version ", driver->abi_version,
+      " of opsmith_driver.h (a table of ", driver->struct_size, " bytes), but this opsmith has version ",
+      OPSMITH_DRIVER_ABI_VERSION, " (", sizeof(opsmith_driver), " bytes)", kRemedy,
+      "rebuild the driver with this opsmith's header");
+  return *driver;
+}
+
+const char* status_name(opsmith_status status) {
+  switch (status) {
+    case OPSMITH_OK:
+      return "OPSMITH_OK";
+    case OPSMITH_NOT_READY:
+      return "OPSMITH_NOT_READY";
+    case OPSMITH_OUT_OF_MEMORY:
+      return "OPSMITH_OUT_OF_MEMORY";
+    case OPSMITH_INVALID_ARGUMENT:
+      return "OPSMITH_INVALID_ARGUMENT";
+    case OPSMITH_FAILED:
+      return "OPSMITH_FAILED";
+    case OPSMITH_DEVICE_LOST:
+      return "OPSMITH_DEVICE_LOST";
+  }
+  return "an unknown status";
+}
+
+const char* remedy(opsmith_status status) {
+  switch (status) {
+    case OPSMITH_OUT_OF_MEMORY:
+      return "Free tensors on this device or use a smaller batch.";
+    case OPSMITH_FAILED:
+      return "The device is still usable: the operation may be tried again.";
+    case OPSMITH_DEVICE_LOST:
+      return "The device and its tensors are gone: restart the process and continue from a checkpoint.";
+    default:
+      return "This is a mistake of the code that called the driver: report it with what led to it.";
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+const opsmith_driver* loaded_driver = nullptr;
+
+void throw_no_driver() {
+  TORCH_CHECK(!has_forked, "the ", device_type_name(),
+              " device cannot be used after fork; use the spawn start method: "
+              "torch.multiprocessing.set_start_method(\"spawn\")");
+  TORCH_CHECK(false, "no driver is loaded for the ", device_type_name(),
+              " device; call opsmith.load(\"<backend>\") first");
+}
+
+void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device) {
+  const std::string text = c10::str("could not ", action, " on ", c10::Device(c10::kPrivateUse1, device),
+                                    ": ", loaded_driver != nullptr ? loaded_driver->last_error() : "", " (",
+                                    status_name(status), "). ", remedy(status));
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  if (status == OPSMITH_OUT_OF_MEMORY) {
+    throw c10::OutOfMemoryError(here, text);
+  }
+  throw c10::AcceleratorError(here, status, text);
+}
+
+}  // namespace detail
+
+void load_driver(const std::string& path, bool use_host_window) {
+  TORCH_CHECK(detail::loaded_driver == nullptr && !has_forked,
+              "a driver is loaded already, and PyTorch has one slot for an out-of-tree device", kRemedy,
+              "load ", path, " in a process of its own");
+  const opsmith_driver& driver = open_table(path);
+  check_entries(driver, path);
+  int count = 0;
+  const opsmith_status status = driver.device_count(&count);
+  TORCH_CHECK(status == OPSMITH_OK, "the driver ", path, " cannot count its devices: ", driver.last_error(),
+              kRemedy, "see what the driver says");
+  TORCH_CHECK(count >= 0 && count <= kMostDevices, "the driver ", path, " reports ", count,
+              " devices; opsmith can use up to ", kMostDevices, kRemedy, "let the driver show fewer");
+  table = driver;
+  if (!use_host_window) {
+    table.host_window = nullptr;
+  }
+  pthread_atfork(nullptr, nullptr, forget_driver_in_child);
+  detail::set_device_count(static_cast<c10::DeviceIndex>(count));
+  detail::loaded_driver = &table;
+  start_autograd_threads();
+  if (table.host_window != nullptr) {
+    keep_backward_on_this_thread();
+  }
+}
+
+bool is_in_bad_fork() {
+  return has_forked;
+}
+
+std::string device_type_name() {
+  return c10::get_privateuse1_backend();
+}
+
+}  // namespace opsmith

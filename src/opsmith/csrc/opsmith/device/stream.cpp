@@ -1,0 +1,117 @@
+// Streams as PyTorch numbers them. Per device, id 0 is the default stream and the others come from two pools,
+// one for each urgency; they are made when first asked for and never destroyed, because PyTorch's Stream is a
+// plain value that anybody may keep.
+#include <opsmith/device/stream.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include <c10/util/Exception.h>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/driver.h>
+
+namespace opsmith {
+
+namespace {
+
+constexpr int kPoolSize = 32;
+constexpr int kStreamsPerDevice = 1 + 2 * kPoolSize;
+
+struct DeviceStreams {
+  std::array<std::atomic<opsmith_stream>, kStreamsPerDevice>
+      handles{};  // by stream id; nullptr: not made yet
+  std::mutex making;
+  std::atomic<uint32_t> next_normal{0};
+  std::atomic<uint32_t> next_urgent{0};
+};
+
+constinit std::array<DeviceStreams, kMostDevices> all_streams{};
+
+// The id of the current stream of each device in this thread.
+constinit thread_local std::array<uint8_t, kMostDevices> current_ids{};
+
+opsmith_stream make_stream(c10::DeviceIndex device, int64_t id) {
+  checked_device(device);
+  DeviceStreams& streams = all_streams[device];
+  const std::lock_guard lock(streams.making);
+  opsmith_stream stream = streams.handles[id].load(std::memory_order_relaxed);
+  if (stream == nullptr) {
+    if (id == 0) {
+      check(driver().default_stream(device, &stream), "get the default stream", device);
+    } else {
+      check(driver().stream_create(device, id > kPoolSize ? -1 : 0, &stream), "create a stream", device);
+    }
+    streams.handles[id].store(stream, std::memory_order_release);
+  }
+  return stream;
+}
+
+}  // namespace
+
+opsmith_stream native_stream(c10::Stream stream) {
+  const c10::DeviceIndex device = checked_device(stream.device_index());
+  const int64_t id = stream.id();
+  const opsmith_stream handle = id >= 0 && id < kStreamsPerDevice
+                                    ? all_streams[device].handles[id].load(std::memory_order_acquire)
+                                    : nullptr;
+  if (C10_LIKELY(handle != nullptr)) {
+    return handle;
+  }
+  TORCH_CHECK(id == 0, stream.device(), " has no stream with id ", id,
+              "; create one with torch.Stream(device=\"", stream.device(), "\")");
+  return make_stream(device, 0);
+}
+
+opsmith_stream current_stream(c10::DeviceIndex device) {
+  if (device < 0) {
+    device = current_device();
+  }
+  const uint8_t id = current_ids[device];
+  const opsmith_stream stream = all_streams[device].handles[id].load(std::memory_order_acquire);
+  return C10_LIKELY(stream != nullptr) ? stream : make_stream(device, id);
+}
+
+int64_t current_stream_id(c10::DeviceIndex device) {
+  return current_ids[checked_device(device)];
+}
+
+int64_t exchange_stream(c10::Stream stream) {
+  const c10::DeviceIndex device = checked_device(stream.device_index());
+  native_stream(stream);  // throws when there is no such stream
+  const int64_t previous = current_ids[device];
+  current_ids[device] = static_cast<uint8_t>(stream.id());
+  return previous;
+}
+
+int64_t new_stream(c10::DeviceIndex device, int priority) {
+  device = checked_device(device);
+  DeviceStreams& streams = all_streams[device];
+  const bool urgent = priority < 0;
+  const uint32_t turn = (urgent ? streams.next_urgent : streams.next_normal)++;
+  const int64_t id = 1 + (urgent ? kPoolSize : 0) + turn % kPoolSize;
+  make_stream(device, id);
+  return id;
+}
+
+void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
+  const opsmith_status status = driver().stream_query(stream);
+  if (status == OPSMITH_OK) {
+    return;
+  }
+  check(status == OPSMITH_NOT_READY ? driver().stream_synchronize(stream) : status, "synchronise a stream",
+        device);
+}
+
+void synchronize_device(c10::DeviceIndex device) {
+  device = checked_device(device);
+  driver();  // an error after a fork, even if no stream was made
+  for (const auto& handle : all_streams[device].handles) {
+    if (const opsmith_stream stream = handle.load(std::memory_order_acquire); stream != nullptr) {
+      synchronize_stream(stream, device);
+    }
+  }
+}
+
+}  // namespace opsmith

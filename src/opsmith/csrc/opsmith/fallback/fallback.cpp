@@ -1,0 +1,271 @@
+// Running operators on the CPU. See fallback.h.
+#include <opsmith/fallback/fallback.h>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/driver.h>
+#include <opsmith/fallback/fallback_cause.h>
+#include <opsmith/fallback/fallback_counts.h>
+#include <opsmith/fallback/fallback_policy.h>
+#include <opsmith/device/generator.h>
+#include <opsmith/fallback/host_call.h>
+#include <opsmith/fallback/pure_outputs.h>
+#include <opsmith/fallback/refusal.h>
+#include <opsmith/generated/written_argument.h>
+
+#include <ATen/core/jit_type.h>
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace opsmith {
+namespace {
+
+// ---- what the schemas do not say ----
+
+// Operators that write to arguments which their schema does not mark as written: the running statistics, by
+// name. Matters only without a host window, where what is not known to be written is not copied back.
+constexpr std::array<std::string_view, 6> kWritesRunningStatistics = {
+    "aten::native_batch_norm",       "aten::batch_norm",
+    "aten::_batch_norm_impl_index",  "aten::instance_norm",
+    "aten::batch_norm_update_stats", "aten::batch_norm_gather_stats_with_counts",
+};
+
+bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  if (is_written(argument)) {
+    return true;
+  }
+  return C10_UNLIKELY(!has_host_window()) && argument.name().starts_with("running_") &&
+         std::find(kWritesRunningStatistics.begin(), kWritesRunningStatistics.end(), schema.name()) !=
+             kWritesRunningStatistics.end();
+}
+
+// ---- the devices of a call ----
+
+// Where a boxed call takes place.
+struct Place {
+  c10::DeviceIndex device;   // of the tensors
+  c10::DeviceIndex results;  // -1: on the CPU, since the call asks for it
+};
+
+Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  const c10::FunctionSchema& schema = op.schema();
+  std::optional<c10::Device> device;     // of the first tensor on this device type
+  std::optional<c10::Device> other;      // of the first tensor that cannot take part with it
+  std::optional<c10::Device> requested;  // by a Device argument
+  const auto look = [&](const at::Tensor& tensor, bool may_be_on_cpu) {
+    const c10::Device at = tensor.device();
+    if (at.is_privateuseone()) {
+      if (!device.has_value()) {
+        device = at;
+      } else if (C10_UNLIKELY(at != *device) && !other.has_value()) {
+        other = at;
+      }
+    } else if (!(at.is_cpu() && may_be_on_cpu) && !other.has_value()) {
+      other = at;
+    }
+  };
+  for (size_t i = 0; i < values.size(); ++i) {
+    const c10::IValue& value = values[i];
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      if (tensor.defined()) {
+        // CPU scalars mix with tensors of any device, as everywhere in PyTorch, but not as the thing written.
+        look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema, schema.arguments()[i]));
+      }
+    } else if (value.isTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        const at::Tensor& tensor = element.toTensor();
+        if (tensor.defined()) {
+          look(tensor, tensor.is_cpu() && tensor.dim() == 0 && !writes(schema, schema.arguments()[i]));
+        }
+      }
+    } else if (value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {  // the indices of index operators
+        if (element.isTensor() && element.toTensor().defined()) {
+          look(element.toTensor(), /*may_be_on_cpu=*/true);
+        }
+      }
+    } else if (value.isDevice()) {
+      requested = value.toDevice();
+    }
+  }
+  if (C10_UNLIKELY(device.has_value() && other.has_value())) {
+    throw_mixed_devices(op, values, *device, *other);
+  }
+  const bool requests_this_type = requested.has_value() && requested->is_privateuseone();
+  Place place{};
+  place.device = device.has_value()   ? device->index()
+                 : requests_this_type ? checked_device(requested->index())
+                                      : current_device();
+  place.results = requests_this_type      ? checked_device(requested->index())
+                  : requested.has_value() ? -1
+                                          : place.device;
+  return place;
+}
+
+// ---- arguments and results ----
+
+c10::IValue on_cpu(HostCall& call, const c10::List<at::Tensor>& tensors, Access access) {
+  c10::List<at::Tensor> views;
+  views.reserve(tensors.size());
+  for (const c10::IValue& tensor : c10::IValue(tensors).toListRef()) {
+    views.push_back(call.view(tensor.toTensor(), access));
+  }
+  return views;
+}
+
+c10::IValue on_cpu(HostCall& call, const c10::List<std::optional<at::Tensor>>& tensors, Access access) {
+  c10::List<std::optional<at::Tensor>> views;
+  views.reserve(tensors.size());
+  for (const c10::IValue& tensor : c10::IValue(tensors).toListRef()) {
+    views.push_back(tensor.isTensor() ? std::optional<at::Tensor>(call.view(tensor.toTensor(), access))
+                                      : std::nullopt);
+  }
+  return views;
+}
+
+bool is_generator(const c10::Argument& argument) {
+  const c10::Type& type = *argument.type();
+  if (type.kind() != c10::TypeKind::OptionalType) {
+    return type.kind() == c10::TypeKind::GeneratorType;
+  }
+  return type.castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
+  return writes(op.schema(), argument) ? Access::kWrite : Access::kRead;
+}
+
+// How the operator uses `tensor`, which is its `argument`.
+Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const c10::Argument& argument) {
+  // Some CPU kernels (gelu.out, avg_pool3d.out) write to a tensor with gaps as if it had none, and leave
+  // elements as they were.
+  const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
+                          tensor.is_non_overlapping_and_dense() && has_pure_outputs(op);
+  return overwrites ? Access::kOverwrite : access_to(op, argument);
+}
+
+void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argument& argument,
+                 c10::DeviceIndex device, c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.is_privateuseone()) {
+      value = call.view(tensor, access_to(tensor, op, argument));
+    }
+  } else if (value.isNone()) {
+    if (C10_UNLIKELY(is_generator(argument))) {
+      value = cpu_generator(default_generator(device));
+    }
+  } else if (value.isTensorList()) {
+    value = on_cpu(call, value.toTensorList(), access_to(op, argument));
+  } else if (value.isOptionalTensorList()) {
+    value = on_cpu(call, value.toOptionalTensorList(), access_to(op, argument));
+  } else if (value.isDevice()) {
+    if (value.toDevice().is_privateuseone()) {
+      value = c10::Device(c10::kCPU);
+    }
+  } else if (C10_UNLIKELY(value.isGenerator())) {
+    const at::Generator& generator = value.toGenerator();
+    TORCH_CHECK(!generator.device().is_cpu(), "Expected a '", device_type_name(),
+                "' device type for generator but found 'cpu'. Make one with torch.Generator(device=\"",
+                device_type_name(), "\").");
+    value = cpu_generator(generator);
+  }
+}
+
+// Whether there are tensors in a list, tuple or dictionary, however deep.
+bool holds_tensors(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined();
+  }
+  if (value.isList()) {
+    const auto elements = value.toListRef();
+    return std::any_of(elements.begin(), elements.end(), holds_tensors);
+  }
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    return std::any_of(elements.begin(), elements.end(), holds_tensors);
+  }
+  if (value.isGenericDict()) {
+    for (const auto& entry : value.toGenericDict()) {
+      if (holds_tensors(entry.value())) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void move_to_device(const c10::OperatorHandle& op, HostCall& call, c10::IValue& value) {
+  if (value.isTensor()) {
+    value = call.result(value.toTensor());
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> results;
+    const c10::List<at::Tensor> list = std::move(value).toTensorList();
+    results.reserve(list.size());
+    for (const c10::IValue& tensor : c10::IValue(list).toListRef()) {
+      results.push_back(call.result(tensor.toTensor()));
+    }
+    value = std::move(results);
+  } else if (C10_UNLIKELY(value.isPtrType() && holds_tensors(value))) {
+    throw_result_stays_on_cpu(op.operator_name(), *value.type());
+  }
+}
+
+// What the policy says of a call for `cause`: the process's, or else the description's.
+void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause,
+                 c10::ArrayRef<c10::IValue> values) {
+  switch (fallback_permission(op.operator_name())) {
+    case Permission::kAsDescribed:
+      if (C10_UNLIKELY(cause != nullptr && cause->served() != nullptr)) {
+        refuse_as_described(op, values);
+      }
+      return;
+    case Permission::kAllowed:
+      return;
+    case Permission::kAllowedWithWarning:
+      warn_of_fallback(op);
+      return;
+    case Permission::kDenied:
+      count_denied(op);
+      throw_fallback_denied(op, values, cause != nullptr ? cause->refusal() : nullptr);
+  }
+}
+
+}  // namespace
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::vector<c10::Argument>& arguments = schema.arguments();
+  const size_t first = stack->size() - arguments.size();
+  const FallbackCause* const cause = FallbackCause::take();
+  const c10::OperatorHandle& served = cause != nullptr && cause->served() != nullptr ? *cause->served() : op;
+  const auto given = torch::jit::last(*stack, arguments.size());
+  heed_policy(served, cause, given);
+  const Place place = place_of(op, given);
+  if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
+    throw_no_cpu_kernel(op, given);
+  }
+
+  const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);
+  HostCall call(place.results, op.operator_name());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
+  }
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  } catch (c10::NotImplementedError& error) {
+    error.add_context(c10::str(full_name(op.operator_name()), " ran on the CPU because ", device_type_name(),
+                               " has no kernel for it"));
+    throw;
+  }
+  // First what may raise without harm: see Note [What can fail comes first].
+  for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
+    move_to_device(op, call, (*stack)[i]);
+  }
+  call.commit();
+}
+
+}  // namespace opsmith

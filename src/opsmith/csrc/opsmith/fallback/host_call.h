@@ -1,0 +1,39 @@
+// One operator call on the CPU: what the fallback is made of.
+#pragma once
+
+#include <opsmith/profile/calls.h>
+#include <opsmith/fallback/host_view.h>
+#include <opsmith/fallback/result_memory.h>
+
+#include <ATen/core/operator_name.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace opsmith {
+
+// CPU tensors for one operator call, with the state of the thread that a CPU kernel needs: autograd and
+// autocast are left (the device's own ran already), and results are allocated in the device's memory.
+class HostCall {
+ public:
+  // Results belong on `device`; -1 leaves them on the CPU. `operator_name` is for error messages.
+  HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name);
+
+  // The CPU tensor for an argument; undefined and CPU tensors come back unchanged.
+  at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
+  std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor);
+
+  // The device tensor for something that the CPU kernel returned. What was written shows after commit().
+  at::Tensor result(const at::Tensor& host);
+
+  // Writes back, after the last result(): what may raise without having changed anything comes first.
+  void commit() { views_.commit(); }
+
+ private:
+  c10::DeviceIndex device_;
+  const c10::OperatorName& operator_name_;
+  HostViews views_;
+  ResultMemory memory_;
+  Unrecorded unrecorded_;
+  c10::impl::ExcludeDispatchKeyGuard excluded_;
+};
+
+}  // namespace opsmith

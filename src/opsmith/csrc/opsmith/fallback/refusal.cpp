@@ -1,0 +1,223 @@
+// See refusal.h; and the boxed kernels of fallback.h that do nothing but refuse.
+#include <opsmith/fallback/refusal.h>
+
+#include <opsmith/device/driver.h>
+#include <opsmith/fallback/fallback.h>
+#include <opsmith/fallback/fallback_counts.h>
+#include <opsmith/fallback/fallback_policy.h>
+
+#include <c10/util/StringUtil.h>
+
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace opsmith {
+namespace {
+
+std::string lines_for_a_kernel(const c10::OperatorName& name) {
+  std::string kernel = name.name.substr(name.name.rfind(':') + 1);
+  if (!name.overload_name.empty()) {
+    kernel += "_" + name.overload_name;
+  }
+  return c10::str("\n  - op: ", plan_name(name), "\n    kernel_name: ", device_type_name(), "::", kernel);
+}
+
+std::string description(const at::Tensor& tensor) {
+  return c10::str(c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes(), " on ", tensor.device());
+}
+
+// Calls visit(argument, tensor) for each defined tensor among the arguments of a boxed call.
+template <class Visit>
+void for_each_tensor(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values,
+                     const Visit& visit) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const c10::IValue& value = values[i];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) {
+        visit(schema.arguments()[i], value.toTensor());
+      }
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor() && element.toTensor().defined()) {
+          visit(schema.arguments()[i], element.toTensor());
+        }
+      }
+    }
+  }
+}
+
+// "self float32[2, 3] on sim:0, out float64[2] on sim:0"
+std::string describe_tensors(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> values) {
+  std::string text;
+  for_each_tensor(schema, values, [&](const c10::Argument& argument, const at::Tensor& tensor) {
+    text += c10::str(text.empty() ? "" : ", ", argument.name(), " ", description(tensor));
+  });
+  return text;
+}
+
+class PolicyReasons {
+ public:
+  void set(std::string name, std::string reason) {
+    const std::unique_lock lock(mutex_);
+    reasons_[std::move(name)] = std::move(reason);
+  }
+  std::string get(const std::string& name) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = reasons_.find(name);
+    return found != reasons_.end() ? found->second : std::string();
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::string> reasons_;
+};
+
+PolicyReasons& policy_reasons() {
+  static auto* const reasons = new PolicyReasons();
+  return *reasons;
+}
+
+std::string refusal(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                    const std::string& reason) {
+  const std::string tensors = describe_tensors(op.schema(), values);
+  return c10::str(full_name(op.operator_name()), " is not available on ", device_type_name(), ": ", reason,
+                  tensors.empty() ? std::string(".") : ". It was called with " + tensors + ".");
+}
+
+// The reason that the plan gave, or else `otherwise`.
+std::string planned_reason(const c10::OperatorHandle& op, const char* otherwise) {
+  std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  return reason.empty() ? otherwise : reason;
+}
+
+c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  return torch::jit::last(stack, op.schema().arguments().size());
+}
+
+// What the description refuses, the process may allow.
+void refuse_unless_overridden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                              torch::jit::Stack* stack, const char* default_reason,
+                              const std::string& to_allow) {
+  switch (fallback_permission(op.operator_name())) {
+    case Permission::kAllowed:
+    case Permission::kAllowedWithWarning:
+      fallback(op, keys, stack);
+      return;
+    case Permission::kAsDescribed:
+    case Permission::kDenied:
+      count_denied(op);
+      throw_refused(op, arguments_of(op, *stack), planned_reason(op, default_reason), to_allow);
+  }
+}
+
+}  // namespace
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+std::string plan_name(const c10::OperatorName& name) {
+  std::string full = full_name(name);
+  return full.starts_with("aten::") ? full.substr(6) : full;
+}
+
+const char* unsupported_kind(const at::Tensor& tensor) {
+  if (tensor.is_quantized()) {
+    return "quantized";
+  }
+  if (tensor.is_nested()) {
+    return "nested";
+  }
+  if (tensor.is_mkldnn()) {
+    return "mkldnn";
+  }
+  return tensor.layout() == at::kStrided ? nullptr : "sparse";
+}
+
+[[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, full_name(name), " is not available on ", device_type_name(), ": its ", what, " is a ", kind,
+      " tensor, and ", device_type_name(),
+      " has only strided (dense) ones. Call it on the CPU: move its arguments there with "
+      ".cpu().");
+}
+
+[[noreturn]] void throw_result_stays_on_cpu(const c10::OperatorName& name, const c10::Type& type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, full_name(name), " is not available on ", device_type_name(),
+      ": it falls back to the CPU, and its result is a ", type.annotation_str(),
+      ", in which tensors would stay there. Let the operator return Tensor or Tensor[], "
+      "or call it on the CPU: move its arguments there with .cpu().");
+}
+
+void throw_mixed_devices(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values, c10::Device device,
+                         c10::Device other) {
+  c10::Device first = device;
+  bool seen = false;
+  for_each_tensor(op.schema(), values, [&](const c10::Argument&, const at::Tensor& tensor) {
+    if (!seen && (tensor.device() == device || tensor.device() == other)) {
+      first = tensor.device();
+      seen = true;
+    }
+  });
+  const c10::Device second = first == device ? other : device;
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+              " and ", second, "! (", full_name(op.operator_name()), " was called with ",
+              describe_tensors(op.schema(), values), "; move them to one device, say with .to(\"", device,
+              "\"))");
+}
+
+void throw_refused(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values,
+                   const std::string& reason, const std::string& otherwise) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, refusal(op, values, reason),
+                              " Add a kernel for it to one of the backend's libraries:",
+                              lines_for_a_kernel(op.operator_name()), "\nor ", otherwise);
+}
+
+void refuse_as_described(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  if (!reason.empty()) {
+    count_denied(op);
+    throw_refused(op, values, reason, "allow the fallback for it, under the backend's `fallback:`.");
+  }
+}
+
+void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  // Of a custom operator the plan cannot know whether another library has a CPU kernel.
+  const std::string reason = policy_reasons().get(plan_name(op.operator_name()));
+  TORCH_CHECK_NOT_IMPLEMENTED(reason.empty(), refusal(op, values, reason));
+  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(op.operator_name()), " is not available on ",
+                              device_type_name(),
+                              ": the description names no kernel for it, and it cannot fall back because "
+                              "there is no CPU kernel either. "
+                              "Add a kernel for it to one of the backend's libraries:",
+                              lines_for_a_kernel(op.operator_name()));
+}
+
+void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  refuse_unless_overridden(op, keys, stack,
+                           "no library has a kernel for it, and the description forbids the fallback",
+                           c10::str("allow the fallback: take ", plan_name(op.operator_name()),
+                                    " out of `fallback: {deny: [...]}`."));
+}
+
+void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  refuse_unless_overridden(
+      op, keys, stack, "no library has a kernel for it, and the description has no fallback",
+      c10::str("allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`."));
+}
+
+void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* /*stack*/) {
+  const char* kind = keys.has(c10::DispatchKey::NestedTensor) ? "nested"
+                     : keys.has(c10::DispatchKey::Quantized)  ? "quantized"
+                                                              : "sparse";
+  throw_unsupported(op.operator_name(), "argument or result", kind);
+}
+
+void set_policy_reason(const char* operator_name, const char* reason) {
+  std::string name = operator_name;
+  policy_reasons().set(name.starts_with("aten::") ? name.substr(6) : name, reason);
+}
+
+}  // namespace opsmith

@@ -1,0 +1,103 @@
+// Serving an operator from a kernel that is known only at run time, such as a Python function: for any
+// schema, on boxed arguments, what generated code does for a compiled kernel. The device check and guard, the
+// dtypes that the kernel takes, the common dtype, the derivation from another variant's kernel, and each
+// variant's contract are the same.
+//
+// This header is the whole of what a library beside the backend's own may call in it.
+#pragma once
+
+#include <opsmith/generated/call.h>
+#include <opsmith/generated/unboxed_derivation.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+#include <c10/util/ArrayRef.h>
+
+#define OPSMITH_EXPORT __attribute__((visibility("default")))
+
+namespace opsmith {
+
+// A kernel of one operator.
+class OPSMITH_EXPORT RuntimeKernel {
+ public:
+  virtual ~RuntimeKernel() = default;
+
+  // Runs the kernel with its operator's arguments and appends what it returns to `results`: the operator's
+  // returns, less those that are arguments it writes to (`out`, an in-place `self`).
+  virtual void operator()(c10::ArrayRef<c10::IValue> arguments, torch::jit::Stack& results) const = 0;
+
+  // The same without boxes, for operators of Tensors and numbers that return one Tensor, which is undefined
+  // where that is an argument.
+  virtual at::Tensor run(c10::ArrayRef<UnboxedArgument> arguments) const = 0;
+
+  // "the Python kernel `relu` (kernels.py:3)", for error messages.
+  virtual std::string description() const = 0;
+};
+
+// How the kernel serves the variant; the plan's routes and derivations.
+enum class Service {
+  kKernel,
+  kStructured,
+  kFunctionalFromOut,
+  kFunctionalFromInplace,
+  kOutFromFunctional,
+  kOutFromInplace,
+  kInplaceFromOut,
+  kInplaceFromOutTemporary,
+  kInplaceFromFunctional,
+};
+
+// The dtype of the result when all operands share one floating dtype and one shape: the operands', Bool, or
+// only the meta kernel knows.
+enum class AlikeResult { kUnknown, kSame, kBool };
+
+// What the plan says of one variant.
+struct Variant {
+  c10::OperatorName name;    // that is served
+  c10::OperatorName kernel;  // whose kernel serves it
+  // Whose meta kernel knows the shapes and dtypes of the results: the functional operator, or the one served,
+  // whose outputs are then shaped by it. None: the kernel's word is taken.
+  std::optional<c10::OperatorName> shaped_by;
+  // What to ask instead of that operator's kernel for the meta device, where there is something faster.
+  std::optional<c10::KernelFunction> meta_function;
+  bool like_self = false;  // nothing knows them, but they are like the first argument, as in place
+  Service service = Service::kKernel;
+  AlikeResult alike_result = AlikeResult::kUnknown;
+  bool promotes =
+      false;  // operands and outputs arrive in the common dtype, as TensorIterator's do on the CPU
+  Operands operands = Operands::kOneDevice;
+  // By argument, "" standing for the dtype that is computed in; other dtypes go to `other_dtypes`.
+  std::vector<std::pair<std::string, std::vector<c10::ScalarType>>> dtypes;
+  c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
+  bool fails_over = false;  // calls that the kernel refuses, with Unsupported, go to fallback()
+};
+
+// A registration with the dispatcher, which ends with the object; what it covered then serves again.
+class OPSMITH_EXPORT VariantRegistration {
+ public:
+  // Throws RuntimeError when the dispatcher does not know one of the operators.
+  VariantRegistration(Variant variant, std::shared_ptr<const RuntimeKernel> kernel);
+  ~VariantRegistration();
+  VariantRegistration(const VariantRegistration&) = delete;
+  VariantRegistration& operator=(const VariantRegistration&) = delete;
+
+ private:
+  c10::RegistrationHandleRAII handle_;
+};
+
+// The boxed kernel of a last resort: "fallback", "denied" or "missing".
+OPSMITH_EXPORT c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* last_resort(
+    const std::string& name);
+
+// The reason that denied() and missing() give for an operator; empty: their own words.
+OPSMITH_EXPORT void set_reason(const std::string& operator_name, const std::string& reason);
+
+}  // namespace opsmith

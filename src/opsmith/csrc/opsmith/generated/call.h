@@ -1,0 +1,91 @@
+// What generated code does before it calls a kernel: the operands' devices are checked, the common one is
+// made current for the call, and, where the kernel runs on the host, the device's pending work is waited for.
+//
+// One line opens each generated function:
+//   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnHost> call("aten::add.Tensor",
+//   self, other);
+#pragma once
+
+#include <opsmith/device/device_scope.h>
+#include <opsmith/generated/each_tensor.h>
+#include <opsmith/host_access.h>
+
+#include <ATen/core/Tensor.h>
+
+namespace opsmith {
+
+// Which Tensors an operator takes beside those of the device.
+enum class Operands {
+  kOneDevice,       // none
+  kScalarsFromCpu,  // 0-dim CPU tensors, as TensorIterator does: x + torch.tensor(2)
+  kAny,             // the kernel itself looks at the devices
+};
+
+enum class Runs { kOnDevice, kOnHost };
+
+namespace detail {
+
+[[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
+                                      const at::TensorBase& other);
+
+// The device of the first Tensor that is not on the CPU; throws when another Tensor may not take part with
+// it.
+template <Operands kOperands, class... Arguments>
+C10_NOINLINE c10::DeviceIndex mixed_device(const char* operator_name, const Arguments&... arguments) {
+  c10::Device device(c10::kCPU);
+  const auto find = [&](const at::TensorBase& tensor) {
+    if (device.is_cpu()) {
+      device = tensor.device();
+    }
+  };
+  (each_tensor(arguments, find), ...);
+  const auto compare = [&](const at::TensorBase& tensor) {
+    if (tensor.device() == device || kOperands == Operands::kAny) {
+      return;
+    }
+    if (kOperands == Operands::kScalarsFromCpu && tensor.device().is_cpu() && tensor.dim() == 0) {
+      return;
+    }
+    throw_mixed_devices(operator_name, device, tensor);
+  };
+  (each_tensor(arguments, compare), ...);
+  return device.is_cpu() ? current_device() : device.index();
+}
+
+// The same, in one look at each Tensor where all are on one device of this type.
+template <Operands kOperands, class... Arguments>
+inline c10::DeviceIndex common_device(const char* operator_name, const Arguments&... arguments) {
+  c10::Device device(c10::kCPU);
+  bool mixed = false;
+  const auto look = [&](const at::TensorBase& tensor) {
+    const c10::Device here = tensor.device();
+    mixed |= here != device && !device.is_cpu();
+    mixed |= here.is_cpu();
+    device = here;
+  };
+  (each_tensor(arguments, look), ...);
+  if (C10_UNLIKELY(mixed || device.is_cpu())) {
+    return mixed_device<kOperands>(operator_name, arguments...);
+  }
+  return device.index();
+}
+
+}  // namespace detail
+
+template <Operands kOperands, Runs kRuns>
+class Call {
+ public:
+  // Throws RuntimeError when the Tensors among `arguments` are not on one device.
+  template <class... Arguments>
+  explicit Call(const char* operator_name, const Arguments&... arguments)
+      : device_(detail::common_device<kOperands>(operator_name, arguments...)) {
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
+ private:
+  DeviceScope device_;
+};
+
+}  // namespace opsmith

@@ -1,0 +1,209 @@
+// The parts of derived.h that need not be inlined, and the refusal of mixed devices that call.h declares.
+#include <opsmith/generated/derived.h>
+
+#include <opsmith/generated/call.h>
+#include <opsmith/device/driver.h>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+
+namespace opsmith {
+
+namespace detail {
+
+void throw_mixed_devices(const char* operator_name, c10::Device device, const at::TensorBase& other) {
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              device, " and ", other.device(), "! (", operator_name, ", argument of shape ", other.sizes(),
+              ")\n  remedy: move it with .to(\"", device, "\")");
+}
+
+}  // namespace detail
+
+at::Tensor meta(const at::Tensor& tensor) {
+  // A number takes part in every device's operators, and a meta kernel written in Python must read its value.
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    return tensor;
+  }
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+std::optional<at::Tensor> meta(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() ? std::optional<at::Tensor>(meta(*tensor)) : std::nullopt;
+}
+
+std::vector<at::Tensor> meta(const at::ITensorListRef& tensors) {
+  std::vector<at::Tensor> result;
+  result.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    result.push_back(meta(tensor));
+  }
+  return result;
+}
+
+c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tensor>>& tensors) {
+  c10::List<std::optional<at::Tensor>> result;
+  result.reserve(tensors.size());
+  for (const std::optional<at::Tensor>& tensor : tensors) {
+    result.push_back(meta(tensor));
+  }
+  return result;
+}
+
+at::Tensor allocate_as(const at::Tensor& meta) {
+  if (!meta.defined()) {
+    return meta;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(meta.layout() == at::kStrided && !meta.is_quantized(), "the result would be a ",
+                              meta.is_quantized() ? "quantized" : c10::str(meta.layout()), " tensor, and ",
+                              device_type_name(), " has only strided (dense) ones");
+  const c10::Device device(c10::kPrivateUse1, current_device());
+  if (!meta.is_non_overlapping_and_dense()) {
+    return empty_fast(meta.sizes(), meta.scalar_type(), device);
+  }
+  return empty_strided_fast(meta.sizes(), meta.strides(), meta.scalar_type(), device);
+}
+
+std::vector<at::Tensor> allocate_as(at::TensorList metas) {
+  std::vector<at::Tensor> results;
+  results.reserve(metas.size());
+  for (const at::Tensor& meta : metas) {
+    results.push_back(allocate_as(meta));
+  }
+  return results;
+}
+
+at::Tensor copy_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  at::Tensor copy = empty_fast(tensor.sizes(), tensor.scalar_type(), tensor.device());
+  copy.copy_(tensor);
+  return copy;
+}
+
+std::vector<at::Tensor> copy_of(at::TensorList tensors) {
+  std::vector<at::Tensor> copies;
+  copies.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) {
+    copies.push_back(copy_of(tensor));
+  }
+  return copies;
+}
+
+at::Tensor operand_in(const at::Tensor& result, const at::Tensor& self) {
+  const bool holds = c10::promoteTypes(self.scalar_type(), result.scalar_type()) == result.scalar_type();
+  at::Tensor operand = holds ? result : empty_fast(result.sizes(), self.scalar_type(), result.device());
+  operand.copy_(self);
+  return operand;
+}
+
+std::vector<at::Tensor> operand_in(at::TensorList results, at::TensorList selves) {
+  std::vector<at::Tensor> operands;
+  operands.reserve(results.size());
+  for (size_t index = 0; index < results.size(); ++index) {
+    operands.push_back(operand_in(results[index], selves[index]));
+  }
+  return operands;
+}
+
+void finish(const at::Tensor& result, const at::Tensor& operand) {
+  if (!operand.is_same(result)) {
+    result.copy_(operand);
+  }
+}
+
+void finish(at::TensorList results, at::TensorList operands) {
+  for (size_t index = 0; index < results.size(); ++index) {
+    finish(results[index], operands[index]);
+  }
+}
+
+namespace {
+
+void check_castable(const char* operator_name, at::ScalarType from, at::ScalarType to) {
+  TORCH_CHECK(c10::canCast(from, to), "result type ", from, " can't be cast to the desired output type ", to,
+              " (", operator_name, ")");
+}
+
+void check_shape(const char* operator_name, at::IntArrayRef result, at::IntArrayRef self) {
+  TORCH_CHECK(result == self, "output with shape ", self, " doesn't match the broadcast shape ", result, " (",
+              operator_name, ")");
+}
+
+// Calls visit(result, given) for each pair of two lists that must be as long as each other.
+template <class Visit>
+void each_pair(const char* operator_name, at::TensorList results, at::TensorList given, const Visit& visit) {
+  detail::check_lengths(operator_name, results.size(), given.size());
+  for (size_t index = 0; index < results.size(); ++index) {
+    visit(results[index], given[index]);
+  }
+}
+
+}  // namespace
+
+void detail::check_lengths(const char* operator_name, size_t results, size_t given) {
+  TORCH_CHECK(results == given, operator_name, ": the operator has ", results,
+              " results, but was given a list of ", given, " tensors for them");
+}
+
+void write_out(const char* operator_name, const at::Tensor& result, const at::Tensor& out) {
+  if (!result.defined() || result.is_same(out)) {
+    return;
+  }
+  check_castable(operator_name, result.scalar_type(), out.scalar_type());
+  if (result.device() != out.device()) {
+    detail::throw_mixed_devices(operator_name, result.device(), out);
+  }
+  at::native::resize_output(out, result.sizes());
+  at::assert_no_internal_overlap(out);
+  out.copy_(result);
+}
+
+void write_out(const char* operator_name, at::TensorList results, at::TensorList outs) {
+  each_pair(operator_name, results, outs,
+            [&](const at::Tensor& result, const at::Tensor& out) { write_out(operator_name, result, out); });
+}
+
+void write_inplace(const char* operator_name, const at::Tensor& result, const at::Tensor& self) {
+  if (!result.defined()) {
+    return;
+  }
+  check_inplace_result(operator_name, result, self);
+  self.copy_(result);
+}
+
+void write_inplace(const char* operator_name, at::TensorList results, at::TensorList selves) {
+  check_inplace_result(operator_name, results, selves);
+  each_pair(operator_name, results, selves,
+            [](const at::Tensor& result, const at::Tensor& self) { self.copy_(result); });
+}
+
+void check_inplace_result(const char* operator_name, const at::Tensor& meta, const at::Tensor& self) {
+  check_castable(operator_name, meta.scalar_type(), self.scalar_type());
+  check_shape(operator_name, meta.sizes(), self.sizes());
+  at::assert_no_internal_overlap(self);
+}
+
+void check_inplace_result(const char* operator_name, at::TensorList metas, at::TensorList selves) {
+  each_pair(operator_name, metas, selves, [&](const at::Tensor& meta, const at::Tensor& self) {
+    check_inplace_result(operator_name, meta, self);
+  });
+}
+
+void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {
+  if (!operand.is_same(self)) {
+    at::assert_no_partial_overlap(self, operand);
+  }
+}
+
+at::Tensor detail::result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory) {
+  if (out.scalar_type() != meta.scalar_type() || shares_memory) {
+    return allocate_as(meta);
+  }
+  at::native::resize_output(out, meta.sizes());
+  at::assert_no_internal_overlap(out);
+  return out;
+}
+
+}  // namespace opsmith

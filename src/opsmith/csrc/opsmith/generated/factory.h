@@ -1,0 +1,49 @@
+// What generated code does before it calls the kernel of a factory function, which is told the layout and the
+// device of its result: refuses what the device has not, and makes the result's device current.
+#pragma once
+
+#include <opsmith/generated/call.h>
+
+namespace opsmith {
+
+// Throws NotImplementedError for another layout than strided, RuntimeError for pinned memory on the device.
+void refuse_options(const char* operator_name, std::optional<at::Layout> layout,
+                    std::optional<bool> pin_memory);
+
+template <Operands kOperands, Runs kRuns>
+class FactoryCall {
+ public:
+  // `arguments` are the operator's Tensors: without a `device` the result is on theirs.
+  template <class... Arguments>
+  FactoryCall(const char* operator_name, std::optional<at::Layout> layout, std::optional<at::Device> device,
+              std::optional<bool> pin_memory, const Arguments&... arguments)
+      : operands_(operands_device(operator_name, arguments...)),
+        elsewhere_(device.has_value() && !device->is_privateuseone()),
+        device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_) {
+    if (C10_LIKELY(!elsewhere_)) {
+      refuse_options(operator_name, layout, pin_memory);
+    }
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
+  // Whether the result is asked for on another device than the operands': torch.zeros_like(x, device="cpu").
+  bool elsewhere() const { return elsewhere_ || operands_ != current_device(); }
+
+ private:
+  template <class... Arguments>
+  static c10::DeviceIndex operands_device(const char* operator_name, const Arguments&... arguments) {
+    if constexpr (sizeof...(Arguments) > 0) {
+      return detail::common_device<kOperands>(operator_name, arguments...);
+    } else {
+      return current_device();
+    }
+  }
+
+  c10::DeviceIndex operands_;
+  bool elsewhere_;
+  DeviceScope device_;
+};
+
+}  // namespace opsmith

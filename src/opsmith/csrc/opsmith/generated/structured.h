@@ -1,0 +1,127 @@
+// The class around a structured kernel, functional, in place or out. PyTorch's own at::meta::structured_*
+// class, the template argument, checks the arguments and announces each result through set_output_*(); this
+// class answers by allocating it, resizing `out`, or checking `self`. So no temporary and no second
+// allocation is made.
+//
+// Note [The common dtype]
+// ~~~~~~~~~~~~~~~~~~~~~~~
+// TensorIterator casts its operands to the common dtype on the CPU only. On every other device x + 1, int +
+// float and out=double reach the kernel with the operands' own dtypes, and a kernel that reads all of them as
+// one type computes nonsense. run_iterator() keeps TensorIterator's promise: every input has the common
+// dtype, and so has every output unless the operator is a predicate, whose output is Bool.
+#pragma once
+
+#include <opsmith/generated/torch_version.h>
+
+#include <array>
+#include <optional>
+#include <type_traits>
+
+#include <ATen/TensorIterator.h>
+#include <ATen/TensorMeta.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
+namespace opsmith {
+
+template <class Meta>
+inline constexpr bool kIsIterator = std::is_base_of_v<at::TensorIteratorBase, Meta>;
+
+// How the Tensors that a structured operator is given take its results.
+enum class Given { kOut, kInplace };
+
+namespace detail {
+
+// One result of a structured operator: allocated, or written to a Tensor that was given.
+class Output {
+ public:
+  Output() = default;
+  Output(Given how, const at::Tensor& given) : given_(&given), how_(how) {}
+
+  // Makes room for a result as the meta function announces it. `strided`: the kernel needs these very
+  // strides.
+  void set(bool strided, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
+
+  // What the kernel writes to.
+  const at::Tensor& written() const { return given_ == nullptr || own_.defined() ? own_ : *given_; }
+  at::Tensor& allocated() { return own_; }
+
+  // Copies what was written to a stand-in to where it belongs.
+  void finish() const {
+    if (C10_UNLIKELY(own_.defined())) {
+      copy_back();
+    }
+  }
+
+ private:
+  void copy_back() const;
+
+  const at::Tensor* given_ = nullptr;
+  Given how_ = Given::kOut;
+  // The result; or what stands in for a given Tensor that has other strides than the kernel needs.
+  at::Tensor own_;
+};
+
+}  // namespace detail
+
+// A structured operator. One class for all variants: each class per operator takes a tenth of a second to
+// compile.
+template <class Meta, size_t kOutputs>
+class Structured final : public Meta {
+ public:
+  // The results are allocated.
+  Structured() = default;
+  // They go into the given Tensors: `out`, or `self`.
+  template <class... Outputs>
+  explicit Structured(Given how, const Outputs&... outputs) : outputs_{detail::Output(how, outputs)...} {}
+
+  void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                          at::TensorOptions options) override {
+    outputs_[index].set(true, sizes, strides, options);
+    if constexpr (kIsIterator<Meta>) {
+      Meta::set_output_raw_strided(index, sizes, strides, options);
+    }
+  }
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options) override {
+    outputs_[index].set(false, sizes, strides, options);
+    if constexpr (kIsIterator<Meta>) {
+      Meta::set_output_raw_strided(index, sizes, strides, options);
+    }
+  }
+  const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[index].written(); }
+
+  // What the kernel writes to.
+  const at::Tensor& result(size_t index) { return outputs_[index].written(); }
+  // The result of a functional variant, to be returned.
+  at::Tensor&& take(size_t index) { return std::move(outputs_[index].allocated()); }
+
+  // Called after the kernel, where Tensors were given.
+  void finish() {
+    for (const detail::Output& output : outputs_) {
+      output.finish();
+    }
+  }
+
+ private:
+  std::array<detail::Output, kOutputs> outputs_;
+};
+
+namespace detail {
+
+bool has_promised_dtypes(const at::TensorIteratorBase& iter);
+void run_promoted(at::TensorIteratorBase& iter, c10::function_ref<void(at::TensorIteratorBase&)> kernel);
+
+}  // namespace detail
+
+// Runs `kernel(iter)` with all operands in the promised dtypes. See Note [The common dtype].
+template <class Kernel>
+inline void run_iterator(at::TensorIteratorBase& iter, const Kernel& kernel) {
+  if (C10_LIKELY(detail::has_promised_dtypes(iter))) {
+    kernel(iter);
+  } else {
+    detail::run_promoted(iter, kernel);
+  }
+}
+
+}  // namespace opsmith

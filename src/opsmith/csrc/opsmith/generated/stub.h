@@ -1,0 +1,103 @@
+// What generated code fills a DispatchStub with: StubKernel<"abs_stub", &chip::abs, …>::call is a function of
+// the stub's own type around the author's kernel.
+//
+// The code that calls a stub is PyTorch's and was written for devices on which TensorIterator casts. So what
+// a kernel is promised elsewhere is kept here, at the last moment before it runs: operands in the common
+// dtype (Note [The common dtype]), the dtypes that its description names, and, for a kernel that runs on the
+// host, a device that is idle. The caller has made the operands' device current.
+#pragma once
+
+#include <opsmith/generated/call.h>
+#include <opsmith/generated/dtype_set.h>
+#include <opsmith/generated/literal.h>
+#include <opsmith/generated/structured.h>
+
+#include <type_traits>
+#include <utility>
+
+#include <ATen/TensorIterator.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+namespace opsmith {
+
+// A stub was called in a dtype that its kernel does not take, and has done nothing. What is generated around
+// the operators that call it catches this and does what the description says of other dtypes.
+class StubRefused : public c10::NotImplementedError {
+ public:
+  StubRefused(const char* stub, at::ScalarType dtype)
+      : c10::NotImplementedError(c10::SourceLocation{__func__, __FILE__, __LINE__},
+                                 c10::str("the kernel of ", stub, " does not take the dtype ", dtype,
+                                          "; its description names those that it takes")) {}
+};
+
+template <class First = void, class... Rest>
+constexpr bool takes_iterator() {
+  return std::is_same_v<First, at::TensorIteratorBase&> || std::is_same_v<First, at::TensorIterator&>;
+}
+
+// The dtypes of the operands of a stub's iterator.
+enum class Stubs {
+  kCommonDtype,  // the common dtype: the iterator was made to cast
+  kOwnDtypes,    // each its own: a mask, an index, a result of another dtype
+};
+
+// `kKernel` computes in `kDtypes` only, in any dtype where none is given: the common one or else that of the
+// first operand.
+template <Literal kStub, auto kKernel, Runs kRuns, Stubs kStubs, at::ScalarType... kDtypes>
+struct StubKernel;
+
+template <Literal kStub, class Result, class... Args, Result (*kKernel)(Args...), Runs kRuns, Stubs kStubs,
+          at::ScalarType... kDtypes>
+struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
+  // Throws StubRefused.
+  static Result call(Args... args) {
+    check_dtype(args...);
+    if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {
+      cast(args...);
+    } else {
+      wait();
+      return kKernel(std::forward<Args>(args)...);
+    }
+  }
+
+ private:
+  template <class Iterator, class... Rest>
+  static void cast(Iterator& iter, Rest&... rest) {
+    run_iterator(iter, [&](at::TensorIteratorBase& promised) {
+      // After the casts, which the device may still be busy with.
+      wait();
+      // What run_iterator() hands over is `iter` itself or a TensorIterator.
+      kKernel(static_cast<Iterator&>(promised), rest...);
+    });
+  }
+
+  static void wait() {
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
+  template <class First, class... Rest>
+  static void check_dtype(const First& first, const Rest&... rest) {
+    if constexpr (sizeof...(kDtypes) > 0) {
+      if constexpr (std::is_base_of_v<at::TensorIteratorBase, First> ||
+                    std::is_base_of_v<at::TensorBase, First>) {
+        const at::ScalarType dtype = dtype_of(first);
+        if (C10_UNLIKELY(!DtypeSet({kDtypes...}).has(dtype))) {
+          throw StubRefused(kStub.text, dtype);
+        }
+      } else if constexpr (sizeof...(Rest) > 0) {
+        check_dtype(rest...);
+      }
+    }
+  }
+  static void check_dtype() {}
+
+  static at::ScalarType dtype_of(const at::TensorBase& tensor) { return tensor.scalar_type(); }
+  static at::ScalarType dtype_of(const at::TensorIteratorBase& iter) {
+    return kStubs == Stubs::kCommonDtype ? iter.maybe_common_dtype().value_or(iter.dtype()) : iter.dtype();
+  }
+};
+
+}  // namespace opsmith

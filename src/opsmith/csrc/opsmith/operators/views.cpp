@@ -1,0 +1,121 @@
+// Views, resize_ and set_. PyTorch's own implementations serve wherever they do not touch memory; only what
+// grows a storage is written here, because PyTorch's does it with memcpy.
+#include <opsmith/operators/views.h>
+
+#include <opsmith/device/allocator.h>
+#include <opsmith/device/device_scope.h>
+#include <opsmith/device/driver.h>
+#include <opsmith/device/empty.h>
+#include <opsmith/device/stream.h>
+
+#include <ATen/Context.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/resize_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/view_native.h>
+
+#include <algorithm>
+
+namespace opsmith {
+namespace {
+
+// Grows the storage of `self` so that its sizes and strides fit in, and fills what is new if PyTorch must be
+// deterministic.
+void grow_storage(const at::Tensor& self) {
+  if (self.numel() == 0) {
+    return;  // there may be no memory behind it, whatever the offset
+  }
+  const size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(),
+                                                         self.dtype().itemsize(), self.storage_offset());
+  c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
+  const size_t old = storage->nbytes();
+  if (needed > old) {
+    resize_storage(storage, needed);
+    at::Context& context = at::globalContext();
+    if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+      at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old));
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                      std::optional<int64_t> storage_offset) {
+  return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
+}
+
+at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
+  return at::native::view(self, size);
+}
+
+at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride) {
+  return at::native::_reshape_alias(self, size, stride);
+}
+
+void resize_storage(c10::StorageImpl* storage, size_t bytes) {
+  const c10::Device device = storage->device();
+  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
+              " bytes on ", device, "): it does not own its memory. Copy it with .clone() first.");
+  const size_t kept = std::min(bytes, storage->nbytes());
+  const DeviceScope scope(device.index());
+  at::DataPtr memory = storage->allocator()->allocate(bytes);
+  if (kept > 0) {
+    check(driver().copy(memory.get(), device.index(), storage->data(), device.index(), kept,
+                        current_stream(device.index())),
+          "copy a resized storage", device.index());
+  }
+  storage->set_data_ptr_noswap(std::move(memory));
+  storage->set_nbytes(bytes);
+}
+
+const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
+                          std::optional<at::MemoryFormat> memory_format) {
+  TORCH_CHECK(memory_format != at::MemoryFormat::Preserve, "resize_: unsupported memory format Preserve on ",
+              self.device(), ". Name the format that the resized tensor shall have.");
+  at::detail::check_size_nonnegative(size);
+  at::TensorImpl* impl = self.unsafeGetTensorImpl();
+  if (impl->sizes() != size) {
+    impl->set_sizes_contiguous(size);
+    grow_storage(self);
+  }
+  if (memory_format.has_value()) {
+    impl->empty_tensor_restride(*memory_format);
+  }
+  return self;
+}
+
+at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
+  return at::native::set_tensor_(self, source);
+}
+
+at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
+  return at::native::set_(self, std::move(source));
+}
+
+at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
+                                      at::IntArrayRef size, at::IntArrayRef stride) {
+  at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
+  at::TensorImpl* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_offset(storage_offset);
+  // An absent stride stands for contiguous; an empty one for a 0-dim tensor comes with a data pointer.
+  const bool contiguous = stride.data() == nullptr;
+  if (contiguous ? impl->sizes() != size || !impl->is_contiguous()
+                 : impl->sizes() != size || impl->strides() != stride) {
+    if (contiguous) {
+      impl->set_sizes_contiguous(size);
+    } else {
+      impl->set_sizes_and_strides(size, stride);
+    }
+    grow_storage(self);
+  }
+  return self;
+}
+
+void record_stream(at::Tensor& self, at::Stream stream) {
+  device_allocator().recordStream(self.storage().data_ptr(), stream);
+}
+
+}  // namespace opsmith

@@ -1,0 +1,1 @@
+"""What building and loading a backend needs, and whether this machine has it."""

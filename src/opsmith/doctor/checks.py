@@ -1,0 +1,172 @@
+"""What building and loading a backend needs, and whether this machine has it.
+
+Each check looks at one thing, changes nothing but the cache directory, and never raises: what is wrong
+is its answer, with the command that puts it right.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.build.backend import find_built
+from opsmith.build.cache import size_in_bytes, unusable, usable_cache
+from opsmith.build.toolchain import find_compiler, find_torch, ninja_binary
+from opsmith.cache_folder import cache_root
+from opsmith.description import find_backend
+from opsmith.doctor.driver_facts import expected_abi_version, read_driver_facts
+from opsmith.errors import BuildError, OpsmithError
+from opsmith.schema import torch_version
+
+# pyproject.toml says the same to pip: these are the versions that the tests run on.
+TESTED_TORCH = ((2, 13), (2, 14))
+OLDEST_PYTHON = (3, 10)
+# A backend's objects and libraries take about a tenth of it.
+LEAST_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that was looked at.
+
+    ``found`` is what is there; ``remedy`` is empty where it is ``ok``.  What is not ``required`` does
+    not keep a backend from being built and loaded.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+    required: bool = True
+
+
+def diagnose(backend: str = "sim") -> list[Diagnosis]:
+    """All checks, for building and loading ``backend`` (shipped, or the path of a ``backend.yaml``)."""
+    return [
+        _python(),
+        _torch(),
+        _checked("torch headers", _torch_headers),
+        _checked("compiler", _compiler),
+        _checked("ninja", _ninja),
+        _checked("clang-format", _clang_format),
+        _checked("cache", _cache),
+        _driver(backend),
+    ]
+
+
+def _checked(name: str, find: Callable[[], str]) -> Diagnosis:
+    """The check that passes with what ``find`` returns, and fails with the error that it raises."""
+    try:
+        return Diagnosis(name, True, find())
+    except OpsmithError as error:
+        return Diagnosis(name, False, error.message, error.remedy)
+
+
+def _python() -> Diagnosis:
+    found = f"{platform.python_version()} at {sys.executable}"
+    ok = sys.version_info >= OLDEST_PYTHON
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    return Diagnosis("python", ok, found, "" if ok else f"use Python {oldest} or later")
+
+
+def _torch() -> Diagnosis:
+    oldest, too_new = (".".join(map(str, version)) for version in TESTED_TORCH)
+    remedy = f'pip install "torch>={oldest},<{too_new}"'
+    try:
+        version = torch_version()
+    except OpsmithError as error:
+        return Diagnosis("torch", False, error.message, remedy)
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if TESTED_TORCH[0] <= numbers < TESTED_TORCH[1]:
+        return Diagnosis("torch", True, version)
+    return Diagnosis(
+        "torch",
+        False,
+        f"{version}, which is outside the tested range >={oldest},<{too_new}",
+        remedy,
+    )
+
+
+def _torch_headers() -> str:
+    return str(find_torch().include_dirs[0])
+
+
+def _compiler() -> str:
+    compiler = find_compiler(cache_root())
+    return f"{compiler.version} ({' '.join(compiler.command)})"
+
+
+def _ninja() -> str:
+    binary = ninja_binary()
+    return f"{_version_said_by(binary, 'ninja')} ({binary})"
+
+
+def _clang_format() -> str:
+    # Without it nothing can be generated: emit lays out its code with it.
+    spec = importlib.util.find_spec("clang_format")
+    if spec is None or spec.origin is None:
+        raise _broken("clang-format", "it is not installed in this environment")
+    binary = Path(spec.origin).parent / "data" / "bin" / "clang-format"
+    return f"{_version_said_by(binary, 'clang-format')} ({binary})"
+
+
+def _version_said_by(binary: Path, package: str) -> str:
+    try:
+        said = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise _broken(package, str(error)) from None
+    return said.strip().partition("\n")[0]
+
+
+def _broken(package: str, why: str) -> BuildError:
+    return BuildError(
+        f"{package} does not run: {why}", remedy=f"pip install --force-reinstall {package}"
+    )
+
+
+def _cache() -> str:
+    root = usable_cache()
+    free = shutil.disk_usage(root).free
+    if free < LEAST_FREE_BYTES:
+        raise unusable(root, f"only {_shown(free)} are free on its disk")
+    return f"{root}, {_shown(size_in_bytes(root))} used, {_shown(free)} free"
+
+
+def _shown(size: float) -> str:
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.1f} MiB"
+
+
+def _driver(backend: str) -> Diagnosis:
+    name = f"driver of {backend}"
+    try:
+        built = find_built(find_backend(backend))
+        if built is None:
+            # Nothing is wrong: it is built when it is first loaded.
+            return Diagnosis(
+                name, False, "not built yet", f"opsmith build {backend}", required=False
+            )
+        facts = read_driver_facts(built.driver)
+    except OpsmithError as error:
+        place = f"{error.location}: " if error.location else ""
+        return Diagnosis(name, False, f"{place}{error.message}", error.remedy)
+    expected = expected_abi_version()
+    if facts.abi_version != expected:
+        return Diagnosis(
+            name,
+            False,
+            f"`{facts.name}` has version {facts.abi_version} of opsmith_driver.h, but this opsmith has "
+            f"version {expected} ({built.driver})",
+            "rebuild the driver with this opsmith's header",
+        )
+    return Diagnosis(
+        name, True, f"`{facts.name}`, ABI version {facts.abi_version} ({built.driver})"
+    )

@@ -1,0 +1,88 @@
+"""What a driver library says of itself: its ABI version and name.
+
+Runs as a program of its own (``python -m opsmith.doctor.driver_facts LIBRARY``), because opening a
+vendor's library runs the vendor's code, which may crash; :func:`read_driver_facts` does that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.csrc import PUBLIC_HEADERS
+from opsmith.errors import DriverInvalid
+
+_HEADER = PUBLIC_HEADERS / "opsmith_driver.h"
+_SECONDS = 60
+
+
+class DriverFacts(msgspec.Struct, frozen=True):
+    """The first fields of a driver's table."""
+
+    abi_version: int
+    name: str
+
+
+class _TableHead(ctypes.Structure):
+    """The fields of ``opsmith_driver`` that no version of the header moves."""
+
+    _fields_ = (
+        ("abi_version", ctypes.c_uint32),
+        ("struct_size", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+    )
+
+
+def expected_abi_version() -> int:
+    """The ABI version that this opsmith's ``opsmith_driver.h`` defines."""
+    defined = re.search(r"define OPSMITH_DRIVER_ABI_VERSION (\d+)", _HEADER.read_text())
+    assert defined is not None, _HEADER
+    return int(defined[1])
+
+
+def read_driver_facts(library: Path) -> DriverFacts:
+    """What the driver ``library`` says of itself, read in a process of its own.
+
+    Raises :class:`DriverInvalid` when it cannot be opened, crashes, or is no driver.
+    """
+    command = [sys.executable, "-m", __name__, str(library)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise DriverInvalid(
+            f"the driver {library} did not open within {_SECONDS} s",
+            remedy="see what opsmith_get_driver() waits for",
+        ) from None
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise DriverInvalid(
+            f"the driver {library} cannot be opened: "
+            + (said[-1] if said else f"the process that tried ended with status {done.returncode}"),
+            remedy=f"build it again, and see that the libraries it needs are found: ldd {library}",
+        )
+    return msgspec.json.decode(done.stdout, type=DriverFacts)
+
+
+def main() -> None:
+    """Prints the facts of the driver named on the command line, as one line of JSON."""
+    try:
+        library = ctypes.CDLL(sys.argv[1])
+        get_driver = library.opsmith_get_driver
+    except (OSError, AttributeError) as error:
+        sys.exit(str(error))
+    get_driver.restype = ctypes.POINTER(_TableHead)
+    table = get_driver()
+    if not table:
+        sys.exit("opsmith_get_driver() returned NULL")
+    head = table.contents
+    facts = DriverFacts(head.abi_version, (head.name or b"").decode(errors="replace"))
+    sys.stdout.write(msgspec.json.encode(facts).decode())
+
+
+if __name__ == "__main__":
+    main()

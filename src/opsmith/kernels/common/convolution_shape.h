@@ -1,0 +1,132 @@
+// What a convolution's arguments have to be, and the size of its result: the same for every library, texts of
+// rejections included.
+//
+// Note [Large and small]
+// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
+// whose pixel g meets the large one's pixel g · stride - padding + tap · dilation. The weight is (channels of
+// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
+// from large, large from small, and the weight from both.
+#pragma once
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <optional>
+
+#include "dims.h"
+#include "dtype_names.h"
+#include "image.h"
+
+namespace opsmith {
+
+// The arguments of aten::convolution that are no Tensors. A list of one number stands for all dimensions.
+struct ConvolutionParameters {
+  using List = executorch::aten::ArrayRef<int64_t>;
+
+  List stride;
+  List padding;
+  List dilation;
+  bool transposed;
+  List output_padding;
+  int64_t groups;
+};
+
+// How the pixels of two images meet, by spatial dimension: missing ones, in front, have a kernel of 1.
+struct ConvolutionWindow {
+  int64_t kernel[kSpatial];
+  int64_t stride[kSpatial];
+  int64_t padding[kSpatial];
+  int64_t dilation[kSpatial];
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+};
+
+inline ConvolutionWindow convolution_window(const Tensor& weight, const ConvolutionParameters& parameters) {
+  ConvolutionWindow window{{1, 1, 1}, {1, 1, 1}, {}, {1, 1, 1}};
+  const int64_t spatial = weight.dim() - 2;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t to = d + kSpatial - spatial;
+    window.kernel[to] = weight.sizes()[2 + d];
+    window.stride[to] = entry(parameters.stride, d);
+    window.padding[to] = entry(parameters.padding, d);
+    window.dilation[to] = entry(parameters.dilation, d);
+  }
+  return window;
+}
+
+inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
+                              const ConvolutionParameters& parameters, Dims& output) {
+  const int64_t rank = input.dim();
+  const int64_t spatial = rank - 2;
+  OPSMITH_CHECK(context, spatial >= 1 && spatial <= kSpatial && weight.dim() == rank, InvalidArgument, false,
+                "Expected 3D to 5D input and weight of as many dimensions, but got %d and %d dimensions",
+                static_cast<int>(rank), static_cast<int>(weight.dim()));
+  OPSMITH_CHECK(context, input.scalar_type() == weight.scalar_type(), InvalidArgument, false,
+                "Input type (%s) and weight type (%s) should be the same", name_of(input.scalar_type()),
+                name_of(weight.scalar_type()));
+  for (const auto list : {parameters.stride, parameters.padding, parameters.dilation}) {
+    OPSMITH_CHECK(context, list.size() == 1 || static_cast<int64_t>(list.size()) == spatial, InvalidArgument,
+                  false, "expected stride, padding and dilation of 1 or %d numbers, but got %zu",
+                  static_cast<int>(spatial), list.size());
+  }
+  OPSMITH_CHECK(context,
+                !parameters.transposed || parameters.output_padding.size() == 1 ||
+                    static_cast<int64_t>(parameters.output_padding.size()) == spatial,
+                InvalidArgument, false, "expected output_padding of 1 or %d numbers",
+                static_cast<int>(spatial));
+  const int64_t groups = parameters.groups;
+  OPSMITH_CHECK(context, groups > 0, InvalidArgument, false, "non-positive groups is not supported");
+  OPSMITH_CHECK(context, weight.sizes()[0] % groups == 0, InvalidArgument, false,
+                "Given groups=%" PRId64 ", expected weight to be divisible by it at dimension 0, but got %d",
+                groups, static_cast<int>(weight.sizes()[0]));
+  const int64_t expected = parameters.transposed ? weight.sizes()[0] : weight.sizes()[1] * groups;
+  OPSMITH_CHECK(context, input.sizes()[1] == expected, InvalidArgument, false,
+                "Given groups=%" PRId64 ", expected input to have %" PRId64
+                " channels, but got %d channels instead",
+                groups, expected, static_cast<int>(input.sizes()[1]));
+  output = {input.sizes()[0], parameters.transposed ? weight.sizes()[1] * groups : weight.sizes()[0]};
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t stride = entry(parameters.stride, d);
+    const int64_t padding = entry(parameters.padding, d);
+    const int64_t dilation = entry(parameters.dilation, d);
+    OPSMITH_CHECK(context, stride > 0 && padding >= 0 && dilation > 0, InvalidArgument, false,
+                  "non-positive stride or dilation, or negative padding, is not supported");
+    const int64_t reach = dilation * (weight.sizes()[2 + d] - 1) + 1;
+    const int64_t size = input.sizes()[2 + d];
+    int64_t result;
+    if (parameters.transposed) {
+      result = (size - 1) * stride - 2 * padding + reach + entry(parameters.output_padding, d);
+    } else {
+      OPSMITH_CHECK(context, size + 2 * padding >= reach, InvalidArgument, false,
+                    "Calculated padded input size per channel: %" PRId64 ". Kernel size: %" PRId64
+                    ". Kernel size can't be greater than actual input size",
+                    size + 2 * padding, reach);
+      result = (size + 2 * padding - reach) / stride + 1;
+    }
+    OPSMITH_CHECK(context, result >= 0, InvalidArgument, false, "the output would be too small");
+    output.push_back(result);
+  }
+  return true;
+}
+
+inline bool convolution_takes_bias(KernelRuntimeContext& context, const Tensor& input,
+                                   const std::optional<Tensor>& bias, const Dims& output) {
+  OPSMITH_CHECK(context,
+                !bias.has_value() || (bias->dim() == 1 && bias->numel() == output.value[1] &&
+                                      bias->scalar_type() == input.scalar_type()),
+                InvalidArgument, false,
+                "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype",
+                output.value[1]);
+  return true;
+}
+
+inline bool convolution_takes_gradient(KernelRuntimeContext& context, const Tensor& input,
+                                       const Tensor& grad_output, const Dims& output) {
+  OPSMITH_CHECK(context,
+                grad_output.scalar_type() == input.scalar_type() && grad_output.dim() == output.rank &&
+                    std::equal(output.value, output.value + output.rank, grad_output.sizes().begin()),
+                InvalidArgument, false, "grad_output is not of the convolution's output size and dtype");
+  return true;
+}
+
+}  // namespace opsmith

@@ -1,0 +1,91 @@
+// Which instruction set the vectorised sources of the libraries run with: the widest that the processor and
+// the operating system support, or the one that the environment variable OPSMITH_ISA names (baseline, avx2,
+// avx512), for tests and bug reports. It is chosen once in each shared library, at the first call of a kernel
+// with vectorised code; where the named one is missing, each such call fails.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include <executorch/runtime/platform/abort.h>
+#include <executorch/runtime/platform/log.h>
+
+#if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2) && defined(OPSMITH_ISA_AVX512)
+#define OPSMITH_HAS_LEVELS 1
+#endif
+
+namespace opsmith {
+
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+
+namespace detail {
+
+#if defined(OPSMITH_HAS_LEVELS)
+// The builtin also asks which registers the operating system saves. What x86-64-v3 and -v4 consist of.
+inline bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
+}
+
+inline bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+
+#endif
+
+inline InstructionSet widest() {
+#if defined(OPSMITH_HAS_LEVELS)
+  __builtin_cpu_init();
+  if (has_avx2()) {
+    return has_avx512() ? InstructionSet::kAvx512 : InstructionSet::kAvx2;
+  }
+#endif
+  return InstructionSet::kBaseline;
+}
+
+inline InstructionSet chosen() {
+  const auto most = static_cast<uint8_t>(widest());
+  const char* const named = std::getenv("OPSMITH_ISA");
+  if (named == nullptr || *named == '\0') {
+    return static_cast<InstructionSet>(most);
+  }
+  constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
+  for (uint8_t level = 0; level <= most; ++level) {
+    if (std::strcmp(named, kNames[level]) == 0) {
+      return static_cast<InstructionSet>(level);
+    }
+  }
+  constexpr const char* kUpTo[] = {"baseline", "baseline, avx2", "baseline, avx2, avx512"};
+  ET_LOG(Error, "OPSMITH_ISA is `%s`, and this processor has %s: set it to one of these, or unset it", named,
+         kUpTo[most]);
+  ::executorch::runtime::runtime_abort();
+}
+
+}  // namespace detail
+
+inline InstructionSet instruction_set() {
+  static const InstructionSet decided = detail::chosen();
+  return decided;
+}
+
+template <class Function>
+Function* best(Function* baseline, Function* avx2, Function* avx512) {
+  const InstructionSet chosen = instruction_set();
+  return chosen == InstructionSet::kAvx512 ? avx512 : chosen == InstructionSet::kAvx2 ? avx2 : baseline;
+}
+
+}  // namespace opsmith
+
+// The function `name` that simd/declarations.h of the library in `space` declares for each instruction set. A
+// kernel that no program selects refers to none, so the linker drops them.
+#if defined(OPSMITH_HAS_LEVELS)
+#define OPSMITH_BEST_OF(space, name)                                               \
+  (::opsmith::best(::opsmith::space::baseline::name, ::opsmith::space::avx2::name, \
+                   ::opsmith::space::avx512::name))
+#else
+#define OPSMITH_BEST_OF(space, name) (&::opsmith::space::baseline::name)
+#endif

@@ -1,0 +1,111 @@
+// Shapes of results: what operands broadcast to, what a reduction leaves, and giving them to `out`.
+#pragma once
+
+#include <cinttypes>
+#include <initializer_list>
+
+#include "dims.h"
+
+namespace opsmith {
+
+// Gives `out` the sizes; rejects the call where it cannot have them.
+inline bool resize_to(KernelRuntimeContext& context, Tensor& out,
+                      ArrayRef<executorch::aten::SizesType> sizes) {
+  // resize_tensor has logged the sizes: the last message is what a user reads, so it says what to do as well.
+  return executorch::runtime::resize_tensor(out, sizes) == Error::Ok ||
+         reject(context, Error::InvalidArgument,
+                "out has %d dimensions and %" PRId64 " elements, and cannot be resized to the result's shape",
+                static_cast<int>(out.dim()), static_cast<int64_t>(out.numel()));
+}
+
+inline bool resize(KernelRuntimeContext& context, Tensor& out, const Dims& sizes) {
+  executorch::aten::SizesType narrow[kMaxDims];
+  std::copy_n(sizes.value, sizes.rank, narrow);
+  return resize_to(context, out, {narrow, static_cast<size_t>(sizes.rank)});
+}
+
+inline bool resize_like(KernelRuntimeContext& context, Tensor& out, const Tensor& like) {
+  return resize_to(context, out, like.sizes());
+}
+
+// Gives `out` the shape that the inputs broadcast to; rejects shapes that do not, and an out that cannot have
+// the shape. Sizes of 1, and dimensions that are missing on the left, stretch.
+inline bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
+                                std::initializer_list<const Tensor*> inputs) {
+  Dims sizes;
+  for (const Tensor* input : inputs) {
+    sizes.rank = std::max<int64_t>(sizes.rank, input->dim());
+  }
+  if (sizes.rank > kMaxDims) {
+    return reject_rank(context, sizes.rank);
+  }
+  std::fill_n(sizes.value, sizes.rank, 1);
+  for (const Tensor* input : inputs) {
+    const int64_t shift = sizes.rank - input->dim();
+    for (int64_t d = shift; d < sizes.rank; ++d) {
+      const int64_t size = input->sizes()[static_cast<size_t>(d - shift)];
+      if (sizes[d] == 1) {
+        sizes[d] = size;
+      }
+      OPSMITH_CHECK(context, size == 1 || size == sizes[d], InvalidArgument, false,
+                    "The size of tensor a (%" PRId64 ") must match the size of tensor b (%" PRId64
+                    ") at non-singleton dimension %" PRId64,
+                    sizes[d], size, d);
+    }
+  }
+  return resize(context, out, sizes);
+}
+
+// The dimensions that are reduced, negative ones counted from the end; none given means all of them. Rejects
+// what is out of range or named twice.
+inline bool reduced_dims(KernelRuntimeContext& context, const Tensor& self,
+                         const executorch::aten::OptionalArrayRef<int64_t>& dims, DimSet& reduced) {
+  if (self.dim() > kMaxDims) {
+    return reject_rank(context, self.dim());
+  }
+  reduced = (DimSet{1} << self.dim()) - 1;
+  if (!dims.has_value() || dims->empty()) {
+    return true;
+  }
+  DimSet named = 0;
+  for (const int64_t given : *dims) {
+    const int64_t dim = wrap_dim(context, given, self.dim());
+    if (dim < 0) {
+      return false;
+    }
+    OPSMITH_CHECK(context, !contains(named, dim), InvalidArgument, false,
+                  "dim %" PRId64 " appears multiple times in the list of dims", dim);
+    named |= DimSet{1} << dim;
+  }
+  reduced &= named;
+  return true;
+}
+
+inline bool reduced_dim(KernelRuntimeContext& context, const Tensor& self, int64_t dim, DimSet& reduced) {
+  return reduced_dims(context, self, IntList(dim), reduced);
+}
+
+// The number of elements that go into one result.
+inline int64_t reduced_length(const Tensor& self, DimSet reduced) {
+  int64_t length = 1;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    length *= contains(reduced, d) ? self.sizes()[static_cast<size_t>(d)] : 1;
+  }
+  return length;
+}
+
+// Gives `out` the shape of a result: the reduced dimensions have length 1 (`keepdim`) or are left out.
+inline bool resize_to_reduced(KernelRuntimeContext& context, Tensor& out, const Tensor& self, DimSet reduced,
+                              bool keepdim) {
+  Dims sizes;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!contains(reduced, d)) {
+      sizes.push_back(self.sizes()[static_cast<size_t>(d)]);
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return resize(context, out, sizes);
+}
+
+}  // namespace opsmith

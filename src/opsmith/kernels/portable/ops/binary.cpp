@@ -1,0 +1,335 @@
+// Arithmetic of two operands: the four operations, quotients rounded to integers, remainders, atan2.
+#include "../pointwise.h"
+
+#include <atomic>
+#include <cmath>
+
+namespace opsmith::portable::native {
+namespace {
+
+// The four operations take a number as they calculate with it, not rounded to Half or BFloat16.
+constexpr int kOther = 2;
+
+constexpr char kAdd[] = "add.out";
+constexpr char kAddScalar[] = "add.Scalar_out";
+constexpr char kSub[] = "sub.out";
+constexpr char kSubScalar[] = "sub.Scalar_out";
+constexpr char kMul[] = "mul.out";
+constexpr char kMulScalar[] = "mul.Scalar_out";
+constexpr char kDiv[] = "div.out";
+constexpr char kDivScalar[] = "div.Scalar_out";
+constexpr char kDivMode[] = "div.out_mode";
+constexpr char kDivScalarMode[] = "div.Scalar_mode_out";
+constexpr char kFmod[] = "fmod.Tensor_out";
+constexpr char kFmodScalar[] = "fmod.Scalar_out";
+constexpr char kRemainder[] = "remainder.Tensor_out";
+constexpr char kRemainderScalar[] = "remainder.Scalar_out";
+constexpr char kRemainderScalarTensor[] = "remainder.Scalar_Tensor_out";
+constexpr char kAtan2[] = "atan2.out";
+
+// Integers are added and multiplied as unsigned ones, so that they wrap instead of overflowing.
+template <class C, bool Wraps = std::is_integral_v<C> && !std::is_same_v<C, bool>>
+struct Wrapping {
+  using type = C;
+};
+template <class C>
+struct Wrapping<C, true> {
+  using type = std::common_type_t<unsigned, std::make_unsigned_t<C>>;
+};
+template <class C>
+using wrapping_t = typename Wrapping<C>::type;
+
+template <class C>
+struct Added {
+  wrapping_t<C> alpha;
+  C operator()(C a, C b) const {
+    return static_cast<C>(static_cast<wrapping_t<C>>(a) + alpha * static_cast<wrapping_t<C>>(b));
+  }
+};
+
+template <class C>
+struct Subtracted {
+  wrapping_t<C> alpha;
+  C operator()(C a, C b) const {
+    return static_cast<C>(static_cast<wrapping_t<C>>(a) - alpha * static_cast<wrapping_t<C>>(b));
+  }
+};
+
+constexpr auto kProduct = [](auto a, auto b) {
+  using W = wrapping_t<decltype(a)>;
+  return static_cast<W>(a) * static_cast<W>(b);
+};
+
+constexpr auto kQuotient = [](auto a, auto b) { return a / b; };
+
+bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar& alpha) {
+  OPSMITH_CHECK(context, !alpha.isBoolean() || dtype == ScalarType::Bool, InvalidArgument, false,
+                "Boolean alpha only supported for Boolean results.");
+  OPSMITH_CHECK(context, !alpha.isFloatingPoint() || is_floating(dtype), InvalidArgument, false,
+                "For integral input tensors, argument alpha must not be a floating point number.");
+  return true;
+}
+
+template <const char* Name>
+Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+            const Scalar& alpha, Tensor& out) {
+  if (!accepts_alpha(context, dtype, alpha)) {
+    return out;
+  }
+  return binary_of<Name>(
+      context, RealB{}, dtype, self, other, out,
+      [&](auto type) {
+        using C = typename decltype(type)::type;
+        return Added<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
+      },
+      kOther);
+}
+
+template <const char* Name>
+Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+            bool other_is_bool, const Scalar& alpha, Tensor& out) {
+  OPSMITH_CHECK(context, dtype != ScalarType::Bool, InvalidArgument, out,
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                "`logical_xor()` operator instead.");
+  if (self.scalar_type() == ScalarType::Bool || other_is_bool) {
+    reject(
+        context, Error::InvalidArgument,
+        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+        "mask, use the `~` or `logical_not()` operator instead.");
+    return out;
+  }
+  if (!accepts_alpha(context, dtype, alpha)) {
+    return out;
+  }
+  return binary_of<Name>(
+      context, Real{}, dtype, self, other, out,
+      [&](auto type) {
+        using C = typename decltype(type)::type;
+        return Subtracted<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
+      },
+      kOther);
+}
+
+template <const char* Name>
+Tensor& mul(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+            Tensor& out) {
+  return binary<Name>(context, RealB{}, dtype, self, other, out, kProduct, kOther);
+}
+
+template <const char* Name>
+Tensor& div(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+            Tensor& out) {
+  return binary<Name>(context, Floating{}, float_dtype(dtype), self, other, out, kQuotient, kOther);
+}
+
+// The functions below meet no divisor of 0, and take care of -1: the least integer over it would trap.
+
+// Of the dividend's sign, as C's %.
+template <class C>
+C remainder_trunc(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return std::fmod(a, b);
+  } else {
+    return std::is_signed_v<C> && b == static_cast<C>(-1) ? C(0) : static_cast<C>(a % b);
+  }
+}
+
+// Of the divisor's sign, as Python's %.
+template <class C>
+C remainder_floor(C a, C b) {
+  const C r = remainder_trunc(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<C>(r + b) : r;
+}
+
+template <class C>
+C quotient_trunc(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return std::trunc(a / b);
+  } else {
+    return std::is_signed_v<C> && b == static_cast<C>(-1)
+               ? static_cast<C>(std::make_unsigned_t<C>(0) - static_cast<std::make_unsigned_t<C>>(a))
+               : static_cast<C>(a / b);
+  }
+}
+
+template <class C>
+C quotient_floor(C a, C b) {
+  if constexpr (std::is_floating_point_v<C>) {
+    // As Python divides: from the exact remainder, because a / b may round up to the next integer.
+    if (b == 0) {
+      return a / b;
+    }
+    const C remainder = std::fmod(a, b);
+    C quotient = (a - remainder) / b;
+    if (remainder != 0 && (b < 0) != (remainder < 0)) {
+      quotient -= C(1);
+    }
+    if (quotient == 0) {
+      return std::copysign(C(0), a / b);
+    }
+    const C floored = std::floor(quotient);
+    return quotient - floored > C(0.5) ? floored + C(1) : floored;
+  } else {
+    const C quotient = quotient_trunc(a, b);
+    return remainder_trunc(a, b) != 0 && (a < 0) != (b < 0) ? static_cast<C>(quotient - 1) : quotient;
+  }
+}
+
+constexpr auto kRemainderTrunc = [](auto a, auto b) { return remainder_trunc(a, b); };
+constexpr auto kRemainderFloor = [](auto a, auto b) { return remainder_floor(a, b); };
+constexpr auto kQuotientTrunc = [](auto a, auto b) { return quotient_trunc(a, b); };
+constexpr auto kQuotientFloor = [](auto a, auto b) { return quotient_floor(a, b); };
+
+template <class T>
+constexpr auto kQuotientTruncAs =
+    [](float a, float b) { return std::trunc(convert_value<float>(convert_value<T>(a / b))); };
+
+// f(a, b), but of integers over 0, which are only counted.
+template <class C, class F>
+struct Divided {
+  F f;
+  std::atomic<bool>* by_zero;
+  C operator()(C a, C b) const {
+    if constexpr (std::is_integral_v<C>) {
+      if (b == 0) {
+        by_zero->store(true, std::memory_order_relaxed);
+        return 0;
+      }
+    }
+    return f(a, b);
+  }
+};
+
+template <const char* Name, class F>
+Tensor& divided(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+                Tensor& out, const F& f, int exact = 0) {
+  std::atomic<bool> by_zero{false};
+  binary_of<Name>(
+      context, Real{}, dtype, self, other, out,
+      [&](auto type) { return Divided<typename decltype(type)::type, F>{f, &by_zero}; }, exact);
+  if (by_zero.load()) {
+    reject(context, Error::InvalidArgument, "ZeroDivisionError");
+  }
+  return out;
+}
+
+template <const char* Name>
+Tensor& div_mode(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+                 std::optional<std::string_view> rounding_mode, Tensor& out) {
+  if (!rounding_mode.has_value()) {
+    return div<Name>(context, dtype, self, other, out);
+  }
+  if (*rounding_mode == "floor") {
+    return divided<Name>(context, dtype, self, other, out, kQuotientFloor, kOther);
+  }
+  if (*rounding_mode == "trunc") {
+    // Quotients of two Tensors are rounded to the dtype before they are cut off, those by a number are not.
+    if (dtype == ScalarType::Half && other.numel() != 1) {
+      return binary<Name>(context, Types<float, Half>{}, dtype, self, other, out, kQuotientTruncAs<Half>);
+    }
+    if (dtype == ScalarType::BFloat16 && other.numel() != 1) {
+      return binary<Name>(context, Types<float, BFloat16>{}, dtype, self, other, out,
+                          kQuotientTruncAs<BFloat16>);
+    }
+    return divided<Name>(context, dtype, self, other, out, kQuotientTrunc, kOther);
+  }
+  reject(context, Error::InvalidArgument,
+         "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%.*s'",
+         static_cast<int>(rounding_mode->size()), rounding_mode->data());
+  return out;
+}
+
+// Numbers go into the four operations as they are calculated with (Float for Half), into the others rounded
+// to the result's dtype: so does ATen.
+ScalarTensor number(const Scalar& value, ScalarType dtype) {
+  return {value, dtype};
+}
+
+}  // namespace
+
+Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  return add<kAdd>(context, common_dtype(self, other), self, other, alpha, out);
+}
+
+Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
+                       const Scalar& alpha, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return add<kAddScalar>(context, dtype, self, number(other, compute_dtype(dtype)), alpha, out);
+}
+
+Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  return sub<kSub>(context, common_dtype(self, other), self, other, other.scalar_type() == ScalarType::Bool,
+                   alpha, out);
+}
+
+Tensor& sub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
+                       const Scalar& alpha, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(), alpha,
+                         out);
+}
+
+Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  return mul<kMul>(context, common_dtype(self, other), self, other, out);
+}
+
+Tensor& mul_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return mul<kMulScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out);
+}
+
+Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  return div<kDiv>(context, common_dtype(self, other), self, other, out);
+}
+
+Tensor& div_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return div<kDivScalar>(context, dtype, self, number(other, compute_dtype(float_dtype(dtype))), out);
+}
+
+Tensor& div_mode_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
+                     std::optional<std::string_view> rounding_mode, Tensor& out) {
+  return div_mode<kDivMode>(context, common_dtype(self, other), self, other, rounding_mode, out);
+}
+
+Tensor& div_scalar_mode_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
+                            std::optional<std::string_view> rounding_mode, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  const ScalarType divided_as = rounding_mode.has_value() ? dtype : float_dtype(dtype);
+  return div_mode<kDivScalarMode>(context, dtype, self, number(other, compute_dtype(divided_as)),
+                                  rounding_mode, out);
+}
+
+Tensor& fmod_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  return divided<kFmod>(context, common_dtype(self, other), self, other, out, kRemainderTrunc);
+}
+
+Tensor& fmod_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return divided<kFmodScalar>(context, dtype, self, number(other, dtype), out, kRemainderTrunc);
+}
+
+Tensor& remainder_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  return divided<kRemainder>(context, common_dtype(self, other), self, other, out, kRemainderFloor);
+}
+
+Tensor& remainder_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
+                             Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return divided<kRemainderScalar>(context, dtype, self, number(other, dtype), out, kRemainderFloor);
+}
+
+Tensor& remainder_scalar_tensor_out(KernelRuntimeContext& context, const Scalar& self, const Tensor& other,
+                                    Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return divided<kRemainderScalarTensor>(context, dtype, number(self, dtype), other, out, kRemainderFloor);
+}
+
+Tensor& atan2_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  return binary<kAtan2>(context, Floating{}, float_dtype(common_dtype(self, other)), self, other, out,
+                        [](auto a, auto b) { return std::atan2(a, b); });
+}
+
+}  // namespace opsmith::portable::native

@@ -1,0 +1,508 @@
+// convolution in one to three dimensions, with groups, dilation and transposition, and its gradients: all are
+// matrix products (gemm.h) whose right operand is read from an image, a patch at a time. See
+// Note [Large and small] in convolution_shape.h.
+#include <optional>
+
+#include "../../common/resize.h"
+#include "../../common/temporary.h"
+#include "../../common/convolution_shape.h"
+#include "../gemm.h"
+#include "../image.h"
+#include "../lanes.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+int64_t ceil_divided(int64_t a, int64_t b) {
+  return -floor_divided(-a, b);
+}
+
+// One image as seen from the pixels of the other, `grid`: see Note [Large and small]. Patches have an element
+// for each channel and tap.
+template <class C>
+struct Patches {
+  Image image;
+  const int64_t* grid;
+  ConvolutionWindow window;
+  bool from_small;  // the image is the small one
+  Convert load;     // null where elements are of type C
+  int64_t width;
+
+  // An element of all patches.
+  struct Element {
+    int64_t channel;
+    int64_t tap[kSpatial];
+  };
+  // A pixel of the grid, through the batch.
+  struct Pixel {
+    int64_t batch;
+    int64_t at[kSpatial];
+  };
+
+  Patches(const Image& seen, const int64_t* sizes, const ConvolutionWindow& through, bool small,
+          ScalarType dtype)
+      : image(seen),
+        grid(sizes),
+        window(through),
+        from_small(small),
+        load(dtype == dtype_of<C> ? nullptr : conversion(dtype, dtype_of<C>)),
+        width(static_cast<int64_t>(executorch::runtime::elementSize(dtype))) {}
+
+  Element element(int64_t first_channel, int64_t k) const {
+    Element element{first_channel + k / window.taps(), {}};
+    int64_t rest = k % window.taps();
+    for (int64_t d = kSpatial - 1; d >= 0; --d) {
+      element.tap[d] = rest % window.kernel[d];
+      rest /= window.kernel[d];
+    }
+    return element;
+  }
+  void advance(Element& element) const {
+    for (int64_t d = kSpatial - 1; d >= 0; --d) {
+      if (++element.tap[d] < window.kernel[d]) {
+        return;
+      }
+      element.tap[d] = 0;
+    }
+    ++element.channel;
+  }
+  Pixel pixel(int64_t index) const {
+    Pixel pixel{};
+    for (int64_t d = kSpatial - 1; d >= 0; --d) {
+      pixel.at[d] = index % grid[d];
+      index /= grid[d];
+    }
+    pixel.batch = index;
+    return pixel;
+  }
+
+  // The element in the patches of `count` pixels from `pixel`.
+  void gather(const Element& element, Pixel pixel, int64_t count, C* to) const {
+    while (count > 0) {
+      const int64_t n = std::min(count, grid[2] - pixel.at[2]);
+      int64_t offset = pixel.batch * image.batch_stride + element.channel * image.channel_stride;
+      bool inside = true;
+      for (int64_t d = 0; d < 2; ++d) {
+        const int64_t source = source_of(pixel.at[d], element.tap[d], d);
+        inside = inside && source >= 0;
+        offset += source * image.stride[d];
+      }
+      if (inside) {
+        gather_row(offset, element.tap[2], pixel.at[2], n, to);
+      } else {
+        std::fill_n(to, n, C(0));
+      }
+      to += n;
+      count -= n;
+      pixel.at[2] = 0;
+      if (++pixel.at[1] == grid[1]) {
+        pixel.at[1] = 0;
+        if (++pixel.at[0] == grid[0]) {
+          pixel.at[0] = 0;
+          ++pixel.batch;
+        }
+      }
+    }
+  }
+
+ private:
+  // The index in the image that meets index `at` of the grid, or -1.
+  int64_t source_of(int64_t at, int64_t tap, int64_t d) const {
+    const int64_t shift = tap * window.dilation[d] - window.padding[d];
+    if (!from_small) {
+      const int64_t source = at * window.stride[d] + shift;
+      return source < image.size[d] ? source : -1;
+    }
+    const int64_t distance = at - shift;
+    if (window.stride[d] == 1) {
+      return distance < image.size[d] ? distance : -1;
+    }
+    const int64_t source = distance / window.stride[d];
+    return distance >= 0 && distance % window.stride[d] == 0 && source < image.size[d] ? source : -1;
+  }
+
+  // n elements of a row of patches, from index `at` of the grid.
+  void gather_row(int64_t offset, int64_t tap, int64_t at, int64_t n, C* to) const {
+    const int64_t stride = window.stride[2];
+    const int64_t shift = tap * window.dilation[2] - window.padding[2];
+    const int64_t step = image.stride[2];
+    if (!from_small) {
+      const int64_t low = std::clamp(ceil_divided(-shift, stride), at, at + n);
+      const int64_t high = std::clamp(floor_divided(image.size[2] - 1 - shift, stride) + 1, low, at + n);
+      std::fill_n(to, low - at, C(0));
+      read(offset + (low * stride + shift) * step, stride * step, high - low, to + (low - at));
+      std::fill_n(to + (high - at), at + n - high, C(0));
+      return;
+    }
+    const int64_t low = std::max<int64_t>(0, ceil_divided(at - shift, stride));
+    const int64_t high = std::min(image.size[2], floor_divided(at + n - 1 - shift, stride) + 1);
+    if (stride == 1 && high > low) {
+      const int64_t begin = low + shift - at;
+      std::fill_n(to, begin, C(0));
+      read(offset + low * step, step, high - low, to + begin);
+      std::fill_n(to + begin + high - low, n - begin - (high - low), C(0));
+      return;
+    }
+    std::fill_n(to, n, C(0));
+    for (int64_t i = low; i < high; ++i) {
+      read(offset + i * step, step, 1, to + (i * stride + shift - at));
+    }
+  }
+
+  void read(int64_t offset, int64_t step, int64_t n, C* to) const {
+    const char* const from = image.data + offset * width;
+    if (load == nullptr) {
+      const C* const elements = reinterpret_cast<const C*>(from);
+      for (int64_t i = 0; i < n; ++i) {
+        to[i] = elements[i * step];
+      }
+    } else if (n > 0) {
+      load(from, {1, n, 0, step}, to);
+    }
+  }
+};
+
+// What all products of a convolution share.
+struct Convolution {
+  KernelRuntimeContext& context;
+  ScalarType dtype;
+  ConvolutionWindow window;
+  int64_t groups;
+};
+
+// Fewer rows than this are added up pixel by pixel: packing would cost more than it saves (depthwise).
+constexpr int64_t kFewRows = 4;
+constexpr int64_t kPixels = 256;
+
+// Writes sums of consecutive pixels of one channel.
+template <class C>
+void put_pixels(const Image& image, int64_t width, Convert store, int64_t channel, int64_t first,
+                int64_t count, const C* sums) {
+  int64_t at[kSpatial];
+  int64_t batch = first;
+  for (int64_t d = kSpatial - 1; d >= 0; --d) {
+    at[d] = batch % image.size[d];
+    batch /= image.size[d];
+  }
+  while (count > 0) {
+    const int64_t n = std::min({count, image.size[2] - at[2], kPixels});
+    int64_t offset = batch * image.batch_stride + channel * image.channel_stride;
+    for (int64_t d = 0; d < kSpatial; ++d) {
+      offset += at[d] * image.stride[d];
+    }
+    if (image.stride[2] == 1 || n == 1) {
+      store(sums, {1, n, 0, 1}, image.data + offset * width);
+    } else {
+      alignas(64) char block[kPixels * sizeof(C)];
+      store(sums, {1, n, 0, 1}, block);
+      spread(static_cast<size_t>(width), block, image.data + offset * width, image.stride[2], n);
+    }
+    sums += n;
+    count -= n;
+    at[2] += n;
+    for (int64_t d = kSpatial - 1; d >= 0 && at[d] == image.size[d]; --d) {
+      at[d] = 0;
+      ++(d == 0 ? batch : at[d - 1]);
+    }
+  }
+}
+
+// result (large or small) from the other image: rows of the weight, as (groups, rows, depth), times patches.
+template <class C>
+[[gnu::noinline]] void image_product(const Convolution& convolution, const char* weight, const char* bias,
+                                     const Image& image, bool from_small, const Image& result) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const Convert load = conversion(convolution.dtype, dtype_of<C>);
+  const Convert store = conversion(dtype_of<C>, convolution.dtype);
+  const int64_t rows = result.channels / convolution.groups;
+  const int64_t image_channels = image.channels / convolution.groups;
+  const int64_t depth = image_channels * convolution.window.taps();
+  const int64_t pixels = result.batch * result.pixels();
+  if (pixels == 0 || rows == 0) {
+    return;
+  }
+  const Patches<C> patches(image, result.size, convolution.window, from_small, convolution.dtype);
+  const auto finish = [&](int64_t channel, int64_t first, C* sums, int64_t count) {
+    if (bias != nullptr) {
+      C added;
+      load(bias + channel * width, {1, 1, 0, 1}, &added);
+      for (int64_t i = 0; i < count; ++i) {
+        sums[i] += added;
+      }
+    }
+    put_pixels(result, width, store, channel, first, count, sums);
+  };
+  if (rows < kFewRows) {
+    const int64_t blocks = ceil_divided(pixels, kPixels);
+    const int64_t work = std::max<int64_t>(1, depth * kPixels);
+    parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work),
+             [&](int64_t begin, int64_t end) {
+               C sums[kFewRows][kPixels];
+               C patch[kPixels];
+               C factors[kPixels];
+               for (int64_t task = begin; task < end; ++task) {
+                 const int64_t group = task / blocks;
+                 const int64_t first = task % blocks * kPixels;
+                 const int64_t count = std::min(kPixels, pixels - first);
+                 for (int64_t i = 0; i < rows; ++i) {
+                   std::fill_n(sums[i], count, C(0));
+                 }
+                 auto element = patches.element(group * image_channels, 0);
+                 const auto pixel = patches.pixel(first);
+                 for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
+                   patches.gather(element, pixel, count, patch);
+                   load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
+                   for (int64_t i = 0; i < rows; ++i) {
+                     const C factor = factors[i];
+                     for (int64_t x = 0; x < count; ++x) {
+                       sums[i][x] += factor * patch[x];
+                     }
+                   }
+                 }
+                 for (int64_t i = 0; i < rows; ++i) {
+                   finish(group * rows + i, first, sums[i], count);
+                 }
+               }
+             });
+    return;
+  }
+  C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
+  for (int64_t group = 0; workspace != nullptr && group < convolution.groups; ++group) {
+    const char* const own = weight + group * rows * depth * width;
+    gemm<C>(
+        rows, pixels, depth,
+        [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
+          const char* const from = own + (first * depth + start) * width;
+          if (lines == panel) {
+            load(from, {count, panel, 1, depth}, packed);
+            return;
+          }
+          for (int64_t p = 0; p < count; ++p) {
+            load(from + p * width, {1, lines, 0, depth}, packed + p * panel);
+          }
+        },
+        [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
+          auto element = patches.element(group * image_channels, start);
+          const auto pixel = patches.pixel(first);
+          for (int64_t p = 0; p < count; ++p, patches.advance(element)) {
+            patches.gather(element, pixel, lines, packed + p * panel);
+          }
+        },
+        [&](int64_t i, int64_t j, C* sums, int64_t count) { finish(group * rows + i, j, sums, count); },
+        workspace);
+  }
+}
+
+// A window of one pixel, through which an image is seen as it is.
+constexpr ConvolutionWindow kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+
+// The contiguous weight from both images: (channels of the small one) x (channels of the large one, taps).
+template <class C>
+[[gnu::noinline]] void weight_product(const Convolution& convolution, const Image& large, const Image& small,
+                                      char* weight) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const Convert store = conversion(dtype_of<C>, convolution.dtype);
+  const int64_t rows = small.channels / convolution.groups;
+  const int64_t large_channels = large.channels / convolution.groups;
+  const int64_t columns = large_channels * convolution.window.taps();
+  const int64_t pixels = small.batch * small.pixels();
+  if (pixels == 0) {
+    std::memset(weight, 0, static_cast<size_t>(convolution.groups * rows * columns * width));
+    return;
+  }
+  const Patches<C> left(small, small.size, kPoint, false, convolution.dtype);
+  const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
+  if (rows < kFewRows) {
+    const int64_t tasks = convolution.groups * columns;
+    parallel(
+        tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
+          C own[kPixels];
+          C patch[kPixels];
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t group = task / columns;
+            const auto element = right.element(group * large_channels, task % columns);
+            C sums[kFewRows] = {};
+            for (int64_t first = 0; first < pixels; first += kPixels) {
+              const int64_t count = std::min(kPixels, pixels - first);
+              const auto pixel = right.pixel(first);
+              right.gather(element, pixel, count, patch);
+              for (int64_t i = 0; i < rows; ++i) {
+                left.gather(left.element(group * rows + i, 0),
+                            {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
+                sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
+              }
+            }
+            for (int64_t i = 0; i < rows; ++i) {
+              store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+            }
+          }
+        });
+    return;
+  }
+  C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
+  const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines,
+                       int64_t start, int64_t count, int64_t panel, C* packed) {
+    C line[detail::kBlockDepth];
+    auto element = patches.element(channel, first);
+    const auto pixel = patches.pixel(start);
+    for (int64_t i = 0; i < lines; ++i, patches.advance(element)) {
+      patches.gather(element, pixel, count, line);
+      for (int64_t p = 0; p < count; ++p) {
+        packed[p * panel + i] = line[p];
+      }
+    }
+  };
+  for (int64_t group = 0; workspace != nullptr && group < convolution.groups; ++group) {
+    gemm<C>(
+        rows, columns, pixels,
+        [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
+          pack(left, group * rows, first, lines, start, count, panel, packed);
+        },
+        [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
+          pack(right, group * large_channels, first, lines, start, count, panel, packed);
+        },
+        [&](int64_t i, int64_t j, C* sums, int64_t count) {
+          store(sums, {1, count, 0, 1}, weight + ((group * rows + i) * columns + j) * width);
+        },
+        workspace);
+  }
+}
+
+// The sum of each channel.
+template <class C>
+[[gnu::noinline]] void channel_sums(const Convolution& convolution, const Image& image, char* sums) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const Convert store = conversion(dtype_of<C>, convolution.dtype);
+  const Patches<C> pixels_of(image, image.size, kPoint, false, convolution.dtype);
+  const int64_t pixels = image.batch * image.pixels();
+  parallel(image.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)),
+           [&](int64_t begin, int64_t end) {
+             C line[kPixels];
+             for (int64_t channel = begin; channel < end; ++channel) {
+               C sum = 0;
+               for (int64_t first = 0; first < pixels; first += kPixels) {
+                 const int64_t count = std::min(kPixels, pixels - first);
+                 pixels_of.gather(pixels_of.element(channel, 0), pixels_of.pixel(first), count, line);
+                 C part = 0;
+                 for (int64_t i = 0; i < count; ++i) {
+                   part += line[i];
+                 }
+                 sum += part;
+               }
+               store(&sum, {1, 1, 0, 1}, sums + channel * width);
+             }
+           });
+}
+
+// The weight as (groups, rows, depth) for a product: as it stands, or with its two kinds of channels
+// exchanged within each group. Null with the call rejected.
+const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t groups, bool exchanged) {
+  if (!exchanged && is_contiguous(weight)) {
+    return static_cast<const char*>(weight.const_data_ptr());
+  }
+  char* const rows = temporary<char>(context, static_cast<int64_t>(weight.nbytes()));
+  if (rows == nullptr) {
+    return nullptr;
+  }
+  Dims sizes = sizes_of(weight);
+  Dims strides = strides_of(weight);
+  sizes[0] /= groups;
+  sizes.insert(0, groups);
+  strides.insert(0, sizes[1] * strides[0]);
+  if (exchanged) {
+    std::swap(sizes[1], sizes[2]);
+    std::swap(strides[1], strides[2]);
+  }
+  copy_strided(sizes, weight.element_size(), {static_cast<const char*>(weight.const_data_ptr()), strides},
+               {rows, contiguous_strides(sizes)});
+  return rows;
+}
+
+Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
+                           const ConvolutionParameters& parameters) {
+  return {context, weight.scalar_type(), convolution_window(weight, parameters), parameters.groups};
+}
+
+constexpr char kForward[] = "convolution.out";
+constexpr char kBackward[] = "convolution_backward.out";
+
+}  // namespace
+
+namespace native {
+
+Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& weight,
+                        const std::optional<Tensor>& bias, IntList stride, IntList padding, IntList dilation,
+                        bool transposed, IntList output_padding, int64_t groups, Tensor& out) {
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  Dims shape;
+  if (!convolution_sizes(context, input, weight, parameters, shape)) {
+    return out;
+  }
+  const Dims sizes(IntList(shape.value, static_cast<size_t>(shape.rank)));
+  if (!same_dtype(context, input, out)) {
+    return out;
+  }
+  if (!convolution_takes_bias(context, input, bias, shape)) {
+    return out;
+  }
+  if (!resize(context, out, sizes)) {
+    return out;
+  }
+  const int64_t spatial = input.dim() - 2;
+  const char* const rows = weight_rows(context, weight, groups, transposed);
+  if (rows != nullptr) {
+    const Convolution convolution = convolution_of(context, weight, parameters);
+    const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
+    with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
+      image_product<typename decltype(type)::type>(convolution, rows, added, image_of(input, spatial),
+                                                   transposed, image_of(out, spatial));
+    });
+  }
+  return out;
+}
+
+// Gradients of input, weight and bias, as output_mask asks for. Contiguous outs, as the manifest says.
+std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
+    KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
+    std::optional<IntList> bias_sizes, IntList stride, IntList padding, IntList dilation, bool transposed,
+    IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
+    Tensor& out2) {
+  std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
+  Dims shape;
+  if (!convolution_sizes(context, input, weight, parameters, shape)) {
+    return results;
+  }
+  const Dims sizes(IntList(shape.value, static_cast<size_t>(shape.rank)));
+  if (!convolution_takes_gradient(context, input, grad_output, shape)) {
+    return results;
+  }
+  if ((output_mask[0] && !resize(context, out0, sizes_of(input))) ||
+      (output_mask[1] && !resize(context, out1, sizes_of(weight))) ||
+      (output_mask[2] && !resize(context, out2, {sizes[1]}))) {
+    return results;
+  }
+  const char* const rows = output_mask[0] ? weight_rows(context, weight, groups, !transposed) : nullptr;
+  const Convolution convolution = convolution_of(context, weight, parameters);
+  const int64_t spatial = input.dim() - 2;
+  const Image given = image_of(input, spatial);
+  const Image grad = image_of(grad_output, spatial);
+  with_wide_type<kBackward>(context, input.scalar_type(), [&](auto type) {
+    using C = typename decltype(type)::type;
+    if (rows != nullptr) {
+      image_product<C>(convolution, rows, nullptr, grad, !transposed, image_of(out0, spatial));
+    }
+    if (output_mask[1]) {
+      weight_product<C>(convolution, transposed ? grad : given, transposed ? given : grad,
+                        static_cast<char*>(out1.mutable_data_ptr()));
+    }
+    if (output_mask[2]) {
+      channel_sums<C>(convolution, grad, static_cast<char*>(out2.mutable_data_ptr()));
+    }
+  });
+  return results;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

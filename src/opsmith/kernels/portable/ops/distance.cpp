@@ -1,0 +1,150 @@
+// Distances between rows: _cdist_forward of two sets of them, _pdist_forward within one. Always from the
+// differences, which loses nothing where rows are close (compute_mode asks only for speed).
+#include <cmath>
+#include <optional>
+
+#include "../../common/parallel.h"
+#include "../../common/dtypes.h"
+#include "../../common/resize.h"
+namespace opsmith::portable {
+namespace {
+
+constexpr char kCdist[] = "_cdist_forward.out";
+constexpr char kPdist[] = "_pdist_forward.out";
+
+// The p-norm of the difference of two rows of n elements.
+template <class T>
+T distance(const T* a, const T* b, int64_t n, double p) {
+  T sum = 0;
+  if (p == 0) {
+    for (int64_t i = 0; i < n; ++i) {
+      sum += a[i] != b[i] ? T(1) : T(0);
+    }
+    return sum;
+  }
+  if (p == 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      sum += std::fabs(a[i] - b[i]);
+    }
+    return sum;
+  }
+  if (p == 2) {
+    for (int64_t i = 0; i < n; ++i) {
+      sum += (a[i] - b[i]) * (a[i] - b[i]);
+    }
+    return std::sqrt(sum);
+  }
+  if (std::isinf(p)) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T difference = std::fabs(a[i] - b[i]);
+      sum = difference > sum || difference != difference ? difference : sum;
+    }
+    return sum;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    sum += std::pow(std::fabs(a[i] - b[i]), static_cast<T>(p));
+  }
+  return std::pow(sum, static_cast<T>(1 / p));
+}
+
+using Distances = Types<float, double>;
+
+}  // namespace
+
+namespace native {
+
+// x1 (..., P, M) and x2 (..., R, M), contiguous by the manifest; batches broadcast.
+Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const Tensor& x2, double p,
+                          std::optional<int64_t>, Tensor& out) {
+  const int64_t rank1 = x1.dim();
+  const int64_t rank2 = x2.dim();
+  OPSMITH_CHECK(context, rank1 >= 2 && rank2 >= 2, InvalidArgument, out,
+                "cdist only supports at least 2D tensors, but got %d and %d dimensions",
+                static_cast<int>(rank1), static_cast<int>(rank2));
+  const Dims sizes1 = sizes_of(x1);
+  const Dims sizes2 = sizes_of(x2);
+  OPSMITH_CHECK(context, sizes1[rank1 - 1] == sizes2[rank2 - 1], InvalidArgument, out,
+                "X1 and X2 must have the same number of columns. X1: %" PRId64 " X2: %" PRId64,
+                sizes1[rank1 - 1], sizes2[rank2 - 1]);
+  OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "cdist only supports non-negative p values");
+  OPSMITH_CHECK(context, x1.scalar_type() == x2.scalar_type() && x1.scalar_type() == out.scalar_type(),
+                InvalidArgument, out, "cdist: expected operands and out of one dtype");
+  // Batch dimensions, from the right.
+  const int64_t rank = std::max(rank1, rank2);
+  Dims sizes;
+  Dims step1;
+  Dims step2;
+  for (int64_t d = 0; d < rank - 2; ++d) {
+    const int64_t own1 = d - (rank - rank1);
+    const int64_t own2 = d - (rank - rank2);
+    const int64_t size1 = own1 < 0 ? 1 : sizes1[own1];
+    const int64_t size2 = own2 < 0 ? 1 : sizes2[own2];
+    OPSMITH_CHECK(context, size1 == size2 || size1 == 1 || size2 == 1, InvalidArgument, out,
+                  "cdist: batch dimensions do not broadcast");
+    sizes.push_back(size1 == 1 ? size2 : size1);
+    step1.push_back(size1 == 1 ? 0 : x1.strides()[own1]);
+    step2.push_back(size2 == 1 ? 0 : x2.strides()[own2]);
+  }
+  const Dims batches = sizes;
+  const int64_t rows = sizes1[rank1 - 2];
+  const int64_t columns = sizes2[rank2 - 2];
+  const int64_t n = sizes1[rank1 - 1];
+  sizes.push_back(rows);
+  sizes.push_back(columns);
+  if (!resize(context, out, sizes) || out.numel() == 0) {
+    return out;
+  }
+  with_dtype<kCdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel(batches.product() * rows, std::max<int64_t>(1, kGrain / (columns * std::max<int64_t>(1, n))),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t row = begin; row < end; ++row) {
+                 const T* a = x1.const_data_ptr<T>() + row % rows * n;
+                 const T* b = x2.const_data_ptr<T>();
+                 int64_t batch = row / rows;
+                 for (int64_t d = batches.rank - 1; d >= 0; --d) {
+                   a += batch % batches[d] * step1[d];
+                   b += batch % batches[d] * step2[d];
+                   batch /= batches[d];
+                 }
+                 T* const to = out.mutable_data_ptr<T>() + row * columns;
+                 for (int64_t column = 0; column < columns; ++column) {
+                   to[column] = distance<T>(a, b + column * n, n, p);
+                 }
+               }
+             });
+  });
+  return out;
+}
+
+Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, double p, Tensor& out) {
+  OPSMITH_CHECK(context, self.dim() == 2, InvalidArgument, out, "pdist only supports 2D tensors, got: %dD",
+                static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "pdist only supports non-negative p values");
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  const int64_t rows = self.sizes()[0];
+  const int64_t n = self.sizes()[1];
+  if (!resize(context, out, {rows <= 1 ? 0 : rows * (rows - 1) / 2}) || out.numel() == 0) {
+    return out;
+  }
+  with_dtype<kPdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* const from = self.const_data_ptr<T>();
+    T* const to = out.mutable_data_ptr<T>();
+    parallel(rows - 1, std::max<int64_t>(1, kGrain / (rows * std::max<int64_t>(1, n))),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t i = begin; i < end; ++i) {
+                 T* next = to + i * (2 * rows - i - 1) / 2;
+                 for (int64_t j = i + 1; j < rows; ++j) {
+                   *next++ = distance<T>(from + i * n, from + j * n, n, p);
+                 }
+               }
+             });
+  });
+  return out;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

@@ -1,0 +1,167 @@
+// im2col and col2im: sliding windows as columns, and columns added up to an image again.
+#include <algorithm>
+
+#include "../image.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+constexpr char kCol2im[] = "col2im.out";
+
+// Two numbers each: rows, then columns.
+struct Windows {
+  IntList kernel;
+  IntList dilation;
+  IntList padding;
+  IntList stride;
+
+  int64_t count(int64_t size, int64_t d) const {
+    return (size + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) / stride[d] + 1;
+  }
+};
+
+bool valid(KernelRuntimeContext& context, const char* name, const Windows& windows, int64_t height,
+           int64_t width) {
+  for (const IntList list : {windows.kernel, windows.dilation, windows.padding, windows.stride}) {
+    OPSMITH_CHECK(context, list.size() == 2, InvalidArgument, false,
+                  "%s: It is expected kernel_size, dilation, padding and stride equal to 2, but got size %zu",
+                  name, list.size());
+  }
+  const int64_t sizes[] = {height, width};
+  for (int64_t d = 0; d < 2; ++d) {
+    OPSMITH_CHECK(context, windows.kernel[d] > 0 && windows.dilation[d] > 0 && windows.stride[d] > 0,
+                  InvalidArgument, false, "%s: kernel, dilation and stride should be greater than zero",
+                  name);
+    OPSMITH_CHECK(context, windows.padding[d] >= 0, InvalidArgument, false,
+                  "%s: padding should be non-negative", name);
+    OPSMITH_CHECK(context, windows.count(sizes[d], d) >= 1, InvalidArgument, false,
+                  "%s: the calculated shape of the array of sliding blocks must be positive, but %" PRId64
+                  " elements give %" PRId64,
+                  name, sizes[d], windows.count(sizes[d], d));
+  }
+  return true;
+}
+
+// f(image offset, columns offset) for every element of a plane that a window shows; columns are (taps,
+// blocks).
+template <class F>
+void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64_t row_stride,
+                    int64_t column_stride, const F& f) {
+  const int64_t down = windows.count(height, 0);
+  const int64_t across = windows.count(width, 1);
+  for (int64_t tap = 0; tap < windows.kernel[0] * windows.kernel[1]; ++tap) {
+    const int64_t shift_y = tap / windows.kernel[1] * windows.dilation[0] - windows.padding[0];
+    const int64_t shift_x = tap % windows.kernel[1] * windows.dilation[1] - windows.padding[1];
+    for (int64_t i = 0; i < down; ++i) {
+      const int64_t y = i * windows.stride[0] + shift_y;
+      if (y < 0 || y >= height) {
+        continue;
+      }
+      for (int64_t j = 0; j < across; ++j) {
+        const int64_t x = j * windows.stride[1] + shift_x;
+        if (x >= 0 && x < width) {
+          f(y * row_stride + x * column_stride, (tap * down + i) * across + j);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+namespace native {
+
+// Contiguous tensors, as the manifest says. Half and BFloat16 are added up as such, as in ATen.
+Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                   IntList kernel_size, IntList dilation, IntList padding, IntList stride, Tensor& out) {
+  const Windows windows{kernel_size, dilation, padding, stride};
+  OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out,
+                "It is expected output_size equals to 2, but got size %zu", output_size.size());
+  const int64_t height = output_size[0];
+  const int64_t width = output_size[1];
+  OPSMITH_CHECK(context, self.dim() == 2 || self.dim() == 3, InvalidArgument, out,
+                "Expected 2D or 3D input tensor, but got %d dimensions", static_cast<int>(self.dim()));
+  if (!valid(context, "col2im", windows, height, width)) {
+    return out;
+  }
+  const int64_t taps = kernel_size[0] * kernel_size[1];
+  const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
+  Dims sizes = sizes_of(self);
+  const int64_t channel = sizes.rank - 2;
+  OPSMITH_CHECK(
+      context, sizes[channel] % taps == 0, InvalidArgument, out,
+      "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got %" PRId64
+      " and %" PRId64,
+      sizes[channel], taps);
+  OPSMITH_CHECK(
+      context, sizes[channel + 1] == blocks, InvalidArgument, out,
+      "Expected size of input's dimension 2 to match the calculated number of sliding blocks %" PRId64
+      ", but got %" PRId64,
+      blocks, sizes[channel + 1]);
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  sizes[channel] /= taps;
+  sizes[channel + 1] = height;
+  sizes.push_back(width);
+  if (!resize(context, out, sizes) || out.numel() == 0) {
+    return out;
+  }
+  const int64_t planes = out.numel() / (height * width);
+  std::memset(out.mutable_data_ptr(), 0, out.nbytes());
+  with_dtype<kCol2im>(context, RealB{}, out.scalar_type(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    parallel(planes, std::max<int64_t>(1, kGrain / (taps * blocks)), [&](int64_t begin, int64_t end) {
+      for (int64_t plane = begin; plane < end; ++plane) {
+        const T* const from = self.const_data_ptr<T>() + plane * taps * blocks;
+        T* const to = out.mutable_data_ptr<T>() + plane * height * width;
+        for_each_shown(windows, height, width, width, 1, [=](int64_t image, int64_t column) {
+          store_element(to + image, load_element(to + image) + load_element(from + column));
+        });
+      }
+    });
+  });
+  return out;
+}
+
+Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size, IntList dilation,
+                   IntList padding, IntList stride, Tensor& out) {
+  const Windows windows{kernel_size, dilation, padding, stride};
+  OPSMITH_CHECK(context, self.dim() == 3 || self.dim() == 4, InvalidArgument, out,
+                "Expected 3D or 4D input tensor, but got %d dimensions", static_cast<int>(self.dim()));
+  Dims sizes = sizes_of(self);
+  const int64_t height = sizes[sizes.rank - 2];
+  const int64_t width = sizes[sizes.rank - 1];
+  if (!valid(context, "im2col", windows, height, width)) {
+    return out;
+  }
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  const int64_t taps = kernel_size[0] * kernel_size[1];
+  const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
+  const int64_t planes = sizes.product(0, sizes.rank - 2);
+  sizes.erase(sizes.rank - 1);
+  sizes[sizes.rank - 2] *= taps;
+  sizes[sizes.rank - 1] = blocks;
+  if (!resize(context, out, sizes) || out.numel() == 0) {
+    return out;
+  }
+  std::memset(out.mutable_data_ptr(), 0, out.nbytes());
+  with_width(self.element_size(), [&](auto element) {
+    using U = decltype(element);
+    parallel(planes, std::max<int64_t>(1, kGrain / (taps * blocks)), [&](int64_t begin, int64_t end) {
+      for (int64_t plane = begin; plane < end; ++plane) {
+        const U* const from = static_cast<const U*>(self.const_data_ptr()) + plane * height * width;
+        U* const to = static_cast<U*>(out.mutable_data_ptr()) + plane * taps * blocks;
+        for_each_shown(windows, height, width, width, 1,
+                       [=](int64_t image, int64_t column) { to[column] = from[image]; });
+      }
+    });
+  });
+  return out;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

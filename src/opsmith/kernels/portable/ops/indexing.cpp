@@ -1,0 +1,496 @@
+// index_select, index and index_put (integer and boolean indices in any mixture), masked_scatter, nonzero.
+#include <algorithm>
+#include <optional>
+
+#include "../../common/temporary.h"
+#include "../common_dtype.h"
+#include "../index_values.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+using OptionalTensors = ArrayRef<std::optional<Tensor>>;
+
+bool is_mask(const Tensor& t) {
+  return t.scalar_type() == ScalarType::Bool || t.scalar_type() == ScalarType::Byte;
+}
+
+// Whether an element is not 0: whether a bit is set, other than the sign of floating point.
+bool is_nonzero(const char* element, int64_t width, bool floating) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, element, static_cast<size_t>(width));
+  return (floating ? bits << (65 - 8 * width) : bits) != 0;
+}
+
+// f(at, last) for each element that is not 0, in order: its coordinates, of which the last stands apart.
+void for_each_nonzero(const Tensor& t, FunctionRef<void(const Dims&, int64_t)> f) {
+  const char* const data = static_cast<const char*>(t.const_data_ptr());
+  const Dims strides = strides_of(t);
+  const int64_t width = t.element_size();
+  const bool floating = is_floating(t.scalar_type());
+  Dims rows = sizes_of(t);
+  const int64_t last = rows.rank - 1;
+  const int64_t length = last < 0 ? 1 : rows[last];
+  const int64_t step = last < 0 ? 1 : strides[last];
+  rows.rank = last < 0 ? 0 : last;
+  for_each_place(rows, rows.product(), [&](const Dims& at) {
+    const char* const row = data + offset_of(at, strides) * width;
+    for (int64_t i = 0; i < length; ++i) {
+      if (is_nonzero(row + i * step * width, width, floating)) {
+        f(at, i);
+      }
+    }
+  });
+}
+
+int64_t count_nonzero(const Tensor& t) {
+  int64_t count = 0;
+  for_each_nonzero(t, [&count](const Dims&, int64_t) { ++count; });
+  return count;
+}
+
+// One dimension that is indexed: by a tensor of integers, or by what a mask says of it.
+struct IndexedDim {
+  int64_t dim;
+  const Tensor* tensor;        // null where a mask was taken apart
+  const int64_t* coordinates;  // of a mask: one per element that it holds
+  int64_t count;
+};
+
+// `self` indexed: the sizes of the result, and for each place of the indices the offset in `self`.
+struct IndexPlan {
+  IndexedDim indexed[kMaxDims];
+  int64_t count = 0;
+  Dims places;        // what the indices broadcast to
+  Dims sizes;         // of the result
+  int64_t first = 0;  // dimension of the result where the places stand
+  Dims kept;          // sizes of the dimensions that are not indexed
+  int64_t kept_dims[kMaxDims];
+
+  bool is_indexed(int64_t dim) const {
+    for (int64_t i = 0; i < count; ++i) {
+      if (indexed[i].dim == dim) {
+        return true;
+      }
+    }
+    return false;
+  }
+};
+
+bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask, int64_t dim,
+              IndexPlan& plan) {
+  const int64_t rank = mask.dim();
+  OPSMITH_CHECK(context, dim + rank <= self.dim(), InvalidArgument, false,
+                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+  for (int64_t i = 0; i < rank; ++i) {
+    OPSMITH_CHECK(context, mask.sizes()[i] == self.sizes()[dim + i], InvalidArgument, false,
+                  "The shape of the mask at index %" PRId64
+                  " does not match the shape of the indexed tensor at index %" PRId64 " (%d and %d)",
+                  i, dim + i, static_cast<int>(mask.sizes()[i]), static_cast<int>(self.sizes()[dim + i]));
+  }
+  const int64_t count = count_nonzero(mask);
+  int64_t* const coordinates = temporary<int64_t>(context, count * std::max<int64_t>(1, rank));
+  if (coordinates == nullptr) {
+    return false;
+  }
+  int64_t found = 0;
+  for_each_nonzero(mask, [&](const Dims& at, int64_t last) {
+    for (int64_t i = 0; i < rank; ++i) {
+      coordinates[i * count + found] = i == rank - 1 ? last : at[i];
+    }
+    ++found;
+  });
+  for (int64_t i = 0; i < rank; ++i) {
+    plan.indexed[plan.count++] = {dim + i, nullptr, coordinates + i * count, count};
+  }
+  return true;
+}
+
+bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, IndexPlan& plan) {
+  int64_t dim = 0;
+  for (const std::optional<Tensor>& index : indices) {
+    if (!index.has_value()) {
+      ++dim;
+    } else if (is_mask(*index)) {
+      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
+                    "a mask without dimensions is not supported");
+      if (!add_mask(context, self, *index, dim, plan)) {
+        return false;
+      }
+      dim += index->dim();
+    } else {
+      OPSMITH_CHECK(
+          context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
+          InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
+      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false,
+                    "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+      plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
+    }
+  }
+  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false,
+                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
+  // What they broadcast to.
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const IndexedDim& each = plan.indexed[i];
+    plan.places.rank = std::max<int64_t>(plan.places.rank, each.tensor != nullptr ? each.tensor->dim() : 1);
+  }
+  for (int64_t d = 0; d < plan.places.rank; ++d) {
+    plan.places[d] = 1;
+  }
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const IndexedDim& each = plan.indexed[i];
+    const int64_t rank = each.tensor != nullptr ? each.tensor->dim() : 1;
+    for (int64_t d = 0; d < rank; ++d) {
+      const int64_t size = each.tensor != nullptr ? each.tensor->sizes()[d] : each.count;
+      int64_t& place = plan.places[plan.places.rank - rank + d];
+      OPSMITH_CHECK(context, size == place || size == 1 || place == 1, InvalidArgument, false,
+                    "shape mismatch: indexing tensors could not be broadcast together");
+      place = place == 1 ? size : place;
+    }
+  }
+  // Where the places stand: in the place of the indexed dimensions where those are neighbours, else in front.
+  bool neighbours = true;
+  for (int64_t i = 1; i < plan.count; ++i) {
+    neighbours = neighbours && plan.indexed[i].dim == plan.indexed[i - 1].dim + 1;
+  }
+  plan.first = neighbours ? plan.indexed[0].dim : 0;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!plan.is_indexed(d)) {
+      plan.kept_dims[plan.kept.rank] = d;
+      plan.kept.push_back(self.sizes()[d]);
+    }
+  }
+  OPSMITH_CHECK(context, plan.kept.rank + plan.places.rank <= kMaxDims, NotSupported, false,
+                "index: the result has more than %" PRId64 " dimensions", kMaxDims);
+  for (int64_t d = 0; d < plan.first; ++d) {
+    plan.sizes.push_back(plan.kept[d]);
+  }
+  for (int64_t d = 0; d < plan.places.rank; ++d) {
+    plan.sizes.push_back(plan.places[d]);
+  }
+  for (int64_t d = plan.first; d < plan.kept.rank; ++d) {
+    plan.sizes.push_back(plan.kept[d]);
+  }
+  return true;
+}
+
+// The offset in a tensor with `strides` for each place of the indices. Null with the call rejected.
+const int64_t* offsets_of(KernelRuntimeContext& context, const Tensor& self, const IndexPlan& plan,
+                          const Dims& strides) {
+  const int64_t count = plan.places.product();
+  int64_t* const offsets = temporary<int64_t>(context, count);
+  if (offsets == nullptr) {
+    return nullptr;
+  }
+  std::fill_n(offsets, count, 0);
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const IndexedDim& each = plan.indexed[i];
+    const int64_t stride = strides[each.dim];
+    if (each.tensor == nullptr) {
+      // A mask's coordinates stand in the last dimension.
+      for (int64_t p = 0; p < count; ++p) {
+        offsets[p] += each.coordinates[each.count == 1 ? 0 : p % each.count] * stride;
+      }
+      continue;
+    }
+    Dims own = plan.places;
+    const int64_t missing = own.rank - each.tensor->dim();
+    for (int64_t d = 0; d < own.rank; ++d) {
+      own[d] =
+          d < missing || each.tensor->sizes()[d - missing] == 1 ? 0 : each.tensor->strides()[d - missing];
+    }
+    const Indices indices(*each.tensor);
+    IndexCheck check(self.sizes()[each.dim]);
+    int64_t p = 0;
+    for_each_place(plan.places, count, [&](const Dims& at) {
+      offsets[p++] += check.wrapped(indices.at(offset_of(at, own))) * stride;
+    });
+    if (!check.passed(context, each.dim)) {
+      return nullptr;
+    }
+  }
+  return offsets;
+}
+
+// Strides of the result's dimensions that stand for places, and of those that were kept.
+struct ResultStrides {
+  Dims places;
+  Dims kept;
+};
+
+ResultStrides split(const IndexPlan& plan, const Dims& strides) {
+  ResultStrides split;
+  for (int64_t d = 0; d < strides.rank; ++d) {
+    const bool place = d >= plan.first && d < plan.first + plan.places.rank;
+    (place ? split.places : split.kept).push_back(strides[d]);
+  }
+  return split;
+}
+
+// The offsets of the places in a tensor that has them as dimensions.
+const int64_t* place_offsets(KernelRuntimeContext& context, const Dims& places, const Dims& strides) {
+  int64_t* const offsets = temporary<int64_t>(context, places.product());
+  if (offsets != nullptr) {
+    int64_t p = 0;
+    for_each_place(places, places.product(), [&](const Dims& at) { offsets[p++] = offset_of(at, strides); });
+  }
+  return offsets;
+}
+
+// f(n, from, from_stride, to, to_stride) for each line of elements that belong together.
+void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* from_places,
+                   const Dims& to_kept, const int64_t* to_places, int64_t grain,
+                   FunctionRef<void(int64_t, int64_t, int64_t, int64_t, int64_t)> f) {
+  auto all = strided(1, plan.kept, from_kept, to_kept);
+  const auto line = all.pop();
+  // The places are the outermost dimension; their offsets come from the tables.
+  all.add_outermost(plan.places.product(), {0, 0});
+  walk<2>(all, grain / line.size, [&](const auto& at, const auto& index) {
+    f(line.size, at[0] + from_places[index[0]], line.stride[0], at[1] + to_places[index[0]], line.stride[1]);
+  });
+}
+
+Dims kept_strides(const IndexPlan& plan, const Dims& strides) {
+  Dims kept = plan.kept;
+  for (int64_t i = 0; i < kept.rank; ++i) {
+    kept[i] = strides[plan.kept_dims[i]];
+  }
+  return kept;
+}
+
+constexpr char kIndexPut[] = "index_put.out";
+
+}  // namespace
+
+namespace native {
+
+Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
+                         Tensor& out) {
+  IndexPlan plan;
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  if (!make_plan(context, self, indices, plan) || !resize(context, out, plan.sizes)) {
+    return out;
+  }
+  if (plan.places.product() == 0 || (out.numel() == 0 && self.numel() != 0)) {
+    return out;
+  }
+  const Dims strides = strides_of(self);
+  const int64_t* const from = offsets_of(context, self, plan, strides);
+  const ResultStrides result = split(plan, strides_of(out));
+  const int64_t* const to = from == nullptr ? nullptr : place_offsets(context, plan.places, result.places);
+  if (to == nullptr || out.numel() == 0) {
+    return out;
+  }
+  const int64_t width = self.element_size();
+  const MoveLine move = line_mover(width);
+  const char* const source = static_cast<const char*>(self.const_data_ptr());
+  char* const destination = static_cast<char*>(out.mutable_data_ptr());
+  for_each_line(plan, kept_strides(plan, strides), from, result.kept, to, kGrain,
+                [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
+                  move(n, source + p * width, p_stride, destination + q * width, q_stride);
+                });
+  return out;
+}
+
+// Elements that several indices name are taken in order: the last one stays, or all are added.
+Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
+                      const Tensor& values, bool accumulate, Tensor& out) {
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  OPSMITH_CHECK(
+      context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
+      "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
+      "the source.",
+      name_of(self.scalar_type()), name_of(values.scalar_type()));
+  IndexPlan plan;
+  if (!make_plan(context, self, indices, plan) || !resize(context, out, sizes_of(self))) {
+    return out;
+  }
+  copy_elements(context, self, out);
+  // The strides with which values stands for the result of indexing.
+  Dims values_strides = plan.sizes;
+  const int64_t missing = plan.sizes.rank - values.dim();
+  bool broadcasts = true;
+  for (int64_t d = 0; d < values.dim(); ++d) {
+    const int64_t at = missing + d;
+    const int64_t size = values.sizes()[d];
+    broadcasts = broadcasts && (size == 1 || (at >= 0 && size == plan.sizes[at]));
+  }
+  OPSMITH_CHECK(context, broadcasts, InvalidArgument, out,
+                "shape mismatch: value tensor cannot be broadcast to indexing result");
+  for (int64_t d = 0; d < plan.sizes.rank; ++d) {
+    values_strides[d] = d < missing || values.sizes()[d - missing] == 1 ? 0 : values.strides()[d - missing];
+  }
+  if (plan.sizes.product() == 0) {
+    return out;
+  }
+  const ResultStrides given = split(plan, values_strides);
+  const Dims strides = strides_of(out);
+  const int64_t* const to = offsets_of(context, self, plan, strides);
+  const int64_t* const from = to == nullptr ? nullptr : place_offsets(context, plan.places, given.places);
+  if (from == nullptr) {
+    return out;
+  }
+  constexpr int64_t kOneThread = INT64_MAX;
+  const Dims kept = kept_strides(plan, strides);
+  if (!accumulate) {
+    const int64_t width = self.element_size();
+    const MoveLine move = line_mover(width);
+    const char* const source = static_cast<const char*>(values.const_data_ptr());
+    char* const destination = static_cast<char*>(out.mutable_data_ptr());
+    for_each_line(plan, given.kept, from, kept, to, kOneThread,
+                  [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
+                    move(n, source + p * width, p_stride, destination + q * width, q_stride);
+                  });
+    return out;
+  }
+  with_dtype<kIndexPut>(context, RealB{}, out.scalar_type(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* const source = static_cast<const T*>(values.const_data_ptr());
+    T* const destination = static_cast<T*>(out.mutable_data_ptr());
+    for_each_line(plan, given.kept, from, kept, to, kOneThread,
+                  [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
+                    for (int64_t i = 0; i < n; ++i) {
+                      T* const place = destination + q + i * q_stride;
+                      const auto added = load_element(source + p + i * p_stride);
+                      if constexpr (std::is_same_v<T, bool>) {
+                        *place = load_element(place) || added;
+                      } else {
+                        store_element(place, static_cast<compute_t<T>>(load_element(place) + added));
+                      }
+                    }
+                  });
+  });
+  return out;
+}
+
+Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
+                         Tensor& out) {
+  const int64_t d = wrap_dim(context, dim, self.dim());
+  if (d < 0 || !Indices::accepts(context, "index_select", index)) {
+    return out;
+  }
+  OPSMITH_CHECK(context, index.dim() <= 1, InvalidArgument, out,
+                "index_select(): Index is supposed to be a vector");
+  OPSMITH_CHECK(context, self.dim() != 0 || index.numel() == 1, InvalidArgument, out,
+                "index_select(): Index to scalar can have only 1 value, got %d value(s)",
+                static_cast<int>(index.numel()));
+  if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  Dims sizes = sizes_of(self);
+  const int64_t extent = self.dim() == 0 ? 1 : sizes[d];
+  if (self.dim() != 0) {
+    sizes[d] = index.numel();
+  }
+  if (!resize(context, out, sizes)) {
+    return out;
+  }
+  const Indices indices(index);
+  IndexCheck check(extent);
+  for (int64_t i = 0; i < index.numel(); ++i) {
+    check.checked(indices.at(i));
+  }
+  OPSMITH_CHECK(context, !check.found_wrong(), InvalidArgument, out, "index out of range in self");
+  if (out.numel() == 0) {
+    return out;
+  }
+  const Source from = source_of(self);
+  const Destination to = destination_of(out);
+  Dims kept = sizes;
+  Dims from_kept = from.strides;
+  Dims to_kept = to.strides;
+  const int64_t step = self.dim() == 0 ? 0 : from.strides[d];
+  const int64_t out_step = self.dim() == 0 ? 0 : to.strides[d];
+  if (self.dim() != 0) {
+    kept.erase(d);
+    from_kept.erase(d);
+    to_kept.erase(d);
+  }
+  auto all = strided(1, kept, from_kept, to_kept);
+  const auto line = all.pop();
+  all.add_outermost(index.numel(), {0, out_step});
+  const int64_t width = self.element_size();
+  const MoveLine move = line_mover(width);
+  walk<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
+    move(line.size, from.data + (at[0] + indices.at(place[0]) * step) * width, line.stride[0],
+         to.data + at[1] * width, line.stride[1]);
+  });
+  return out;
+}
+
+// Elements of source, in order, to where the mask is true. All tensors are contiguous, as the manifest says.
+Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
+                           const Tensor& source, Tensor& out) {
+  OPSMITH_CHECK(
+      context, self.scalar_type() == source.scalar_type() && self.scalar_type() == out.scalar_type(),
+      InvalidArgument, out, "masked_scatter_: expected self and source to have same dtypes but got %s and %s",
+      name_of(self.scalar_type()), name_of(source.scalar_type()));
+  OPSMITH_CHECK(context, mask.scalar_type() == ScalarType::Bool, InvalidArgument, out,
+                "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
+                name_of(mask.scalar_type()));
+  if (!resize_to_broadcast(context, out, {&self, &mask})) {
+    return out;
+  }
+  const Dims sizes = sizes_of(out);
+  const auto expanded = [&](const Tensor& t) {
+    Dims strides = sizes;
+    const int64_t missing = sizes.rank - t.dim();
+    for (int64_t d = 0; d < sizes.rank; ++d) {
+      strides[d] = d < missing || t.sizes()[d - missing] == 1 ? 0 : t.strides()[d - missing];
+    }
+    return strides;
+  };
+  const int64_t width = out.element_size();
+  copy_strided(sizes, width, {static_cast<const char*>(self.const_data_ptr()), expanded(self)},
+               destination_of(out));
+  const Dims mask_strides = expanded(mask);
+  const Dims to_strides = strides_of(out);
+  const uint8_t* const chosen = static_cast<const uint8_t*>(mask.const_data_ptr());
+  const char* from = static_cast<const char*>(source.const_data_ptr());
+  char* const to = static_cast<char*>(out.mutable_data_ptr());
+  int64_t left = source.numel();
+  bool enough = true;
+  for_each_place(sizes, sizes.product(), [&](const Dims& at) {
+    if (chosen[offset_of(at, mask_strides)] == 0 || !enough) {
+      return;
+    }
+    enough = left-- > 0;
+    if (enough) {
+      std::memcpy(to + offset_of(at, to_strides) * width, from, static_cast<size_t>(width));
+      from += width;
+    }
+  });
+  OPSMITH_CHECK(context, enough, InvalidArgument, out,
+                "Number of elements of source < number of ones in mask");
+  return out;
+}
+
+Tensor& nonzero_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  OPSMITH_CHECK(context, out.scalar_type() == ScalarType::Long, InvalidArgument, out,
+                "nonzero: Expected out tensor to have scalar type Long but got scalar type%s",
+                name_of(out.scalar_type()));
+  const int64_t rank = self.dim();
+  if (!resize(context, out, {count_nonzero(self), rank}) || out.numel() == 0) {
+    return out;
+  }
+  int64_t* const to = out.mutable_data_ptr<int64_t>();
+  const int64_t row_stride = out.strides()[0];
+  const int64_t column_stride = out.strides()[1];
+  int64_t row = 0;
+  for_each_nonzero(self, [&](const Dims& at, int64_t last) {
+    for (int64_t i = 0; i < rank; ++i) {
+      to[row * row_stride + i * column_stride] = i == rank - 1 ? last : at[i];
+    }
+    ++row;
+  });
+  return out;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

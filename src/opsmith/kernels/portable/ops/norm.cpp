@@ -1,0 +1,656 @@
+// Normalisations and their gradients: layer, group, batch and root mean square. Statistics are taken in the
+// type that elements are calculated with (float for Half and BFloat16), of lines that threads share.
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+#include "../../common/temporary.h"
+#include "../lanes.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+using Results = std::tuple<Tensor&, Tensor&, Tensor&>;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr int64_t kBlock = 256;
+
+// Elements of a tensor as C, in blocks: the memory itself, or a copy of it.
+template <class C>
+struct Reader {
+  const char* data;
+  Convert load;  // null where elements are of type C
+  int64_t width;
+
+  explicit Reader(const Tensor& t)
+      : data(static_cast<const char*>(t.const_data_ptr())),
+        load(t.scalar_type() == dtype_of<C> ? nullptr : conversion(t.scalar_type(), dtype_of<C>)),
+        width(t.element_size()) {}
+
+  const C* block(int64_t offset, int64_t n, C* buffer) const {
+    const char* const from = data + offset * width;
+    if (load == nullptr) {
+      return reinterpret_cast<const C*>(from);
+    }
+    load(from, {1, n, 0, 1}, buffer);
+    return buffer;
+  }
+  C at(int64_t offset) const {
+    C buffer;
+    return *block(offset, 1, &buffer);
+  }
+};
+
+template <class C>
+struct Writer {
+  char* data;
+  Convert store;
+  int64_t width;
+
+  explicit Writer(Tensor& t)
+      : data(static_cast<char*>(t.mutable_data_ptr())),
+        store(conversion(dtype_of<C>, t.scalar_type())),
+        width(t.element_size()) {}
+
+  void block(int64_t offset, int64_t n, const C* values) const {
+    store(values, {1, n, 0, 1}, data + offset * width);
+  }
+  void put(int64_t offset, C value) const { block(offset, 1, &value); }
+};
+
+// f(offset, n, values) for the blocks of n elements from `first`.
+template <class C, class F>
+void for_each_block(const Reader<C>& reader, int64_t first, int64_t n, const F& f) {
+  C buffer[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    f(i, count, reader.block(first + i, count, buffer));
+  }
+}
+
+template <class C>
+struct Moments {
+  C mean;
+  C variance;  // biased
+};
+
+// Mean and variance, block by block: each block's own, combined as Chan et al. do, so that neither cancels.
+template <class C>
+struct MomentsSoFar {
+  C mean = 0;
+  C squares = 0;  // sum of squared differences from the mean
+  C count = 0;
+
+  void add(const C* values, int64_t n) {
+    const C size = static_cast<C>(n);
+    const C own = sum_of<C>(n, [=](int64_t i) { return values[i]; }) / size;
+    const C own_squares = sum_of<C>(n, [=](int64_t i) { return (values[i] - own) * (values[i] - own); });
+    const C total = count + size;
+    const C difference = own - mean;
+    mean += difference * (size / total);
+    squares += own_squares + difference * difference * (count * (size / total));
+    count = total;
+  }
+  Moments<C> result() const { return {mean, squares / count}; }
+};
+
+bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTensor& t, ScalarType dtype,
+              int64_t numel) {
+  OPSMITH_CHECK(context, !t.has_value() || t->numel() == numel, InvalidArgument, false,
+                "%s: expected weight and bias of %" PRId64 " elements, but got %d", name, numel,
+                static_cast<int>(t->numel()));
+  // Parameters of Float beside an input of Half or BFloat16 are ATen's mixed mode.
+  OPSMITH_CHECK(context,
+                !t.has_value() || t->scalar_type() == dtype ||
+                    (t->scalar_type() == ScalarType::Float && compute_dtype(dtype) == ScalarType::Float),
+                InvalidArgument, false, "%s: expected weight and bias of dtype %s, but got %s", name,
+                name_of(dtype), name_of(t->scalar_type()));
+  return true;
+}
+
+// ---- lines: layer_norm, rms_norm
+
+struct LineShape {
+  int64_t lines;
+  int64_t n;
+};
+
+bool line_shape(KernelRuntimeContext& context, const char* name, const Tensor& input,
+                IntList normalized_shape, LineShape& shape) {
+  const int64_t rank = static_cast<int64_t>(normalized_shape.size());
+  const int64_t leading = input.dim() - rank;
+  OPSMITH_CHECK(
+      context, rank >= 1, InvalidArgument, false,
+      "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
+  bool matches = leading >= 0;
+  for (int64_t d = 0; matches && d < rank; ++d) {
+    matches = input.sizes()[leading + d] == normalized_shape[d];
+  }
+  OPSMITH_CHECK(context, matches, InvalidArgument, false,
+                "%s: the input's last sizes are not those of normalized_shape", name);
+  const Dims sizes = sizes_of(input);
+  shape = {sizes.product(0, leading), sizes.product(leading, sizes.rank)};
+  return true;
+}
+
+template <class C>
+[[gnu::noinline]] void layer_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const LineShape& shape, double eps, Tensor& out,
+                                  Tensor& mean, Tensor& rstd) {
+  const Reader<C> x(input);
+  const Reader<C> w(weight.has_value() ? *weight : input);
+  const Reader<C> b(bias.has_value() ? *bias : input);
+  const Writer<C> y(out);
+  const Writer<C> means(mean);
+  const Writer<C> rstds(rstd);
+  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.n)),
+           [&](int64_t begin, int64_t end) {
+             C result[kBlock];
+             C weights[kBlock];
+             C biases[kBlock];
+             for (int64_t line = begin; line < end; ++line) {
+               const int64_t first = line * shape.n;
+               MomentsSoFar<C> moments;
+               for_each_block<C>(x, first, shape.n,
+                                 [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
+               const C center = moments.mean;
+               const C scale =
+                   C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
+               means.put(line, center);
+               rstds.put(line, scale);
+               for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
+                 for (int64_t i = 0; i < n; ++i) {
+                   result[i] = (values[i] - center) * scale;
+                 }
+                 if (weight.has_value()) {
+                   const C* const factors = w.block(at, n, weights);
+                   for (int64_t i = 0; i < n; ++i) {
+                     result[i] *= factors[i];
+                   }
+                 }
+                 if (bias.has_value()) {
+                   const C* const added = b.block(at, n, biases);
+                   for (int64_t i = 0; i < n; ++i) {
+                     result[i] += added[i];
+                   }
+                 }
+                 y.block(first + at, n, result);
+               });
+             }
+           });
+}
+
+// With x^ = (x - mean) rstd and g = grad weight:
+//   grad_input = rstd (g - mean(g) - x^ mean(g x^)), grad_weight = sum(grad x^), grad_bias = sum(grad) over
+//   lines.
+template <class C>
+[[gnu::noinline]] void layer_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                           const Tensor& rstd, const OptionalTensor& weight,
+                                           const LineShape& shape, Tensor* grad_input, C* weight_sums,
+                                           C* bias_sums) {
+  const Reader<C> g(grad_out);
+  const Reader<C> x(input);
+  const Reader<C> means(mean);
+  const Reader<C> rstds(rstd);
+  const Reader<C> w(weight.has_value() ? *weight : input);
+  const int64_t n = shape.n;
+  if (grad_input != nullptr) {
+    const Writer<C> result(*grad_input);
+    parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+             [&](int64_t begin, int64_t end) {
+               C grads[kBlock];
+               C values[kBlock];
+               C weights[kBlock];
+               for (int64_t line = begin; line < end; ++line) {
+                 const C center = means.at(line);
+                 const C scale = rstds.at(line);
+                 const auto for_each = [&](const auto& f) {
+                   for (int64_t i = 0; i < n; i += kBlock) {
+                     const int64_t count = std::min(kBlock, n - i);
+                     const C* const grad = g.block(line * n + i, count, grads);
+                     const C* const value = x.block(line * n + i, count, values);
+                     const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
+                     f(i, count, grad, value, factor);
+                   }
+                 };
+                 C sum = 0;
+                 C product = 0;
+                 for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
+                   sum += sum_of<C>(
+                       count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
+                   product += sum_of<C>(count, [=](int64_t k) {
+                     return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
+                   });
+                 });
+                 sum /= static_cast<C>(n);
+                 product /= static_cast<C>(n);
+                 for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
+                   C parts[kBlock];
+                   for (int64_t k = 0; k < count; ++k) {
+                     const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
+                     parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
+                   }
+                   result.block(line * n + i, count, parts);
+                 });
+               }
+             });
+  }
+  if (weight_sums == nullptr && bias_sums == nullptr) {
+    return;
+  }
+  // Threads share the columns, so that each sum is one thread's.
+  parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, shape.lines)),
+           [&](int64_t begin, int64_t end) {
+             C grads[kBlock];
+             C values[kBlock];
+             for (int64_t i = begin; i < end; i += kBlock) {
+               const int64_t count = std::min(kBlock, end - i);
+               for (int64_t line = 0; line < shape.lines; ++line) {
+                 const C* const grad = g.block(line * n + i, count, grads);
+                 const C* const value = x.block(line * n + i, count, values);
+                 const C center = means.at(line);
+                 const C scale = rstds.at(line);
+                 for (int64_t k = 0; weight_sums != nullptr && k < count; ++k) {
+                   weight_sums[i + k] += grad[k] * (value[k] - center) * scale;
+                 }
+                 for (int64_t k = 0; bias_sums != nullptr && k < count; ++k) {
+                   bias_sums[i + k] += grad[k];
+                 }
+               }
+             }
+           });
+}
+
+// ---- channels: group_norm, batch_norm. The input is (N, C, HxW), contiguous.
+
+struct ChannelShape {
+  int64_t batch;
+  int64_t channels;
+  int64_t pixels;
+};
+
+// y = x * scale + shift for the elements of one channel of one sample.
+template <class C>
+void scale_channel(const Reader<C>& x, const Writer<C>& y, int64_t first, int64_t n, C scale, C shift) {
+  C result[kBlock];
+  for_each_block<C>(x, first, n, [&](int64_t at, int64_t count, const C* values) {
+    for (int64_t i = 0; i < count; ++i) {
+      result[i] = values[i] * scale + shift;
+    }
+    y.block(first + at, count, result);
+  });
+}
+
+template <class C>
+[[gnu::noinline]] void group_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const ChannelShape& shape, int64_t groups,
+                                  double eps, Tensor& out, Tensor& mean, Tensor& rstd) {
+  const Reader<C> x(input);
+  const Reader<C> w(weight.has_value() ? *weight : input);
+  const Reader<C> b(bias.has_value() ? *bias : input);
+  const Writer<C> y(out);
+  const Writer<C> means(mean);
+  const Writer<C> rstds(rstd);
+  const int64_t own = shape.channels / groups;
+  const int64_t n = own * shape.pixels;
+  parallel(shape.batch * groups, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t line = begin; line < end; ++line) {
+               MomentsSoFar<C> moments;
+               for_each_block<C>(x, line * n, n, [&](int64_t, int64_t count, const C* values) {
+                 moments.add(values, count);
+               });
+               const C center = moments.mean;
+               const C rate = C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) +
+                                               static_cast<C>(eps));
+               means.put(line, center);
+               rstds.put(line, rate);
+               for (int64_t k = 0; k < own; ++k) {
+                 const int64_t channel = line % groups * own + k;
+                 const C scale = weight.has_value() ? rate * w.at(channel) : rate;
+                 const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+                 scale_channel<C>(x, y, line * n + k * shape.pixels, shape.pixels, scale, shift);
+               }
+             }
+           });
+}
+
+// Sums over the pixels of one channel of one sample: of grad, and of grad * x.
+template <class C>
+struct ChannelSums {
+  C grad = 0;
+  C product = 0;
+};
+
+template <class C>
+ChannelSums<C> channel_sums(const Reader<C>& g, const Reader<C>& x, int64_t first, int64_t n) {
+  ChannelSums<C> sums;
+  C values[kBlock];
+  for_each_block<C>(g, first, n, [&](int64_t at, int64_t count, const C* grad) {
+    const C* const value = x.block(first + at, count, values);
+    sums.grad += sum_of<C>(count, [=](int64_t i) { return grad[i]; });
+    sums.product += sum_of<C>(count, [=](int64_t i) { return grad[i] * value[i]; });
+  });
+  return sums;
+}
+
+template <class C>
+[[gnu::noinline]] void group_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                           const Tensor& rstd, const OptionalTensor& weight,
+                                           const ChannelShape& shape, int64_t groups, Tensor* grad_input,
+                                           Tensor* grad_weight, Tensor* grad_bias, ChannelSums<C>* sums) {
+  const Reader<C> g(grad_out);
+  const Reader<C> x(input);
+  const Reader<C> means(mean);
+  const Reader<C> rstds(rstd);
+  const Reader<C> w(weight.has_value() ? *weight : input);
+  const int64_t own = shape.channels / groups;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
+  parallel(shape.batch * shape.channels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      sums[i] = channel_sums<C>(g, x, i * shape.pixels, shape.pixels);
+    }
+  });
+  if (grad_input != nullptr) {
+    const Writer<C> result(*grad_input);
+    parallel(shape.batch * groups, std::max<int64_t>(1, grain / own), [&](int64_t begin, int64_t end) {
+      C values[kBlock];
+      C parts[kBlock];
+      for (int64_t line = begin; line < end; ++line) {
+        const C center = means.at(line);
+        const C scale = rstds.at(line);
+        C product = 0;
+        C sum = 0;
+        for (int64_t k = 0; k < own; ++k) {
+          const C factor = weight.has_value() ? w.at(line % groups * own + k) : C(1);
+          product += sums[line * own + k].product * factor;
+          sum += sums[line * own + k].grad * factor;
+        }
+        const C count = static_cast<C>(own * shape.pixels);
+        const C along = (sum * center - product) * scale * scale * scale / count;
+        const C constant = -along * center - sum * scale / count;
+        for (int64_t k = 0; k < own; ++k) {
+          const C factor = scale * (weight.has_value() ? w.at(line % groups * own + k) : C(1));
+          const int64_t first = (line * own + k) * shape.pixels;
+          for_each_block<C>(g, first, shape.pixels, [&](int64_t at, int64_t n, const C* grad) {
+            const C* const value = x.block(first + at, n, values);
+            for (int64_t i = 0; i < n; ++i) {
+              parts[i] = factor * grad[i] + along * value[i] + constant;
+            }
+            result.block(first + at, n, parts);
+          });
+        }
+      }
+    });
+  }
+  for (int64_t channel = 0; channel < shape.channels; ++channel) {
+    C weight_sum = 0;
+    C bias_sum = 0;
+    for (int64_t sample = 0; sample < shape.batch; ++sample) {
+      const ChannelSums<C>& each = sums[sample * shape.channels + channel];
+      const int64_t line = sample * groups + channel / own;
+      weight_sum += (each.product - each.grad * means.at(line)) * rstds.at(line);
+      bias_sum += each.grad;
+    }
+    if (grad_weight != nullptr) {
+      Writer<C>(*grad_weight).put(channel, weight_sum);
+    }
+    if (grad_bias != nullptr) {
+      Writer<C>(*grad_bias).put(channel, bias_sum);
+    }
+  }
+}
+
+// Statistics of a batch, or those given. running_mean and running_var are moved towards the batch's. Without
+// save_mean none are saved.
+template <class C>
+[[gnu::noinline]] void batch_norm(const Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const Tensor* running_mean,
+                                  const Tensor* running_var, bool training, double momentum, double eps,
+                                  const ChannelShape& shape, Tensor& out, Tensor* save_mean,
+                                  Tensor* save_invstd) {
+  const Reader<C> x(input);
+  const Reader<C> w(weight.has_value() ? *weight : input);
+  const Reader<C> b(bias.has_value() ? *bias : input);
+  const Writer<C> y(out);
+  const int64_t n = shape.batch * shape.pixels;
+  parallel(shape.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t channel = begin; channel < end; ++channel) {
+               C center;
+               C rate;
+               if (training) {
+                 MomentsSoFar<C> moments;
+                 for (int64_t sample = 0; sample < shape.batch; ++sample) {
+                   for_each_block<C>(
+                       x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
+                       [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
+                 }
+                 center = moments.mean;
+                 rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
+                 const auto move = [&](const Tensor* running, C value) {
+                   if (running != nullptr) {
+                     Tensor target = *running;
+                     const C old = Reader<C>(target).at(channel);
+                     Writer<C>(target).put(
+                         channel, static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
+                   }
+                 };
+                 move(running_mean, center);
+                 move(running_var, moments.squares / static_cast<C>(n - 1));
+               } else {
+                 center = Reader<C>(*running_mean).at(channel);
+                 rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
+               }
+               if (save_mean != nullptr) {
+                 Writer<C>(*save_mean).put(channel, center);
+                 Writer<C>(*save_invstd).put(channel, rate);
+               }
+               const C scale = weight.has_value() ? rate * w.at(channel) : rate;
+               const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+               for (int64_t sample = 0; sample < shape.batch; ++sample) {
+                 scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
+                                  scale, shift);
+               }
+             }
+           });
+}
+
+constexpr char kLayerNorm[] = "native_layer_norm.out";
+constexpr char kLayerNormBackward[] = "native_layer_norm_backward.out";
+constexpr char kGroupNorm[] = "native_group_norm.out";
+constexpr char kGroupNormBackward[] = "native_group_norm_backward.out";
+constexpr char kBatchNorm[] = "_native_batch_norm_legit.out";
+constexpr char kBatchNormWithout[] = "_native_batch_norm_legit.no_stats_out";
+constexpr char kBatchNormInference[] = "_native_batch_norm_legit_no_training.out";
+
+template <const char* Name>
+Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const OptionalTensor& weight,
+                      const OptionalTensor& bias, const Tensor* running_mean, const Tensor* running_var,
+                      bool training, double momentum, double eps, Tensor& out, Tensor& save_mean,
+                      Tensor& save_invstd) {
+  Results results(out, save_mean, save_invstd);
+  OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results,
+                "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
+  const Dims sizes = sizes_of(input);
+  const ChannelShape shape{sizes[0], sizes[1], sizes.product(2, sizes.rank)};
+  if (!same_dtype(context, input, out)) {
+    return results;
+  }
+  const auto statistic = [&](const Tensor* t) {
+    return t == nullptr ? OptionalTensor() : OptionalTensor(*t);
+  };
+  if (!of_dtype(context, "batch_norm", weight, input.scalar_type(), shape.channels) ||
+      !of_dtype(context, "batch_norm", bias, input.scalar_type(), shape.channels) ||
+      !of_dtype(context, "batch_norm", statistic(running_mean), input.scalar_type(), shape.channels) ||
+      !of_dtype(context, "batch_norm", statistic(running_var), input.scalar_type(), shape.channels)) {
+    return results;
+  }
+  OPSMITH_CHECK(context, training || running_mean != nullptr, InvalidArgument, results,
+                "Expected running_mean and running_var to be defined when not training");
+  // In evaluation nothing is saved on the CPU, and, as PyTorch's meta function has it, on other devices what
+  // was used.
+  const bool saves = training || (save_mean.dim() == 1 && save_mean.size(0) == shape.channels);
+  const Dims saved = saves ? Dims{shape.channels} : Dims{0};
+  if (!resize(context, out, sizes) || !resize(context, save_mean, saved) ||
+      !resize(context, save_invstd, saved)) {
+    return results;
+  }
+  with_compute_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    batch_norm<typename decltype(type)::type>(input, weight, bias, running_mean, running_var, training,
+                                              momentum, eps, shape, out, saves ? &save_mean : nullptr,
+                                              &save_invstd);
+  });
+  return results;
+}
+
+}  // namespace
+
+namespace native {
+
+Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input, IntList normalized_shape,
+                              const OptionalTensor& weight, const OptionalTensor& bias, double eps,
+                              Tensor& out0, Tensor& out1, Tensor& out2) {
+  Results results(out0, out1, out2);
+  LineShape shape;
+  if (!line_shape(context, "native_layer_norm", input, normalized_shape, shape) ||
+      !of_dtype(context, "native_layer_norm", weight, input.scalar_type(), shape.n) ||
+      !of_dtype(context, "native_layer_norm", bias, input.scalar_type(), shape.n)) {
+    return results;
+  }
+  Dims statistics = sizes_of(input);
+  for (int64_t d = input.dim() - static_cast<int64_t>(normalized_shape.size()); d < input.dim(); ++d) {
+    statistics[d] = 1;
+  }
+  if (!resize(context, out0, sizes_of(input)) || !resize(context, out1, statistics) ||
+      !resize(context, out2, statistics)) {
+    return results;
+  }
+  with_compute_dtype<kLayerNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    layer_norm<typename decltype(type)::type>(input, weight, bias, shape, eps, out0, out1, out2);
+  });
+  return results;
+}
+
+Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
+                                       const Tensor& input, IntList normalized_shape, const Tensor& mean,
+                                       const Tensor& rstd, const OptionalTensor& weight,
+                                       const OptionalTensor& bias, ArrayRef<bool> output_mask, Tensor& out0,
+                                       Tensor& out1, Tensor& out2) {
+  Results results(out0, out1, out2);
+  LineShape shape;
+  if (!line_shape(context, "native_layer_norm_backward", input, normalized_shape, shape) ||
+      !of_dtype(context, "native_layer_norm_backward", weight, input.scalar_type(), shape.n)) {
+    return results;
+  }
+  OPSMITH_CHECK(context,
+                sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&
+                    mean.numel() == shape.lines && rstd.numel() == shape.lines,
+                InvalidArgument, results,
+                "native_layer_norm_backward: grad_out, mean and rstd do not belong to input");
+  const bool weights = output_mask[1] && weight.has_value();
+  const bool biases = output_mask[2] && bias.has_value();
+  const Dims parameters{normalized_shape};
+  if ((output_mask[0] && !resize(context, out0, sizes_of(input))) ||
+      (weights && !resize(context, out1, parameters)) || (biases && !resize(context, out2, parameters))) {
+    return results;
+  }
+  with_compute_dtype<kLayerNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    using C = typename decltype(type)::type;
+    C* const sums = temporary<C>(context, 2 * shape.n);
+    if (sums == nullptr) {
+      return;
+    }
+    std::fill_n(sums, 2 * shape.n, C(0));
+    layer_norm_backward<C>(grad_out, input, mean, rstd, weight, shape, output_mask[0] ? &out0 : nullptr,
+                           weights ? sums : nullptr, biases ? sums + shape.n : nullptr);
+    if (weights) {
+      Writer<C>(out1).block(0, shape.n, sums);
+    }
+    if (biases) {
+      Writer<C>(out2).block(0, shape.n, sums + shape.n);
+    }
+  });
+  return results;
+}
+
+Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input,
+                              const OptionalTensor& weight, const OptionalTensor& bias, int64_t N, int64_t C,
+                              int64_t HxW, int64_t group, double eps, Tensor& out0, Tensor& out1,
+                              Tensor& out2) {
+  Results results(out0, out1, out2);
+  OPSMITH_CHECK(context, group > 0 && C % group == 0, InvalidArgument, results,
+                "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
+                " channels and num_groups=%" PRId64,
+                C, group);
+  OPSMITH_CHECK(context, input.numel() == N * C * HxW, InvalidArgument, results,
+                "native_group_norm: N, C and HxW are not those of input");
+  if (!of_dtype(context, "native_group_norm", weight, input.scalar_type(), C) ||
+      !of_dtype(context, "native_group_norm", bias, input.scalar_type(), C) ||
+      !resize(context, out0, sizes_of(input)) || !resize(context, out1, {N, group}) ||
+      !resize(context, out2, {N, group})) {
+    return results;
+  }
+  with_compute_dtype<kGroupNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    group_norm<typename decltype(type)::type>(input, weight, bias, {N, C, HxW}, group, eps, out0, out1, out2);
+  });
+  return results;
+}
+
+Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
+                                       const Tensor& input, const Tensor& mean, const Tensor& rstd,
+                                       const OptionalTensor& weight, int64_t N, int64_t C, int64_t HxW,
+                                       int64_t group, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
+                                       Tensor& out2) {
+  Results results(out0, out1, out2);
+  OPSMITH_CHECK(context,
+                group > 0 && C % group == 0 && input.numel() == N * C * HxW &&
+                    grad_out.numel() == input.numel() && grad_out.scalar_type() == input.scalar_type() &&
+                    mean.numel() == N * group && rstd.numel() == N * group,
+                InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
+  if (!of_dtype(context, "native_group_norm_backward", weight, input.scalar_type(), C) ||
+      (output_mask[0] && !resize(context, out0, sizes_of(input))) ||
+      (output_mask[1] && !resize(context, out1, {C})) || (output_mask[2] && !resize(context, out2, {C}))) {
+    return results;
+  }
+  with_compute_dtype<kGroupNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    using Computed = typename decltype(type)::type;
+    ChannelSums<Computed>* const sums = temporary<ChannelSums<Computed>>(context, N * C);
+    if (sums != nullptr) {
+      group_norm_backward<Computed>(grad_out, input, mean, rstd, weight, {N, C, HxW}, group,
+                                    output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
+                                    output_mask[2] ? &out2 : nullptr, sums);
+    }
+  });
+  return results;
+}
+
+// running_mean and running_var are written where the statistics are the batch's.
+Results native_batch_norm_legit_out(KernelRuntimeContext& context, const Tensor& input,
+                                    const OptionalTensor& weight, const OptionalTensor& bias,
+                                    Tensor& running_mean, Tensor& running_var, bool training, double momentum,
+                                    double eps, Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
+  return batch_norm_of<kBatchNorm>(context, input, weight, bias, &running_mean, &running_var, training,
+                                   momentum, eps, out, save_mean, save_invstd);
+}
+
+Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, const Tensor& input,
+                                             const OptionalTensor& weight, const OptionalTensor& bias,
+                                             bool training, double momentum, double eps, Tensor& out,
+                                             Tensor& save_mean, Tensor& save_invstd) {
+  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr, training, momentum,
+                                          eps, out, save_mean, save_invstd);
+}
+
+Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,
+                                                const OptionalTensor& weight, const OptionalTensor& bias,
+                                                const Tensor& running_mean, const Tensor& running_var,
+                                                double momentum, double eps, Tensor& out0, Tensor& out1,
+                                                Tensor& out2) {
+  return batch_norm_of<kBatchNormInference>(context, input, weight, bias, &running_mean, &running_var, false,
+                                            momentum, eps, out0, out1, out2);
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

@@ -1,0 +1,619 @@
+// Pools in one to three dimensions, and their gradients: averages over windows, adaptive averages, and
+// largest elements with their places.
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "../../common/parallel.h"
+#include "../../common/dtypes.h"
+#include "../../common/resize.h"
+#include "../../common/temporary.h"
+#include "../image.h"
+
+namespace opsmith::portable {
+namespace {
+
+// What one output index takes from one dimension: elements [begin, end), `step` apart, out of `padded` ones
+// that the window has where padding counts.
+struct Span {
+  int64_t begin;
+  int64_t end;
+  int64_t padded;
+};
+
+// The windows of all output indices of the three dimensions.
+struct Spans {
+  const Span* of[kSpatial];
+  int64_t size[kSpatial];  // of the output
+  int64_t step[kSpatial];
+};
+
+// No stride means the kernel's size.
+struct Window {
+  IntList kernel;
+  IntList stride;
+  IntList padding;
+  IntList dilation;
+  bool ceil_mode;
+};
+
+// The output's sizes after those of the leading dimensions. False with the call rejected.
+bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t spatial,
+                  const Window& window, Dims& sizes) {
+  const int64_t rank = self.dim();
+  const auto fits = [spatial](IntList list, bool optional) {
+    return list.size() == 1 || static_cast<int64_t>(list.size()) == spatial || (optional && list.empty());
+  };
+  OPSMITH_CHECK(context, fits(window.kernel, false), InvalidArgument, false,
+                "%s: kernel_size must either be a single int, or a tuple of %d ints", name,
+                static_cast<int>(spatial));
+  OPSMITH_CHECK(context, fits(window.stride, true), InvalidArgument, false,
+                "%s: stride must either be omitted, a single int, or a tuple of %d ints", name,
+                static_cast<int>(spatial));
+  OPSMITH_CHECK(context, fits(window.padding, false) && fits(window.dilation, false), InvalidArgument, false,
+                "%s: padding and dilation must be either a single int, or a tuple of %d ints", name,
+                static_cast<int>(spatial));
+  OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, false,
+                "%s: Expected %dD or %dD input, but got %d dimensions", name, static_cast<int>(spatial + 1),
+                static_cast<int>(spatial + 2), static_cast<int>(rank));
+  sizes = sizes_of(self);
+  for (int64_t d = 0; d < spatial; ++d) {
+    const int64_t kernel = entry(window.kernel, d);
+    const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
+    const int64_t padding = entry(window.padding, d);
+    const int64_t dilation = entry(window.dilation, d);
+    OPSMITH_CHECK(context, kernel > 0, InvalidArgument, false,
+                  "kernel size should be greater than zero, but got %" PRId64, kernel);
+    OPSMITH_CHECK(context, stride > 0, InvalidArgument, false, "stride should not be zero");
+    OPSMITH_CHECK(context, dilation > 0, InvalidArgument, false,
+                  "dilation should be greater than zero, but got %" PRId64, dilation);
+    OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false,
+                  "pad must be non-negative, but got pad: %" PRId64, padding);
+    OPSMITH_CHECK(context, padding <= ((kernel - 1) * dilation + 1) / 2, InvalidArgument, false,
+                  "pad should be at most half of effective kernel size, but got pad=%" PRId64
+                  ", kernel_size=%" PRId64 " and dilation=%" PRId64,
+                  padding, kernel, dilation);
+    int64_t& size = sizes[rank - spatial + d];
+    const int64_t in = size;
+    const int64_t reach = dilation * (kernel - 1) + 1;
+    size = floor_divided(in + 2 * padding - reach + (window.ceil_mode ? stride - 1 : 0), stride) + 1;
+    if (window.ceil_mode && (size - 1) * stride >= in + padding) {
+      --size;  // the last window begins inside the input or its left padding
+    }
+    OPSMITH_CHECK(context, size >= 1, InvalidArgument, false,
+                  "Given input size: %" PRId64 ", the calculated output size: %" PRId64
+                  " at spatial dimension %" PRId64 ". Output size is too small",
+                  in, size, d);
+  }
+  return true;
+}
+
+// Fills the tables from bounds(d, index) of the dimensions that there are. False with the call rejected.
+template <class Bounds>
+bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t spatial,
+                const Bounds& bounds, Spans& spans) {
+  Span* table = temporary<Span>(context, out_sizes[0] + out_sizes[1] + out_sizes[2]);
+  if (table == nullptr) {
+    return false;
+  }
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    spans.of[d] = table;
+    spans.size[d] = out_sizes[d];
+    spans.step[d] = 1;
+    for (int64_t i = 0; i < out_sizes[d]; ++i) {
+      const int64_t own = d - (kSpatial - spatial);
+      *table++ = own < 0 ? Span{0, 1, 1} : bounds(own, i);
+    }
+  }
+  return true;
+}
+
+bool window_spans(KernelRuntimeContext& context, const Image& in, const int64_t* out_sizes, int64_t spatial,
+                  const Window& window, Spans& spans) {
+  const bool made = make_spans(
+      context, out_sizes, spatial,
+      [&](int64_t d, int64_t i) {
+        const int64_t size = in.size[d + kSpatial - spatial];
+        const int64_t kernel = entry(window.kernel, d);
+        const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
+        const int64_t padding = entry(window.padding, d);
+        const int64_t dilation = entry(window.dilation, d);
+        int64_t begin = i * stride - padding;
+        const int64_t end = begin + dilation * (kernel - 1) + 1;
+        const int64_t padded = std::min(end, size + padding) - begin;
+        if (begin < 0) {
+          begin += (-begin + dilation - 1) / dilation * dilation;
+        }
+        return Span{begin, std::min(end, size), padded};
+      },
+      spans);
+  for (int64_t d = 0; made && d < spatial; ++d) {
+    spans.step[d + kSpatial - spatial] = entry(window.dilation, d);
+  }
+  return made;
+}
+
+// f(plane, z, y, offset) for every row of the output, with the offset of its first element; rows among the
+// threads.
+template <class F>
+void for_each_row(const Image& out, int64_t work, const F& f) {
+  const int64_t rows = out.size[0] * out.size[1];
+  parallel(out.planes() * rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work * out.size[2])),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t task = begin; task < end; ++task) {
+               const int64_t plane = task / rows;
+               const int64_t z = task % rows / out.size[1];
+               const int64_t y = task % out.size[1];
+               f(plane, z, y, out.plane(plane) + z * out.stride[0] + y * out.stride[1]);
+             }
+           });
+}
+
+int64_t work_of(const Spans& spans) {
+  int64_t work = 1;
+  for (int64_t d = 0; d < kSpatial; ++d) {
+    work *= spans.size[d] == 0 ? 1 : std::max<int64_t>(1, spans.of[d][0].padded / spans.step[d]);
+  }
+  return work;
+}
+
+// What a sum is divided by.
+struct Divisor {
+  bool count_padding;
+  std::optional<int64_t> given;
+
+  int64_t of(const Span& z, const Span& y, const Span& x) const {
+    if (given.has_value()) {
+      return *given;
+    }
+    return count_padding ? z.padded * y.padded * x.padded
+                         : (z.end - z.begin) * (y.end - y.begin) * (x.end - x.begin);
+  }
+};
+
+template <class T>
+[[gnu::noinline]] void average(const Image& in, const Image& out, const Spans& spans,
+                               const Divisor& divisor) {
+  using C = compute_t<T>;
+  const T* const from = reinterpret_cast<const T*>(in.data);
+  T* const to = reinterpret_cast<T*>(out.data);
+  for_each_row(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t place) {
+    const Span z = spans.of[0][oz];
+    const Span y = spans.of[1][oy];
+    const T* const source = from + in.plane(plane);
+    for (int64_t ox = 0; ox < out.size[2]; ++ox, place += out.stride[2]) {
+      const Span x = spans.of[2][ox];
+      C sum = 0;
+      bool any = false;
+      for (int64_t i = z.begin; i < z.end; ++i) {
+        for (int64_t j = y.begin; j < y.end; ++j) {
+          const T* const row = source + i * in.stride[0] + j * in.stride[1];
+          for (int64_t k = x.begin; k < x.end; ++k) {
+            sum += load_element(row + k * in.stride[2]);
+            any = true;
+          }
+        }
+      }
+      store_element(to + place, any ? static_cast<C>(sum / static_cast<C>(divisor.of(z, y, x))) : C(0));
+    }
+  });
+}
+
+// Each element of the gradient goes, divided, to all elements of its window. Planes among the threads.
+template <class T>
+[[gnu::noinline]] void average_backward(const Image& grad, const Image& result, const Spans& spans,
+                                        const Divisor& divisor) {
+  using C = compute_t<T>;
+  const T* const from = reinterpret_cast<const T*>(grad.data);
+  T* const to = reinterpret_cast<T*>(result.data);
+  const int64_t work = std::max<int64_t>(1, result.pixels() + grad.pixels() * work_of(spans));
+  parallel(result.planes(), std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      const T* const source = from + grad.plane(plane);
+      T* const destination = to + result.plane(plane);
+      for (int64_t z = 0; z < grad.size[0]; ++z) {
+        for (int64_t y = 0; y < grad.size[1]; ++y) {
+          for (int64_t x = 0; x < grad.size[2]; ++x) {
+            const Span& sz = spans.of[0][z];
+            const Span& sy = spans.of[1][y];
+            const Span& sx = spans.of[2][x];
+            const C value =
+                load_element(source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2]);
+            const C part = static_cast<C>(value / static_cast<C>(divisor.of(sz, sy, sx)));
+            for (int64_t i = sz.begin; i < sz.end; ++i) {
+              for (int64_t j = sy.begin; j < sy.end; ++j) {
+                T* const row = destination + i * result.stride[0] + j * result.stride[1];
+                for (int64_t k = sx.begin; k < sx.end; ++k) {
+                  T* const element = row + k * result.stride[2];
+                  store_element(element, static_cast<C>(load_element(element) + part));
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+void set_to_zero(Tensor& out) {
+  if (out.numel() != 0) {
+    std::memset(out.mutable_data_ptr(), 0, out.nbytes());  // out is dense
+  }
+}
+
+template <class T>
+[[gnu::noinline]] void largest(const Image& in, const Image& out, const Image& places, const Spans& spans) {
+  using C = compute_t<T>;
+  const T* const from = reinterpret_cast<const T*>(in.data);
+  T* const to = reinterpret_cast<T*>(out.data);
+  int64_t* const indices = reinterpret_cast<int64_t*>(places.data);
+  for_each_row(out, work_of(spans), [&](int64_t plane, int64_t oz, int64_t oy, int64_t place) {
+    const Span z = spans.of[0][oz];
+    const Span y = spans.of[1][oy];
+    const T* const source = from + in.plane(plane);
+    int64_t* index = indices + places.plane(plane) + oz * places.stride[0] + oy * places.stride[1];
+    for (int64_t ox = 0; ox < out.size[2]; ++ox, place += out.stride[2], index += places.stride[2]) {
+      const Span x = spans.of[2][ox];
+      C best = std::numeric_limits<C>::has_infinity ? static_cast<C>(-std::numeric_limits<C>::infinity())
+                                                    : std::numeric_limits<C>::lowest();
+      int64_t found = (z.begin * in.size[1] + y.begin) * in.size[2] + x.begin;
+      for (int64_t i = z.begin; i < z.end; i += spans.step[0]) {
+        for (int64_t j = y.begin; j < y.end; j += spans.step[1]) {
+          const T* const row = source + i * in.stride[0] + j * in.stride[1];
+          for (int64_t k = x.begin; k < x.end; k += spans.step[2]) {
+            const C value = load_element(row + k * in.stride[2]);
+            if (value > best || value != value) {  // NaN is the largest
+              best = value;
+              found = (i * in.size[1] + j) * in.size[2] + k;
+            }
+          }
+        }
+      }
+      store_element(to + place, best);
+      *index = found;
+    }
+  });
+}
+
+template <class T>
+[[gnu::noinline]] void largest_backward(const Image& grad, const Image& places, const Image& result) {
+  const T* const from = reinterpret_cast<const T*>(grad.data);
+  const int64_t* const indices = reinterpret_cast<const int64_t*>(places.data);
+  T* const to = reinterpret_cast<T*>(result.data);
+  const int64_t plane_size = result.size[1] * result.size[2];
+  parallel(result.planes(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, result.pixels())),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t plane = begin; plane < end; ++plane) {
+               const int64_t source = grad.plane(plane);
+               const int64_t index = places.plane(plane);
+               T* const destination = to + result.plane(plane);
+               for (int64_t z = 0; z < grad.size[0]; ++z) {
+                 for (int64_t y = 0; y < grad.size[1]; ++y) {
+                   for (int64_t x = 0; x < grad.size[2]; ++x) {
+                     const int64_t place =
+                         indices[index + z * places.stride[0] + y * places.stride[1] + x * places.stride[2]];
+                     if (place < 0 || place >= result.pixels()) {
+                       continue;  // checked before
+                     }
+                     T* const element = destination + place / plane_size * result.stride[0] +
+                                        place % plane_size / result.size[2] * result.stride[1] +
+                                        place % result.size[2] * result.stride[2];
+                     const T* const value =
+                         from + source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2];
+                     store_element(element,
+                                   static_cast<compute_t<T>>(load_element(element) + load_element(value)));
+                   }
+                 }
+               }
+             }
+           });
+}
+
+using Averaged = Types<float, double, Half, BFloat16, int64_t>;
+
+template <const char* Name>
+Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
+                     const Divisor& divisor, Tensor& out) {
+  Dims sizes;
+  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
+                "%s: out and self must have one dtype", Name);
+  OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, out, "divisor must be not zero");
+  if (!pooled_sizes(context, Name, self, spatial, window, sizes) || !resize(context, out, sizes) ||
+      out.numel() == 0) {
+    return out;
+  }
+  const Image in = image_of(self, spatial);
+  const Image result = image_of(out, spatial);
+  Spans spans;
+  if (window_spans(context, in, result.size, spatial, window, spans)) {
+    with_dtype<Name>(context, Averaged{}, self.scalar_type(),
+                     [&](auto type) { average<typename decltype(type)::type>(in, result, spans, divisor); });
+  }
+  return out;
+}
+
+template <const char* Name>
+Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                              int64_t spatial, const Window& window, const Divisor& divisor,
+                              Tensor& grad_input) {
+  Dims sizes;
+  OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, grad_input,
+                "divisor must be not zero");
+  if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
+    return grad_input;
+  }
+  OPSMITH_CHECK(
+      context, sizes_of(grad_output) == sizes && grad_output.scalar_type() == grad_input.scalar_type(),
+      InvalidArgument, grad_input, "%s: grad_output is not of the pool's output size and dtype", Name);
+  if (!resize(context, grad_input, sizes_of(self))) {
+    return grad_input;
+  }
+  set_to_zero(grad_input);
+  const Image grad = image_of(grad_output, spatial);
+  const Image result = image_of(grad_input, spatial);
+  Spans spans;
+  if (window_spans(context, result, grad.size, spatial, window, spans)) {
+    with_dtype<Name>(context, Averaged{}, grad_input.scalar_type(), [&](auto type) {
+      average_backward<typename decltype(type)::type>(grad, result, spans, divisor);
+    });
+  }
+  return grad_input;
+}
+
+// Output index i takes [floor(i * in / out), ceil((i + 1) * in / out)).
+bool adaptive_spans(KernelRuntimeContext& context, const Image& in, const Image& out, int64_t spatial,
+                    Spans& spans) {
+  return make_spans(
+      context, out.size, spatial,
+      [&](int64_t d, int64_t i) {
+        const int64_t size = in.size[d + kSpatial - spatial];
+        const int64_t count = out.size[d + kSpatial - spatial];
+        const int64_t begin = i * size / count;
+        const int64_t end = ((i + 1) * size + count - 1) / count;
+        return Span{begin, end, end - begin};
+      },
+      spans);
+}
+
+constexpr Divisor kCounted{false, std::nullopt};
+
+template <const char* Name>
+Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, IntList output_size,
+                      Tensor& out) {
+  const int64_t rank = self.dim();
+  OPSMITH_CHECK(context, static_cast<int64_t>(output_size.size()) == spatial, InvalidArgument, out,
+                "%s: output_size must be %d numbers", Name, static_cast<int>(spatial));
+  OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, out,
+                "%s: Expected %dD or %dD tensor, but got %d dimensions", Name, static_cast<int>(spatial + 1),
+                static_cast<int>(spatial + 2), static_cast<int>(rank));
+  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
+                "%s: out and self must have one dtype", Name);
+  Dims sizes = sizes_of(self);
+  for (int64_t d = 0; d < spatial; ++d) {
+    int64_t& size = sizes[rank - spatial + d];
+    OPSMITH_CHECK(context, size > 0, InvalidArgument, out,
+                  "%s: Expected input to have non-zero size for non-batch dimensions", Name);
+    OPSMITH_CHECK(context, output_size[d] >= 0, InvalidArgument, out,
+                  "%s: elements of output_size must be greater than or equal to 0", Name);
+    size = output_size[d];
+  }
+  if (!resize(context, out, sizes) || out.numel() == 0) {
+    return out;
+  }
+  const Image in = image_of(self, spatial);
+  const Image result = image_of(out, spatial);
+  Spans spans;
+  if (adaptive_spans(context, in, result, spatial, spans)) {
+    with_dtype<Name>(context, Floating{}, self.scalar_type(),
+                     [&](auto type) { average<typename decltype(type)::type>(in, result, spans, kCounted); });
+  }
+  return out;
+}
+
+template <const char* Name>
+Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                               int64_t spatial, Tensor& out) {
+  const int64_t rank = self.dim();
+  OPSMITH_CHECK(context, rank == grad_output.dim() && (rank == spatial + 1 || rank == spatial + 2),
+                InvalidArgument, out, "%s: Expected %dD or %dD tensors, but got %d dimensions", Name,
+                static_cast<int>(spatial + 1), static_cast<int>(spatial + 2), static_cast<int>(rank));
+  OPSMITH_CHECK(context, out.scalar_type() == grad_output.scalar_type(), InvalidArgument, out,
+                "%s: expected dtype %s for grad_output but got dtype %s", Name, name_of(out.scalar_type()),
+                name_of(grad_output.scalar_type()));
+  for (int64_t d = 0; d < rank - spatial; ++d) {
+    OPSMITH_CHECK(context, grad_output.sizes()[d] == self.sizes()[d], InvalidArgument, out,
+                  "%s: grad_output and self do not belong together", Name);
+  }
+  if (!resize(context, out, sizes_of(self))) {
+    return out;
+  }
+  set_to_zero(out);
+  const Image grad = image_of(grad_output, spatial);
+  const Image result = image_of(out, spatial);
+  Spans spans;
+  if (grad_output.numel() != 0 && adaptive_spans(context, result, grad, spatial, spans)) {
+    with_dtype<Name>(context, Floating{}, out.scalar_type(), [&](auto type) {
+      average_backward<typename decltype(type)::type>(grad, result, spans, kCounted);
+    });
+  }
+  return out;
+}
+
+using Results = std::tuple<Tensor&, Tensor&>;
+
+template <const char* Name>
+Results largest_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
+                     Tensor& out, Tensor& indices) {
+  Results results(out, indices);
+  Dims sizes;
+  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
+                InvalidArgument, results, "%s: out must have self's dtype, and indices Long", Name);
+  if (!pooled_sizes(context, Name, self, spatial, window, sizes) || !resize(context, out, sizes) ||
+      !resize(context, indices, sizes) || out.numel() == 0) {
+    return results;
+  }
+  const Image in = image_of(self, spatial);
+  const Image result = image_of(out, spatial);
+  Spans spans;
+  if (window_spans(context, in, result.size, spatial, window, spans)) {
+    with_dtype<Name>(context, Real{}, self.scalar_type(), [&](auto type) {
+      largest<typename decltype(type)::type>(in, result, image_of(indices, spatial), spans);
+    });
+  }
+  return results;
+}
+
+template <const char* Name>
+Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                              int64_t spatial, const Window& window, const Tensor& indices,
+                              Tensor& grad_input) {
+  Dims sizes;
+  if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
+    return grad_input;
+  }
+  OPSMITH_CHECK(
+      context,
+      sizes_of(grad_output) == sizes && sizes_of(indices) == sizes &&
+          indices.scalar_type() == ScalarType::Long && grad_output.scalar_type() == grad_input.scalar_type(),
+      InvalidArgument, grad_input, "%s: grad_output and indices are not of the pool's output", Name);
+  if (!resize(context, grad_input, sizes_of(self))) {
+    return grad_input;
+  }
+  const Image result = image_of(grad_input, spatial);
+  const int64_t* const places = indices.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < indices.numel(); ++i) {
+    OPSMITH_CHECK(context, places[i] >= 0 && places[i] < result.pixels(), InvalidArgument, grad_input,
+                  "found an invalid max index: %" PRId64 " (input of %" PRId64 " elements a channel)",
+                  places[i], result.pixels());
+  }
+  set_to_zero(grad_input);
+  with_dtype<Name>(context, Floating{}, grad_input.scalar_type(), [&](auto type) {
+    largest_backward<typename decltype(type)::type>(image_of(grad_output, spatial),
+                                                    image_of(indices, spatial), result);
+  });
+  return grad_input;
+}
+
+constexpr char kAverage1[] = "avg_pool1d.out";
+constexpr char kAverage2[] = "avg_pool2d.out";
+constexpr char kAverage3[] = "avg_pool3d.out";
+constexpr char kAverageBackward2[] = "avg_pool2d_backward.grad_input";
+constexpr char kAverageBackward3[] = "avg_pool3d_backward.grad_input";
+constexpr char kAdaptive1[] = "adaptive_avg_pool1d.out";
+constexpr char kAdaptive2[] = "_adaptive_avg_pool2d.out";
+constexpr char kAdaptive3[] = "_adaptive_avg_pool3d.out";
+constexpr char kAdaptiveBackward2[] = "_adaptive_avg_pool2d_backward.out";
+constexpr char kAdaptiveBackward3[] = "_adaptive_avg_pool3d_backward.out";
+constexpr char kLargest2[] = "max_pool2d_with_indices.out";
+constexpr char kLargest3[] = "max_pool3d_with_indices.out";
+constexpr char kLargestBackward2[] = "max_pool2d_with_indices_backward.grad_input";
+constexpr char kLargestBackward3[] = "max_pool3d_with_indices_backward.grad_input";
+
+constexpr int64_t kOnes[] = {1};
+
+IntList undilated() {
+  return {kOnes, 1};
+}
+
+}  // namespace
+
+namespace native {
+
+Tensor& avg_pool1d_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size, IntList stride,
+                       IntList padding, bool ceil_mode, bool count_include_pad, Tensor& out) {
+  return average_pool<kAverage1>(context, self, 1, {kernel_size, stride, padding, undilated(), ceil_mode},
+                                 {count_include_pad, std::nullopt}, out);
+}
+
+Tensor& avg_pool2d_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size, IntList stride,
+                       IntList padding, bool ceil_mode, bool count_include_pad,
+                       std::optional<int64_t> divisor_override, Tensor& out) {
+  return average_pool<kAverage2>(context, self, 2, {kernel_size, stride, padding, undilated(), ceil_mode},
+                                 {count_include_pad, divisor_override}, out);
+}
+
+Tensor& avg_pool3d_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size, IntList stride,
+                       IntList padding, bool ceil_mode, bool count_include_pad,
+                       std::optional<int64_t> divisor_override, Tensor& out) {
+  return average_pool<kAverage3>(context, self, 3, {kernel_size, stride, padding, undilated(), ceil_mode},
+                                 {count_include_pad, divisor_override}, out);
+}
+
+Tensor& avg_pool2d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                                IntList kernel_size, IntList stride, IntList padding, bool ceil_mode,
+                                bool count_include_pad, std::optional<int64_t> divisor_override,
+                                Tensor& grad_input) {
+  return average_pool_backward<kAverageBackward2>(context, grad_output, self, 2,
+                                                  {kernel_size, stride, padding, undilated(), ceil_mode},
+                                                  {count_include_pad, divisor_override}, grad_input);
+}
+
+Tensor& avg_pool3d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                                IntList kernel_size, IntList stride, IntList padding, bool ceil_mode,
+                                bool count_include_pad, std::optional<int64_t> divisor_override,
+                                Tensor& grad_input) {
+  return average_pool_backward<kAverageBackward3>(context, grad_output, self, 3,
+                                                  {kernel_size, stride, padding, undilated(), ceil_mode},
+                                                  {count_include_pad, divisor_override}, grad_input);
+}
+
+Tensor& adaptive_avg_pool1d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                                Tensor& out) {
+  return adaptive_pool<kAdaptive1>(context, self, 1, output_size, out);
+}
+
+Tensor& adaptive_avg_pool2d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                                Tensor& out) {
+  return adaptive_pool<kAdaptive2>(context, self, 2, output_size, out);
+}
+
+Tensor& adaptive_avg_pool3d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                                Tensor& out) {
+  return adaptive_pool<kAdaptive3>(context, self, 3, output_size, out);
+}
+
+Tensor& adaptive_avg_pool2d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                         const Tensor& self, Tensor& out) {
+  return adaptive_pool_backward<kAdaptiveBackward2>(context, grad_output, self, 2, out);
+}
+
+Tensor& adaptive_avg_pool3d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                         const Tensor& self, Tensor& out) {
+  return adaptive_pool_backward<kAdaptiveBackward3>(context, grad_output, self, 3, out);
+}
+
+Results max_pool2d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
+                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+                                    Tensor& out, Tensor& indices) {
+  return largest_pool<kLargest2>(context, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, out,
+                                 indices);
+}
+
+Results max_pool3d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
+                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+                                    Tensor& out, Tensor& indices) {
+  return largest_pool<kLargest3>(context, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, out,
+                                 indices);
+}
+
+Tensor& max_pool2d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                             const Tensor& self, IntList kernel_size, IntList stride,
+                                             IntList padding, IntList dilation, bool ceil_mode,
+                                             const Tensor& indices, Tensor& grad_input) {
+  return largest_pool_backward<kLargestBackward2>(context, grad_output, self, 2,
+                                                  {kernel_size, stride, padding, dilation, ceil_mode},
+                                                  indices, grad_input);
+}
+
+Tensor& max_pool3d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                             const Tensor& self, IntList kernel_size, IntList stride,
+                                             IntList padding, IntList dilation, bool ceil_mode,
+                                             const Tensor& indices, Tensor& grad_input) {
+  return largest_pool_backward<kLargestBackward3>(context, grad_output, self, 3,
+                                                  {kernel_size, stride, padding, dilation, ceil_mode},
+                                                  indices, grad_input);
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

@@ -1,0 +1,271 @@
+// softmax and log_softmax with their gradients: along one dimension, in lines that threads share. Half and
+// BFloat16 are calculated in float.
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "../../common/temporary.h"
+#include "../common_dtype.h"
+#include "../elementary.h"
+#include "../lanes.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+constexpr int64_t kGroup = 16;  // lines side by side that are read together
+
+template <class C>
+C larger_of(C a, C b) {
+  return a > b || a != a ? a : b;  // NaN is the largest
+}
+
+// The lines along `dim` of tensors of the same sizes.
+struct Lines {
+  Dims places;
+  int64_t length;
+};
+
+Lines lines_of(const Tensor& t, int64_t dim) {
+  Lines lines{sizes_of(t), 1};
+  if (t.dim() != 0) {
+    lines.length = lines.places[dim];
+    lines.places[dim] = 1;
+  }
+  return lines;
+}
+
+int64_t step_of(const Tensor& t, int64_t dim) {
+  return t.dim() == 0 ? 1 : t.strides()[dim];
+}
+
+// compute(x, y, z, n): the line z of `out` from the lines x and, where there is one, y of the inputs. All are
+// arrays of C: the memory itself where that is possible, a copy in a buffer of a line's length otherwise.
+template <class C>
+[[gnu::noinline]] void for_each_line(KernelRuntimeContext& context, const Tensor& x, const Tensor* y,
+                                     int64_t dim, Tensor& out,
+                                     FunctionRef<void(const C*, const C*, C*, int64_t)> compute) {
+  const Lines lines = lines_of(out, dim);
+  const int64_t n = lines.length;
+  const int64_t count = out.numel() == 0 ? 0 : lines.places.product();
+  const Convert load = conversion(x.scalar_type(), dtype_of<C>);
+  const Convert store = conversion(dtype_of<C>, out.scalar_type());
+  OPSMITH_CHECK(context, load != nullptr && store != nullptr, NotSupported, ,
+                "softmax from %s to %s is not part of this build", name_of(x.scalar_type()),
+                name_of(out.scalar_type()));
+  if (count == 0) {
+    return;
+  }
+  const bool in_place = x.scalar_type() == dtype_of<C> && step_of(x, dim) == 1 &&
+                        (y == nullptr || step_of(*y, dim) == 1) && out.scalar_type() == dtype_of<C> &&
+                        step_of(out, dim) == 1;
+  // Lines that lie side by side, element by element, are read together: each row of them is one piece of
+  // memory.
+  const int64_t last = out.dim() - 1;
+  const bool side_by_side = !in_place && last >= 0 && dim != last && x.strides()[last] == 1 &&
+                            out.strides()[last] == 1 && (y == nullptr || y->strides()[last] == 1);
+  const int64_t neighbours = side_by_side ? lines.places[last] : 1;
+  const int64_t group = side_by_side ? std::min(kGroup, neighbours) : 1;
+  const int64_t groups = (neighbours + group - 1) / group;
+  Dims places = lines.places;
+  if (side_by_side) {
+    places[last] = 1;
+  }
+  const int64_t units = places.product() * groups;
+  // One part per thread, each with its own buffers.
+  constexpr int64_t kMaxParts = 64;
+  const int64_t parts =
+      in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
+  C* const buffers = in_place ? nullptr : temporary<C>(context, parts * 4 * group * n);
+  if (!in_place && buffers == nullptr) {
+    return;
+  }
+  const Dims x_strides = strides_of(x);
+  const Dims y_strides = y != nullptr ? strides_of(*y) : x_strides;
+  const Dims out_strides = strides_of(out);
+  const char* const from = static_cast<const char*>(x.const_data_ptr());
+  const char* const beside = y != nullptr ? static_cast<const char*>(y->const_data_ptr()) : nullptr;
+  char* const to = static_cast<char*>(out.mutable_data_ptr());
+  const int64_t x_width = x.element_size();
+  const int64_t out_width = out.element_size();
+  const auto read = [&](const char* p, int64_t step, int64_t width, C* dense, C* rows) {
+    if (width == 1) {
+      load(p, {1, n, 0, step}, dense);
+      return;
+    }
+    load(p, {n, width, step, 1}, rows);
+    for (int64_t l = 0; l < width; ++l) {
+      for (int64_t i = 0; i < n; ++i) {
+        dense[l * n + i] = rows[i * width + l];
+      }
+    }
+  };
+  const auto unit = [&](int64_t index, C* buffer) {
+    const int64_t start = index % groups * group;
+    const int64_t width = std::min(group, neighbours - start);
+    index /= groups;
+    Dims at = places;
+    for (int64_t d = at.rank - 1; d >= 0; --d) {
+      at[d] = index % places[d];
+      index /= places[d];
+    }
+    const char* const px = from + (offset_of(at, x_strides) + start) * x_width;
+    const char* const py =
+        beside != nullptr ? beside + (offset_of(at, y_strides) + start) * x_width : nullptr;
+    char* const pz = to + (offset_of(at, out_strides) + start) * out_width;
+    if (in_place) {
+      compute(reinterpret_cast<const C*>(px), reinterpret_cast<const C*>(py), reinterpret_cast<C*>(pz), n);
+      return;
+    }
+    C* const xs = buffer;
+    C* const ys = xs + group * n;
+    C* const zs = ys + group * n;
+    C* const rows = zs + group * n;
+    read(px, step_of(x, dim), width, xs, rows);
+    if (py != nullptr) {
+      read(py, step_of(*y, dim), width, ys, rows);
+    }
+    for (int64_t l = 0; l < width; ++l) {
+      compute(xs + l * n, ys + l * n, zs + l * n, n);
+    }
+    const int64_t step = step_of(out, dim);
+    if (width > 1) {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t l = 0; l < width; ++l) {
+          rows[i * width + l] = zs[l * n + i];
+        }
+        store(rows + i * width, {1, width, 0, 1}, pz + i * step * out_width);
+      }
+    } else if (step == 1) {
+      store(zs, {1, n, 0, 1}, pz);
+    } else {
+      store(zs, {1, n, 0, 1}, xs);
+      spread(static_cast<size_t>(out_width), xs, pz, step, n);
+    }
+  };
+  parallel(parts, in_place ? std::max<int64_t>(1, kGrain / n) : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (int64_t i = units * part / parts; i < units * (part + 1) / parts; ++i) {
+        unit(i, in_place ? nullptr : buffers + part * 4 * group * n);
+      }
+    }
+  });
+}
+
+template <class C>
+C largest(const C* x, int64_t n) {
+  return fold(n, -std::numeric_limits<C>::infinity(), larger_of<C>, [x](int64_t i) { return x[i]; });
+}
+
+template <class C>
+void softmax_line(const C* x, const C*, C* z, int64_t n) {
+  const C top = largest(x, n);
+  // ivdep: x and z are the same line or have no element in common.
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = portable::exp(x[i] - top);
+  }
+  const C total = sum_of<C>(n, [z](int64_t i) { return z[i]; });
+  const C scale = C(1) / total;
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] *= scale;
+  }
+}
+
+template <class C>
+void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
+  const C top = largest(x, n);
+  const C shift = std::log(sum_of<C>(n, [=](int64_t i) { return portable::exp(x[i] - top); }));
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = x[i] - top - shift;
+  }
+}
+
+// output (grad - sum(grad output))
+template <class C>
+void softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
+  const C total = sum_of<C>(n, [=](int64_t i) { return grad[i] * output[i]; });
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = output[i] * (grad[i] - total);
+  }
+}
+
+// grad - exp(output) sum(grad)
+template <class C>
+void log_softmax_backward_line(const C* grad, const C* output, C* z, int64_t n) {
+  const C total = sum_of<C>(n, [=](int64_t i) { return grad[i]; });
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = grad[i] - portable::exp(output[i]) * total;
+  }
+}
+
+constexpr char kSoftmax[] = "_softmax.out";
+constexpr char kLogSoftmax[] = "_log_softmax.out";
+constexpr char kSoftmaxBackward[] = "_softmax_backward_data.out";
+constexpr char kLogSoftmaxBackward[] = "_log_softmax_backward_data.out";
+
+bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, const Tensor* y,
+           const Tensor& out) {
+  OPSMITH_CHECK(context, y == nullptr || (sizes_of(*y) == sizes_of(x) && y->scalar_type() == x.scalar_type()),
+                InvalidArgument, false, "%s: grad_output and output must have the same sizes and dtype",
+                name);
+  OPSMITH_CHECK(context, is_floating(out.scalar_type()), NotSupported, false,
+                "\"%s\" not implemented for '%s'", name, name_of(out.scalar_type()));
+  return true;
+}
+
+}  // namespace
+
+namespace native {
+
+Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
+  const int64_t d = wrap_dim(context, dim, self.dim());
+  if (d >= 0 && takes(context, kSoftmax, self, nullptr, out) && resize(context, out, sizes_of(self))) {
+    with_compute_dtype<kSoftmax>(context, Floating{}, out.scalar_type(), [&](auto type) {
+      using C = typename decltype(type)::type;
+      for_each_line<C>(context, self, nullptr, d, out, softmax_line<C>);
+    });
+  }
+  return out;
+}
+
+Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
+  const int64_t d = wrap_dim(context, dim, self.dim());
+  if (d >= 0 && takes(context, kLogSoftmax, self, nullptr, out) && resize(context, out, sizes_of(self))) {
+    with_compute_dtype<kLogSoftmax>(context, Floating{}, out.scalar_type(), [&](auto type) {
+      using C = typename decltype(type)::type;
+      for_each_line<C>(context, self, nullptr, d, out, log_softmax_line<C>);
+    });
+  }
+  return out;
+}
+
+Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                  const Tensor& output, int64_t dim, ScalarType, Tensor& grad_input) {
+  const int64_t d = wrap_dim(context, dim, output.dim());
+  if (d >= 0 && takes(context, kSoftmaxBackward, grad_output, &output, grad_input) &&
+      resize(context, grad_input, sizes_of(output))) {
+    with_compute_dtype<kSoftmaxBackward>(context, Floating{}, output.scalar_type(), [&](auto type) {
+      using C = typename decltype(type)::type;
+      for_each_line<C>(context, grad_output, &output, d, grad_input, softmax_backward_line<C>);
+    });
+  }
+  return grad_input;
+}
+
+Tensor& log_softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                      const Tensor& output, int64_t dim, ScalarType, Tensor& out) {
+  const int64_t d = wrap_dim(context, dim, output.dim());
+  if (d >= 0 && takes(context, kLogSoftmaxBackward, grad_output, &output, out) &&
+      resize(context, out, sizes_of(output))) {
+    with_compute_dtype<kLogSoftmaxBackward>(context, Floating{}, output.scalar_type(), [&](auto type) {
+      using C = typename decltype(type)::type;
+      for_each_line<C>(context, grad_output, &output, d, out, log_softmax_backward_line<C>);
+    });
+  }
+  return out;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

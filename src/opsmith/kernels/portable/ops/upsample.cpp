@@ -1,0 +1,224 @@
+// Images of another size: nearest and bilinear, from the output's size or from scale factors.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "../../common/temporary.h"
+#include "../image.h"
+#include "../movement.h"
+
+namespace opsmith::portable {
+namespace {
+
+using Factors = std::optional<ArrayRef<double>>;
+using Sizes = std::optional<IntList>;
+
+constexpr int64_t kPlane = 2;
+
+// What is asked of the two spatial dimensions.
+struct Target {
+  int64_t size[kPlane];
+  std::optional<double> scale[kPlane];
+};
+
+bool target_of(KernelRuntimeContext& context, const Tensor& input, const Sizes& size, const Factors& factors,
+               Target& target) {
+  OPSMITH_CHECK(context, size.has_value() != factors.has_value(), InvalidArgument, false,
+                "Must specify exactly one of output_size and scale_factors");
+  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
+                "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
+  const size_t given = size.has_value() ? size->size() : factors->size();
+  OPSMITH_CHECK(context, given == kPlane, InvalidArgument, false,
+                "It is expected output_size and scale_factors of 2 numbers, but got %zu", given);
+  for (int64_t d = 0; d < kPlane; ++d) {
+    const double in = static_cast<double>(input.sizes()[2 + d]);
+    target.size[d] = size.has_value() ? (*size)[d] : static_cast<int64_t>(in * (*factors)[d]);
+    target.scale[d] = factors.has_value() ? std::optional<double>((*factors)[d]) : std::nullopt;
+  }
+  return true;
+}
+
+bool prepare(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
+  OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
+                "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
+  if (!same_dtype(context, input, out)) {
+    return false;
+  }
+  const int64_t height = input.sizes()[2];
+  const int64_t width = input.sizes()[3];
+  OPSMITH_CHECK(context, height > 0 && width > 0 && target.size[0] > 0 && target.size[1] > 0, InvalidArgument,
+                false,
+                "Input and output sizes should be greater than 0, but got input (H: %" PRId64 ", W: %" PRId64
+                ") output (H: %" PRId64 ", W: %" PRId64 ")",
+                height, width, target.size[0], target.size[1]);
+  return resize(context, out, {input.sizes()[0], input.sizes()[1], target.size[0], target.size[1]});
+}
+
+// Elements of the input per element of the output.
+template <class C>
+C ratio(int64_t in, int64_t out, bool align_corners, const std::optional<double>& scale) {
+  if (align_corners) {
+    return out > 1 ? static_cast<C>(in - 1) / static_cast<C>(out - 1) : C(0);
+  }
+  return scale.has_value() && *scale > 0 ? static_cast<C>(1.0 / *scale)
+                                         : static_cast<C>(in) / static_cast<C>(out);
+}
+
+Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
+  if (!prepare(context, input, target, out) || out.numel() == 0) {
+    return out;
+  }
+  const Image from = image_of(input, kPlane);
+  const Image to = image_of(out, kPlane);
+  int64_t* const offsets = temporary<int64_t>(context, to.size[1] + to.size[2]);
+  if (offsets == nullptr) {
+    return out;
+  }
+  // The offset of each row and column that an output's row and column shows. Double is calculated as such.
+  int64_t* next = offsets;
+  for (int64_t d = 0; d < kPlane; ++d) {
+    const int64_t in = from.size[1 + d];
+    const bool wide = input.scalar_type() == ScalarType::Double;
+    const double exact = ratio<double>(in, target.size[d], false, target.scale[d]);
+    const float single = ratio<float>(in, target.size[d], false, target.scale[d]);
+    for (int64_t i = 0; i < target.size[d]; ++i) {
+      const double place = wide ? exact * static_cast<double>(i) : single * static_cast<float>(i);
+      *next++ = std::min(static_cast<int64_t>(std::floor(place)), in - 1) * from.stride[1 + d];
+    }
+  }
+  const int64_t* const rows = offsets;
+  const int64_t* const columns = offsets + to.size[1];
+  with_width(input.element_size(), [&](auto element) {
+    using U = decltype(element);
+    parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t row = begin; row < end; ++row) {
+                 const int64_t plane = row / to.size[1];
+                 const int64_t y = row % to.size[1];
+                 const U* const source = reinterpret_cast<const U*>(from.data) + from.plane(plane) + rows[y];
+                 U* const destination = reinterpret_cast<U*>(to.data) + to.plane(plane) + y * to.stride[1];
+                 for (int64_t x = 0; x < to.size[2]; ++x) {
+                   destination[x * to.stride[2]] = source[columns[x]];
+                 }
+               }
+             });
+  });
+  return out;
+}
+
+// The two neighbours of an output's index and how much of the second one it takes.
+template <class C>
+struct Blend {
+  int64_t first;   // offset
+  int64_t second;  // offset
+  C share;
+};
+
+template <class C>
+void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners,
+                 const std::optional<double>& scale, Blend<C>* blends) {
+  const C step = ratio<C>(in, out, align_corners, scale);
+  for (int64_t i = 0; i < out; ++i) {
+    const C middle = step * (static_cast<C>(i) + C(0.5)) - C(0.5);
+    const C place = align_corners ? step * static_cast<C>(i) : std::max(middle, C(0));
+    const int64_t first = std::min(static_cast<int64_t>(place), in - 1);
+    const C share = std::min(std::max(place - static_cast<C>(first), C(0)), C(1));
+    blends[i] = {first * stride, std::min(first + 1, in - 1) * stride, share};
+  }
+}
+
+template <class T>
+[[gnu::noinline]] void blend(KernelRuntimeContext& context, const Image& from, const Image& to,
+                             const Target& target, bool align_corners) {
+  using C = compute_t<T>;
+  Blend<C>* const blends = temporary<Blend<C>>(context, to.size[1] + to.size[2]);
+  if (blends == nullptr) {
+    return;
+  }
+  const Blend<C>* const rows = blends;
+  const Blend<C>* const columns = blends + to.size[1];
+  fill_blends<C>(from.size[1], to.size[1], from.stride[1], align_corners, target.scale[0], blends);
+  fill_blends<C>(from.size[2], to.size[2], from.stride[2], align_corners, target.scale[1],
+                 blends + to.size[1]);
+  parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t row = begin; row < end; ++row) {
+               const int64_t plane = row / to.size[1];
+               const int64_t y = row % to.size[1];
+               const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
+               const T* const upper = source + rows[y].first;
+               const T* const lower = source + rows[y].second;
+               const C down = rows[y].share;
+               T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
+               for (int64_t x = 0; x < to.size[2]; ++x) {
+                 const Blend<C>& at = columns[x];
+                 const C top = load_element(upper + at.first) * (C(1) - at.share) +
+                               load_element(upper + at.second) * at.share;
+                 const C bottom = load_element(lower + at.first) * (C(1) - at.share) +
+                                  load_element(lower + at.second) * at.share;
+                 store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
+               }
+             }
+           });
+}
+
+constexpr char kBilinear[] = "upsample_bilinear2d.out";
+constexpr char kBilinearVec[] = "upsample_bilinear2d.vec_out";
+
+template <const char* Name>
+Tensor& bilinear(KernelRuntimeContext& context, const Tensor& input, const Target& target, bool align_corners,
+                 Tensor& out) {
+  if (prepare(context, input, target, out) && out.numel() != 0) {
+    with_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
+      blend<typename decltype(type)::type>(context, image_of(input, kPlane), image_of(out, kPlane), target,
+                                           align_corners);
+    });
+  }
+  return out;
+}
+
+bool plain_target(KernelRuntimeContext& context, IntList output_size, std::optional<double> scales_h,
+                  std::optional<double> scales_w, Target& target) {
+  OPSMITH_CHECK(context, output_size.size() == kPlane, InvalidArgument, false,
+                "It is expected output_size equals to 2, but got size %zu", output_size.size());
+  target = {{output_size[0], output_size[1]}, {scales_h, scales_w}};
+  return true;
+}
+
+}  // namespace
+
+namespace native {
+
+Tensor& upsample_nearest2d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                               std::optional<double> scales_h, std::optional<double> scales_w, Tensor& out) {
+  Target target;
+  return plain_target(context, output_size, scales_h, scales_w, target) ? nearest(context, self, target, out)
+                                                                        : out;
+}
+
+Tensor& upsample_nearest2d_vec_out(KernelRuntimeContext& context, const Tensor& input, Sizes output_size,
+                                   Factors scale_factors, Tensor& out) {
+  Target target;
+  return target_of(context, input, output_size, scale_factors, target) ? nearest(context, input, target, out)
+                                                                       : out;
+}
+
+Tensor& upsample_bilinear2d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
+                                bool align_corners, std::optional<double> scales_h,
+                                std::optional<double> scales_w, Tensor& out) {
+  Target target;
+  return plain_target(context, output_size, scales_h, scales_w, target)
+             ? bilinear<kBilinear>(context, self, target, align_corners, out)
+             : out;
+}
+
+Tensor& upsample_bilinear2d_vec_out(KernelRuntimeContext& context, const Tensor& input, Sizes output_size,
+                                    bool align_corners, Factors scale_factors, Tensor& out) {
+  Target target;
+  return target_of(context, input, output_size, scale_factors, target)
+             ? bilinear<kBilinearVec>(context, input, target, align_corners, out)
+             : out;
+}
+
+}  // namespace native
+}  // namespace opsmith::portable

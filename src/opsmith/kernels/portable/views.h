@@ -1,0 +1,41 @@
+// The geometry of views that are copied, and written to.
+#pragma once
+
+#include "../common/dims.h"
+
+namespace opsmith::portable {
+
+// A bound of a slice, counted from the front and within [0, size].
+inline int64_t slice_bound(int64_t bound, int64_t size) {
+  const int64_t wrapped = bound < 0 ? bound + size : bound;
+  return wrapped < 0 ? 0 : wrapped > size ? size : wrapped;
+}
+
+// Replaces dimensions `dim1` and `dim2` by their diagonal, as the last dimension, and adds to `origin` where
+// it begins. False with the call rejected.
+inline bool take_diagonal(KernelRuntimeContext& context, int64_t offset, int64_t dim1, int64_t dim2,
+                          Dims& sizes, Dims& strides, int64_t& origin) {
+  const int64_t a = wrap_dim(context, dim1, sizes.rank);
+  const int64_t b = a < 0 ? a : wrap_dim(context, dim2, sizes.rank);
+  if (b < 0) {
+    return false;
+  }
+  OPSMITH_CHECK(context, a != b, InvalidArgument, false,
+                "diagonal dimensions cannot be identical %" PRId64 ", %" PRId64, dim1, dim2);
+  const int64_t along_a = offset < 0 ? sizes[a] + offset : sizes[a];
+  const int64_t along_b = offset < 0 ? sizes[b] : sizes[b] - offset;
+  const int64_t length = along_a < along_b ? along_a : along_b;
+  const int64_t stride = strides[a] + strides[b];
+  if (length > 0) {
+    origin += offset < 0 ? -offset * strides[a] : offset * strides[b];
+  }
+  sizes.erase(a > b ? a : b);
+  strides.erase(a > b ? a : b);
+  sizes.erase(a > b ? b : a);
+  strides.erase(a > b ? b : a);
+  sizes.push_back(length > 0 ? length : 0);
+  strides.push_back(stride);
+  return true;
+}
+
+}  // namespace opsmith::portable

@@ -1,0 +1,1 @@
+"""What the plan says of ExecuTorch: which kernel serves which calls of its programs."""

@@ -1,0 +1,60 @@
+"""What a built kernel library for ExecuTorch says of itself: the JSON that is written into its file.
+
+``emit`` writes it, ``executorch`` reads it without loading the library, and chooses by it which of the
+kernels are registered for a program that was not known when the library was built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opsmith.description import ArgMeta, DimOrder
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BuiltFor:
+    """What a library was built for: it serves in the same ExecuTorch, Python and processor only.
+
+    ``python`` is the tag of CPython's extension modules (``cpython-311``), which is in the file name of the
+    runtime; ``machine`` is ``uname``'s, ``x86_64``.
+    """
+
+    executorch: str
+    python: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class DescribedKernel:
+    """A kernel of the library, as :class:`~opsmith.plan.executorch.resolver.LibraryKernel` has it.
+
+    ``arguments`` are the names of the schema's arguments, in its order.
+    """
+
+    operator: str
+    arguments: tuple[str, ...]
+    library: str
+    symbol: str
+    keys: tuple[str, ...]
+    unkeyed: bool
+    dtypes: tuple[tuple[str, tuple[str, ...]], ...]
+    dim_order: DimOrder
+    arg_meta: tuple[ArgMeta, ...]
+
+
+@dataclass(frozen=True)
+class LibraryDescription:
+    """What the file holds; ``selected``: its kernels know the dtypes and dim orders of their keys only.
+
+    ``instruction_sets`` are those that the compiler could use everywhere, separated by spaces, as
+    ``/proc/cpuinfo`` names them; they come last, since the compiler writes them.
+    """
+
+    format: int
+    backend: str
+    built_for: BuiltFor
+    selected: bool
+    kernels: tuple[DescribedKernel, ...]
+    instruction_sets: str

@@ -1,0 +1,63 @@
+"""A backend that was opened: one object for its description, the operators that there are, and its plan."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from opsmith.cache_folder import cache_root
+from opsmith.description import Backend, find_backend, read_backend
+from opsmith.plan.cache import kept_plan
+from opsmith.plan.model import Plan
+from opsmith.plan.resolver import resolve
+from opsmith.schema import Catalogue, read_catalogue
+
+
+class OpenedBackend:
+    """The backend described by the file ``path``; each part is read or made when it is first asked for.
+
+    Plans are kept in ``cache``, unless that is None.  Any part raises a :class:`DescriptionError` where
+    the description is wrong.
+    """
+
+    def __init__(self, path: Path, cache: Path | None) -> None:
+        self.path = path
+        self._cache = cache
+
+    @cached_property
+    def outline(self) -> Backend:
+        """The description with the operators' names taken on trust, which saves reading the catalogue."""
+        return read_backend(self.path, None)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The operators of the installed torch."""
+        return read_catalogue()
+
+    @cached_property
+    def description(self) -> Backend:
+        """The description, checked against the catalogue."""
+        return read_backend(self.path, self.catalogue)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, as it was kept or made anew."""
+        if self._cache is None:
+            return self._planned()
+        return kept_plan(self.outline, self._cache, self._planned)
+
+    def _planned(self) -> Plan:
+        return resolve(self.description, self.catalogue)
+
+
+def open_backend(name: str) -> OpenedBackend:
+    """The backend ``name``: a shipped one, or a path.  Raises :class:`BackendUnknown`."""
+    return OpenedBackend(find_backend(name), cache_root())
+
+
+def plan_backend(name: str, cache: Path | None) -> Plan:
+    """The plan for the backend ``name`` (shipped, or a path), from ``cache`` where it is fresh.
+
+    Raises a :class:`DescriptionError` where the description is wrong.
+    """
+    return OpenedBackend(find_backend(name), cache).plan

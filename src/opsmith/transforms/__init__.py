@@ -1,0 +1,1 @@
+"""Rewrites of models for kernels that want their weights prepared."""

@@ -1,0 +1,484 @@
+"""``opsmith conform``: what it finds, how it says so, and what survives crashes, hangs and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from command import run_opsmith
+from fork_server import obey_interrupts
+from opsmith import conformance
+from opsmith.cache_folder import cache_root
+from opsmith.conformance.database import EntryFacts, known_entries
+from opsmith.conformance.gaps import everything, read_gaps, with_gaps, with_passing_gaps
+from opsmith.conformance.junit import write_junit
+from opsmith.conformance.results import Check, Results, Status, Verdict, latest_path
+from opsmith.conformance.selection import select
+from opsmith.description import find_backend, read_backend
+from opsmith.errors import GapInvalid, OpsmithError
+from opsmith.plan import resolve
+from opsmith.runtime import LoadedBackend
+from opsmith.schema import Catalogue
+
+FAULTS = Path(__file__).with_name("faults.py")
+
+
+def conform(*arguments: str, status: int = 0) -> tuple[dict[str, Any], str]:
+    """Runs the command; the last line's JSON, where it prints some, and all that it printed."""
+    done = run_opsmith("conform", *arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1] if done.stdout else ""
+    return json.loads(last) if last.startswith("{") else {}, done.stdout + done.stderr
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_results_are_kept() -> Iterator[None]:
+    """The latest results of sim are the developer's: what is planted here must not stay among them."""
+    latest = latest_path(find_backend("sim"))
+    before = latest.read_bytes() if latest.exists() else None
+    yield
+    if before is not None:
+        latest.write_bytes(before)
+    else:
+        latest.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def known(sim: LoadedBackend) -> tuple[EntryFacts, ...]:
+    return known_entries(cache_root())
+
+
+# ---- what it finds
+
+
+@pytest.mark.usefixtures("sim")
+def test_planted_faults_are_found_and_named(tmp_path: Path) -> None:
+    output, junit = tmp_path / "results.json", tmp_path / "junit.xml"
+    operators = ["sinh", "atan", "erfinv", "expm1", "cosh"]
+    summary, printed = conform(
+        *(part for name in operators for part in ("--op", name)),
+        *("--dtype", "float64", "--check", "forward", "--samples", "3", "--timeout", "10"),
+        *("--kernels", str(FAULTS), "-o", str(output), "--junit", str(junit), "--json"),
+        status=1,
+    )
+    found = {failure["entry"]: failure for failure in summary["failures"]}
+    assert {name: found[name]["status"] for name in found} == {
+        "sinh": "failed",
+        "atan": "failed",
+        "erfinv": "timed out",
+        "expm1": "crashed",
+    }
+    assert found["sinh"]["message"].startswith("sample 0, (float64[20, 20]): result 0 differs by ")
+    assert "RuntimeError('this unit has no doubles')" in found["atan"]["message"]
+    assert found["erfinv"]["message"] == "no end after 10 s, in sample 0"
+    assert found["expm1"]["message"] == "the process was ended by SIGSEGV, in sample 0"
+    assert summary["totals"]["passed"] == 1
+    assert summary["scores"] == [{"check": "forward", "dtype": "float64", "passed": 1, "total": 5}]
+    assert "timed out: erfinv float64 forward: no end after 10 s, in sample 0" in printed
+
+    results = conformance.read_results(output)
+    assert results.complete and results.is_bad and results.samples == 3
+    assert {verdict.entry for verdict in results.verdicts} == set(operators)
+    assert "cosh" in results.operators["cosh"]
+    assert [verdict.entry for verdict in results.of_operator("cosh")] == ["cosh"]
+
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert dict(suite.items()) | {"time": ""} == {
+        "name": "forward", "tests": "5", "failures": "2", "errors": "2", "skipped": "0", "time": "",
+    }  # fmt: skip
+    crashed = suite.find("testcase[@classname='forward.expm1']/error")
+    assert crashed is not None
+    assert crashed.get("message", "").startswith("crashed: the process was ended by SIGSEGV")
+
+
+@pytest.mark.usefixtures("sim")
+def test_sim_conforms_in_float32() -> None:
+    """What docs/observe/conformance.md promises: no bad verdict, and at most five declared gaps."""
+    outcome = conformance.run("sim", dtypes=["float32"], checks=["forward"])
+    results = outcome.results
+    assert [verdict for verdict in results.verdicts if verdict.status.is_bad] == []
+    passed, total = conformance.scores(results.verdicts)[Check.FORWARD, "float32"]
+    assert total > 710 and total - passed <= 5
+    assert sum(verdict.samples for verdict in results.verdicts) > 18_000
+    assert "linear" in results.operators["nn.functional.linear"]
+
+
+# ---- what is chosen
+
+
+def names(known: tuple[EntryFacts, ...], *operators: str) -> list[str]:
+    chosen = select(known, operators, (), (), called={}, aten=())
+    return [facts.name for facts in chosen.entries]
+
+
+def test_operators_by_entry_pattern_and_aten_name(known: tuple[EntryFacts, ...]) -> None:
+    assert len(names(known)) > 740
+    assert names(known, "div") == [
+        "div.no_rounding_mode",
+        "div.trunc_rounding",
+        "div.floor_rounding",
+    ]
+    assert names(known, "div.floor_rounding") == ["div.floor_rounding"]
+    assert set(names(known, "linalg.l*")) > {"linalg.lu", "linalg.lstsq", "linalg.ldl_solve"}
+    assert names(known, "aten::cumsum.out") == ["cumsum"]
+    assert names(known, "softplus") == ["nn.functional.softplus"]
+    called = select(known, ["mm.out"], (), (), called={"matmul": ["mm", "mm.out"]}, aten=())
+    assert {facts.name for facts in called.entries} == {"mm", "matmul"}
+
+
+def test_a_check_is_made_where_an_entry_has_it(known: tuple[EntryFacts, ...]) -> None:
+    chosen = select(known, ["cumsum"], ["int64", "float32"], (), called={}, aten=())
+    checks = {unit.dtype: [check.value for check in unit.checks] for unit in chosen.units()}
+    everywhere = ["forward", "out", "in-place", "non-contiguous", "empty", "dtypes", "determinism"]
+    assert checks["int64"] == [*everywhere, "meta"]
+    assert checks["float32"] == ["forward", "backward", *everywhere[1:], "meta"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"operators": ["cumsun"]}, "there is no operator `cumsun` (did you mean cumsum, "),
+        ({"dtypes": ["float23"]}, "there is no dtype `float23` (did you mean float32, "),
+        ({"checks": ["foward"]}, "there is no check `foward` (did you mean forward"),
+        ({"operators": ["_cudnn_rnn"]}, "OpInfo has no entry about `_cudnn_rnn`, and none called it"),
+        ({"kernels": Path("no.py")}, "there is no file `no.py`"),
+        ({"gaps": Path("no.yaml")}, "there is no file no.yaml"),
+        ({"backend": "simm"}, "there is no backend `simm` (did you mean sim?)"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("sim")
+def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OpsmithError) as error:
+        conformance.run(**options)
+    assert error.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--check", "backwards"], "there is no check `backwards` (did you mean backward?)\n  remedy: "
+         "name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism, meta"),
+        (["-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
+        (["--file", "test_ops.py"], "--file chooses among the test files of a checkout, and none is given"),
+        (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
+        (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
+         "  remedy: git clone --depth 1 --branch v2.13.0 https://github.com/pytorch/pytorch, and name"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("known")
+def test_commands_that_cannot_be_meant(arguments: list[str], message: str) -> None:
+    assert conform(*arguments, status=1)[1].startswith(f"error: {message}")
+
+
+@pytest.mark.usefixtures("sim")
+def test_kernels_that_cannot_be_registered_stop_the_run(tmp_path: Path) -> None:
+    kernels = tmp_path / "kernels.py"
+    kernels.write_text("import nothing_of_that_name\n")
+    _, printed = conform("--op", "cosh", "--kernels", str(kernels), status=1)
+    assert f"error: `{kernels}` raises\n" in printed
+    assert "No module named 'nothing_of_that_name'" in printed
+
+
+class _Nobody:
+    def at(self, sample: int, *, on_device: bool) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("sim")
+def test_what_the_description_refuses_is_not_claimed(
+    describe: Callable[..., Path], catalogue: Catalogue
+) -> None:
+    import torch
+
+    from opsmith.conformance.database import entries
+    from opsmith.conformance.subject import Subject
+
+    kernels = """
+        - {op: add.out, kernel_name: chip::add, dtypes: [Float, Int]}
+        - {op: cumsum.out, kernel_name: chip::cumsum, dtypes: {self: [Double]}}
+    """
+    plan = resolve(read_backend(describe(kernels, fallback="none"), catalogue), catalogue)
+
+    def refused(dtype: torch.dtype, *operators: str) -> str:
+        subject = Subject("add", entries()["add"], dtype, "chip", plan, 0, 0, _Nobody())
+        return subject.refused(frozenset(operators)) or subject.declared(frozenset(operators))
+
+    assert refused(torch.float32, "add.out").startswith("`chip::add` (")
+    assert refused(torch.float32, "add.out").endswith(") declares Float")
+    assert refused(torch.float64, "add.out").startswith(
+        "the description refuses `add.out` in Double: "
+    )
+    assert refused(torch.float64, "cumsum.out").endswith(") declares Double")
+    assert refused(torch.float64, "erfinv.out").startswith("the description refuses `erfinv.out`: ")
+
+
+# ---- interrupted, and gone on with
+
+
+@pytest.mark.usefixtures("sim")
+def test_an_interrupted_run_is_kept_and_continued(
+    sim: LoadedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--op", "nn.functional.*", "--dtype", "float32", "--check", "forward", "--json"]
+    latest = latest_path(find_backend("sim"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opsmith", "conform", *arguments, "--seed", "7", "-j", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=obey_interrupts,
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        results = conformance.read_results(latest) if latest.exists() else None
+        if results is not None and results.seed == 7 and results.verdicts:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    summary = json.loads(printed.splitlines()[-1])
+    assert not summary["complete"]
+    first = conformance.read_results(latest)
+    assert not first.complete and first.verdicts
+    marked = replace(first.verdicts[0], message="made by the first run")
+    latest.write_bytes(msgspec.json.encode(replace(first, verdicts=(marked, *first.verdicts[1:]))))
+
+    summary, _ = conform(*arguments, "--seed", "7", "--resume")
+    assert summary["complete"]
+    resumed = {verdict.key: verdict for verdict in conformance.read_results(latest).verdicts}
+    assert resumed[marked.key].message == "made by the first run"
+    assert sum(summary["totals"].values()) > len(first.verdicts)
+
+    _, printed = conform(*arguments, "--seed", "8", "--resume", status=1)
+    assert printed == (
+        "error: there is nothing to resume for `sim`: the latest run had --samples 0 --seed 7\n"
+        "  remedy: run it without --resume\n"
+    )
+
+
+# ---- gaps
+
+
+def declared(text: str, tmp_path: Path) -> Path:
+    path = tmp_path / "gaps.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "gaps:\n  - operators: [cumsun]\n    reason: x\n",
+            "{path}:2:17: there is no operator `cumsun` (did you mean cumsum, ",
+        ),
+        (
+            "gaps:\n  - {operators: [cumsum], checks: [foward], reason: x}\n",
+            "{path}:2:36: there is no check `foward` (did you mean forward",
+        ),
+        (
+            "gaps:\n  - {operators: [cumsum], dtypes: [Float], reason: x}\n",
+            "{path}:2:36: there is no dtype `Float` (did you mean float",
+        ),
+        (
+            "gaps:\n  - operators: [cumsum]\n",
+            "{path}:2:5: the key `reason` is missing",
+        ),
+        (
+            "gaps:\n  - operators: [cumsum]\n    reason: ''\n",
+            "{path}:3:5: the reason of this gap is empty",
+        ),
+    ],
+)  # fmt: skip
+def test_gaps_that_cannot_be_meant(
+    text: str, message: str, known: tuple[EntryFacts, ...], tmp_path: Path
+) -> None:
+    path = declared(text, tmp_path)
+    with pytest.raises(OpsmithError) as error:
+        read_gaps(path.with_name("backend.yaml"), known)
+    assert str(error.value).startswith(message.format(path=path))
+    assert isinstance(error.value, GapInvalid) or "missing" in message
+
+
+def judged(
+    text: str, failing: set[str], known: tuple[EntryFacts, ...], tmp_path: Path
+) -> dict[str, Status]:
+    """How forward runs of ``cumsum`` and ``cumprod`` in two dtypes are judged, by entry and dtype."""
+    gaps = read_gaps(declared(text, tmp_path).with_name("backend.yaml"), known)
+    entries = tuple(facts for facts in known if facts.name in {"cumsum", "cumprod"})
+    small = tuple(replace(facts, dtypes=("float32", "int64")) for facts in entries)
+    could_run = [
+        key for key in everything(small) if key[2] is Check.FORWARD and key[1] in small[0].dtypes
+    ]
+    verdicts = [
+        Verdict(
+            entry, check, dtype, Status.FAILED if f"{entry} {dtype}" in failing else Status.PASSED
+        )
+        for entry, dtype, check in could_run
+    ]
+    made = with_passing_gaps([*with_gaps(verdicts, gaps)], gaps, could_run)
+    return {f"{verdict.entry} {verdict.dtype}": verdict.status for verdict in made}
+
+
+def test_a_gap_is_no_failure_and_one_that_passes_is(
+    known: tuple[EntryFacts, ...], tmp_path: Path
+) -> None:
+    judge: Callable[[str, set[str]], dict[str, Status]] = lambda text, failing: judged(  # noqa: E731
+        f"gaps:\n  - {{{text}, reason: so}}\n", failing, known, tmp_path
+    )
+    one = {"cumsum float32"}
+    assert judge("operators: [cumsum]", one) == {
+        "cumprod float32": Status.PASSED, "cumprod int64": Status.PASSED,
+        "cumsum float32": Status.GAP, "cumsum int64": Status.PASSED,
+    }  # fmt: skip
+    # Every word must be true: neither a dtype nor a pattern may be declared beside one that fails.
+    passes = judge("operators: [cumsum], dtypes: [float32, int64]", one)
+    assert passes["cumsum int64"] is Status.GAP_PASSES and passes["cumsum float32"] is Status.GAP
+    passes = judge("operators: [cumsum, cumprod]", one)
+    assert passes["cumprod int64"] is Status.GAP_PASSES
+    assert judge("operators: [cumprod]", one)["cumsum float32"] is Status.FAILED
+    # A run that leaves something out cannot tell that nothing fails.
+    gaps = read_gaps(tmp_path / "backend.yaml", known)
+    some = [Verdict("cumprod", Check.FORWARD, "float32", Status.PASSED)]
+    assert with_passing_gaps(some, gaps, everything(known)) == some
+
+
+@pytest.mark.usefixtures("sim")
+def test_a_wrong_claim_and_a_gap_that_passes_fail_the_run(tmp_path: Path) -> None:
+    gaps = declared("gaps:\n  - {operators: [cosh], checks: [dtypes], reason: so}\n", tmp_path)
+    summary, _ = conform(
+        *("--op", "atan", "--op", "cosh", "--check", "dtypes", "--gaps", str(gaps), "-j", "1"),
+        *("--kernels", str(FAULTS), "--json"),
+        status=1,
+    )
+    (claim,) = [failure for failure in summary["failures"] if failure["status"] == "failed"]
+    assert (claim["entry"], claim["dtype"]) == ("atan", "float64")
+    assert claim["message"] == (
+        f"OpInfo claims forward in float64 and `faults.wrong_claim` ({FAULTS}:21) declares Double, but "
+        "sample 0, (float64[20, 20]) raises RuntimeError('this unit has no doubles')"
+    )
+    passing = [failure for failure in summary["failures"] if failure["status"] == "gap passes"]
+    assert {failure["entry"] for failure in passing} == {"cosh"} and len(passing) > 10
+    assert {failure["message"] for failure in passing} == {
+        f"{gaps}:2:5 declares that `cosh` fails, and it does not: take it out"
+    }
+
+
+# Elsewhere than on the CPU and on CUDA, PyTorch sums up in the input's dtype.
+AS_ON_THE_CPU = """
+import torch
+from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
+
+adjust = LinearCrossEntropyOptions._adjust
+LinearCrossEntropyOptions._adjust = lambda self, device, **call: adjust(
+    self, device=torch.device("cpu"), **call
+)
+"""
+
+
+@pytest.mark.usefixtures("sim")
+def test_the_gap_of_linear_cross_entropy_is_the_dtype_that_pytorch_sums_up_in(
+    tmp_path: Path,
+) -> None:
+    chosen = tmp_path / "as_on_the_cpu.py"
+    chosen.write_text(AS_ON_THE_CPU)
+    gaps = declared("gaps: []\n", tmp_path)
+    summary, _ = conform(
+        *("--op", "nn.functional.linear_cross_entropy.chunked*", "--dtype", "float16"),
+        *("--check", "forward", "--check", "backward", "--gaps", str(gaps), "--json"),
+        *("--kernels", str(chosen)),
+    )
+    totals = summary["totals"]
+    assert (totals["passed"], sum(totals.values())) == (4, 4)
+
+
+# ---- PyTorch's own tests
+
+VIEWS = """
+import os, time, unittest
+import torch
+from torch.testing._internal.common_utils import TestCase, run_tests
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
+
+class TestViews(TestCase):
+    @dtypes(torch.float32, torch.complex64)
+    def test_shares(self, device, dtype):
+        base = torch.ones(4, 3, device=device, dtype=dtype)
+        base.view(3, 4)[0, 0] = 5
+        self.assertEqual(base[0, 0].item(), 5)
+
+    def test_wrong(self, device):
+        self.assertEqual(torch.ones(2, device=device), torch.zeros(2, device=device))
+
+    def test_ends_the_process(self, device):
+        os._exit(3)
+
+    def test_hangs(self, device):
+        time.sleep(1000)
+
+    @onlyCUDA
+    def test_of_cuda(self, device):
+        raise AssertionError("never run")
+
+class TestPlain(TestCase):
+    def test_of_no_device(self):
+        raise AssertionError("never run")
+
+instantiate_device_type_tests(TestViews, globals())
+if __name__ == "__main__":
+    run_tests()
+"""
+
+
+@pytest.mark.usefixtures("sim")
+def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
+    checkout = tmp_path / "pytorch"
+    (checkout / "test").mkdir(parents=True)
+    (checkout / "version.txt").write_text("2.12.1\n")
+    (checkout / "test" / "test_view_ops.py").write_text(VIEWS)
+    gaps = declared(
+        "gaps:\n  - operators: ['test_view_ops::*::test_wrong_*']\n    reason: it is wrong\n",
+        tmp_path,
+    )
+    arguments = ["--upstream", str(checkout), "-j", "1", "--timeout", "10", "--gaps", str(gaps)]
+    summary, printed = conform(*arguments, "--json", status=1)
+    assert f"warning: {checkout.resolve()} is a checkout of 2.12.1, and torch 2.13" in printed
+    assert summary["totals"] == {
+        "passed": 2, "failed": 0, "timed out": 1, "crashed": 1, "gap": 1, "gap passes": 0, "skipped": 1,
+    }  # fmt: skip
+    of = "test_view_ops::TestViewsPRIVATEUSE1::"
+    assert {failure["entry"]: failure["message"] for failure in summary["failures"]} == {
+        f"{of}test_ends_the_process_sim": "the process ended itself with status 3",
+        f"{of}test_hangs_sim": "no end after 10 s",
+    }
+    (gap,) = summary["gaps"]
+    assert gap["message"] == "it is wrong; AssertionError: Tensor-likes are not close!"
+    scored = {(score["check"], score["dtype"]): score["passed"] for score in summary["scores"]}
+    assert scored == {
+        ("upstream", "float32"): 1, ("upstream", "complex64"): 1, ("upstream", ""): 0,
+    }  # fmt: skip
+    _, printed = conform(*arguments, "--file", "test_view_op", status=1)
+    assert "has no file `test_view_op.py` (did you mean test_view_ops.py?)" in printed
+
+
+# ---- files
+
+
+def test_junit_holds_what_xml_cannot(tmp_path: Path) -> None:
+    verdict = Verdict("add", Check.OUT, "int8", Status.FAILED, 1, 0.5, "\x00 < \ud800 & ä")
+    results = Results("chip", "2.13", "b.yaml", "", "", True, (verdict,))
+    path = tmp_path / "junit.xml"
+    write_junit(results, path)
+    failure = ElementTree.parse(path).getroot().find("testsuite/testcase/failure")
+    assert failure is not None and failure.get("message") == "failed: ? < ? & ä"

@@ -1,0 +1,88 @@
+"""The pages of docs/ are true: their blocks run, their links lead somewhere, the index has them all."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+import fork_server
+from docs_page import blocks, is_run
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+RUN = [page for page in PAGES if any(is_run(block) for block in blocks(page))]
+
+NEEDS = dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h")
+"""What a page does only where it is there: see ``needs.py``."""
+
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)  # a C++ lambda looks like a link
+_LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
+
+
+def _with_needs(page: Path) -> ParameterSet:
+    marks = [pytest.mark.needs(NEEDS[page.stem])] if page.stem in NEEDS else []
+    return pytest.param(page, id=page.stem, marks=marks)
+
+
+@pytest.mark.parametrize("page", [_with_needs(page) for page in RUN])
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    fork_server.write_commands(tmp_path / "bin")
+    (tmp_path / "page").mkdir()
+    exports = "executorch" in page.read_text(encoding="utf-8")
+    done = fork_server.run(
+        [sys.executable, Path(__file__).with_name("docs_page.py"), page],
+        imports=fork_server.EXECUTORCH if exports else fork_server.TORCH,
+        cwd=tmp_path / "page",
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == f"ran {sum(map(is_run, blocks(page)))} blocks"
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_a_page_that_runs_has_no_block_that_does_not(page: Path) -> None:
+    idle = [block for block in blocks(page) if not (is_run(block) or block.fragment)]
+    assert [f"{page.name}:{block.line}" for block in idle] == []
+
+
+def _links(page: Path) -> list[tuple[Path, str | None]]:
+    """What ``page`` links to in this repository: the file, and the heading in it."""
+    text = _CODE.sub("", page.read_text(encoding="utf-8"))
+    return [
+        ((page.parent / (m["target"] or page.name)).resolve(), m["heading"])
+        for m in _LINK.finditer(text)
+    ]
+
+
+def _headings(page: Path) -> list[str]:
+    """The anchors of ``page``, as GitHub makes them of its headings."""
+    text = _CODE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = _links(page)
+    assert [file for file, _ in links if not file.exists()] == []
+    assert [each for each in links if each[1] and each[1] not in _headings(each[0])] == []
+
+
+def test_every_page_is_in_the_index_once() -> None:
+    index = DOCS / "index.md"
+    assert sorted(file for file, _ in _links(index)) == [page for page in PAGES if page != index]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_of_figures_are_those_of_the_kept_results(page: Path) -> None:
+    with_tables = runpy.run_path(str(ROOT / "tools" / "performance_tables.py"))["with_tables"]
+    text = page.read_text(encoding="utf-8")
+    assert with_tables(text) == text

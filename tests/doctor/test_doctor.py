@@ -1,0 +1,210 @@
+"""``opsmith doctor``: what it finds, and the command that it gives for what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from opsmith.build.backend import BuiltBackend
+from opsmith.build.compile import Compilation
+from opsmith.build.library import SharedLibrary
+from opsmith.build.toolchain import find_compiler, find_torch
+from opsmith.cli.main import app
+from opsmith.doctor import checks
+from opsmith.doctor.checks import Diagnosis, diagnose
+from opsmith.doctor.driver_facts import expected_abi_version
+from opsmith.errors import Location
+
+NAMES = [
+    "python",
+    "torch",
+    "torch headers",
+    "compiler",
+    "ninja",
+    "clang-format",
+    "cache",
+    "driver of sim",
+]
+TABLE = """
+#include <stdint.h>
+static const struct { uint32_t abi_version, struct_size; const char *name; } table = {VERSION, 0, "toy"};
+__attribute__((visibility("default"))) const void *opsmith_get_driver(void) { return &table; }
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own, in which nothing has been built."""
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def check(name: str, backend: str = "sim") -> Diagnosis:
+    return next(check for check in diagnose(backend) if check.name == name)
+
+
+@pytest.fixture
+def built_driver(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the backend's built driver is, as far as the doctor knows."""
+    path = tmp_path / "libtoy.so"
+    built = BuiltBackend("sim", path, path, tmp_path, True, Location(tmp_path), cache)
+    monkeypatch.setattr(checks, "find_built", lambda description: built)
+    return path
+
+
+def compile_driver(text: str, path: Path, cache: Path) -> None:
+    source = path.with_suffix(".c")
+    source.write_text(text)
+    cache.mkdir(exist_ok=True)
+    compilation = Compilation([SharedLibrary("toy", (source,))], find_compiler(cache), cache)
+    compilation.run(cache / "log", lambda step: None)
+    shutil.copy(compilation.outputs()[0], path)
+
+
+def test_a_machine_that_has_everything(cache: Path) -> None:
+    checks = diagnose("sim")
+    assert [check.name for check in checks] == NAMES
+    assert all(check.ok and not check.remedy for check in checks[:-1])
+    found = {check.name: check.found for check in checks}
+    assert found["python"] == f"{platform.python_version()} at {sys.executable}"
+    assert found["torch"] == find_torch().version
+    assert found["torch headers"] == str(find_torch().include_dirs[0])
+    assert find_compiler(cache).version in found["compiler"]
+    assert found["cache"].startswith(f"{cache}, 0.0 MiB used, ")
+    assert checks[-1] == Diagnosis(
+        "driver of sim", False, "not built yet", "opsmith build sim", required=False
+    )
+
+
+def test_the_command_succeeds_before_anything_is_built() -> None:
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert result.output.endswith("everything that is needed is here\n")
+    assert "opsmith build sim" in result.output
+
+
+def test_the_command_as_json() -> None:
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    answer = json.loads(result.output.splitlines()[-1])
+    assert result.exit_code == 0
+    assert answer["ok"] is True
+    assert [check["name"] for check in answer["checks"]] == NAMES
+    assert answer["checks"][-1] == {
+        "name": "driver of sim",
+        "ok": False,
+        "required": False,
+        "found": "not built yet",
+        "remedy": "opsmith build sim",
+    }
+
+
+def test_without_a_compiler_the_command_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "clang++-99")
+    assert check("compiler") == Diagnosis(
+        "compiler",
+        False,
+        "the compiler `clang++-99` that CXX names was not found on PATH",
+        "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX",
+    )
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.output.splitlines()[-1])["ok"] is False
+
+
+@pytest.mark.parametrize("version", ["2.12.1", "2.14.0", "3.0.0"])
+def test_a_torch_outside_the_tested_range(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "torch_version", lambda: version)
+    assert check("torch") == Diagnosis(
+        "torch",
+        False,
+        f"{version}, which is outside the tested range >=2.13,<2.14",
+        'pip install "torch>=2.13,<2.14"',
+    )
+
+
+def test_the_range_is_the_one_that_pip_is_told() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    oldest, too_new = (".".join(map(str, version)) for version in checks.TESTED_TORCH)
+    assert f'"torch>={oldest},<{too_new}"' in text
+
+
+def test_a_missing_clang_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "clang_format" else find_spec(name),
+    )
+    assert check("clang-format") == Diagnosis(
+        "clang-format",
+        False,
+        "clang-format does not run: it is not installed in this environment",
+        "pip install --force-reinstall clang-format",
+    )
+
+
+def test_a_disk_that_is_almost_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=12 << 20))
+    assert check("cache") == Diagnosis(
+        "cache",
+        False,
+        f"the cache directory {cache} cannot be written: only 12.0 MiB are free on its disk",
+        "free some space there, or set OPSMITH_CACHE_DIR to a directory of your own",
+    )
+
+
+def test_a_driver_of_this_version(built_driver: Path, cache: Path) -> None:
+    version = expected_abi_version()
+    compile_driver(TABLE.replace("VERSION", str(version)), built_driver, cache)
+    found = check("driver of sim")
+    assert found == Diagnosis(
+        "driver of sim", True, f"`toy`, ABI version {version} ({built_driver})"
+    )
+
+
+def test_a_driver_of_another_version(built_driver: Path, cache: Path) -> None:
+    compile_driver(TABLE.replace("VERSION", "99"), built_driver, cache)
+    assert check("driver of sim") == Diagnosis(
+        "driver of sim",
+        False,
+        "`toy` has version 99 of opsmith_driver.h, but this opsmith has version "
+        f"{expected_abi_version()} ({built_driver})",
+        "rebuild the driver with this opsmith's header",
+    )
+
+
+def test_a_library_that_is_no_driver(built_driver: Path, cache: Path) -> None:
+    compile_driver("int nothing;\n", built_driver, cache)
+    assert check("driver of sim") == Diagnosis(
+        "driver of sim",
+        False,
+        f"the driver {built_driver} cannot be opened: "
+        f"{built_driver}: undefined symbol: opsmith_get_driver",
+        f"build it again, and see that the libraries it needs are found: ldd {built_driver}",
+    )
+
+
+def test_a_driver_that_crashes_does_not_take_the_doctor_along(
+    built_driver: Path, cache: Path
+) -> None:
+    crash = TABLE.replace("return &table;", "__builtin_trap();").replace("VERSION", "1")
+    compile_driver(crash, built_driver, cache)
+    found = check("driver of sim")
+    assert not found.ok
+    assert found.found.startswith(
+        f"the driver {built_driver} cannot be opened: the process that tried ended with status -"
+    )
+
+
+def test_a_backend_that_does_not_exist() -> None:
+    found = check("driver of smi", "smi")
+    assert not found.ok and found.required
+    assert "did you mean sim" in found.found + found.remedy

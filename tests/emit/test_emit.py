@@ -1,0 +1,153 @@
+"""The generated code, as golden text: every route and derivation, byte for byte.
+
+``OPSMITH_UPDATE_GOLDEN=1 pytest tests/emit/test_emit.py`` writes the golden files anew; read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opsmith.description import read_backend
+from opsmith.emit import emit
+from opsmith.plan import resolve
+from opsmith.schema import Catalogue
+
+Describe = Callable[..., Path]
+GOLDEN = Path(__file__).parent / "golden"
+
+KERNELS = """
+    - {op: _foreach_add.Scalar_out, kernel_name: chip::foreach_add_out}
+    - {op: _foreach_neg_, kernel_name: chip::foreach_neg_}
+    - {op: add.out, kernel_name: chip::add, structured: true, dtypes: [Float, Half]}
+    - {op: addmm.out, kernel_name: chip::addmm_out}
+    - {op: cat.out, kernel_name: chip::cat, structured: true}
+    - {op: bernoulli_.float, kernel_name: chip::bernoulli_}
+    - {op: eye.m_out, kernel_name: chip::eye_out}
+    - {op: fill_.Scalar, kernel_name: chip::fill_}
+    - {op: lt.Tensor_out, kernel_name: chip::lt_out}
+    - {op: max.dim_max, kernel_name: chip::max_dim, structured: true}
+    - {op: maximum.out, kernel_name: chip::maximum, structured: true, casts: true}
+    - {op: mm.out, kernel_name: chip::mm, structured: true, structured_meta: override}
+    - {op: native_layer_norm, kernel_name: chip::native_layer_norm, dtypes: {weight: [Float]}}
+    - {op: new_full, kernel_name: chip::new_full, symint: true}
+    - {op: relu, kernel_name: chip::relu, dtypes: [Float]}
+    - {op: rrelu_with_noise.out, kernel_name: chip::rrelu_with_noise_out}
+    - {op: topk.values, kernel_name: chip::topk}
+    - {op: where.self_out, kernel_name: chip::where_out}
+"""
+
+
+@pytest.fixture
+def emitted(
+    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, str]]:
+    """The emitted files of a description, by name; its paths are relative, as golden text needs."""
+
+    def run(**description: str) -> dict[str, str]:
+        path = describe(**description)
+        monkeypatch.chdir(path.parent)
+        plan = resolve(read_backend(Path(path.name), catalogue), catalogue)
+        # Without the runtime's operators, whose places change whenever its manifest does.
+        entries = tuple(entry for entry in plan.entries if entry.library != "runtime")
+        return {file.name: file.text for file in emit(replace(plan, entries=entries))}
+
+    return run
+
+
+NAMES = [
+    "ChipNativeFunctions.h",
+    "ChipFunctions.h",
+    "RegisterChip_0.cpp",
+    "RegisterChipFallback.cpp",
+]
+
+
+def test_golden(emitted: Callable[..., dict[str, str]]) -> None:
+    files = emitted(kernels=KERNELS, fallback="{deny: [topk, add.out]}")
+    if os.environ.get("OPSMITH_UPDATE_GOLDEN"):
+        for name, text in files.items():
+            (GOLDEN / name).write_text(text)
+    assert list(files) == NAMES
+    assert files == {name: (GOLDEN / name).read_text() for name in NAMES}
+
+
+AUTOGRAD = """
+    - {op: mul.out, kernel_name: chip::mul, structured: true, backward: chip::mul_backward, saves: []}
+    - {op: linear, kernel_name: chip::linear, backward: chip::linear_backward, dtypes: [Float]}
+    - {op: matmul.out, kernel_name: chip::matmul_out}
+    - {op: matmul, autograd: chip::matmul_autograd}
+    - {op: sigmoid, autograd: chip::sigmoid_autograd}
+"""
+
+
+def test_golden_autograd(emitted: Callable[..., dict[str, str]]) -> None:
+    files = emitted(kernels=AUTOGRAD)
+    text = files["RegisterAutogradChip_0.cpp"]
+    declared = files["ChipNativeFunctions.h"]
+    golden = {
+        "RegisterAutogradChip_0.cpp": text,
+        # What stands above it is as in the other header.
+        "AutogradNativeFunctions.h": declared[declared.index("// linear, backward") :],
+    }
+    if os.environ.get("OPSMITH_UPDATE_GOLDEN"):
+        for name, content in golden.items():
+            (GOLDEN / name).write_text(content)
+    assert golden == {name: (GOLDEN / name).read_text() for name in golden}
+
+
+def test_emission_is_deterministic(emitted: Callable[..., dict[str, str]]) -> None:
+    assert emitted(kernels=KERNELS) == emitted(kernels=KERNELS)
+
+
+def test_another_kernel_changes_one_shard_only(emitted: Callable[..., dict[str, str]]) -> None:
+    names = "abs ceil cos exp floor log neg round sin sqrt tan tanh trunc sigmoid rsqrt exp2 expm1 erf erfc "
+    names += "asin atan sinh cosh frac log2 log10 log1p reciprocal sgn"
+    lines = [f"- {{op: {name}.out, kernel_name: chip::{name}}}" for name in names.split()]
+    lines += [f"- {{op: {name}, kernel_name: chip::{name}}}" for name in ("relu", "isnan", "isinf")]
+    before = emitted(kernels="\n".join(lines))
+    after = emitted(kernels="\n".join([*lines, "- {op: acos.out, kernel_name: chip::acos}"]))
+    assert [name for name in before if name.startswith("RegisterChip_")] == [
+        "RegisterChip_0.cpp",
+        "RegisterChip_1.cpp",
+    ]
+    changed = [name for name in after if after[name] != before.get(name)]
+    # The last one names the operators that fall back although PyTorch would decompose them.
+    assert changed == [
+        "ChipNativeFunctions.h",
+        "ChipFunctions.h",
+        "RegisterChip_1.cpp",
+        "RegisterChipFallback.cpp",
+    ]
+
+
+def test_a_kernel_without_device_guard_is_called_directly(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    files = emitted(kernels="- {op: relu, kernel_name: chip::f}", header="device_guard: false")
+    assert files["RegisterChip_0.cpp"].endswith(
+        "namespace at::chip {\n\n"
+        "C10_EXPORT at::Tensor relu(const at::Tensor& self) {\n  return ::chip::f(self);\n}\n\n"
+        "}  // namespace at::chip\n"
+    )
+
+
+def test_only_allowed_operators_are_registered_for_the_fallback(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    text = emitted(fallback="{only: [sin.out]}")["RegisterChipFallback.cpp"]
+    assert "m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::denied>());" in text
+    for name in ("sin", "sin.out", "sin_"):  # a name stands for its group
+        assert (
+            f'm.impl("{name}", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());'
+            in text
+        )
+    assert text.count("<&opsmith::fallback>());") == 3
+    assert (
+        '"cos.out", "no kernel in chiplib, runtime; `only` does not allow it the fallback '
+        '(backend.yaml:4:1)");'
+    ) in " ".join(text.split())

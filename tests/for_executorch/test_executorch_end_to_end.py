@@ -1,0 +1,284 @@
+"""Whole programs in ExecuTorch on the kernel libraries: as eager computes, served by whom it is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # as everyone calls it
+from torch import Tensor, nn
+
+import quantized_models
+from command import run_opsmith
+from executorch_programs import build
+from opsmith.executorch.build import BuiltLibrary
+from opsmith.executorch.export import ModuleToExport, export_program
+from opsmith.executorch.run import run_program
+
+# The first two take what they are written for, the last all of Core ATen.
+BACKEND = "backend: {name}\ndriver: sim\nlibraries: {libraries}\n"
+COMBINED = "[quantized, optimized, portable]"
+TOLERANCE = 2e-6
+
+
+class Perceptron(nn.Sequential):
+    def __init__(self) -> None:
+        layers = [nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8), nn.Softmax(-1)]
+        super().__init__(*layers)
+
+
+class Cnn(nn.Module):
+    """Two convolutions, a batch norm and a pool, with a linear head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+        )
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(self.head(self.features(x).flatten(1)), -1)
+
+
+class Block(nn.Module):
+    """Causal attention with four heads, and a perceptron, both with their norms before them."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        heads = self.qkv(self.norms[0](x)).view(batch, length, 3, 4, width // 4)
+        q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.norms[1](x)), approximate="tanh"))
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.position = nn.Embedding(64, 32), nn.Parameter(torch.randn(16, 32))
+        self.blocks = nn.Sequential(Block(), Block())
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 64, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embed(tokens) + self.position[: tokens.shape[1]]
+        return self.head(self.norm(self.blocks(x)))  # type: ignore[no-any-return]
+
+
+def perceptron() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Perceptron().eval(), (torch.randn(4, 16),)
+
+
+def cnn() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Cnn().eval(), (torch.randn(2, 3, 16, 16),)
+
+
+def transformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Transformer().eval(), (torch.arange(24).view(2, 12),)
+
+
+Model = Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]
+
+QUANTIZED = {
+    "quantized_decomposed::quantize_per_tensor.out": "quantized",
+    "quantized_decomposed::dequantize_per_tensor.out": "quantized",
+    "quantized_decomposed::dequantize_per_channel.out": "quantized",
+}
+LIBRARY_OF: dict[Model, dict[str, str]] = {
+    perceptron: {
+        "aten::linear.out": "optimized",
+        "aten::gelu.out": "optimized",
+        "aten::native_layer_norm.out": "optimized",
+        "aten::_softmax.out": "optimized",
+    },
+    cnn: {
+        "aten::_log_softmax.out": "optimized",
+        "aten::_native_batch_norm_legit_no_training.out": "portable",
+        "aten::convolution.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::mean.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+    transformer: {
+        "aten::_softmax.out": "optimized",
+        "aten::add.out": "optimized",
+        "aten::all.out": "portable",
+        "aten::bmm.out": "optimized",
+        "aten::embedding.out": "portable",
+        "aten::eq.Scalar_out": "portable",
+        "aten::expand_copy.out": "portable",
+        "aten::full_like.out": "portable",
+        "aten::gelu.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::mul.Scalar_out": "portable",
+        "aten::native_layer_norm.out": "optimized",
+        "aten::ones.out": "portable",
+        "aten::permute_copy.out": "portable",
+        "aten::scalar_tensor.out": "portable",
+        "aten::slice_copy.Tensor_out": "portable",
+        "aten::squeeze_copy.dims_out": "portable",
+        "aten::tril.out": "portable",
+        "aten::where.self_out": "portable",
+    },
+    quantized_models.mlp: {
+        **QUANTIZED,
+        "aten::linear.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+    quantized_models.cnn: {
+        **QUANTIZED,
+        "aten::convolution.out": "optimized",
+        "aten::linear.out": "optimized",
+        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::mean.out": "optimized",
+        "aten::relu.out": "portable",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("programs")
+
+
+def backend(folder: Path, name: str, libraries: str) -> Path:
+    path = folder / name / "backend.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(BACKEND.format(name=name, libraries=libraries))
+    return path
+
+
+def program(folder: Path, model: Model, description: Path) -> Path:
+    torch.manual_seed(0)
+    module, inputs = model()
+    name = f"{model.__module__}_{model.__name__}"
+    what = ModuleToExport(name, module, inputs, {})
+    return export_program(what, folder / f"{name}.pte", description).program
+
+
+def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
+    description = backend(folder, "lean", "[portable]")
+    path = program(folder, perceptron, description)
+    ran = run_program(path, [build(description, folder / "whole").library])
+    assert ran.served_by == dict.fromkeys(
+        [
+            "aten::linear.out",
+            "aten::gelu.out",
+            "aten::native_layer_norm.out",
+            "aten::_softmax.out",
+        ],
+        "portable",
+    )
+    assert ran.difference is not None and ran.difference < TOLERANCE
+
+
+# What a program calls is a small part of the libraries; of all these programs a larger one.
+OWN_PART, PART_OF_ALL = 0.15, 0.25
+MODELS = pytest.mark.parametrize(
+    "model", LIBRARY_OF, ids=lambda model: f"{model.__module__}.{model.__name__}"
+)
+
+
+@pytest.fixture(scope="module")
+def combined(folder: Path) -> Path:
+    return backend(folder, "combined", COMBINED)
+
+
+@pytest.fixture(scope="module")
+def programs(folder: Path, combined: Path) -> dict[Model, Path]:
+    return {model: program(folder, model, combined) for model in LIBRARY_OF}
+
+
+@pytest.fixture(scope="module")
+def for_all(folder: Path, combined: Path, programs: dict[Model, Path]) -> BuiltLibrary:
+    """One library for all programs."""
+    return build(combined, folder / "for_all", *programs.values())
+
+
+def check(model: Model, path: Path, built: BuiltLibrary) -> None:
+    """The program computes what eager does, served by whom the table says, and by whom the library says."""
+    ran = run_program(path, [built.library])
+    tolerance = 1e-5 if model.__module__ == "quantized_models" else TOLERANCE
+    assert ran.difference is not None and ran.difference < tolerance
+    # What dim orders make of an operator no library has: the runtime serves it.
+    own = {
+        name: server
+        for name, server in ran.served_by.items()
+        if not name.startswith("dim_order_ops::")
+    }
+    assert own == LIBRARY_OF[model]
+    said = {
+        each.form.operator: each.kernel.library if each.kernel else "executorch"
+        for each in built.forms
+    }
+    assert ran.served_by == {name: said[name] for name in ran.served_by}
+
+
+@pytest.mark.usefixtures("runtime_in_forks")
+@MODELS
+def test_programs_with_one_library(
+    model: Model, programs: dict[Model, Path], for_all: BuiltLibrary
+) -> None:
+    check(model, programs[model], for_all)
+    assert for_all.text < PART_OF_ALL * for_all.full_text
+
+
+@pytest.mark.nightly
+@MODELS
+def test_a_program_with_a_library_of_its_own(
+    model: Model, programs: dict[Model, Path], folder: Path, combined: Path
+) -> None:
+    path = programs[model]
+    built = build(combined, folder / path.stem, path)
+    check(model, path, built)
+    assert built.text < OWN_PART * built.full_text
+
+
+PACKED = """
+import torch
+from opsmith.transforms.packed_linear import pack_linear_layers
+
+
+def packed():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Linear(40, 5)]
+    model = torch.nn.Sequential(*layers)
+    assert pack_linear_layers(model) == 2
+    return model, (torch.linspace(-1, 1, 72).view(3, 24),)
+"""
+
+
+def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
+    """PyTorch knows the library's own operators when the backend is loaded: that is the commands' to do."""
+    (tmp_path / "models.py").write_text(PACKED)
+    steps = (
+        ("export", "models:packed", "-o", "packed.pte", "--backend", "sim"),
+        ("build", "sim", "--for", "packed.pte", "-o", "built"),
+        ("run", "packed.pte", "--library", "built", "--json"),
+    )
+    for step in steps:
+        done = run_opsmith("executorch", *step, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "at most from eager on sim\n" in done.stdout
+    ran = json.loads(done.stdout.splitlines()[-1])
+    assert ran["served_by"] == {
+        "optimized::linear_packed.out": "optimized",
+        "aten::relu.out": "portable",
+    }
+    assert ran["max_difference_from_eager"] == 0

@@ -1,0 +1,221 @@
+"""Calls of operators that are not ATen's: quantized ones, packed products, and ``rms_norm``.
+
+What they have to give comes from PyTorch's reference of ``quantized_decomposed``, which is written in
+Python, or from the definition, in ATen's operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
+from aten_calls import OperatorCall
+from torch import Tensor
+from torch.nn import functional
+
+from opsmith.transforms.packed_linear import packed_weight
+
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_REFERENCE = torch.ops.quantized_decomposed
+
+# NaN, infinities, halves that go to the even neighbour, what does not fit, numbers without a fraction.
+_EDGES = torch.tensor(
+    [
+        *(0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -1e30, math.inf, -math.inf, math.nan),
+        *(8388607.5, 4194304.5, -4194303.5, 1e-40),
+    ]
+)
+
+
+def custom() -> Iterator[OperatorCall]:
+    """All of them."""
+    torch.manual_seed(0)
+    yield from _quantize()
+    yield from _dequantize()
+    yield from _choose()
+    yield from _linear_int8()
+    yield from _packed()
+    yield from _rms_norm()
+
+
+def _images() -> list[Tensor]:
+    x = torch.randn(2, 3, 5, 7) * 40
+    return [
+        x,
+        x.to(memory_format=torch.channels_last),
+        x.permute(3, 0, 2, 1).contiguous().permute(1, 3, 2, 0),
+    ]
+
+
+def _inputs() -> list[Tensor]:
+    shapes = ((), (0,), (7,), (3, 5), (4, 600), (2, 0, 3))
+    return [*(torch.randn(shape) * 40 for shape in shapes), *_images(), _EDGES]
+
+
+def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    return torch.iinfo(dtype).min, torch.iinfo(dtype).max
+
+
+def _call(name: str, reference: Any, *arguments: Any) -> OperatorCall:
+    """A call of ``quantized_decomposed::name`` and what its ``reference`` gives."""
+    result = reference(*arguments)
+    results = tuple(result) if isinstance(result, tuple) else (result,)
+    copies = tuple(each.clone() if isinstance(each, Tensor) else each for each in arguments)
+    return OperatorCall(
+        f"quantized_decomposed::{name}", copies, results, origin="by PyTorch's reference"
+    )
+
+
+def _quantize() -> Iterator[OperatorCall]:
+    for source, target in itertools.product(FLOATS, INTEGERS):
+        low, high = _limits(target)
+        for x in _inputs():
+            for scale, zero_point in ((0.1, 0), (0.5, 7)):
+                rest = (low, high, target)
+                of_tensor = _REFERENCE.quantize_per_tensor.default
+                yield _call(
+                    "quantize_per_tensor.out", of_tensor, x.to(source), scale, zero_point, *rest
+                )
+                tensors = torch.tensor([scale], dtype=torch.float64), torch.tensor([zero_point])
+                of_tensor = _REFERENCE.quantize_per_tensor.tensor
+                yield _call(
+                    "quantize_per_tensor.Tensor_out", of_tensor, x.to(source), *tensors, *rest
+                )
+        for x, axis in ((torch.randn(64, 3, 3, 3) * 40, 0), *((image, 1) for image in _images())):
+            for scales, zeros in ((torch.float32, torch.int64), (torch.float64, torch.int32)):
+                count = x.shape[axis]
+                parameters = (
+                    (torch.rand(count) + 0.01).to(scales),
+                    torch.randint(0, 9, (count,)).to(zeros),
+                )
+                yield _call(
+                    "quantize_per_channel.out", _REFERENCE.quantize_per_channel.default, x.to(source),
+                    *parameters, axis, low, high, target,
+                )  # fmt: skip
+        for shape in ((4, 9), (2, 3, 70), (0, 4)):
+            parameters = torch.rand(*shape[:-1], 1) + 0.01, torch.randint(0, 9, (*shape[:-1], 1))
+            yield _call(
+                "quantize_per_token.out", _REFERENCE.quantize_per_token.default,
+                (torch.randn(shape) * 40).to(source), *parameters, low, high, target,
+            )  # fmt: skip
+
+
+def _dequantize() -> Iterator[OperatorCall]:
+    def integers(like: Tensor, dtype: torch.dtype) -> Tensor:
+        low, high = _limits(dtype)
+        return torch.empty_like(like, dtype=dtype).copy_(torch.randint(low, high + 1, like.shape))
+
+    for source, target in itertools.product(INTEGERS, (torch.float64, *FLOATS)):
+        limits = _limits(source)
+        for like in _inputs():
+            x = integers(like, source)
+
+            def of_tensor(*arguments: Any) -> Tensor:
+                return _REFERENCE.dequantize_per_tensor(*arguments[:-1], out_dtype=arguments[-1])
+
+            yield _call(
+                "dequantize_per_tensor.out", of_tensor, x, 3.7e-3, -5, *limits, source, target
+            )
+            tensors = torch.tensor([0.1]), torch.tensor([7])
+            yield _call(
+                "dequantize_per_tensor.Tensor_out", of_tensor, x, *tensors, *limits, source, target
+            )
+        if source == torch.uint16:
+            continue  # the reference subtracts in it
+        for image, axis in itertools.product(_images(), (0, -1)):
+            count = image.shape[axis]
+            zeros = torch.randint(0, 9, (count,))
+
+            def of_channels(*arguments: Any) -> Tensor:
+                return _REFERENCE.dequantize_per_channel(*arguments[:-1], out_dtype=arguments[-1])
+
+            for zero_points in (None, zeros, zeros.float()):
+                yield _call(
+                    "dequantize_per_channel.out", of_channels, integers(image, source),
+                    torch.rand(count) + 0.01, zero_points, axis, *limits, source, target,
+                )  # fmt: skip
+        for shape in ((4, 9), (0, 4)):
+            tokens = (*shape[:-1], 1)
+            yield _call(
+                "dequantize_per_token.out", _REFERENCE.dequantize_per_token.default,
+                integers(torch.empty(shape), source), torch.rand(tokens) + 0.01, torch.randint(-4, 9, tokens),
+                *limits, source, target,
+            )  # fmt: skip
+
+
+def _choose() -> Iterator[OperatorCall]:
+    for source in FLOATS:
+        for x in (*(torch.randn(n) * 3 + 1 for n in ((), (17,), (5, 100))), _EDGES, _EDGES[:11]):
+            for dtype in (torch.int8, torch.uint8):
+                rest = (*_limits(dtype), 1e-10, dtype)
+                yield _call(
+                    "choose_qparams.Tensor_out",
+                    _REFERENCE.choose_qparams.tensor,
+                    x.to(source),
+                    *rest,
+                )
+            if x.dim():
+                yield _call(
+                    "choose_qparams_per_token_asymmetric.out",
+                    _REFERENCE.choose_qparams_per_token_asymmetric.default, x.to(source), torch.int8,
+                )  # fmt: skip
+
+
+def _defined(operator: str, result: Tensor, *arguments: Any) -> OperatorCall:
+    return OperatorCall(operator, arguments, (result,), origin="by definition")
+
+
+def _linear_int8() -> Iterator[OperatorCall]:
+    name = "opsmith_quantized::linear_int8"
+    sizes = itertools.product((1, 3, 16, 33), (1, 4, 17, 70), (1, 63, 64, 65, 200))
+    for (rows, columns, length), dtype in itertools.product(sizes, (torch.int8, torch.uint8)):
+        low, high = _limits(dtype)
+        x = torch.randint(low, high + 1, (rows, length)).to(dtype)
+        weight = torch.randint(-128, 128, (columns, length)).to(torch.int8)
+        scales, bias = torch.rand(columns) * 0.1 + 0.01, torch.randn(columns)
+        sums = ((x.long() - 3) @ weight.long().T).float()
+        yield _defined(
+            f"{name}.out", sums * (0.05 * scales) + bias, x, 0.05, 3, weight, scales, bias
+        )
+        zeros, row_scales = torch.randint(low, high + 1, (rows, 1)), torch.rand(rows, 1)
+        sums = ((x.long() - zeros) @ weight.long().T).float()
+        given = x, row_scales, zeros, weight, scales[:1].clone(), None
+        yield _defined(f"{name}.per_token_out", sums * (row_scales * scales[:1]), *given)
+    x, weight = torch.zeros(2, 3, 8, dtype=torch.int8), torch.ones(6, 8, dtype=torch.int8)
+    bias = torch.arange(6.0)
+    yield _defined(
+        f"{name}.out", bias.expand(2, 3, 6).clone(), x, 0.1, 0, weight, torch.ones(1), bias
+    )
+
+
+def _packed() -> Iterator[OperatorCall]:
+    for dtype in (torch.float32, torch.bfloat16):
+        sizes = itertools.product((1, 2, 5, 16, 33), (1, 7, 64), (1, 15, 16, 17, 64, 100))
+        for rows, depth, features in sizes:
+            x, weight, bias = (
+                torch.randn(n).to(dtype) for n in ((rows, depth), (features, depth), features)
+            )
+            packed = packed_weight(weight).contiguous()
+            yield _defined("optimized::pack_linear_weight.out", packed, weight)
+            result = functional.linear(x.double(), weight.double(), bias.double()).to(dtype)
+            yield _defined("optimized::linear_packed.out", result, x, packed, bias, features)
+            result = functional.linear(x.double(), weight.double()).to(dtype)
+            yield _defined(
+                "optimized::linear_packed.out", result[None], x[None], packed, None, features
+            )
+
+
+def _rms_norm() -> Iterator[OperatorCall]:
+    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (1, 7, 16, 33, 1000)):
+        x, weight = torch.randn(3, 2, n).to(dtype), torch.randn(n).to(dtype)
+        for given, eps in ((weight, 1e-6), (None, None), (weight, 0.5)):
+            least = torch.finfo(torch.float32).eps if eps is None else eps  # what ATen computes in
+            wide = functional.rms_norm(
+                x.double(), (n,), None if given is None else given.double(), least
+            )
+            yield _defined("optimized::rms_norm.out", wide.to(dtype), x, [n], given, eps)

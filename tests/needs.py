@@ -1,0 +1,68 @@
+"""What tests need beside Python, its packages and a C++ compiler: a table, and the marker ``needs``.
+
+``@pytest.mark.needs("cmake")`` skips a test where cmake is missing, with the reason and the command that
+installs it; with ``OPSMITH_TESTS_REQUIRE_ALL=1``, as in continuous integration, such a test fails instead.
+``python tests/needs.py`` prints the packages of Debian that are missing here.  ``conftest.py`` obeys the
+marker and names what is missing before the first test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "OPSMITH_TESTS_REQUIRE_ALL"
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something of the system: how to see that it is there, Debian's package of it, what tests it serves."""
+
+    is_there: Callable[[], bool]
+    package: str
+    tested: str
+
+    @property
+    def remedy(self) -> str:
+        return f"apt-get install {self.package}"
+
+
+def _on_path(*programs: str) -> Callable[[], bool]:
+    return lambda: all(shutil.which(program) for program in programs)
+
+
+NEEDS = {
+    "binutils": Need(
+        _on_path("nm", "size"),
+        "binutils",
+        "libraries' symbols, and operators in the CPU's registry",
+    ),
+    "chromium": Need(lambda: CHROMIUM is not None, "chromium", "the report's page, in a browser"),
+    "cmake": Need(_on_path("cmake"), "cmake", "opsmith in a CMake project"),
+    "Python.h": Need(
+        lambda: Path(sysconfig.get_path("include"), "Python.h").is_file(),
+        "python{}.{}-dev".format(*sys.version_info[:2]),
+        "kernels written in Python",
+    ),
+}
+
+
+def missing() -> dict[str, Need]:
+    """What is not here."""
+    return {name: need for name, need in NEEDS.items() if not need.is_there()}
+
+
+def all_required() -> bool:
+    """Whether a test whose need is missing fails, rather than being skipped."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+if __name__ == "__main__":
+    print(" ".join(need.package for need in missing().values()))

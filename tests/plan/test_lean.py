@@ -1,0 +1,49 @@
+"""Kernels on lean tensors: what the plan says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opsmith.description import read_backend
+from opsmith.plan import Plan, resolve
+from opsmith.schema import Catalogue
+
+
+def planned(folder: Path, catalogue: Catalogue, *entries: str) -> Plan:
+    """The plan of a backend with one library of lean kernels, of these entries."""
+    lines = ["library: lean", "abi: executorch", "kernels:", *(f"  - {each}" for each in entries)]
+    (folder / "lean.yaml").write_text("\n".join(lines))
+    backend = folder / "backend.yaml"
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [lean.yaml]\n")
+    return resolve(read_backend(backend, catalogue), catalogue).relative_to(folder)
+
+
+def test_what_shapes_an_operator_of_aten_is_in_the_plan(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    plan = planned(
+        tmp_path, catalogue, "{op: relu.out, kernel_name: chip::relu_out, meta: chip::relu_meta}"
+    )
+    assert plan.entry("relu").why == (
+        "from the kernel of `relu.out`: allocates the result and runs `chip::native::relu_out` "
+        "(lean.yaml:4:20) into it; shape and dtype from `chip::relu_meta` (lean.yaml:4:49)"
+    )
+    for name in ("relu", "relu_", "relu.out"):
+        meta = plan.entry(name).meta
+        assert meta is not None
+        assert meta.why == "`chip::relu_meta` shapes the result (lean.yaml:4:49)"
+
+
+def test_a_meta_serves_an_operator_that_has_none_in_pytorch(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    entry = "op: _dirichlet_grad.out, kernel_name: chip::dirichlet_grad_out"
+    without = planned(tmp_path, catalogue, f"{{{entry}}}").entry("_dirichlet_grad")
+    assert without.kernel is None
+    assert (
+        "serves ExecuTorch's programs only: `_dirichlet_grad` has no meta kernel, and no `meta:` tells the "
+        "result's shape" in without.why
+    )
+    plan = planned(tmp_path, catalogue, f"{{{entry}, meta: {{same_as: x}}}}")
+    assert plan.entry("_dirichlet_grad.out").kernel is not None
+    assert plan.entry("_dirichlet_grad").why.endswith("shape and dtype from `x` (lean.yaml:4:70)")

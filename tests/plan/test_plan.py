@@ -1,0 +1,401 @@
+"""The plan: golden routes and reasons, the policy, refusals, and the facts that its tables state."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+from torchgen.model import BaseTy, BaseType
+
+from opsmith.description import Kernel, read_backend
+from opsmith.errors import KernelRefused, Location, OperatorUnknown
+from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
+from opsmith.plan import cache as cache_room
+from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
+from opsmith.schema import Catalogue, Composite
+from opsmith.schema.catalogue import native_function
+
+Describe = Callable[..., Path]
+
+KERNELS = """
+    - {op: add.out, kernel_name: chip::add, structured: true, dtypes: [Float]}
+    - {op: relu, kernel_name: chip::relu}
+    - {op: fill_.Scalar, kernel_name: chip::fill_}
+    - {op: mul.out, kernel_name: chip::mul_out}
+    - {op: addmm.out, kernel_name: chip::addmm_out}
+    - {op: where.self_out, kernel_name: chip::where_out}
+    - {op: topk.values, kernel_name: chip::topk}
+"""
+
+
+def planned(path: Path, catalogue: Catalogue) -> Plan:
+    return resolve(read_backend(path, catalogue), catalogue)
+
+
+def shown(plan: Plan, path: Path, *names: str) -> str:
+    """The plan's lines for ``names``, with the folder of the description as ``DIR``."""
+    entries = [plan.entry(name) for name in names]
+    lines = [f"{e.name} | {e.route.value} | {e.source} | {e.library} | {e.why}" for e in entries]
+    return "\n".join(lines).replace(str(path.parent), "DIR")
+
+
+def test_the_plan_as_text(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(KERNELS)
+    plan = planned(path, catalogue)
+    assert shown(
+        plan,
+        path,
+        "add.Tensor",
+        "relu",
+        "relu.out",
+        "relu_",
+        "fill.Scalar",
+        "fill.Scalar_out",
+        "mul.Tensor",
+        "mul_.Tensor",
+        "addmm_",
+        "where.self",
+        "sin",
+        "sin.out",
+        "linear",
+        "cumsum_",
+    ).splitlines() == [
+        "add.Tensor | structured | DIR/kernels.yaml:5:6 | chiplib | written around the structured kernel "
+        "`chip::add` (DIR/kernels.yaml:5:6); PyTorch's meta function checks and shapes it; for Float, "
+        "other dtypes: the fallback runs it on the CPU (DIR/backend.yaml:4:1)",
+        "relu | kernel | DIR/kernels.yaml:6:6 | chiplib | `chip::relu` (DIR/kernels.yaml:6:6)",
+        "relu.out | derived | relu | chiplib | from the kernel of `relu`: runs `chip::relu` "
+        "(DIR/kernels.yaml:6:6), resizes out and copies the result into it",
+        "relu_ | derived | relu | chiplib | from the kernel of `relu`: runs `chip::relu` "
+        "(DIR/kernels.yaml:6:6) and copies the result back into self",
+        "fill.Scalar | derived | fill_.Scalar | chiplib | from the kernel of `fill_.Scalar`: copies self "
+        "into a new result and runs `chip::fill_` (DIR/kernels.yaml:7:6) on it; shape and dtype from the "
+        "operator's kernel for the meta device",
+        "fill.Scalar_out | derived | fill_.Scalar | chiplib | from the kernel of `fill_.Scalar`: copies "
+        "self into out and runs `chip::fill_` (DIR/kernels.yaml:7:6) on it; shape and dtype from the "
+        "operator's kernel for the meta device",
+        "mul.Tensor | derived | mul.out | chiplib | from the kernel of `mul.out`: allocates the result and "
+        "runs `chip::mul_out` (DIR/kernels.yaml:8:6) into it; shape and dtype from PyTorch's structured "
+        "meta function",
+        "mul_.Tensor | derived | mul.out | chiplib | from the kernel of `mul.out`: runs `chip::mul_out` "
+        "(DIR/kernels.yaml:8:6) with out=self, which is safe for a pointwise operator; shape and dtype "
+        "from PyTorch's structured meta function",
+        "addmm_ | derived | addmm.out | chiplib | from the kernel of `addmm.out`: runs `chip::addmm_out` "
+        "(DIR/kernels.yaml:9:6) into a temporary and copies it back into self; shape and dtype from "
+        "PyTorch's structured meta function",
+        "where.self | derived | where.self_out | chiplib | from the kernel of `where.self_out`: allocates "
+        "the result and runs `chip::where_out` (DIR/kernels.yaml:10:6) into it; shape and dtype from the "
+        "operator's kernel for the meta device",
+        "sin | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs it on "
+        "the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check and "
+        "shape before the CPU does",
+        "sin.out | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
+        "it on the CPU (DIR/backend.yaml:4:1)",
+        "linear | composite | CompositeImplicitAutograd |  | PyTorch's composite kernel decomposes it into "
+        "other operators",
+        "cumsum_ | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
+        "it on the CPU (DIR/backend.yaml:4:1); as one call, where PyTorch's composite kernel would check "
+        "and shape before the CPU does",
+    ]
+
+
+def test_every_operator_has_one_route(describe: Describe, catalogue: Catalogue) -> None:
+    plan = planned(describe(KERNELS), catalogue)
+    assert [entry.name for entry in plan.entries] == sorted(catalogue.operators)
+    counts = plan.counts()
+    assert sum(counts.values()) == len(catalogue.operators)
+    assert list(counts) == list(Route)
+    assert (counts[Route.STRUCTURED], counts[Route.DERIVED]) == (3, 10)
+
+
+def test_an_explicit_kernel_wins_over_a_derived_one(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(
+        """
+        - {op: add.out, kernel_name: chip::add, structured: true}
+        - {op: add_.Tensor, kernel_name: chip::add_}
+        """
+    )
+    entry = planned(path, catalogue).entry("add_.Tensor")
+    assert entry.route is Route.KERNEL
+    assert entry.kernel is not None and entry.kernel.symbol == "chip::add_"
+
+
+def test_the_first_library_wins(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: relu, kernel_name: chip::relu}")
+    (path.parent / "second.yaml").write_text(
+        "library: second\nkernels: [{op: relu, kernel_name: b::relu}, {op: neg.out, kernel_name: b::neg}]\n"
+    )
+    path.write_text(path.read_text().replace("[kernels.yaml]", "[kernels.yaml, second.yaml]"))
+    plan = planned(path, catalogue)
+    assert plan.entry("relu").library == "chiplib"
+    assert plan.entry("neg.out").library == "second"
+
+
+def test_unknown_operator_is_named_with_the_nearest(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    with pytest.raises(OperatorUnknown) as caught:
+        planned(describe(), catalogue).entry("aten::add_.Tensr")
+    assert str(caught.value) == (
+        f"torch {catalogue.torch} has no operator `add_.Tensr` (did you mean add_.Tensor, add_.Scalar?)\n"
+        "  remedy: `opsmith plan chip` lists every operator"
+    )
+
+
+# ---- the fallback policy
+
+
+def test_deny_stands_for_the_whole_group(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(fallback="{deny: [topk]}")
+    plan = planned(path, catalogue)
+    assert plan.entry("topk").route is Route.COMPOSITE
+    assert shown(plan, path, "topk.values") == (
+        "topk.values | denied | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback is "
+        "denied to it (DIR/backend.yaml:4:19)"
+    )
+    assert plan.unlisted is Route.FALLBACK
+
+
+def test_only_denies_all_others(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(fallback="{only: [topk]}")
+    plan = planned(path, catalogue)
+    assert plan.entry("topk.values").route is Route.FALLBACK
+    assert plan.entry("sin.out").route is Route.DENIED
+    assert "`only` does not allow it the fallback (" in plan.entry("sin.out").why
+    assert plan.unlisted is Route.DENIED
+
+
+def test_no_fallback(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(fallback="none")
+    plan = planned(path, catalogue)
+    assert plan.counts()[Route.FALLBACK] == 0
+    assert shown(plan, path, "sin.out") == (
+        "sin.out | missing | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the backend has no "
+        "fallback (DIR/backend.yaml:4:1)"
+    )
+
+
+def test_host_kernels_need_the_host_window(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(
+        "- {op: add.out, kernel_name: chip::add, structured: true}",
+        header="execution: host",
+        driver="{sources: [driver.c], host_window: off}",
+    )
+    plan = planned(path, catalogue)
+    assert plan.entry("add.out").route is Route.FALLBACK
+    assert shown(plan, path, "add.out").endswith(
+        "; the kernel `chip::add` (DIR/kernels.yaml:5:6) runs on the host and needs the driver's host "
+        "window, which is off (DIR/backend.yaml:2:1)"
+    )
+
+
+# ---- refusals
+
+
+def refused(path: Path, catalogue: Catalogue) -> str:
+    with pytest.raises(KernelRefused) as caught:
+        planned(path, catalogue)
+    return str(caught.value).replace(str(path.parent), "DIR")
+
+
+def test_structured_where_pytorch_is_not(describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(describe("- {op: relu.out, kernel_name: f, structured: true}"), catalogue) == (
+        "DIR/kernels.yaml:5:6: `relu.out` is not structured in PyTorch: there is no meta function to write "
+        "the variants around\n"
+        "  remedy: remove `structured: true` and give the kernel the operator's own signature; the other "
+        "variants are derived from it"
+    )
+
+
+def test_structured_is_named_by_the_out_operator(describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(describe("- {op: add.Tensor, kernel_name: f, structured: true}"), catalogue) == (
+        "DIR/kernels.yaml:5:6: a structured kernel is named by its out operator, not `add.Tensor`\n"
+        "  remedy: write `op: add.out`"
+    )
+
+
+def test_dtypes_of_an_argument_that_does_not_exist(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    assert refused(describe("- {op: relu, kernel_name: f, dtypes: {slf: [Float]}}"), catalogue) == (
+        "DIR/kernels.yaml:5:6: `relu` has no Tensor argument `slf` (did you mean self?)\n"
+        "  remedy: its schema is relu(Tensor self) -> Tensor"
+    )
+
+
+def test_the_keys_of_structured_kernels_need_one(describe: Describe, catalogue: Catalogue) -> None:
+    assert refused(describe("- {op: mm.out, kernel_name: f, casts: true}"), catalogue) == (
+        "DIR/kernels.yaml:5:6: `casts: true` is for structured kernels, and this one for `mm.out` is not\n"
+        "  remedy: add `structured: true`, or remove `casts: true`"
+    )
+    path = describe("- {op: mm.out, kernel_name: f, structured_meta: override}")
+    assert refused(path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `structured_meta: override` is for structured kernels, and this one for "
+        "`mm.out` is not\n"
+        "  remedy: add `structured: true`, or remove `structured_meta: override`"
+    )
+
+
+def test_casts_without_an_iterator(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe("- {op: mm.out, kernel_name: f, structured: true, casts: true}")
+    assert refused(path, catalogue) == (
+        "DIR/kernels.yaml:5:6: `casts: true` is for kernels that get a TensorIterator, and PyTorch's meta "
+        "function of `mm.out` builds none: nothing is cast for the kernel\n"
+        "  remedy: remove `casts: true`"
+    )
+
+
+def test_structured_with_its_own_meta_and_casts(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(
+        "- {op: add.out, kernel_name: chip::add, structured: true, structured_meta: override, casts: true}"
+    )
+    assert shown(planned(path, catalogue), path, "add.Tensor") == (
+        "add.Tensor | structured | DIR/kernels.yaml:5:6 | chiplib | written around the structured kernel "
+        "`chip::add` (DIR/kernels.yaml:5:6); `chip::add_meta` checks and shapes it; it casts by itself"
+    )
+
+
+# ---- what can be derived from what
+
+# Of each pair (have, want) of variants of one group: how it is derived, or why it is not. Every reason is
+# one of Obstacle, or the refusal of a kernel for a CompositeImplicitAutograd operator.
+PAIRS = {
+    "FUNCTIONAL_FROM_OUT": 766,
+    "FUNCTIONAL_FROM_INPLACE": 258,
+    "OUT_FROM_FUNCTIONAL": 868,
+    "OUT_FROM_INPLACE": 260,
+    "INPLACE_FROM_OUT": 198,
+    "INPLACE_FROM_OUT_TEMPORARY": 61,
+    "INPLACE_FROM_FUNCTIONAL": 258,
+    "BETWEEN_DEVICES": 4,
+    "DECOMPOSED": 17,
+    "VIEW": 32,
+    "RESHAPES_SELF": 8,
+    "OTHER_LAYOUT": 166,
+    "DYNAMIC_SHAPE": 13,
+    "NO_META": 88,
+    "kernel refused": 465,
+}
+
+
+def test_every_pair_of_variants_derives_or_says_why(catalogue: Catalogue) -> None:
+    counted: Counter[str] = Counter()
+    for group in catalogue.groups:
+        for (have, kernel), (want, wanted) in permutations(group.members(), 2):
+            if catalogue.operators[kernel].composite is Composite.IMPLICIT:
+                counted["kernel refused"] += 1
+                continue
+            kernels = {have: Kernel(kernel, "f", "lib", Location(Path("kernels.yaml")))}
+            operator = catalogue.operators[wanted]
+            decomposed = operator.composite is Composite.IMPLICIT
+            derived = derive(operator, group, kernels, catalogue, differentiable=not decomposed)
+            if isinstance(derived, Derived):
+                assert derived.derivation.name.startswith(f"{want.name}_FROM_{have.name}")
+                counted[derived.derivation.name] += 1
+            else:
+                (obstacle,) = [o for o in Obstacle if _says(o, derived)]
+                counted[obstacle.name] += 1
+    assert counted == PAIRS
+
+
+def _says(obstacle: Obstacle, reason: str) -> bool:
+    pattern = re.sub(r"\\\{\w+\\\}", "[^`]+", re.escape(obstacle.value))
+    return re.fullmatch(pattern, reason) is not None
+
+
+# ---- the cache
+
+
+def test_a_cached_plan_is_the_same(describe: Describe, tmp_path: Path) -> None:
+    path = describe(KERNELS)
+    fresh = plan_backend(str(path), tmp_path / "cache")
+    (record,) = (tmp_path / "cache" / "plans").iterdir()
+    written = record.stat().st_mtime_ns
+    assert plan_backend(str(path), tmp_path / "cache") == fresh
+    assert record.stat().st_mtime_ns == written
+
+
+def test_a_changed_manifest_is_planned_anew(describe: Describe, tmp_path: Path) -> None:
+    path = describe(KERNELS)
+    plan_backend(str(path), tmp_path / "cache")
+    manifest = path.parent / "kernels.yaml"
+    manifest.write_text(manifest.read_text().replace("op: relu,", "op: abs,"))
+    plan = plan_backend(str(path), tmp_path / "cache")
+    assert plan.entry("relu").route is Route.FALLBACK
+    assert plan.entry("abs").route is Route.KERNEL
+
+
+def test_a_damaged_cache_is_planned_anew(describe: Describe, tmp_path: Path) -> None:
+    path = describe(KERNELS)
+    fresh = plan_backend(str(path), tmp_path / "cache")
+    (record,) = (tmp_path / "cache" / "plans").iterdir()
+    record.write_bytes(record.read_bytes()[:1000])
+    assert plan_backend(str(path), tmp_path / "cache") == fresh
+
+
+@pytest.mark.parametrize("place", ["schema", "plan", "plan/executorch", "description/formats"])
+def test_plans_depend_on_all_code_that_makes_them(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "opsmith"
+    monkeypatch.setattr(cache_room, "_PACKAGE", package)
+    for room in ("schema", "plan/executorch", "description/formats"):
+        (package / room).mkdir(parents=True)
+    before = cache_room.planning_code_digest()
+    (package / place / "new.py").write_text("RULE = 1\n")
+    assert cache_room.planning_code_digest() != before
+
+
+# ---- facts that the plan's tables state
+
+
+def test_elementwise_results_are_those_of_the_meta_functions(catalogue: Catalogue) -> None:
+    """Every operator that skips its meta function for like operands: the meta agrees with the table."""
+    wrong = {}
+    checked = 0
+    for group in catalogue.groups:
+        rule = elementwise_result(group, catalogue)
+        if rule is None or group.functional is None:
+            continue
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            result = _on_meta(group.functional, torch.empty(2, 3, device="meta", dtype=dtype))
+            if result is None:
+                continue
+            expected = torch.bool if rule is Elementwise.BOOL else dtype
+            if (result.dtype, result.shape) != (expected, (2, 3)) or not result.is_contiguous():
+                wrong[group.functional, dtype] = result
+            checked += 1
+    assert wrong == {}
+    assert checked > 300
+
+
+def _on_meta(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    """The operator's result with ``tensor`` for each Tensor and 2 for each number without default."""
+    base, _, overload = name.partition(".")
+    packet = getattr(torch.ops.aten, base)
+    arguments = []
+    for argument in native_function(name).func.arguments.flat_positional:
+        if argument.type.is_tensor_like():
+            arguments.append(tensor)
+        elif argument.default is None:
+            number = argument.type in (BaseType(BaseTy.Scalar), BaseType(BaseTy.int))
+            arguments.append(2 if number else 2.0)
+    try:
+        result = getattr(packet, overload or "default")(*arguments)
+    except (RuntimeError, ValueError):
+        return None  # no such operator for this dtype
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
+def test_routes_are_words_of_the_design() -> None:
+    assert [route.value for route in Route] == [
+        "kernel", "structured", "stub", "derived", "composite", "fallback", "denied", "missing",
+    ]  # fmt: skip

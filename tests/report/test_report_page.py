@@ -1,0 +1,486 @@
+"""The report in a real Chromium: as it looks, by mouse and by keyboard, and live."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import fork_server
+from chromium import Opened, browser, opened
+from fork_server import obey_interrupts
+from opsmith.cache_folder import cache_root
+from opsmith.conformance.results import Check, Results, Status, Verdict
+from opsmith.plan import plan_backend
+from opsmith.report.document import read_document
+from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.page import render
+from planted_results import (
+    FAILS,
+    planted_bench,
+    planted_coverage,
+    planted_results,
+    with_routes,
+    with_verdict,
+)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Open = Callable[..., AbstractContextManager[Opened]]
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    entries = plan_backend("sim", cache_root()).entries
+    return with_verdict(planted_results(entry.name for entry in entries), FAILS)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
+    """A page with everything in it, against an earlier report that differs in three places."""
+    folder = tmp_path_factory.mktemp("page")
+    conform, before, coverage, earlier, bench = (
+        folder / f"{name}.json" for name in ("results", "before", "coverage", "earlier", "bench")
+    )
+    bench.write_bytes(msgspec.json.encode(planted_bench(2.6)))
+    conform.write_bytes(msgspec.json.encode(results))
+    fixed = with_verdict(results, replace(FAILS, status=Status.PASSED, message=""))
+    before.write_bytes(msgspec.json.encode(fixed))
+    coverage.write_bytes(msgspec.json.encode(planted_coverage()))
+    old = Gathering("sim", Inputs(conform=before)).document()
+    old = replace(old, operators=with_routes(old.operators, {"cumsum": "missing", "mm": "kernel"}))
+    earlier.write_bytes(msgspec.json.encode(replace(old, benchmarks=planted_bench(2.0))))
+    inputs = Inputs(conform=conform, coverage=coverage, bench=bench, against=earlier)
+    now = Gathering("sim", inputs, source_link="vscode://file{path}:{line}").document()
+    page = folder / "report.html"
+    page.write_text(render(now))
+    return page
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def visit(chromium: Browser, report: Path) -> Callable[..., object]:
+    """Opens the report at an address within it."""
+
+    def at(hash: str = "", **settings: object) -> object:
+        return opened(chromium, f"file://{report}{hash}", **settings)  # type: ignore[arg-type]
+
+    return at
+
+
+pytestmark = pytest.mark.needs("chromium")
+
+
+# ---- what it shows
+
+
+def test_the_overview(visit: Open, report: Path) -> None:
+    document = read_document(report)
+    with visit() as page:
+        assert page.text("h1") == "sim"
+        assert page.page.title() == "sim – opsmith report"
+        bars = page.page.locator("#bars .bar").all_inner_texts()
+        assert [bar.split()[0] for bar in bars] == ["ATen", "core", "OpInfo"]
+        for route, number in document.coverage[0].routes.items():
+            if number:
+                assert f"{route} {number:,}" in " ".join(bars[0].split())
+        cell = page.page.locator("#matrix td a[title^='forward, float32']")
+        (score,) = (
+            score for score in document.conformance.scores if score[:2] == ("forward", "float32")
+        )
+        assert cell.get_attribute("title") == (f"forward, float32: {score[2]} of {score[3]} pass")
+        assert cell.inner_text() == f"{int(1000 * score[2] / score[3]) / 10:.1f}"
+        cost = page.text("#cost")
+        assert "train.py: 703 ms of 1.1 s" in cost and "op: cumsum.out" in cost
+        assert page.page.locator("#cost tbody tr").count() == 2 + 3
+        bench = " ".join(page.text("#benchmarks tbody tr").split())
+        assert bench == "variants add_, 4 elements 2.6 ±0 % 2 ±0 % µs 1.300 ≤ 1 missed"
+        assert page.requests == [f"file://{report}"]
+
+
+def test_the_page_may_ask_the_network_for_nothing(visit: Open, report: Path) -> None:
+    text = report.read_text()
+    assert "connect-src 'none'" in text and "default-src 'none'" in text
+    markup = text[: text.index('<script type="application/json"')]
+    assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', markup) == []
+
+
+def test_only_rows_in_sight_are_in_the_page(visit: Open) -> None:
+    with visit("#/operators") as page:
+        assert page.text("#operators output") == "3,116 operators"
+        assert len(page.names()) < 80
+        assert page.page.locator("#operators .grid").get_attribute("aria-rowcount") == "3117"
+        page.page.keyboard.press("End")
+        page.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        page.page.wait_for_selector("#operators-3109")
+        assert len(page.names()) < 80
+
+
+# ---- search, filters, order
+
+
+def test_search_narrows_with_each_key(visit: Open) -> None:
+    with visit() as page:
+        page.press("/")
+        counts = []
+        for key in "add_.T":
+            page.press(key)
+            counts.append(int(page.text("#operators output").split()[0].replace(",", "")))
+        assert counts == sorted(counts, reverse=True) and 1 < counts[-1] < 10
+        assert page.names()[0] == "add_.Tensor"
+        assert page.page.locator("#operators .row mark").first.inner_text() == "add_.T"
+        page.press("Escape")
+        assert page.text("#operators output") == "3,116 operators"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "said"),
+    [
+        ("aten::relu", "relu", "of 3,116 operators"),
+        ("norm layer", "layer_norm", "of 3,116 operators"),
+        ("lyrnorm", "layer_norm", "None has “lyrnorm” in its name;"),
+        ("laier_norm", "layer_norm", "None has “laier_norm” in its name;"),
+        ("no such operator at all", None, "0 of 3,116 operators"),
+    ],
+)
+def test_what_a_search_finds(visit: Open, text: str, first: str | None, said: str) -> None:
+    with visit("#/operators") as page:
+        page.page.fill("#operators input[type=search]", text)
+        assert said in page.text("#operators output")
+        assert page.names()[:1] == ([first] if first else [])
+        if first is None:
+            assert page.text("#operators .nothing") == "None of the operators passes these filters."
+
+
+def test_filters_are_kept_in_the_address(visit: Open, report: Path) -> None:
+    document = read_document(report)
+    wanted = [
+        name
+        for name, route, tags in zip(
+            document.operators.name,
+            document.operators.routes().values(),
+            document.operators.tags,
+            strict=True,
+        )
+        if route == "fallback"
+        and "core" in [document.operators.strings[t] for t in document.operators.lists[tags]]
+    ]
+    with visit("#/operators") as page:
+        page.page.locator("label.chip[data-route=fallback]").click()
+        page.page.select_option("#operators [data-filter=tag]", "core")
+        assert page.text("#operators output") == f"{len(wanted)} of 3,116 operators"
+        address = page.page.url
+        assert address.endswith("#/operators?route=fallback&tag=core")
+    with visit("#/operators?route=fallback&tag=core") as page:
+        assert page.text("#operators output") == f"{len(wanted)} of 3,116 operators"
+        assert set(page.names()) <= set(wanted)
+        page.page.click("#operators button[type=reset]")
+        page.page.wait_for_selector("#operators button[type=reset]", state="hidden")
+        assert page.text("#operators output") == "3,116 operators"
+
+
+def test_filters_by_verdict(visit: Open) -> None:
+    with visit("#/operators?verdict=failing&q=add.") as page:
+        assert "add.Scalar" in page.names() and "addmm" not in page.names()
+    with visit("#/entries?check=forward&dtype=float32&verdict=failing") as page:
+        assert "add" in page.names("entries")
+        assert page.text("#entries .row .verdict") == "0 / 1, 1 bad"
+
+
+def test_columns_sort_in_both_directions(visit: Open) -> None:
+    with visit("#/operators?tag=core") as page:
+        by_name = page.names()
+        head = page.page.locator("#operators [data-column=name][role=columnheader]")
+        assert head.get_attribute("aria-sort") == "ascending"
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == "descending"
+        assert page.names()[0] > by_name[0]
+        page.page.click("#operators [data-column=tests] button")
+        first = page.page.locator("#operators .row .verdict").first
+        assert first.get_attribute("data-verdict") == "failing"
+        page.page.click("#operators [data-column=route] button")
+        assert page.page.locator("#operators .row .route").first.inner_text() == "kernel"
+
+
+# ---- the details
+
+
+def test_details_by_mouse(visit: Open) -> None:
+    with visit("#/operators?q=add_.Tensor") as page:
+        page.page.locator("#operators .row").first.click()
+        assert page.text(".detail h3") == "add_.Tensor"
+        detail = page.text("#operators .detail")
+        assert "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1)" in detail
+        assert "add_, 4 elements" in detail and "missed" in detail
+        assert "wins: a kernel for this very key" in detail and "RegisterSim_" in detail
+        assert page.page.url.endswith("#add_.Tensor")
+        source = page.page.locator(".detail a[href^='vscode:']").get_attribute("href")
+        assert source is not None
+        assert re.fullmatch(r"vscode://file/.*/optimized/binary\.cpp:\d+", source)
+        page.page.get_by_role("link", name="add.out").click()
+        page.page.wait_for_selector(".detail h3:text-is('add.out')")
+        page.page.go_back()
+        page.page.wait_for_selector(".detail h3:text-is('add_.Tensor')")
+        page.page.click(".detail .close")
+        assert page.page.locator("#operators .detail").is_hidden()
+        assert page.page.url.endswith("#/operators?q=add_.Tensor")
+
+
+def test_details_by_keyboard(visit: Open) -> None:
+    with visit() as page:
+        page.press("/", *"relu", "ArrowDown")
+        active = page.page.locator("#operators .row.active")
+        assert active.inner_text().split()[0] == "relu"
+        assert page.page.evaluate("document.activeElement.id") == "operators-rows"
+        grid = page.page.locator("#operators-rows")
+        assert grid.get_attribute("aria-activedescendant") == active.get_attribute("id")
+        outline = page.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid"
+        page.press("j", "j", "k", "Enter")
+        second = page.names()[1]
+        assert page.text(".detail h3") == second
+        page.press("j")
+        assert page.text(".detail h3") == page.names()[2]
+        page.press("Escape")
+        assert page.page.locator("#operators .detail").is_hidden()
+        page.press("End")
+        assert active.inner_text().split()[0] == page.names()[-1]
+        page.press("?")
+        assert page.page.locator("dialog#keys").is_visible()
+        page.press("Escape", "3")
+        page.page.wait_for_selector("#entries .row")
+
+
+def test_a_link_leads_to_its_operator(visit: Open) -> None:
+    with visit("#cumsum") as page:
+        assert page.text(".detail h3") == "cumsum"
+        assert page.page.locator("#operators .row.active").inner_text().split()[0] == "cumsum"
+        detail = page.text("#operators .detail")
+        assert "Before:" in detail and "missing" in detail
+        assert "120 calls, 400 ms" in detail
+    with visit("#aten::nosuchthing") as page:
+        assert page.text("#operators output") == "0 of 3,116 operators"
+
+
+def test_text_of_the_data_is_never_markup(visit: Open) -> None:
+    with visit("#/entries/add") as page:
+        assert page.text("#entries .notes pre") == FAILS.message
+        cell = page.page.locator("td[title^='forward, float32: failed']")
+        assert cell.get_attribute("data-mark") == "f"
+
+
+def test_the_trend(visit: Open) -> None:
+    with visit("#/changes") as page:
+        text = " ".join(page.text("#changes").split())
+        assert "+1 operators on a better route −1 on a worse one +0 verdicts pass now" in text
+        assert "Pass no more (1)" in text and "add forward float32 passed failed" in text
+        assert "variants: add_, 4 elements 1 1.3 +30.0 %" in text
+        assert "cumsum missing derived" in text and "mm kernel derived" in text
+
+
+# ---- on any screen
+
+
+def test_light_dark_and_the_switch(visit: Open) -> None:
+    def brightness(page: Opened) -> float:
+        red, green, blue = page.page.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number)"
+        )[:3]
+        return float(red + green + blue)
+
+    with visit() as light, visit(scheme="dark") as dark:
+        assert brightness(light) > 700 and brightness(dark) < 120
+        assert dark.text("#theme-button") == "Theme: auto"
+        dark.page.click("#theme-button")
+        assert dark.text("#theme-button") == "Theme: light" and brightness(dark) > 700
+        dark.press("t")
+        assert dark.text("#theme-button") == "Theme: dark" and brightness(dark) < 120
+        dark.page.reload()
+        dark.page.wait_for_selector("html[data-ready]")
+        assert dark.text("#theme-button") == "Theme: dark"
+
+
+CONTRAST = """() => {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = (color) => {
+    probe.clearRect(0, 0, 1, 1); probe.fillStyle = color; probe.fillRect(0, 0, 1, 1);
+    return [...probe.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => {
+    const [r, g, b] = rgb(color).slice(0, 3).map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const color = getComputedStyle(each).backgroundColor;
+      if (rgb(color)[3] === 255) return color;
+    }
+    return "white";
+  };
+  const low = new Set();
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || !element.checkVisibility({ visibilityProperty: true })) continue;
+    const [one, other] = [light(getComputedStyle(element).color), light(paper(element))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (ratio < 4.5) low.add(`${element.tagName}.${element.className}: ${ratio.toFixed(2)}`);
+  }
+  return [...low];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["", "#cumsum", "#/entries/add", "#/changes"])
+def test_text_stands_out_from_its_paper(visit: Open, scheme: str, place: str) -> None:
+    with visit(place, scheme=scheme) as page:
+        assert page.page.evaluate(CONTRAST) == []
+
+
+@pytest.mark.parametrize("place", ["", "#/operators", "#add_.Tensor", "#/entries/add", "#/changes"])
+def test_a_phone_scrolls_in_one_direction(visit: Open, place: str) -> None:
+    with visit(place, width=360, height=740, has_touch=True) as page:
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 360
+        if "Tensor" in place:
+            box = page.page.locator("#operators .detail").bounding_box()
+            assert box is not None and (box["x"], box["width"]) == (0, 360)
+            page.page.tap(".detail .close")
+            assert page.page.locator("#operators .detail").is_hidden()
+
+
+def test_it_prints_without_what_only_a_screen_needs(visit: Open) -> None:
+    with visit("#/operators?q=relu") as page:
+        page.page.emulate_media(media="print")
+        assert page.page.locator("#operators input[type=search]").is_hidden()
+        assert page.page.locator("nav").is_hidden()
+        assert page.page.locator("#operators .row").first.is_visible()
+        assert page.page.pdf()[:5] == b"%PDF-"
+
+
+# ---- live
+
+
+@dataclass
+class Served:
+    """``opsmith serve`` as a process of its own."""
+
+    address: str
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def served(conform: Path, *options: str) -> Iterator[Served]:
+    command = ["serve", "--port", "0", "--for", "120", "--json", "--conform", str(conform)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opsmith", *command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=obey_interrupts,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.stderr.read() if process.stderr else ""
+        yield Served(json.loads(line)["address"], process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def write_results(path: Path, results: Results) -> None:
+    """As a run does: under another name, then renamed."""
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(results))
+    unfinished.replace(path)
+
+
+def test_serve_shows_a_run_as_it_goes_on(chromium: Browser, tmp_path: Path) -> None:
+    conform = tmp_path / "results.json"
+    first = Verdict("add", Check.FORWARD, "float32", Status.PASSED, 3, 0.1)
+    now = Results(
+        backend="sim",
+        torch=plan_backend("sim", cache_root()).torch,
+        description="",
+        started="2026-02-03T10:00:00Z",
+        updated="2026-02-03T10:00:01Z",
+        complete=False,
+        verdicts=(first,),
+        operators={"add": ("add.Tensor",)},
+    )
+    with served(conform) as server, opened(chromium, f"{server.address}#add.Tensor") as page:
+        page.page.evaluate("document.body.dataset.opened = 'once'")
+        page.page.wait_for_selector(".live:text-is('waiting for results')")
+        write_results(conform, now)
+        page.page.wait_for_selector(".live:text-is('running: 1 entry so far')")
+        assert "1 / 1" in page.text("#operators .detail")
+        bad = replace(first, check=Check.BACKWARD, status=Status.FAILED, message="wrong by 2")
+        write_results(conform, replace(now, verdicts=(first, bad), complete=True))
+        page.page.wait_for_selector(".live:text-is('run complete')")
+        assert "1 / 2, 1 bad" in page.text("#operators .detail")
+        assert "wrong by 2" in page.text("#operators .detail")
+        page.press("1")
+        assert page.text("#matrix td[data-grade=few]") == "0.0"
+        conform.write_text('{"format": 1, "verd')  # what is not whole changes nothing
+        page.page.wait_for_selector(".live:text('does not hold conformance results')")
+        assert page.text("#matrix td[data-grade=few]") == "0.0"
+        assert page.page.locator("body").get_attribute("data-opened") == "once"
+        assert all(request.startswith(server.address) for request in page.requests)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(timeout=10) == 0
+        page.page.wait_for_selector(".live:text-is('opsmith serve has ended')")
+        page.console.clear()  # the browser itself says that nobody answers
+
+
+def test_serve_answers_this_machine_only(tmp_path: Path, results: Results) -> None:
+    conform = tmp_path / "results.json"
+    write_results(conform, replace(results, verdicts=(), operators={}))
+    with served(conform) as server:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.address)
+        for path, host, expected in (
+            ("changes", "evil.example:80", 403),
+            ("nothing", "localhost:80", 404),
+        ):
+            request = urllib.request.Request(server.address + path, headers={"Host": host})
+            with pytest.raises(urllib.error.HTTPError) as error:
+                urllib.request.urlopen(request, timeout=10)
+            assert error.value.code == expected
+        port = server.address.rstrip("/").rpartition(":")[2]
+        done = fork_server.run(
+            [sys.executable, "-m", "opsmith", "serve", "--port", port, "--conform", conform],
+            timeout=60,
+        )
+        assert done.returncode == 1
+        assert " ".join(done.stderr.split()) == (
+            f"error: port {port} of 127.0.0.1 cannot be listened on: Address already in use "
+            "remedy: name another with --port, or --port 0 for a free one"
+        )
+
+
+def test_serve_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = fork_server.run(
+        [sys.executable, "-m", "opsmith", "serve", "--port", port, "--for", "0.1"], timeout=60
+    )
+    assert done.returncode == 0 and done.stdout == f"http://127.0.0.1:{port}/  (Ctrl-C ends it)\n"
