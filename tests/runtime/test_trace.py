@@ -380,22 +380,34 @@ def test_threads_have_their_own_tracks(x: torch.Tensor) -> None:
 def test_a_trace_begins_and_ends_while_threads_call(sim: LoadedBackend) -> None:
     done = threading.Event()
     wrong: list[torch.Tensor] = []
+    x = torch.ones(4, device="sim")
 
     def work() -> None:
-        x = torch.ones(4, device="sim")
-        while not done.is_set():
-            if not torch.equal((x + x).neg().cpu(), torch.full((4,), -2.0)):
-                wrong.append(x)
+        if not torch.equal((x + x).neg().cpu(), torch.full((4,), -2.0)):
+            wrong.append(x)
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(30):
-        with opsmith.trace(shapes=False) as traced:
-            torch.ones(4, device="sim").mul(2)
-    done.set()
-    for thread in threads:
-        thread.join()
+    def work_on() -> None:
+        while not done.is_set():
+            work()
+
+    def work_in_new_threads() -> None:
+        while not done.is_set():
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+
+    workers = (work_on, work_on, work_in_new_threads)
+    threads = [threading.Thread(target=worker) for worker in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(30):
+            with opsmith.trace(shapes=False) as traced:
+                torch.ones(4, device="sim").mul(2)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
     assert wrong == []
     assert any(call.operator == "aten::mul.Tensor" for call in traced.calls)
 

@@ -114,11 +114,12 @@ std::unique_ptr<Log> Log::create(Session& session) {
     return nullptr;
   }
   auto* const header = static_cast<Header*>(base);
-  std::memcpy(header->magic, kMagic, sizeof(kMagic));
   header->process = static_cast<uint32_t>(::getpid());
   header->thread = thread;
   header->forward_thread = at::RecordFunction::currentThreadId();
   ::pthread_getname_np(::pthread_self(), header->name, sizeof(header->name));
+  // Last: what it stands in is whole, however the process ends.
+  std::memcpy(header->magic, kMagic, sizeof(kMagic));
   return std::unique_ptr<Log>(new Log(session, file, static_cast<char*>(base), range));
 }
 

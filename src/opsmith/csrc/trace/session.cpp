@@ -115,12 +115,13 @@ int64_t Session::take_room() {
 }
 
 Log* Session::open_log() {
-  std::unique_ptr<Log> log = Log::create(*this);
-  if (log == nullptr) {
+  // Locked while the file is made: once close() has returned the folder is read.
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
     return nullptr;
   }
-  const std::lock_guard lock(mutex_);
-  return logs_.emplace_back(log.release());
+  std::unique_ptr<Log> log = Log::create(*this);
+  return log == nullptr ? nullptr : logs_.emplace_back(log.release());
 }
 
 void Session::release(Log* log) {

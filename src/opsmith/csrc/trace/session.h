@@ -44,7 +44,7 @@ class Session {
   // Takes room for some records from what is left of the limit; 0: none is left.
   int64_t take_room();
 
-  // A log for the calling thread; null where no file can be written.
+  // A log for the calling thread; null where no file can be written, and after close().
   Log* open_log();
 
   // The thread of `log` needs it no more.

@@ -74,6 +74,8 @@ class _Names:
                 clock.append((int(number), int(value)))
             elif kind in "KTD":
                 {"K": self.keys, "T": self.dtypes, "D": self.devices}[kind][int(number)] = value
+        # A process that was killed as it began, or found the disk full, told no times.
+        clock = clock or [(0, 0)]
         (self._ticks, self._nanoseconds), (ticks, nanoseconds) = clock[0], clock[-1]
         self._per = (nanoseconds - self._nanoseconds, max(1, ticks - self._ticks))
         self.known: dict[bytes, tuple[TracedTensor, ...]] = {}
