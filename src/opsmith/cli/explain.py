@@ -95,4 +95,4 @@ def _autograd(entry: Entry) -> str:
     """What is to be said of the operator's gradient, if anything."""
     if entry.autograd:
         return entry.autograd.why
-    return entry.whole.why if entry.whole else ""
+    return entry.interception.why if entry.interception else ""

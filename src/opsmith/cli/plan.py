@@ -41,9 +41,9 @@ def plan(
             highlight=False,
         )
         out.print(_counts(planned))
-        if whole := sum(entry.whole is not None for entry in planned.entries):
+        if intercepted := sum(entry.interception is not None for entry in planned.entries):
             out.print(
-                f"{whole:,} of the route fallback are composites that are caught whole",
+                f"{intercepted:,} of the route fallback are composites that are intercepted",
                 highlight=False,
             )
         if planned.not_served:

@@ -251,16 +251,16 @@ class NamedOperator:
 class Fallback:
     """The fallback policy: ``only``, where given, allows nothing else; ``deny`` forbids.
 
-    ``whole`` are composites that are to be run by one call of the fallback instead of being decomposed;
-    ``whole_auto``, where given, is the place that leaves it to the plan which others are.
+    ``intercept`` are composites that are to be run by one call of the fallback instead of being decomposed;
+    ``intercept_auto``, where given, is the place that leaves it to the plan which others are.
     """
 
     location: Location
     default: FallbackDefault = FallbackDefault.CPU
     only: tuple[NamedOperator, ...] | None = None
     deny: tuple[NamedOperator, ...] = ()
-    whole: tuple[NamedOperator, ...] = ()
-    whole_auto: Location | None = None
+    intercept: tuple[NamedOperator, ...] = ()
+    intercept_auto: Location | None = None
 
 
 @dataclass(frozen=True)

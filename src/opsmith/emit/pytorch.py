@@ -267,8 +267,8 @@ def _boxed(route: Route) -> str:
     return f"torch::CppFunction::makeFromBoxedFunction<&{BOXED_KERNELS[route]}>()"
 
 
-def _whole(plan: Plan) -> list[str]:
-    """The registrations of the composites that are caught whole.
+def _interceptions(plan: Plan) -> list[str]:
+    """The registrations of the composites that are intercepted.
 
     One whose gradient comes from its parts is registered for the autograd key as well: what stands below
     would else silence PyTorch's decomposition above.
@@ -276,10 +276,10 @@ def _whole(plan: Plan) -> list[str]:
     kernels: dict[str, str] = {}
     above: dict[str, str] = {}
     for entry in plan.entries:
-        if entry.whole is None:
+        if entry.interception is None:
             continue
-        composite = entry.whole.composite
-        function = "whole_without_dropout" if entry.whole.dropout else "whole"
+        composite = entry.interception.composite
+        function = "intercept_without_dropout" if entry.interception.dropout else "intercept"
         kernel = f"opsmith::{function}<c10::DispatchKey::{composite.value}>"
         kernels[entry.name] = f"torch::CppFunction::makeFromBoxedFunction<&{kernel}>()"
         if composite is Composite.IMPLICIT:
@@ -288,18 +288,18 @@ def _whole(plan: Plan) -> list[str]:
 
 
 def _fallback(plan: Plan) -> str:
-    unserved = [entry for entry in plan.entries if not (entry.kernel or entry.whole)]
+    unserved = [entry for entry in plan.entries if not (entry.kernel or entry.interception)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
     exceptions = [
         entry for entry in last_resorts if entry.route is not plan.unlisted or entry.by_name
     ]
-    whole = _whole(plan)
+    interceptions = _interceptions(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback/fallback.h>",
         "#include <opsmith/fallback/pure_outputs.h>",
-        *(["#include <opsmith/fallback/whole.h>"] if whole else []),
+        *(["#include <opsmith/fallback/interception.h>"] if interceptions else []),
         "",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
@@ -314,8 +314,11 @@ def _fallback(plan: Plan) -> str:
         "",
     ]
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
-    if whole:
-        lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
+    if interceptions:
+        lines += [
+            "// Composites that are intercepted before PyTorch decomposes them.",
+            *interceptions,
+        ]
     lines += [
         "namespace {\n",
         "[[maybe_unused]] const bool outputs_set = [] {",

@@ -152,7 +152,7 @@ class Operands(Enum):
 
 
 @dataclass(frozen=True)
-class Whole:
+class Interception:
     """A composite that one call of the fallback runs, where nobody has to see its parts.
 
     ``composite`` is the kernel by which PyTorch decomposes it otherwise; ``dropout``: it draws random
@@ -200,7 +200,7 @@ class Entry:
     ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
     calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
     operator, in the place of PyTorch's composite kernel.
-    ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
+    ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
     ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
     or of a later one; ``other_dtypes`` is then what comes after the last of them.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of another dtype than the result's will
@@ -224,7 +224,7 @@ class Entry:
     autograd: Autograd | None = None
     operands: Operands = Operands.ONE_DEVICE
     fails_over: bool = False
-    whole: Whole | None = None
+    interception: Interception | None = None
     by_name: bool = False
     backup: Entry | None = None
     meta: Meta | None = None

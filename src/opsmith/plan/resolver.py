@@ -12,6 +12,7 @@ from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
+from opsmith.plan.interception import Interceptions
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import (
@@ -25,7 +26,6 @@ from opsmith.plan.model import (
     claims_of,
 )
 from opsmith.plan.stubs import StubService, serve_through_stubs
-from opsmith.plan.whole import WholeCalls
 from opsmith.schema import (
     GENERATED,
     Catalogue,
@@ -125,7 +125,7 @@ class _Resolver:
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
-        self.whole = WholeCalls(
+        self.interceptions = Interceptions(
             backend.fallback,
             catalogue,
             self._below_autograd,
@@ -140,7 +140,7 @@ class _Resolver:
             for entry in [self.entry(operator)]
             if self._exists(operator, entry)
         ]
-        self.whole.check_named({entry.name: entry for entry in entries})
+        self.interceptions.check_named({entry.name: entry for entry in entries})
         names = {entry.name for entry in entries}
         custom = tuple(
             operator
@@ -277,7 +277,7 @@ class _Resolver:
     def entry(self, operator: Operator) -> Entry:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
-        entry = self.whole.caught(operator, entry) or entry
+        entry = self.interceptions.intercepted(operator, entry) or entry
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
