@@ -272,7 +272,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
     ]
     named += (
         (symbol, kernel, kernel.operator)
-        for entry in (layer for first in plan.entries for layer in first.layers)
+        for entry in (link for first in plan.entries for link in first.chain)
         for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
         if kernel is not None and not kernel.through
         for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)
@@ -288,7 +288,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
         )
     shaping = [
         *plan.metas,
-        *(layer.meta for first in plan.entries for layer in first.layers if layer.meta),
+        *(link.meta for first in plan.entries for link in first.chain if link.meta),
     ]
     for library in backend.libraries:
         for given in library.metas:

@@ -112,8 +112,8 @@ def _signatures(plan: Plan) -> Signatures:
 
 def _given_metas(entries: Iterable[Entry]) -> list[Meta]:
     """What shapes the results of operators of ATen in the place of PyTorch's meta kernels, once each."""
-    layers = (layer for entry in entries for layer in entry.layers)
-    found = {layer.meta.operator: layer.meta for layer in layers if layer.meta}
+    links = (link for entry in entries for link in entry.chain)
+    found = {link.meta.operator: link.meta for link in links if link.meta}
     return [found[name] for name in sorted(found)]
 
 
@@ -188,10 +188,10 @@ def _declared_once(
     Overloads share a symbol, and two operators may share one function.
     """
     found: dict[tuple[tuple[str, str], ...], tuple[Kernel, Declarations]] = {}
-    for layer in (layer for entry in entries for layer in entry.layers):
-        if layer.kernel and not layer.kernel.through:
-            declared = declarations(layer.kernel, signatures)
-            found[tuple(declared.by_symbol.items())] = layer.kernel, declared
+    for link in (link for entry in entries for link in entry.chain):
+        if link.kernel and not link.kernel.through:
+            declared = declarations(link.kernel, signatures)
+            found[tuple(declared.by_symbol.items())] = link.kernel, declared
     return [found[key] for key in sorted(found)]
 
 

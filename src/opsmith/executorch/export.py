@@ -155,7 +155,9 @@ def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
 def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str | None]:
     """The functional operators of the forms that nobody serves."""
     return {
-        _functional(each, catalogue) for each in forms if each.kernel is None and not each.backup
+        _functional(each, catalogue)
+        for each in forms
+        if each.kernel is None and not each.in_runtime
     }
 
 

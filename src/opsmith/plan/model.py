@@ -201,7 +201,7 @@ class Entry:
     calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
     operator, in the place of PyTorch's composite kernel.
     ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
-    ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
+    ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
     or of a later one; ``other_dtypes`` is then what comes after the last of them.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of another dtype than the result's will
     do, and casts; the fallback runs such a call.
@@ -226,14 +226,14 @@ class Entry:
     fails_over: bool = False
     interception: Interception | None = None
     by_name: bool = False
-    backup: Entry | None = None
+    next: Entry | None = None
     meta: Meta | None = None
     casts_on_cpu: bool = False
 
     @property
-    def layers(self) -> tuple[Entry, ...]:
-        """This entry and the backups behind it, in the order in which they are asked."""
-        return (self, *(self.backup.layers if self.backup else ()))
+    def chain(self) -> tuple[Entry, ...]:
+        """This entry and those behind it, in the order in which they are asked."""
+        return (self, *(self.next.chain if self.next else ()))
 
     @property
     def is_on_cpu(self) -> bool:
@@ -393,7 +393,7 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
     autograd = entry.autograd
     return replace(
         entry,
-        backup=entry.backup and _with_relative_places(entry.backup, folder),
+        next=entry.next and _with_relative_places(entry.next, folder),
         kernel=entry.kernel and moved(entry.kernel),
         meta=entry.meta and replace(entry.meta, location=_moved(entry.meta.location, folder)),
         source=entry.source.replace(prefix, ""),

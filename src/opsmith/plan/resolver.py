@@ -318,7 +318,7 @@ class _Resolver:
         left = (each for each in self.candidates.get(name, ()) if each not in refused)
         return next(left, None)
 
-    def _backup(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
+    def _next(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
         """What serves the calls that ``kernel`` does not take, if that is another kernel."""
         if not (kernel.dtypes or kernel.arg_meta):
             return None
@@ -349,7 +349,7 @@ class _Resolver:
             why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it; {reason}"
             entry = self._served(operator, kernel, route, why, refused)
             # Registered all the same: it refuses with the reason, unless the process overrides the policy.
-            is_told = route is Route.FALLBACK or entry.backup is not None
+            is_told = route is Route.FALLBACK or entry.next is not None
             return entry if is_told else replace(entry, refusal=entry.why)
         why = f"`{kernel.symbol}` ({kernel.location})"
         return self._served(operator, kernel, Route.KERNEL, why, refused)
@@ -364,8 +364,8 @@ class _Resolver:
         derived: Derived | None = None,
     ) -> Entry:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
-        backup = self._backup(operator, kernel, refused)
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel, backup)
+        behind = self._next(operator, kernel, refused)
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel, behind)
         shape, elementwise = self._expected(operator, kernel)
         shape = (derived.shape if derived else None) or shape
         meta = None
@@ -391,7 +391,7 @@ class _Resolver:
             refusal=refusal,
             operands=self._operands(operator, kernel),
             fails_over=kernel.fails_over,
-            backup=backup,
+            next=behind,
             meta=meta,
             casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
         )
@@ -570,15 +570,15 @@ class _Resolver:
         return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
 
     def _other_dtypes(
-        self, operator: Operator, kernel: Kernel, backup: Entry | None
+        self, operator: Operator, kernel: Kernel, behind: Entry | None
     ) -> tuple[str, Route | None, str]:
         """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if not (kernel.dtypes or kernel.arg_meta):
             return "", None, ""
         claims = claims_of(kernel)
-        if backup is not None:
-            note = f"; takes {claims}, and else: {backup.why}"
-            return note, backup.other_dtypes, backup.refusal
+        if behind is not None:
+            note = f"; takes {claims}, and else: {behind.why}"
+            return note, behind.other_dtypes, behind.refusal
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
         if route is not Route.FALLBACK:
