@@ -31,7 +31,14 @@ from opsmith.build.toolchain import (
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import generated_units, own_optimization, runtime_units, together
 from opsmith.cache_folder import cache_root, sealed, unsealed
-from opsmith.description import Backend, Kernel, Library, Owner, StubKernel, read_backend
+from opsmith.description import (
+    Backend,
+    ExternalNamespace,
+    Kernel,
+    Library,
+    StubKernel,
+    read_backend,
+)
 from opsmith.errors import CompilerMissing, Location, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 
@@ -48,7 +55,7 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 class BuiltBackend:
     """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
 
-    ``owners`` define operators that the library implements, and come first.
+    ``external_namespaces`` name the modules that define what the library implements; they come first.
     """
 
     name: str
@@ -58,7 +65,7 @@ class BuiltBackend:
     host_window: bool
     driver_location: Location
     cache: Path
-    owners: tuple[Owner, ...] = ()
+    external_namespaces: tuple[ExternalNamespace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,9 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         host_window=backend.driver.host_window,
         driver_location=backend.driver.location,
         cache=cache,
-        owners=tuple(owner for library in backend.libraries for owner in library.owners),
+        external_namespaces=tuple(
+            each for library in backend.libraries for each in library.external_namespaces
+        ),
     )
 
 

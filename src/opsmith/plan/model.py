@@ -286,7 +286,7 @@ class Plan:
     ``custom`` are the operators that the description itself declares, with the variants that were
     generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
     that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
-    ``foreign`` are the namespaces of operators among ``custom`` that others define.
+    ``external_namespaces`` are the namespaces of operators among ``custom`` that others define.
     """
 
     backend: str
@@ -297,7 +297,7 @@ class Plan:
     not_served: tuple[NotServed, ...] = ()
     stubs: tuple[StubKernel, ...] = ()
     metas: tuple[Meta, ...] = ()
-    foreign: tuple[str, ...] = ()
+    external_namespaces: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

@@ -156,7 +156,7 @@ class _Resolver:
             not_served=tuple(self.not_served),
             custom=custom,
             metas=tuple(meta for operator in custom if (meta := self.metas.of(operator))),
-            foreign=tuple(sorted(self.metas.foreign)),
+            external_namespaces=tuple(sorted(self.metas.external_namespaces)),
         )
 
     def _obstacle(self, kernel: Kernel) -> str:

@@ -132,10 +132,12 @@ class _Resolver:
         self.backend = backend
         self.runtime = runtime
         self.kernels: dict[str, list[tuple[LeanOperator, Kernel]]] = {}
-        foreign = {owner.namespace for library in backend.libraries for owner in library.owners}
+        external = {
+            each.namespace for library in backend.libraries for each in library.external_namespaces
+        }
         for library in backend.lean_libraries:
             for kernel in library.kernels:
-                operator = lean_operator(kernel, catalogue, foreign)
+                operator = lean_operator(kernel, catalogue, external)
                 _check_keys(operator, kernel)
                 self.kernels.setdefault(operator.name, []).append((operator, kernel))
         for offered in self.kernels.values():
