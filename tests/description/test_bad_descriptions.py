@@ -132,7 +132,7 @@ CASES = [
     Case(
         "backend with a misspelt key",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibary: [hosted]\n"),
+        ("backend: chip\ndriver: sim\nlibary: [example_kernels]\n"),
         "KeyUnknown",
         (
             "DIR/backend.yaml:3:1: unknown key `libary` (did you mean libraries?)\n"
@@ -305,7 +305,7 @@ CASES = [
     Case(
         "libraries not a list",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: hosted\n"),
+        ("backend: chip\ndriver: sim\nlibraries: example_kernels\n"),
         "SyntaxInvalid",
         (
             "DIR/backend.yaml:3:1: `libraries` has the wrong type: expected `list`, got `string`\n"
@@ -315,10 +315,10 @@ CASES = [
     Case(
         "library listed twice",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [hosted, hosted]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [example_kernels, example_kernels]\n"),
         "SyntaxInvalid",
         (
-            "DIR/backend.yaml:3:21: two libraries are called `hosted`: opsmith/kernels/hosted/kernels.yaml and opsmith/kernels/hosted/kernels.yaml\n"
+            "DIR/backend.yaml:3:30: two libraries are called `example_kernels`: opsmith/kernels/example_kernels/kernels.yaml and opsmith/kernels/example_kernels/kernels.yaml\n"
             "  remedy: rename one in its manifest, or list it once"
         ),
     ),
@@ -332,20 +332,20 @@ CASES = [
     Case(
         "library entry key misspelt",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [{file: hosted, source: [a.cpp]}]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [{file: example_kernels, source: [a.cpp]}]\n"),
         "KeyUnknown",
         (
-            "DIR/backend.yaml:3:28: unknown key `source` (did you mean sources?)\n"
+            "DIR/backend.yaml:3:37: unknown key `source` (did you mean sources?)\n"
             "  remedy: the keys here are file, name, sources, include_dirs, execution"
         ),
     ),
     Case(
         "library entry with a bad name",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [{file: hosted, name: 'two words'}]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [{file: example_kernels, name: 'two words'}]\n"),
         "SyntaxInvalid",
         (
-            "DIR/backend.yaml:3:28: `two words` cannot name a library\n"
+            "DIR/backend.yaml:3:37: `two words` cannot name a library\n"
             "  remedy: use letters, digits, _, - and dots, and begin with a letter"
         ),
     ),
@@ -366,7 +366,7 @@ CASES = [
         "FileMissing",
         (
             "DIR/backend.yaml:3:13: there is no kernel library `.`\n"
-            "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a manifest, relative to this file"
+            "  remedy: name a shipped library (example_kernels, optimized, portable, quantized) or the path of a manifest, relative to this file"
         ),
     ),
     Case(

@@ -172,7 +172,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
-    backend.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [example_kernels]\n")
     with pytest.raises(OperatorsUnserved) as unserved:
         build(backend, tmp_path / "out")
     assert str(unserved.value) == (

@@ -27,7 +27,7 @@ from opsmith.description.model import (
     NamedOperator,
 )
 from opsmith.description.names import check_library_name, operator_name
-from opsmith.description.old_names import with_new_name
+from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.errors import (
     BackendUnknown,
@@ -42,6 +42,9 @@ from opsmith.schema import Catalogue, Declaration, with_operators
 
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
+
+# Shipped libraries by their names of the version before.
+_OLD_LIBRARIES = {"hosted": "example_kernels"}
 
 _AUTO = "auto"  # in `intercept`, in the place of an operator's name
 
@@ -220,6 +223,10 @@ def _find_library(name: str, document: Document, index: int) -> Path:
     if name in shipped:
         return shipped[name]
     path = document.path.parent / name
+    if name in _OLD_LIBRARIES and not path.exists():
+        new = _OLD_LIBRARIES[name]
+        warn_of_old_name(name, new, document.locate("libraries", index))
+        return shipped[new]
     if is_directory(path):
         path = path / "kernels.yaml"
     if is_file(path):
