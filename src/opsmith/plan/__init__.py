@@ -1,9 +1,9 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
+from opsmith.plan.derivation_rules import Derivation, Into, Rule
 from opsmith.plan.model import (
     Autograd,
     AutogradRoute,
-    Derivation,
     Elementwise,
     Entry,
     Meta,
@@ -26,6 +26,7 @@ __all__ = [
     "Derivation",
     "Elementwise",
     "Entry",
+    "Into",
     "Meta",
     "MetaRule",
     "NotServed",
@@ -33,6 +34,7 @@ __all__ = [
     "Operands",
     "Plan",
     "Route",
+    "Rule",
     "Shape",
     "Whole",
     "claims_of",
