@@ -65,21 +65,21 @@ class Wrapper:
 def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
     """The function registered for ``entry``, whose route must be one that opsmith generates.
 
-    The functions of its backups stand before it.
+    The functions of the rest of its chain stand before it.
     """
-    names = [_layer_name(signatures[entry.name], depth) for depth in range(len(entry.layers))]
-    layers = [
-        _Writer(layer, signatures, name, backup).write()
-        for layer, name, backup in zip(entry.layers, names, [*names[1:], ""], strict=True)
+    names = [_function_name(signatures[entry.name], depth) for depth in range(len(entry.chain))]
+    written = [
+        _Writer(link, signatures, name, behind).write()
+        for link, name, behind in zip(entry.chain, names, [*names[1:], ""], strict=True)
     ]
-    first = layers[0]
-    text = "\n".join(layer.text for layer in reversed(layers) if layer.text)
-    headers = first.headers.union(*(layer.headers for layer in layers))
+    first = written[0]
+    text = "\n".join(each.text for each in reversed(written) if each.text)
+    headers = first.headers.union(*(each.headers for each in written))
     return Wrapper(first.target, first.signature, text, headers)
 
 
-def _layer_name(signature: Signature, depth: int) -> str:
-    return f"{signature.cpp_name}_backup{depth}" if depth else signature.cpp_name
+def _function_name(signature: Signature, depth: int) -> str:
+    return f"{signature.cpp_name}_next{depth}" if depth else signature.cpp_name
 
 
 def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
@@ -88,13 +88,13 @@ def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
 
 
 class _Writer:
-    """Writes the function ``name``, which leaves what its kernel does not take to ``backup``, if any."""
+    """Writes the function ``name``, which leaves what its kernel does not take to ``behind``, if any."""
 
-    def __init__(self, entry: Entry, signatures: Signatures, name: str, backup: str) -> None:
+    def __init__(self, entry: Entry, signatures: Signatures, name: str, behind: str) -> None:
         assert entry.kernel is not None
         self.entry = entry
         self.name = name
-        self.backup = backup
+        self.behind = behind
         self.kernel: Kernel = entry.kernel
         self.signatures = signatures
         # A structured kernel gets what PyTorch's meta function computed, which has no SymInt.
@@ -136,7 +136,7 @@ class _Writer:
     def _needs_wrapper(self) -> bool:
         return bool(
             self.entry.fails_over
-            or self.backup
+            or self.behind
             or self.kernel.device_guard
             or self.kernel.dtypes
             or self.kernel.execution is Execution.HOST
@@ -217,7 +217,7 @@ class _Writer:
 
     def _last_resort(self) -> str:
         """The boxed kernel for calls that no kernel takes; empty where another one is asked first."""
-        if self.backup:
+        if self.behind:
             return ""
         assert self.entry.other_dtypes is not None
         return BOXED_KERNELS[self.entry.other_dtypes]
@@ -228,7 +228,7 @@ class _Writer:
     def _hand_over(self, boxed: str) -> str:
         arguments = ", ".join(parameter.name for parameter in self.signature.parameters())
         if not boxed:
-            return f"return {self.backup}({arguments});"
+            return f"return {self.behind}({arguments});"
         return f"return opsmith::call_boxed<{self.signature.ops_struct}, &{boxed}>({arguments});"
 
     def _or_refused(self, body: list[str]) -> list[str]:
