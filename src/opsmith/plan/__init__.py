@@ -1,10 +1,10 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
+from opsmith.plan.derivation_rules import Derivation, Into, Rule
 from opsmith.plan.interception import decompositions
 from opsmith.plan.model import (
     Autograd,
     AutogradRoute,
-    Derivation,
     Elementwise,
     Entry,
     Interception,
@@ -27,6 +27,7 @@ __all__ = [
     "Elementwise",
     "Entry",
     "Interception",
+    "Into",
     "Meta",
     "MetaRule",
     "NotServed",
@@ -34,6 +35,7 @@ __all__ = [
     "Operands",
     "Plan",
     "Route",
+    "Rule",
     "Shape",
     "claims_of",
     "decompositions",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from opsmith.description import Abi, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
+from opsmith.plan.derivation_rules import Derivation
 from opsmith.schema import Composite, Group, Operator
 
 
@@ -30,21 +31,6 @@ class Route(Enum):
     FALLBACK = "fallback"
     DENIED = "denied"
     MISSING = "missing"
-
-
-class Derivation(Enum):
-    """How a missing variant is built around another variant's kernel.
-
-    The value is the reason that people read.
-    """
-
-    FUNCTIONAL_FROM_OUT = "allocates the result and runs {kernel} into it"
-    FUNCTIONAL_FROM_INPLACE = "copies self into a new result and runs {kernel} on it"
-    OUT_FROM_FUNCTIONAL = "runs {kernel}, resizes out and copies the result into it"
-    OUT_FROM_INPLACE = "copies self into out and runs {kernel} on it"
-    INPLACE_FROM_OUT = "runs {kernel} with out=self, which is safe for a pointwise operator"
-    INPLACE_FROM_OUT_TEMPORARY = "runs {kernel} into a temporary and copies it back into self"
-    INPLACE_FROM_FUNCTIONAL = "runs {kernel} and copies the result back into self"
 
 
 class Shape(Enum):

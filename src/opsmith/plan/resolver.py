@@ -237,6 +237,12 @@ class _Resolver:
                     location=kernel.location,
                     remedy=f"its schema is {operator.schema}",
                 )
+            if not operator.tensor_arguments:
+                raise KernelRefused(
+                    f"`dtypes` says which Tensors a kernel takes, and `{operator.name}` takes none",
+                    location=kernel.location,
+                    remedy=f"remove `dtypes`; its schema is {operator.schema}",
+                )
 
     @staticmethod
     def _check_structured(kernel: Kernel, operator: Operator, group: Group | None) -> None:
@@ -440,7 +446,7 @@ class _Resolver:
         kernel = derived.kernel
         if derived.shape is not None:
             self._check_shaped(operator, kernel)
-        how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
+        how = derived.derivation.rule.why.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         why = f"from the kernel of `{kernel.operator}`: {how}"
         return self._served(operator, kernel, Route.DERIVED, why, refused, derived)
 
