@@ -41,7 +41,7 @@ def test_every_declared_stub_is_in_the_map() -> None:
     }
     headers = sorted({d.header for d in declared})
     together = compatible(headers, find_torch().root)
-    assert known.apart == {header for group in together[1:] for header in group}
+    assert known.isolated == {header for group in together[1:] for header in group}
 
 
 @pytest.mark.nightly

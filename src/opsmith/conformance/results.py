@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.cache_folder import cache_root
-from opsmith.json_files import read_versioned
+from opsmith.json_files import read_checked
 from opsmith.output_files import write_output
 
 FORMAT = 1
@@ -131,7 +131,7 @@ def read_results(path: Path) -> Results:
     that is none, or of a newer version.
     """
     remedy = "write them with `opsmith conform --output FILE`"
-    return read_versioned(path, Results, FORMAT, "conformance results", remedy)
+    return read_checked(path, Results, FORMAT, "conformance results", remedy)
 
 
 def write_results(results: Results, path: Path) -> None:

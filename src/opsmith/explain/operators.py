@@ -183,7 +183,7 @@ class OperatorFilter:
         )
 
 
-# ---- the road of a call through the dispatcher
+# ---- the path of a call through the dispatcher
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ _FILLED_BY = {
 _DECOMPOSES_ABOVE = "math kernel"
 
 
-def road(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
+def dispatch_path(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
     """The keys that a call meets, in the dispatcher's order of priority, with what each does and why.
 
     ``table`` is the operator's computed dispatch table.

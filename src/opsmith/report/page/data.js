@@ -36,9 +36,9 @@ class Operator {
     this.use = null;
   }
 
-  get road() {
-    const { strings, roads, road, places } = this.columns;
-    return roads[road[this.row]].map(([key, what], index) =>
+  get dispatch_path() {
+    const { strings, dispatch_paths, dispatch_path, places } = this.columns;
+    return dispatch_paths[dispatch_path[this.row]].map(([key, what], index) =>
       ({ key: strings[key], what: strings[what], place: strings[places[this.row][index]] }));
   }
 

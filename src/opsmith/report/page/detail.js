@@ -48,7 +48,7 @@ function showOperator(listing, operator) {
   const source = operator.source;
   const change = report.trend?.route_changes.find((each) => each.operator === operator.name);
   const rows = measurements.filter((each) => each.operator === operator.name);
-  const road = operator.road;
+  const path = operator.dispatch_path;
   fillDetail(listing, operator.name, routeBadge(operator.route), [
     schemaText(operator.schema),
     h("p", { class: "why" }, prose(operator.why)),
@@ -68,7 +68,7 @@ function showOperator(listing, operator) {
       ["stubs", operator.stubs.join(", ")],
       ["libraries’ kernels", operator.kernels.map((kernel) => h("div", {}, h("code", {}, kernel)))],
     ]),
-    road.length > 0 && block("A call on the device", h("ol", { class: "road" }, road.map((stop) =>
+    path.length > 0 && block("A call on the device", h("ol", { class: "dispatch-path" }, path.map((stop) =>
       h("li", { class: stop.what.startsWith("passes") ? "passed" : null },
         h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.place))))),
     operator.use && block("In the program", facts([
