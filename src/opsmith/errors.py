@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,28 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     close = difflib.get_close_matches(name, overloads, n=count, cutoff=0.0)
     close = close or difflib.get_close_matches(name, candidates, n=count, cutoff=0.6)
     return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+# ---- names of the version before ---------------------------------------------------------------
+
+_OLD_NAMES = {
+    "GapInvalid": "ExpectedFailureInvalid",
+    "WholeRefused": "InterceptionRejected",
+}
+
+
+def __getattr__(name: str) -> type[OpsmithError]:
+    """The class that was called ``name`` in the version before this one, with a warning."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"opsmith.errors.{name} is called {_OLD_NAMES[name]} now; the next version of opsmith has the new "
+        "name only",
+        FutureWarning,
+        stacklevel=2,
+    )
+    found: type[OpsmithError] = globals()[_OLD_NAMES[name]]
+    return found
 
 
 # ---- the description ---------------------------------------------------------------------------
@@ -273,5 +296,5 @@ class ConformanceError(OpsmithError):
     """A conformance run that cannot be made: something that it is asked for, or that it needs, is missing."""
 
 
-class GapInvalid(OpsmithError):
-    """A declared gap that names nothing that can be run."""
+class ExpectedFailureInvalid(OpsmithError):
+    """An expected failure that names nothing that can be run."""

@@ -135,7 +135,7 @@ def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bo
                 Status.FAILED,
                 Status.FAILED,
                 Status.FAILED,
-                Status.GAP,
+                Status.EXPECTED_FAILURE,
                 Status.CRASHED,
                 Status.TIMED_OUT,
             ]

@@ -31,8 +31,8 @@ MARKS: Mapping[Status, str] = {
     Status.FAILED: "f",
     Status.TIMED_OUT: "t",
     Status.CRASHED: "c",
-    Status.GAP: "g",
-    Status.GAP_PASSES: "x",
+    Status.EXPECTED_FAILURE: "g",
+    Status.UNEXPECTED_PASS: "x",
     Status.SKIPPED: "s",
 }
 """The letter of each status in :attr:`Conformance.marks`; ``.`` where nothing was checked."""

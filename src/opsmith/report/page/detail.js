@@ -117,7 +117,7 @@ function testsText(counts) {
   if (verdict === "skipped") return h("span", { class: "verdict", "data-verdict": "skipped" }, "skipped");
   const text = `${count(counts.passed)} / ${count(counts.total)}`;
   return h("span", { class: "verdict", "data-verdict": verdict },
-    verdict === "failing" ? `${text}, ${count(counts.bad)} bad` : verdict === "gaps" ? `${text}, ${plural(counts.gaps, "gap")}` : text);
+    verdict === "failing" ? `${text}, ${count(counts.bad)} bad` : verdict === "expected" ? `${text}, ${plural(counts.expected, "expected failure")}` : text);
 }
 
 // Signs that every font has.
@@ -141,7 +141,7 @@ function verdictGrid(entry) {
         }))))));
 }
 
-// What is bad or a gap, in words, the same message once.
+// What is bad or expected to fail, in words, the same message once.
 function badNotes(entry) {
   const { checks, dtypes } = report.conformance;
   const byText = new Map();
@@ -170,7 +170,7 @@ function showEntry(listing, entry) {
       ["samples", count(entry.samples)],
       ["time", duration(entry.seconds)],
     ]),
-    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed, ✗ failed, T timed out, C crashed, ○ declared gap, ! declared gap that passes, – skipped"), badNotes(entry)),
+    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed, ✗ failed, T timed out, C crashed, ○ expected failure, ! unexpected pass, – skipped"), badNotes(entry)),
     skippedNotes(entry),
   ]);
 }
