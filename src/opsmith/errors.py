@@ -72,6 +72,11 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
 
 _OLD_NAMES = {
     "GapInvalid": "ExpectedFailureInvalid",
+    "InputsRefused": "InputsRejected",
+    "KernelRefused": "KernelRejected",
+    "LibraryRefused": "LibraryRejected",
+    "OutputRefused": "OutputRejected",
+    "TraceRefused": "TraceRejected",
     "WholeRefused": "InterceptionRejected",
 }
 
@@ -129,7 +134,7 @@ class KernelDuplicate(DescriptionError):
     """Two kernels for the same operator and dtypes in one library."""
 
 
-class KernelRefused(DescriptionError):
+class KernelRejected(DescriptionError):
     """A kernel that cannot serve its operator as declared."""
 
 
@@ -149,7 +154,7 @@ class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 
 
-class OutputRefused(OpsmithError):
+class OutputRejected(OpsmithError):
     """A file that a command was to write exists already, or cannot be written."""
 
 
@@ -230,7 +235,7 @@ class DriverInvalid(LoadError):
     """A driver library that cannot be opened, or that has another ABI version."""
 
 
-class LibraryRefused(LoadError):
+class LibraryRejected(LoadError):
     """A kernel library for ExecuTorch that was built for another one, or whose kernels are taken."""
 
 
@@ -246,7 +251,7 @@ class BudgetInvalid(OpsmithError):
     """What a command is told that may fall back cannot be meant."""
 
 
-class TraceRefused(OpsmithError):
+class TraceRejected(OpsmithError):
     """A trace that cannot start: another one runs, or nothing can be recorded."""
 
 
@@ -273,7 +278,7 @@ class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
 
 
-class InputsRefused(OpsmithError):
+class InputsRejected(OpsmithError):
     """What a program of ExecuTorch is to be called with is not what it was exported for."""
 
 

@@ -26,7 +26,7 @@ from opsmith.errors import (
     DescriptionError,
     FileMissing,
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     KeyUnknown,
     Location,
     OperatorUnknown,
@@ -189,7 +189,7 @@ def test_a_name_that_does_not_parse(describe: Describe, catalogue: Catalogue) ->
 
 def test_unknown_dtype(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out, kernel_name: f, dtypes: [Flaot]}")
-    assert refused(KernelRefused, path, catalogue) == (
+    assert refused(KernelRejected, path, catalogue) == (
         "DIR/kernels.yaml:5:35: unknown dtype `Flaot` (did you mean Float, BFloat16?)\n"
         "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
     )

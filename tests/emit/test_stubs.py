@@ -329,7 +329,7 @@ REGISTER_PRIVATEUSE1_DISPATCH(
     op.impl(self, op.result(0));
     op.finish();
     return out;
-  } catch (const opsmith::StubRefused&) {
+  } catch (const opsmith::StubRejected&) {
     return opsmith::call_boxed<at::_ops::sin_out, &opsmith::fallback>(self, out);
   }
 """

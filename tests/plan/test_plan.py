@@ -13,7 +13,7 @@ import torch
 from torchgen.model import BaseTy, BaseType
 
 from opsmith.description import Kernel, read_backend
-from opsmith.errors import KernelRefused, Location, OperatorUnknown
+from opsmith.errors import KernelRejected, Location, OperatorUnknown
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
 from opsmith.plan import cache as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
@@ -200,7 +200,7 @@ def test_host_kernels_need_the_host_window(describe: Describe, catalogue: Catalo
 
 
 def refused(path: Path, catalogue: Catalogue) -> str:
-    with pytest.raises(KernelRefused) as caught:
+    with pytest.raises(KernelRejected) as caught:
         planned(path, catalogue)
     return str(caught.value).replace(str(path.parent), "DIR")
 

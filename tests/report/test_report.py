@@ -21,7 +21,7 @@ import fork_server
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.results import Results, Status, scores
 from opsmith.description import read_backend
-from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ResultsInvalid
+from opsmith.errors import FileMissing, Location, OpsmithError, OutputRejected, ResultsInvalid
 from opsmith.explain.explanation import dispatch_table
 from opsmith.explain.operators import dispatch_path
 from opsmith.explain.verdicts import is_named_for
@@ -350,7 +350,7 @@ def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
     link.symlink_to(target)
     write_output(link, b"page")
     assert link.is_symlink() and target.read_bytes() == b"page"
-    with pytest.raises(OutputRefused, match="Is a directory"):
+    with pytest.raises(OutputRejected, match="Is a directory"):
         write_output(tmp_path, b"page")
 
 
@@ -377,7 +377,7 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
     except PermissionError:
         pytest.skip("making a device takes root")
     write_output(sink, b"page")
-    with pytest.raises(OutputRefused) as refused:
+    with pytest.raises(OutputRejected) as refused:
         write_output(full, b"page")
     assert str(refused.value) == (
         f"`{full}` cannot be written: No space left on device\n  remedy: name a file in a folder of yours"
@@ -406,7 +406,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
             (socket_path, "No such device or address"),
         ]:
             for refuse in (check_writable, lambda path: write_output(path, b"page")):
-                with pytest.raises(OutputRefused) as refused:
+                with pytest.raises(OutputRejected) as refused:
                     refuse(path)
                 assert str(refused.value) == (
                     f"`{path}` cannot be written: {reason}\n  remedy: name a file in a folder of yours"
@@ -422,7 +422,7 @@ def test_what_becomes_a_pipe_meanwhile_stays_one(tmp_path: Path) -> None:
         yield b"page"
         os.mkfifo(path)
 
-    with pytest.raises(OutputRefused, match="become something else"):
+    with pytest.raises(OutputRejected, match="become something else"):
         write_output(path, pieces())
     assert path.is_fifo() and [each.name for each in tmp_path.iterdir()] == ["report.html"]
 

@@ -63,7 +63,7 @@ def build_cpu_operators(
 ) -> BuiltOperators:
     """The libraries of the kernels that ``sources`` register with ``EXECUTORCH_LIBRARY``.
 
-    The first source names them.  Raises :class:`~opsmith.errors.KernelRefused` for a kernel that cannot be
+    The first source names them.  Raises :class:`~opsmith.errors.KernelRejected` for a kernel that cannot be
     an operator, and a :class:`~opsmith.errors.BuildError`.
     """
     for path in sources:

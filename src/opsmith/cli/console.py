@@ -31,7 +31,7 @@ def print_json(value: Any) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes ``value`` as JSON to ``path``, whole or not at all.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     write_output(path, msgspec.json.encode(value) + b"\n")
 

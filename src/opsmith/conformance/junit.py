@@ -30,7 +30,7 @@ _ELEMENTS = {
 def write_junit(results: Results, path: Path) -> None:
     """Writes ``path``: a suite for each check, a case for each entry and dtype.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     root = ElementTree.Element("testsuites", name=f"opsmith conform {results.backend}")
     suites: dict[str, list[Verdict]] = defaultdict(list)

@@ -143,7 +143,7 @@ def read_results(path: Path) -> Results:
 def write_results(results: Results, path: Path) -> None:
     """Writes the file ``path`` so that a reader finds it as before or whole.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     write_output(path, msgspec.json.encode(results))
 

@@ -117,7 +117,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
     document = read_document(path)
-    _refuse_library(document)
+    _reject_library(document)
     document = with_new_name(document, "whole", "intercept", "fallback")
     raw = document.convert(_Backend)
     check_device_name(raw.backend, document.locate("backend"))
@@ -204,7 +204,7 @@ def _completed(
     )
 
 
-def _refuse_library(document: Document) -> None:
+def _reject_library(document: Document) -> None:
     """Raises :class:`FormatUnknown` for a kernel library where a backend is wanted."""
     try:
         kind = format_of(document)

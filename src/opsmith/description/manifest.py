@@ -33,7 +33,7 @@ from opsmith.description.model import (
 from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
-from opsmith.errors import KernelDuplicate, KernelRefused, Location, SyntaxInvalid
+from opsmith.errors import KernelDuplicate, KernelRejected, Location, SyntaxInvalid
 from opsmith.schema import Catalogue, Declaration
 
 
@@ -216,7 +216,7 @@ def _stub_kernel(
             )
     for key in given:
         if key not in {"stub", "kernel_name", "dtypes"}:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{key}` says nothing about the kernel of a stub: it has the type of `{name}`",
                 location=document.locate("kernels", index, key),
                 remedy=f"remove `{key}`; `opsmith stubs {name}` shows the type",
@@ -224,13 +224,13 @@ def _stub_kernel(
     _check_symbol(entry.kernel_name, document.locate("kernels", index, "kernel_name"))
     place = document.locate("kernels", index, "dtypes")
     if "dtypes" in given and not entry.dtypes:
-        raise KernelRefused(
+        raise KernelRejected(
             f"this kernel for `{name}` takes nothing: its list of dtypes is empty",
             location=place,
             remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
         )
     if isinstance(entry.dtypes, dict):
-        raise KernelRefused(
+        raise KernelRejected(
             "a stub's arguments have no names: its dtypes are those that the kernel computes in",
             location=place,
             remedy="write a list: `dtypes: [Float]`",
@@ -280,7 +280,7 @@ def _kernel(
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
     place = document.locate("kernels", index, "dtypes")
     if "dtypes" in document.data["kernels"][index] and not all([declared, *declared.values()]):
-        raise KernelRefused(
+        raise KernelRejected(
             f"this kernel for `{name}` takes nothing: a list of dtypes is empty",
             location=place,
             remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",

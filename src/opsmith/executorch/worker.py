@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from opsmith.errors import LibraryRefused
+from opsmith.errors import LibraryRejected
 from opsmith.executorch.comparison import Comparison
 from opsmith.executorch.inputs import check_inputs, shown
 from opsmith.executorch.library import describes_itself, read_library_file
@@ -97,7 +97,7 @@ def _load(path: Path, forms: Sequence[CallForm]) -> LoadedLibrary | PlainLibrary
             return PlainLibrary(path)
         loaded = LoadedLibrary(read_library_file(path))
         loaded.register_for(forms)
-    except LibraryRefused as error:
+    except LibraryRejected as error:
         raise Stop(Failed("library", str(path), error.message, error.remedy)) from None
     return loaded
 

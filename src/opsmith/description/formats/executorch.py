@@ -29,7 +29,7 @@ from opsmith.description.model import (
 from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp
 from opsmith.errors import (
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     Location,
     OperatorUnknown,
     SchemaInvalid,
@@ -323,7 +323,7 @@ class _EntryReader:
         place = self._locate("dtypes")
         declared = raw.dtypes if isinstance(raw.dtypes, dict) else {"": raw.dtypes}
         if not all([declared, *declared.values()]):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this kernel for `{self.operator.name}` takes nothing: a list of dtypes is empty",
                 location=place,
                 remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
@@ -338,7 +338,7 @@ class _EntryReader:
 
     def _check_argument(self, argument: str, place: Location) -> None:
         if self.arguments is not None and argument not in self.arguments:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{self.operator.name}` has no Tensor argument `{argument}`"
                 f"{nearest(argument, self.arguments)}",
                 location=place,
@@ -373,7 +373,7 @@ class _EntryReader:
             return ()
         steps: tuple[Step, ...] = ("kernels", index, "arg_meta")
         if not kernel.arg_meta:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this kernel of `{self.operator.name}` takes nothing: `arg_meta` names no argument",
                 location=self._locate(*steps),
                 remedy="write `arg_meta: null` for a kernel that takes what no other takes",
@@ -412,7 +412,7 @@ class _EntryReader:
         except ValueError:
             order = ()
         if sorted(order) != list(range(len(dims))):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{alias}` is no dim order: [{', '.join(str(dim) for dim in dims)}]",
                 location=self._locate("dim_order_alias", alias),
                 remedy="write each dimension from 0 on once, outermost first: [0, 1, 2, 3], or "
@@ -429,13 +429,13 @@ class _EntryReader:
         place: Location,
     ) -> Sequence[Any]:
         if alias not in aliases:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this entry's {key} has no `{alias}`{nearest(alias, aliases)}",
                 location=place,
                 remedy=f"write `{key}: {{{alias}: {example}}}` in the same entry",
             )
         if not aliases[alias]:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{alias}` stands for nothing, so this kernel takes nothing",
                 location=self._locate(key, alias),
                 remedy=f"write something like `{alias}: {example}`",
