@@ -53,9 +53,9 @@ class OpsmithError(Exception):
         self.message = message
         self.location = location
         self.remedy = remedy
-        place = f"{location}: " if location else ""
+        where = f"{location}: " if location else ""
         advice = f"\n  remedy: {remedy}" if remedy else ""
-        super().__init__(f"{place}{message}{advice}")
+        super().__init__(f"{where}{message}{advice}")
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:

@@ -165,7 +165,7 @@ def test_the_road_of_a_call(sim: LoadedBackend) -> None:
     )
     assert stops["ADInplaceOrView"].what == ("passes through: the key's fallback for all operators")
     assert stops["PrivateUse1"].what == "wins: a kernel for this very key"
-    assert stops["PrivateUse1"].place.startswith("RegisterSimFallback.cpp:")
+    assert stops["PrivateUse1"].location.startswith("RegisterSimFallback.cpp:")
     keys = list(stops)
     assert (
         keys.index("AutogradPrivateUse1")

@@ -126,12 +126,12 @@ def test_an_operator_has_its_facts_its_road_and_its_source(
         (text(key), text(what), text(place))
         for (key, what), place in zip(
             operators.dispatch_paths[operators.dispatch_path[row]],
-            operators.places[row],
+            operators.locations[row],
             strict=True,
         )
     ]
     assert stops == [
-        (stop.key, stop.what, stop.place)
+        (stop.key, stop.what, stop.location)
         for stop in dispatch_path(dispatch_table("aten::add_.Tensor"))
     ]
     symbol, shown, link = operators.sources[operators.source[row]]
@@ -268,7 +268,11 @@ def test_inputs_of_other_versions_and_backends_are_warned_of(
 
 def test_a_report_of_the_first_format(written: Written, tmp_path: Path) -> None:
     text = written.data.read_text(encoding="utf-8")
-    text = text.replace('"dispatch_paths":', '"roads":').replace('"dispatch_path":', '"road":')
+    text = (
+        text.replace('"dispatch_paths":', '"roads":')
+        .replace('"locations":', '"places":')
+        .replace('"dispatch_path":', '"road":')
+    )
     assert text.count('"format":2') >= 1
     earlier = tmp_path / "earlier.json"
     earlier.write_text(text.replace('"format":2', '"format":1'), encoding="utf-8")

@@ -118,7 +118,7 @@ def registered_kernels(library: Path, sources: Sequence[Path]) -> tuple[Register
     }
     kernels: dict[str, RegisteredKernel] = {}
     for name, address in _listed(library):
-        location = _place_of(name, sources)
+        location = _location_of(name, sources)
         if address not in functions:
             raise KernelRejected(
                 f"`{name}` is registered with a function that takes a stack of values: its arguments are "
@@ -222,7 +222,7 @@ def _split(parameters: str) -> list[str]:
     return [*found, parameters[start:].strip()]
 
 
-def _place_of(name: str, sources: Iterable[Path]) -> Location:
+def _location_of(name: str, sources: Iterable[Path]) -> Location:
     """The line of the registration, where the operator's name is written as it is."""
     base = name.partition("::")[2]
     paths = tuple(sources)

@@ -98,7 +98,7 @@ def show(
     for column in ("key", "what happens", "kernel"):
         table.add_column(column, overflow="fold")
     for stop in stops:
-        table.add_row(*map(escape, (stop.key, stop.what, stop.place)))
+        table.add_row(*map(escape, (stop.key, stop.what, stop.location)))
     out.print(table)
 
 

@@ -94,19 +94,19 @@ def read_expected_failures(
     expected = []
     for index, failure in enumerate(declared):
 
-        def place(*steps: str | int, index: int = index) -> Location:
+        def location(*steps: str | int, index: int = index) -> Location:
             return document.locate("expected_failures", index, *steps)
 
         for step, name in enumerate(failure.checks or ()):
             if name not in {check.value for check in Check}:
-                raise _unknown("check", name, [c.value for c in Check], place("checks", step))
+                raise _unknown("check", name, [c.value for c in Check], location("checks", step))
         for step, name in enumerate(failure.dtypes or ()):
             if name not in dtypes:
-                raise _unknown("dtype", name, sorted(dtypes), place("dtypes", step))
+                raise _unknown("dtype", name, sorted(dtypes), location("dtypes", step))
         if not failure.reason.strip():
             raise ExpectedFailureInvalid(
                 "the reason of this expected failure is empty",
-                location=place("reason"),
+                location=location("reason"),
                 remedy="say why it fails, for whoever wonders whether it still has to",
             )
         entries = {}
@@ -115,7 +115,7 @@ def read_expected_failures(
             found = frozenset() if upstream else frozenset(matching(known, pattern, {}))
             if not found and not upstream:
                 names = [facts.name for facts in known]
-                raise _unknown("operator", pattern, names, place("operators", step))
+                raise _unknown("operator", pattern, names, location("operators", step))
             entries[pattern] = found
         reason = failure.reason.strip() + (f" (pytorch #{failure.issue})" if failure.issue else "")
         expected.append(
@@ -124,7 +124,7 @@ def read_expected_failures(
                 tuple(map(Check, failure.checks or ())),
                 tuple(failure.dtypes or ()),
                 reason,
-                place(),
+                location(),
             )
         )
     return tuple(expected)

@@ -287,10 +287,10 @@ def _fallback(
         return Fallback(location, FallbackDefault(raw))
 
     def named(key: str, names: Sequence[str]) -> tuple[NamedOperator, ...]:
-        places = [document.locate("fallback", key, index) for index in range(len(names))]
+        locations = [document.locate("fallback", key, index) for index in range(len(names))]
         return tuple(
-            NamedOperator(operator_name(name, place, catalogue), place)
-            for name, place in zip(names, places, strict=True)
+            NamedOperator(operator_name(name, location, catalogue), location)
+            for name, location in zip(names, locations, strict=True)
             if (key, name) != ("intercept", _AUTO)
         )
 

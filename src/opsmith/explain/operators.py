@@ -192,7 +192,7 @@ class DispatchStop:
 
     key: str
     what: str
-    place: str
+    location: str
 
 
 _ONLY_UNDER = {
@@ -230,7 +230,7 @@ def dispatch_path(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
             continue
         what = _what_happens(key, row, decomposed)
         how = _FILLED_BY.get(row.kind, row.kind)
-        stops.append(DispatchStop(key, f"{what}: {how}" if how else what, row.place))
+        stops.append(DispatchStop(key, f"{what}: {how}" if how else what, row.location))
     return tuple(stops)
 
 

@@ -188,5 +188,5 @@ def _autograd(
     functional: str = "",
     gradient: Operator | None = None,
 ) -> Autograd:
-    why = route.value.format(function=function, place=kernel.location, functional=functional)
+    why = route.value.format(function=function, location=kernel.location, functional=functional)
     return Autograd(route, why, kernel, gradient, functional)

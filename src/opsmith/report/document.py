@@ -19,7 +19,11 @@ from opsmith.programs.coverage import Coverage, ProgramCoverage
 FORMAT = 2
 """The version of the format; a report of a newer one is refused."""
 
-_RENAMED = {'"roads":': '"dispatch_paths":', '"road":': '"dispatch_path":'}
+_RENAMED = {
+    '"roads":': '"dispatch_paths":',
+    '"road":': '"dispatch_path":',
+    '"places":': '"locations":',
+}
 
 OPENING = '<script type="application/json" id="report">'
 """What stands before the document in a page."""
@@ -45,7 +49,7 @@ class OperatorColumns:
     Numbers stand for strings of ``strings``.  In ``tags``, ``dtypes``, ``stubs``, ``variants``,
     ``kernels`` and ``reached`` they stand for lists of strings, of ``lists``.  ``dispatch_path`` is an
     index of ``dispatch_paths``: the dispatch keys that a call meets, each with what happens there;
-    ``places`` says, in the same order, which kernel is registered there.  ``reached`` are the
+    ``locations`` says, in the same order, which kernel is registered there.  ``reached`` are the
     routes of the operator and of what it is decomposed into.  ``source`` is an index of ``sources``, -1
     where there is none.
     """
@@ -71,7 +75,7 @@ class OperatorColumns:
     kernels: tuple[int, ...]
     reached: tuple[int, ...]
     dispatch_path: tuple[int, ...]
-    places: tuple[tuple[int, ...], ...]
+    locations: tuple[tuple[int, ...], ...]
     source: tuple[int, ...]
 
     def routes(self) -> dict[str, str]:

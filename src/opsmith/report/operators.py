@@ -108,9 +108,9 @@ def _defined(plan: Plan, backend: Backend) -> dict[str, Location]:
         own = [stub.symbol for stub in kernel.through] or [kernel.symbol]
         symbols.setdefault(kernel.library, set()).update(own)
     return {
-        symbol: place
+        symbol: location
         for library in backend.libraries
-        for symbol, place in definitions(library, symbols.get(library.name, ())).items()
+        for symbol, location in definitions(library, symbols.get(library.name, ())).items()
     }
 
 
@@ -136,8 +136,8 @@ def in_columns(
         if kernel is None:
             return -1
         symbol = kernel.through[0].symbol if kernel.through else kernel.symbol
-        place = defined.get(symbol, kernel.location)
-        return sources((symbol, str(place), strings(f"{place.path}:{place.line}")))
+        location = defined.get(symbol, kernel.location)
+        return sources((symbol, str(location), strings(f"{location.path}:{location.line}")))
 
     stops = [dispatch_paths.get(each.name, ()) for each in facts]
     return OperatorColumns(
@@ -161,7 +161,7 @@ def in_columns(
         dispatch_path=tuple(
             ways(tuple((strings(stop.key), strings(stop.what)) for stop in each)) for each in stops
         ),
-        places=tuple(tuple(strings(stop.place) for stop in each) for each in stops),
+        locations=tuple(tuple(strings(stop.location) for stop in each) for each in stops),
         source=tuple(source(each.name) for each in facts),
         # Last: by now the tables hold all that the columns mention.
         strings=strings.table,

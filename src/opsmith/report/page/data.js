@@ -37,14 +37,14 @@ class Operator {
   }
 
   get dispatch_path() {
-    const { strings, dispatch_paths, dispatch_path, places } = this.columns;
+    const { strings, dispatch_paths, dispatch_path, locations } = this.columns;
     return dispatch_paths[dispatch_path[this.row]].map(([key, what], index) =>
-      ({ key: strings[key], what: strings[what], place: strings[places[this.row][index]] }));
+      ({ key: strings[key], what: strings[what], location: strings[locations[this.row][index]] }));
   }
 
   get source() {
     const found = this.columns.sources[this.columns.source[this.row]];
-    return found && { symbol: found[0], place: found[1], link: this.columns.strings[found[2]] };
+    return found && { symbol: found[0], location: found[1], link: this.columns.strings[found[2]] };
   }
 }
 

@@ -70,7 +70,7 @@ function showOperator(listing, operator) {
     ]),
     path.length > 0 && block("A call on the device", h("ol", { class: "dispatch-path" }, path.map((stop) =>
       h("li", { class: stop.what.startsWith("passes") ? "passed" : null },
-        h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.place))))),
+        h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.location))))),
     operator.use && block("In the program", facts([
       ["calls", count(operator.use.calls)],
       ["own time", duration(operator.use.seconds)],
@@ -86,11 +86,11 @@ function sourceLink(source) {
   const [path, line] = [source.link.slice(0, at), source.link.slice(at + 1)];
   const root = `${report.source_root}/`;
   const relative = path.startsWith(root) ? path.slice(root.length) : null;
-  const place = h("code", {}, source.place);
-  if (!report.source_link || (relative === null && report.source_link.includes("{relative}"))) return place;
+  const location = h("code", {}, source.location);
+  if (!report.source_link || (relative === null && report.source_link.includes("{relative}"))) return location;
   const href = report.source_link
     .replaceAll("{path}", path).replaceAll("{relative}", relative).replaceAll("{line}", line);
-  return h("a", { href }, place);
+  return h("a", { href }, location);
 }
 
 const SHOWN_ENTRIES = 12;
