@@ -12,7 +12,7 @@ from command import run_opsmith
 from executorch_chip import FAST, PLAIN, write_chip
 from executorch_programs import Largest, Mixed, build, export, matrices
 from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
-from opsmith.executorch.library import read_library_file
+from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.sizes import text_size
 
 

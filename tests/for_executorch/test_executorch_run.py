@@ -30,7 +30,7 @@ from opsmith.errors import (
     ProgramFailed,
     ProgramInvalid,
 )
-from opsmith.executorch import library as library_module
+from opsmith.executorch import library_file as library_module
 from opsmith.executorch.inputs import check_inputs
 from opsmith.executorch.program import read_program
 from opsmith.executorch.run import run_program

@@ -15,7 +15,7 @@ from torchgen.model import BaseTy, BaseType
 from opsmith.description import Kernel, read_backend
 from opsmith.errors import KernelRejected, Location, OperatorUnknown
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
-from opsmith.plan import cache as cache_room
+from opsmith.plan import kept_plans as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
 from opsmith.schema import Catalogue, Composite
 from opsmith.schema.catalogue import native_function

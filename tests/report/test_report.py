@@ -27,11 +27,11 @@ from opsmith.explain.operators import dispatch_path
 from opsmith.explain.verdicts import is_named_for
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import plan_backend
-from opsmith.report import operators as report_operators
-from opsmith.report.document import ReportData, read_document
+from opsmith.report import operator_columns as report_operators
 from opsmith.report.gathering import Gathering, Inputs
-from opsmith.report.operators import inspect_backend
+from opsmith.report.operator_columns import inspect_backend
 from opsmith.report.page import embeddable, render
+from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, planted_results, with_routes, with_verdict

@@ -20,8 +20,8 @@ from command import run_opsmith
 from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRejected
 from opsmith.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
-from opsmith.runtime.trace.calls import How, TracedCall, TracedThread, TraceFilter, totals
 from opsmith.runtime.trace.recording import Trace
+from opsmith.runtime.trace.traced_calls import How, TracedCall, TracedThread, TraceFilter, totals
 from opsmith.schema import Catalogue
 
 _TIME = re.compile(r" [\d.]+ (µs|ms|s)(?=( raised)?$)", re.MULTILINE)

@@ -17,8 +17,8 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE, PUBLIC_HEADERS
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import (
     Compiler,

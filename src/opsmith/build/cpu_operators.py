@@ -13,9 +13,9 @@ from pathlib import Path
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,

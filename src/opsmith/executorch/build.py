@@ -16,8 +16,8 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,
@@ -28,7 +28,7 @@ from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.description import Backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration
 from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
-from opsmith.executorch.library import this_installation
+from opsmith.executorch.library_file import this_installation
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size

@@ -1,7 +1,7 @@
 """Loads a kernel library into the ExecuTorch runtime of this process.
 
 The runtime must be there first, and programs are loaded afterwards: kernels are bound when a method is.
-Called by users who run programs themselves, and by ``worker``.
+Called by users who run programs themselves, and by ``runtime_worker``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.errors import LibraryRejected
-from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.kernel_keys import CallForm
 from opsmith.plan.executorch.supported import rejection

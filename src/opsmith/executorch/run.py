@@ -21,19 +21,19 @@ from opsmith.errors import (
     ProgramFailed,
     nearest,
 )
-from opsmith.executorch.library import (
+from opsmith.executorch.library_file import (
     LibraryFile,
     check_fits,
     describes_itself,
     read_library_file,
 )
 from opsmith.executorch.loading import library_path
-from opsmith.executorch.process import ask
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
+from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.library import DescribedKernel
+from opsmith.plan.executorch.library_facts import DescribedKernel
 from opsmith.plan.executorch.resolver import Runtime
 from opsmith.plan.executorch.supported import rejection
 

@@ -28,10 +28,17 @@ from opsmith.output_files import write_output
 from opsmith.runtime.exit_files import write_of_process
 from opsmith.runtime.loaded import loaded_if_any
 from opsmith.runtime.trace import VARIABLE
-from opsmith.runtime.trace.calls import Total, TracedCall, TracedThread, TraceFilter, routed, totals
 from opsmith.runtime.trace.files import read_threads
 from opsmith.runtime.trace.modules import WatchedModules
 from opsmith.runtime.trace.shown import perfetto, table, text
+from opsmith.runtime.trace.traced_calls import (
+    Total,
+    TracedCall,
+    TracedThread,
+    TraceFilter,
+    routed,
+    totals,
+)
 
 if TYPE_CHECKING:
     from torch.nn import Module

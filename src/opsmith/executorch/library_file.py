@@ -17,7 +17,7 @@ from opsmith.build.toolchain import executorch_version
 from opsmith.emit.executorch import SECTION
 from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
-from opsmith.plan.executorch.library import FORMAT, BuiltFor, LibraryDescription
+from opsmith.plan.executorch.library_facts import FORMAT, BuiltFor, LibraryDescription
 
 _REBUILD = "build it anew here: opsmith executorch build backend.yaml -o DIR"
 

@@ -25,10 +25,10 @@ from opsmith.errors import CacheUnusable, Location
 from opsmith.explain.explanation import RELEVANT_KEYS, dispatch_table
 from opsmith.explain.operators import DispatchStop, OperatorFacts, dispatch_path, gather
 from opsmith.plan import OpenedBackend, Plan, Route, open_backend
-from opsmith.plan.cache import planning_code_digest
+from opsmith.plan.kept_plans import planning_code_digest
 from opsmith.programs.coverage import Coverage, backend_coverage, reached_routes
-from opsmith.report.document import OperatorColumns
 from opsmith.report.interning import Interned
+from opsmith.report.report_data import OperatorColumns
 from opsmith.report.sources import definitions, sources_of
 from opsmith.runtime.load import load
 from opsmith.schema import qualified, torch_version
