@@ -38,7 +38,7 @@ _CODE = (
     "programs/coverage.py",
     "explain/explanation.py",
     "explain/operators.py",
-    *(f"report/{name}.py" for name in ("document", "operators", "sources")),
+    *(f"report/{name}.py" for name in ("report_data", "operator_columns", "sources")),
 )
 
 
