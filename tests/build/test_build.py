@@ -32,8 +32,8 @@ from opsmith.build.cache import (
     write_whole,
 )
 from opsmith.build.compile import Compilation
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
 from opsmith.build.toolchain import (
     Compiler,

@@ -49,14 +49,14 @@ _EXECUTORCH_ENTRIES = [
     (
         "kernel of no dtype",
         "{op: relu.out, kernel_name: f, dtypes: {self: []}}",
-        "KernelRefused",
+        "KernelRejected",
         "DIR/kernels.yaml:4:36: this kernel for `relu.out` takes nothing: a list of dtypes is empty\n"
         "  remedy: name the dtypes that it takes, or leave `dtypes` out where it takes all",
     ),
     (
         "dtypes of an unknown argument",
         "{op: relu.out, kernel_name: f, dtypes: {sef: [Float]}}",
-        "KernelRefused",
+        "KernelRejected",
         "DIR/kernels.yaml:4:45: `relu.out` has no Tensor argument `sef` (did you mean self?)\n"
         "  remedy: its Tensor arguments are self, out",
     ),
@@ -70,7 +70,7 @@ _EXECUTORCH_ENTRIES = [
     (
         "meta of a structured operator",
         "{op: add.out, kernel_name: f, meta: {same_as: self}}",
-        "KernelRefused",
+        "KernelRejected",
         "DIR/kernels.yaml:4:35: `add.out` is structured: PyTorch's meta function, which is compiled, checks and "
         "shapes its variants\n"
         "  remedy: remove `meta`",
@@ -78,14 +78,14 @@ _EXECUTORCH_ENTRIES = [
     (
         "meta of PyTorch's operator like an argument that it has not",
         "{op: relu.out, kernel_name: f, meta: {same_as: sef}}",
-        "KernelRefused",
+        "KernelRejected",
         "DIR/kernels.yaml:4:36: `relu` has no argument `sef` (did you mean self?)\n"
         "  remedy: its schema is relu(Tensor self) -> Tensor",
     ),
     (
         "meta of PyTorch's operator like too few arguments",
         "{op: native_layer_norm.out, kernel_name: f, meta: {same_as: input}}",
-        "KernelRefused",
+        "KernelRejected",
         "DIR/kernels.yaml:4:49: `same_as` names 1, but `native_layer_norm` returns 3: "
         "`native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> "
         "(Tensor, Tensor, Tensor)`\n"
@@ -132,7 +132,7 @@ CASES = [
     Case(
         "backend with a misspelt key",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibary: [hosted]\n"),
+        ("backend: chip\ndriver: sim\nlibary: [example_kernels]\n"),
         "KeyUnknown",
         (
             "DIR/backend.yaml:3:1: unknown key `libary` (did you mean libraries?)\n"
@@ -305,7 +305,7 @@ CASES = [
     Case(
         "libraries not a list",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: hosted\n"),
+        ("backend: chip\ndriver: sim\nlibraries: example_kernels\n"),
         "SyntaxInvalid",
         (
             "DIR/backend.yaml:3:1: `libraries` has the wrong type: expected `list`, got `string`\n"
@@ -315,10 +315,10 @@ CASES = [
     Case(
         "library listed twice",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [hosted, hosted]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [example_kernels, example_kernels]\n"),
         "SyntaxInvalid",
         (
-            "DIR/backend.yaml:3:21: two libraries are called `hosted`: opsmith/kernels/hosted/kernels.yaml and opsmith/kernels/hosted/kernels.yaml\n"
+            "DIR/backend.yaml:3:30: two libraries are called `example_kernels`: opsmith/kernels/example_kernels/kernels.yaml and opsmith/kernels/example_kernels/kernels.yaml\n"
             "  remedy: rename one in its manifest, or list it once"
         ),
     ),
@@ -332,20 +332,20 @@ CASES = [
     Case(
         "library entry key misspelt",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [{file: hosted, source: [a.cpp]}]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [{file: example_kernels, source: [a.cpp]}]\n"),
         "KeyUnknown",
         (
-            "DIR/backend.yaml:3:28: unknown key `source` (did you mean sources?)\n"
+            "DIR/backend.yaml:3:37: unknown key `source` (did you mean sources?)\n"
             "  remedy: the keys here are file, name, sources, include_dirs, execution"
         ),
     ),
     Case(
         "library entry with a bad name",
         "backend.yaml",
-        ("backend: chip\ndriver: sim\nlibraries: [{file: hosted, name: 'two words'}]\n"),
+        ("backend: chip\ndriver: sim\nlibraries: [{file: example_kernels, name: 'two words'}]\n"),
         "SyntaxInvalid",
         (
-            "DIR/backend.yaml:3:28: `two words` cannot name a library\n"
+            "DIR/backend.yaml:3:37: `two words` cannot name a library\n"
             "  remedy: use letters, digits, _, - and dots, and begin with a letter"
         ),
     ),
@@ -366,7 +366,7 @@ CASES = [
         "FileMissing",
         (
             "DIR/backend.yaml:3:13: there is no kernel library `.`\n"
-            "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a manifest, relative to this file"
+            "  remedy: name a shipped library (example_kernels, optimized, portable, quantized) or the path of a manifest, relative to this file"
         ),
     ),
     Case(
@@ -670,7 +670,7 @@ CASES = [
             "kernels:\n"
             "  - {op: native_layer_norm.out, kernel_name: f, structured: true}\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:3:6: `native_layer_norm.out` is not structured in PyTorch: there is no meta function to write the variants around\n"
             "  remedy: remove `structured: true` and give the kernel the operator's own signature; the other variants are derived from it"
@@ -680,7 +680,7 @@ CASES = [
         "structured by the functional's name",
         "kernels.yaml",
         ("library: chiplib\nkernels: [{op: add.Tensor, kernel_name: f, structured: true}]\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:2:12: a structured kernel is named by its out operator, not `add.Tensor`\n"
             "  remedy: write `op: add.out`"
@@ -690,7 +690,7 @@ CASES = [
         "kernel for a composite operator",
         "kernels.yaml",
         ("library: chiplib\nkernels: [{op: linear, kernel_name: f}]\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:2:12: `linear` is CompositeImplicitAutograd: a kernel for the device would take the place of the decomposition that makes it differentiable\n"
             "  remedy: give kernels for the operators it decomposes into, or say how it is differentiated: add `backward: …` or `autograd: …` to this kernel"
@@ -700,7 +700,7 @@ CASES = [
         "dtypes of an argument that is none",
         "kernels.yaml",
         ("library: chiplib\nkernels:\n  - {op: relu, kernel_name: f, dtypes: {slef: [Float]}}\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:3:6: `relu` has no Tensor argument `slef` (did you mean self?)\n"
             "  remedy: its schema is relu(Tensor self) -> Tensor"
@@ -720,7 +720,7 @@ CASES = [
         "dtype in torch's spelling",
         "kernels.yaml",
         ("library: chiplib\nkernels: [{op: relu, kernel_name: f, dtypes: [float32]}]\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:2:38: unknown dtype `float32` (did you mean Float?)\n"
             "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
@@ -734,7 +734,7 @@ CASES = [
             "type_alias: {Real: [Floot]}\n"
             "kernels: [{op: relu, kernel_name: f, dtypes: [Real]}]\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:3:38: unknown dtype `Floot` (did you mean Float, BFloat16?)\n"
             "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
@@ -754,7 +754,7 @@ CASES = [
         "no dtypes at all",
         "kernels.yaml",
         ("library: chiplib\nkernels: [{op: relu, kernel_name: f, dtypes: []}]\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/kernels.yaml:2:38: this kernel for `relu` takes nothing: a list of dtypes is empty\n"
             "  remedy: name the dtypes that it takes, or leave `dtypes` out where it takes all"
@@ -915,7 +915,7 @@ CASES = [
         "torchgen structured by the functional's name",
         "chip.yaml",
         ("backend: Chip\ncpp_namespace: chip\nsupported:\n  - add.Tensor: {structured: true}\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/chip.yaml:4:5: a structured kernel is named by its out operator, not `add.Tensor`\n"
             "  remedy: write `op: add.out`"
@@ -1214,7 +1214,7 @@ CASES = [
         "executorch unknown argument",
         "functions.yaml",
         ("- op: relu.out\n  kernels:\n    - arg_meta: {slef: [T0, D0]}\n      kernel_name: f\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:3:18: `relu.out` has no Tensor argument `slef` (did you mean self?)\n"
             "  remedy: its Tensor arguments are self, out"
@@ -1241,7 +1241,7 @@ CASES = [
             "    - arg_meta: {self: [Rael, D0]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:5:18: this entry's type_alias has no `Rael` (did you mean Real?)\n"
             "  remedy: write `type_alias: {Rael: [Float]}` in the same entry"
@@ -1258,7 +1258,7 @@ CASES = [
             "    - arg_meta: {self: [T0, D1]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:5:18: this entry's dim_order_alias has no `D1`\n"
             "  remedy: write `dim_order_alias: {D1: [0, 1]}` in the same entry"
@@ -1275,7 +1275,7 @@ CASES = [
             "    - arg_meta: {self: [T0, D0]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:3:21: `D0` is no dim order: [0, 2]\n"
             "  remedy: write each dimension from 0 on once, outermost first: [0, 1, 2, 3], or [0, 2, 3, 1] for channels last"
@@ -1292,7 +1292,7 @@ CASES = [
             "    - arg_meta: {self: [T0, D0]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:3:21: `D0` is no dim order: [rows]\n"
             "  remedy: write each dimension from 0 on once, outermost first: [0, 1, 2, 3], or [0, 2, 3, 1] for channels last"
@@ -1309,7 +1309,7 @@ CASES = [
             "    - arg_meta: {self: [T0, D0]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:2:16: unknown dtype `Doubel` (did you mean Double?)\n"
             "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
@@ -1326,7 +1326,7 @@ CASES = [
             "    - arg_meta: {self: [T0, D0]}\n"
             "      kernel_name: f\n"
         ),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:2:16: `T0` stands for nothing, so this kernel takes nothing\n"
             "  remedy: write something like `T0: [Float]`"
@@ -1336,7 +1336,7 @@ CASES = [
         "executorch kernel that takes nothing",
         "functions.yaml",
         ("- op: relu.out\n  kernels:\n    - arg_meta: {}\n      kernel_name: f\n"),
-        "KernelRefused",
+        "KernelRejected",
         (
             "DIR/functions.yaml:3:7: this kernel of `relu.out` takes nothing: `arg_meta` names no argument\n"
             "  remedy: write `arg_meta: null` for a kernel that takes what no other takes"

@@ -26,7 +26,7 @@ from opsmith.errors import (
     DescriptionError,
     FileMissing,
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     KeyUnknown,
     Location,
     OperatorUnknown,
@@ -189,7 +189,7 @@ def test_a_name_that_does_not_parse(describe: Describe, catalogue: Catalogue) ->
 
 def test_unknown_dtype(describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: add.out, kernel_name: f, dtypes: [Flaot]}")
-    assert refused(KernelRefused, path, catalogue) == (
+    assert refused(KernelRejected, path, catalogue) == (
         "DIR/kernels.yaml:5:35: unknown dtype `Flaot` (did you mean Float, BFloat16?)\n"
         "  remedy: use a c10 ScalarType name such as Float or Long, or a name from type_alias"
     )
@@ -203,12 +203,21 @@ def test_not_yaml(describe: Describe, catalogue: Catalogue) -> None:
     assert text.endswith("\n  remedy: check the indentation and quotes around this place")
 
 
+def test_a_library_by_its_old_name(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe()
+    path.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
+    with pytest.warns(FutureWarning, match="`hosted` is called `example_kernels` now") as warned:
+        backend = read_backend(path, catalogue)
+    assert [(each.filename, each.lineno) for each in warned] == [(str(path), 3)]
+    assert [library.name for library in backend.libraries] == ["example_kernels", "runtime"]
+
+
 def test_missing_library(describe: Describe, catalogue: Catalogue) -> None:
     path = describe()
-    path.write_text("backend: chip\ndriver: {sources: [driver.c]}\nlibraries: [hostd]\n")
+    path.write_text("backend: chip\ndriver: {sources: [driver.c]}\nlibraries: [example_kernel]\n")
     assert refused(FileMissing, path, catalogue) == (
-        "DIR/backend.yaml:3:13: there is no kernel library `hostd` (did you mean hosted?)\n"
-        "  remedy: name a shipped library (hosted, optimized, portable, quantized) or the path of a "
+        "DIR/backend.yaml:3:13: there is no kernel library `example_kernel` (did you mean example_kernels?)\n"
+        "  remedy: name a shipped library (example_kernels, optimized, portable, quantized) or the path of a "
         "manifest, relative to this file"
     )
 

@@ -11,8 +11,8 @@ import pytest
 from command import run_opsmith
 from executorch_chip import FAST, PLAIN, write_chip
 from executorch_programs import Largest, Mixed, build, export, matrices
-from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
-from opsmith.executorch.library import read_library_file
+from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
+from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.sizes import text_size
 
 
@@ -116,7 +116,7 @@ def test_another_build_replaces_the_library(chip: Path, folder: Path, tmp_path: 
 
 def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) -> None:
     (tmp_path / "libother.so").touch()
-    with pytest.raises(OutputRefused) as refused:
+    with pytest.raises(OutputRejected) as refused:
         build(chip, tmp_path)
     assert str(refused.value) == (
         f"`{tmp_path}` holds another shared library, `libother.so`, and is to hold exactly one\n"
@@ -124,7 +124,7 @@ def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) ->
     )
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OutputRefused) as refused:
+    with pytest.raises(OutputRejected) as refused:
         build(chip, file)
     assert str(refused.value) == (
         f"`{file}` cannot hold the library: File exists\n  remedy: name a folder of yours with -o"
@@ -172,7 +172,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
-    backend.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [example_kernels]\n")
     with pytest.raises(OperatorsUnserved) as unserved:
         build(backend, tmp_path / "out")
     assert str(unserved.value) == (

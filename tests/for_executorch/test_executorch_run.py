@@ -23,14 +23,14 @@ from executorch_programs import Largest, Mixed, Silu, Small, build, export, matr
 from opsmith.build.toolchain import find_compiler, find_executorch
 from opsmith.errors import (
     FileMissing,
-    InputsRefused,
-    LibraryRefused,
+    InputsRejected,
+    LibraryRejected,
     OperatorsUnserved,
     OpsmithError,
     ProgramFailed,
     ProgramInvalid,
 )
-from opsmith.executorch import library as library_module
+from opsmith.executorch import library_file as library_module
 from opsmith.executorch.inputs import check_inputs
 from opsmith.executorch.program import read_program
 from opsmith.executorch.run import run_program
@@ -177,7 +177,7 @@ def test_inputs_from_a_file(small: Path, whole: Path, tmp_path: Path) -> None:
 def test_no_inputs(small: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.pte"
     shutil.copy(small, alone)
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         run_program(alone)
     assert str(refused.value) == (
         f"`{alone}`: there are no inputs to call it with: no exported graph is kept beside it\n"
@@ -194,7 +194,7 @@ def test_a_file_that_holds_no_inputs(small: Path, tmp_path: Path) -> None:
         "  remedy: write them with torch.save: a Tensor, or a tuple of them"
     )
     (tmp_path / "inputs.pt").write_text("three")
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         run_program(small, [], tmp_path / "inputs.pt")
     assert str(refused.value).startswith(f"`{tmp_path}/inputs.pt`: torch.load cannot read it: ")
 
@@ -298,7 +298,7 @@ def test_beyond_the_exports_bound(chip: Path, whole: Path, tmp_path: Path) -> No
     torch.save((torch.ones(5, 4), torch.ones(5, 4)), inputs)
     assert run_program(program, [whole], inputs).difference == 0
     torch.save((torch.ones(6, 4), torch.ones(6, 4)), inputs)
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         run_program(program, [whole], inputs)
     assert str(refused.value) == (
         f"`{program}`: input 0 is float32[6, 4], and it takes float32[≤ 5, ≤ 4], the export's bounds\n"
@@ -315,7 +315,7 @@ LOAD_ONCE = (
 
 
 def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(LibraryRefused) as twice:
+    with pytest.raises(LibraryRejected) as twice:
         run_program(small, [whole, whole.parent])
     assert str(twice.value) == (
         f"`{whole}` is named twice, and its kernels can be registered once\n"
@@ -323,7 +323,7 @@ def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> Non
     )
     copy = tmp_path / "libcopy.so"
     shutil.copy(whole, copy)
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [whole, copy])
     assert str(refused.value) == (
         f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
@@ -356,7 +356,7 @@ def test_a_library_for_something_else(
     small: Path, whole: Path, tmp_path: Path, old: bytes, new: bytes, what: str
 ) -> None:
     other = patched(whole, tmp_path / "libother.so", old, new)
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [other])
     assert str(refused.value) == (
         f"`{other}` was built for {what}\n"
@@ -374,7 +374,7 @@ def test_a_library_for_another_python(small: Path, whole: Path, tmp_path: Path) 
         f'"python":"{here}"'.encode(),
         f'"python":"{other}"'.encode(),
     )
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [library])
     assert str(refused.value) == (
         f"`{library}` was built for the Python {other}, and this is {here}\n"
@@ -389,7 +389,7 @@ def test_a_library_for_a_processor_with_more(
     monkeypatch.setenv("CXX", f"{shlex.join(compiler)} -mavx2 -mfma")
     library = build(chip, tmp_path / "avx2", small).library
     monkeypatch.setattr(library_module, "processor_features", lambda: {"fpu", "sse2", "fma"})
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [library])
     assert str(refused.value) == (
         f"`{library}` needs avx, avx2, which this processor has not\n"
@@ -402,7 +402,7 @@ def test_the_library_itself_asks_for_its_runtimes_version(
 ) -> None:
     """For those who load it without opsmith: the file's description is not all that says it."""
     other = patched(whole, tmp_path / "libother.so", b"1.4.1\0", b"1.3.0\0")
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [other])
     assert str(refused.value) == (
         f"`{other}` cannot be loaded: the library was built for ExecuTorch 1.3.0, and this is 1.4.1+cpu\n"
@@ -422,7 +422,7 @@ def test_what_is_no_library_of_opsmith(
 ) -> None:
     path = tmp_path / "libbroken.so"
     path.write_bytes(damage(whole.read_bytes()))
-    with pytest.raises(LibraryRefused) as refused:
+    with pytest.raises(LibraryRejected) as refused:
         run_program(small, [path])
     assert str(refused.value) == (
         f"`{path}` is no kernel library of opsmith for ExecuTorch: {why}\n"
@@ -482,7 +482,7 @@ def test_a_library_that_is_not_there(small: Path, tmp_path: Path) -> None:
         f"the kernel library `{tmp_path}/lib.so` cannot be read: No such file or directory\n"
         "  remedy: name the file that `opsmith executorch build` wrote into its folder"
     )
-    with pytest.raises(LibraryRefused) as none:
+    with pytest.raises(LibraryRejected) as none:
         run_program(small, [tmp_path])
     assert str(none.value) == (
         f"`{tmp_path}` holds no shared libraries, and one is wanted\n"
@@ -556,7 +556,7 @@ def test_damaged_programs_are_refused(small: Path, whole: Path, tmp_path: Path) 
 
 
 def test_a_method_that_it_has_not(small: Path) -> None:
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         run_program(small, method="forwards")
     assert str(refused.value) == (
         f"`{small}` has no method `forwards` (did you mean forward?)\n  remedy: its methods are forward"

@@ -12,7 +12,7 @@ import pytest
 
 from opsmith.description import read_backend
 from opsmith.emit import declaration
-from opsmith.errors import KernelRefused, SyntaxInvalid
+from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.plan import AutogradRoute, Plan, Route, resolve
 from opsmith.schema import Catalogue, Operator, Variant, gradient_operator
 
@@ -229,7 +229,7 @@ def test_what_is_refused(
     kernels: list[str], message: str, describe: Describe, catalogue: Catalogue
 ) -> None:
     path = describe("\n".join(f"- {kernel}" for kernel in kernels))
-    with pytest.raises(KernelRefused) as caught:
+    with pytest.raises(KernelRejected) as caught:
         planned(path, catalogue)
     assert str(caught.value) == f"{path.parent}/kernels.yaml:5:6: {message}"
 

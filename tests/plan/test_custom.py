@@ -17,7 +17,7 @@ from opsmith.emit import emit
 from opsmith.errors import (
     DescriptionError,
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     OperatorUnknown,
     SchemaInvalid,
     SymbolUndefined,
@@ -375,20 +375,20 @@ REFUSALS = {
     ),
     "like no argument": (
         f"- {{func: '{SCALE}', kernel_name: f, meta: {{same_as: slef}}}}",
-        KernelRefused,
+        KernelRejected,
         "kernels.yaml:5:80: `myop::scale` has no argument `slef` (did you mean self?)",
         "its schema is scale(Tensor self, float factor) -> Tensor",
     ),
     "like a number": (
         f"- {{func: '{SCALE}', kernel_name: f, meta: {{same_as: factor}}}}",
-        KernelRefused,
+        KernelRejected,
         "kernels.yaml:5:80: the result of `myop::scale` is a `Tensor`, which cannot be like `factor`, a "
         "`float`",
         "name an argument that is a `Tensor`, or a C++ function that makes the result",
     ),
     "like too few": (
         "- {func: 'myop::top(Tensor self) -> (Tensor, Tensor)', kernel_name: f, meta: {same_as: self}}",
-        KernelRefused,
+        KernelRejected,
         "kernels.yaml:5:74: `same_as` names 1, but `myop::top` returns 2: `top(Tensor self) -> (Tensor, "
         "Tensor)`",
         "name one argument for each result, e.g. `same_as: [self, self]`, or a C++ function",
@@ -405,7 +405,7 @@ REFUSALS = {
     ),
     "no meta to derive with": (
         f"- {{func: '{SCALE_OUT}', kernel_name: f}}",
-        KernelRefused,
+        KernelRejected,
         "kernels.yaml:5:6: `myop::scale` is derived from the kernel of `myop::scale.out`, and nothing says "
         "which shape and dtype its result has",
         "add `meta: {same_as: self}`, naming the argument that the result is like; or `meta: "
@@ -415,7 +415,7 @@ REFUSALS = {
     ),
     "no kernel at all": (
         f"- {{func: '{SCALE}'}}",
-        KernelRefused,
+        KernelRejected,
         "kernels.yaml:5:6: `myop::scale` is declared, but neither it nor a variant of it has a kernel",
         "add `kernel_name: my_namespace::my_kernel`",
     ),
@@ -484,7 +484,7 @@ def test_a_variant_that_no_rule_derives(describe: Describe, catalogue: Catalogue
         header="device_guard: false",
     )
     assert refused(path, catalogue) == (
-        KernelRefused,
+        KernelRejected,
         [
             "kernels.yaml:6:6: `myop::scale.out` has no kernel, and cannot be derived: `device_guard: "
             "false` "

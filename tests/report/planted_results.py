@@ -14,7 +14,7 @@ from opsmith.benchmarks.runs import BenchmarkResult, BenchRun
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.explain.advice import Advice
 from opsmith.programs.coverage import OperatorUse, ProgramCoverage, RouteUse
-from opsmith.report.document import OperatorColumns
+from opsmith.report.report_data import OperatorColumns
 
 DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 int64 int32 int16 int8 uint8 bool"
@@ -135,7 +135,7 @@ def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bo
                 Status.FAILED,
                 Status.FAILED,
                 Status.FAILED,
-                Status.GAP,
+                Status.EXPECTED_FAILURE,
                 Status.CRASHED,
                 Status.TIMED_OUT,
             ]

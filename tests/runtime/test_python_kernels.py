@@ -18,7 +18,7 @@ from torch import Tensor
 from opsmith.build.toolchain import find_python
 from opsmith.errors import (
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     OperatorUnknown,
     OpsmithError,
     PythonHeadersMissing,
@@ -496,7 +496,7 @@ def test_an_operator_that_does_not_exist(sim: LoadedBackend) -> None:
 def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
     error = refused(sim, "add.out")
     line = line_of("def kernel_of_two(self, other):  # type: ignore[no-untyped-def]")
-    assert type(error) is KernelRefused
+    assert type(error) is KernelRejected
     assert str(error) == (
         f"{HERE}:{line}: `test_python_kernels.kernel_of_two(self, other)` cannot be called with the "
         "arguments of `add.out`: got an unexpected keyword argument 'alpha'\n"
@@ -508,7 +508,7 @@ def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
 
 
 def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
-    with pytest.raises(KernelRefused) as caught:
+    with pytest.raises(KernelRejected) as caught:
         sim.structured("relu")(lambda self, out: None)
     assert str(caught.value).partition(": ")[2] == (
         "`relu.out` is not structured in PyTorch: there is no meta function to write the variants around\n"
@@ -519,7 +519,7 @@ def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
 
 def test_a_composite_implicit_operator(sim: LoadedBackend) -> None:
     error = refused(sim, "matmul")
-    assert type(error) is KernelRefused
+    assert type(error) is KernelRejected
     assert str(error).partition(": ")[2] == (
         "`matmul` is CompositeImplicitAutograd: a kernel for the device would take the place of the "
         "decomposition that makes it differentiable\n"
@@ -624,7 +624,7 @@ def test_a_kernel_that_calls_itself(sim: LoadedBackend) -> None:
 
 def test_casts_where_nothing_is_cast(sim: LoadedBackend) -> None:
     error = refused(sim, "mm", casts=True)
-    assert type(error) is KernelRefused
+    assert type(error) is KernelRejected
     assert "PyTorch's meta function of `mm` builds none: nothing is cast for the kernel" in str(
         error
     )

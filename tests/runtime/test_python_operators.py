@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.errors import KernelDuplicate, KernelRefused, OpsmithError, SchemaInvalid
+from opsmith.errors import KernelDuplicate, KernelRejected, OpsmithError, SchemaInvalid
 from opsmith.plan import Derivation, Route
 
 pytestmark = pytest.mark.needs("Python.h")
@@ -213,7 +213,7 @@ def test_what_is_no_schema(sim: LoadedBackend) -> None:
 
 def test_a_result_of_unknown_shape(sim: LoadedBackend) -> None:
     error = refused(sim, "pyop::bad(Tensor self) -> Tensor")
-    assert type(error) is KernelRefused
+    assert type(error) is KernelRejected
     assert said(error) == (
         "`pyop::bad` needs one thing to say which shape and dtype its result has\n"
         '  remedy: write `same_as="self"`, naming the argument that the result is like, or `fake=` a '
@@ -225,7 +225,7 @@ def test_a_result_of_unknown_shape(sim: LoadedBackend) -> None:
 
 def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
     error = refused(sim, "pyop::bad(Tensor self, int n) -> Tensor", same_as="self")
-    assert type(error) is KernelRefused
+    assert type(error) is KernelRejected
     assert (
         "cannot be called with the arguments of `pyop::bad`: too many positional arguments"
         in str(error)

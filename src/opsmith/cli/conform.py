@@ -70,9 +70,11 @@ def conform(
     kernels: Annotated[
         Path | None, typer.Option(help="A Python file that registers kernels on the device.")
     ] = None,
-    gaps: Annotated[
-        Path | None, typer.Option(help="Known failures, in the place of gaps.yaml beside it.")
+    expected_failures: Annotated[
+        Path | None,
+        typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
     ] = None,
+    gaps: Annotated[Path | None, typer.Option(hidden=True)] = None,
     upstream: Annotated[
         Path | None,
         typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
@@ -90,9 +92,16 @@ def conform(
 ) -> None:
     """Check a device against PyTorch's own operator database, OpInfo.
 
-    Exits with 1 where something fails that `gaps.yaml`, beside `backend.yaml`, does not declare, or
-    where what it declares passes.
+    Exits with 1 where something fails that `expected_failures.yaml`, beside `backend.yaml`, does not
+    declare, or where what it declares passes.
     """
+    if gaps is not None:
+        err.print(
+            "[yellow]warning[/]: --gaps is called --expected-failures now, and the next version of opsmith "
+            "no longer takes it",
+            soft_wrap=True,
+        )
+        expected_failures = expected_failures or gaps
     if upstream is not None and (op or dtype or check or samples or kernels):
         raise FilterInvalid(
             "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
@@ -118,7 +127,7 @@ def conform(
                 jobs=jobs,
                 timeout=timeout,
                 resume=resume,
-                gaps=gaps,
+                expected_failures=expected_failures,
                 report=report,
                 building=building,
             )
@@ -134,7 +143,7 @@ def conform(
                 timeout=timeout,
                 resume=resume,
                 kernels=kernels,
-                gaps=gaps,
+                expected_failures=expected_failures,
                 report=report,
                 building=building,
             )
@@ -243,5 +252,7 @@ def _summary(results: Results) -> dict[str, object]:
             for (check, dtype), (passed, total) in scores(results.verdicts).items()
         ],
         "failures": [verdict for verdict in results.verdicts if verdict.status.is_bad],
-        "gaps": [verdict for verdict in results.verdicts if verdict.status is Status.GAP],
+        "expected_failures": [
+            verdict for verdict in results.verdicts if verdict.status is Status.EXPECTED_FAILURE
+        ],
     }

@@ -49,7 +49,7 @@ def stub_registrations(plan: Plan) -> Iterator[tuple[str, list[str], str]]:
     for kernel in plan.stubs:
         header = known.stubs[kernel.stub].header
         name = header.rpartition("/")[2].removesuffix(".h")
-        together.setdefault(f"_{name}" if header in known.apart else "", []).append(kernel)
+        together.setdefault(f"_{name}" if header in known.isolated else "", []).append(kernel)
     for suffix, kernels in sorted(together.items()):
         headers = sorted({known.stubs[kernel.stub].header for kernel in kernels})
         yield suffix, headers, "\n".join(_fill(kernel, plan) for kernel in kernels)

@@ -241,7 +241,7 @@ class _Writer:
         if not (self.kernel.through and self.computes_in):
             return body
         refusal = self._hand_over(self._last_resort())
-        return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
+        return ["try {", *body, "} catch (const opsmith::StubRejected&) {", refusal, "}"]
 
     def _or_fallen_back(self, body: list[str]) -> list[str]:
         """``body``, and the fallback where its kernel refuses the call."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel, StubKernel
-from opsmith.errors import KernelRefused, nearest
+from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
 from opsmith.plan.interception import Interceptions
@@ -45,7 +45,7 @@ _Kernel = TypeVar("_Kernel", Kernel, StubKernel)
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
     """The plan for ``backend``.
 
-    Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
+    Raises :class:`KernelRejected` for a kernel that cannot serve its operator as declared.
     """
     return _Resolver(backend, with_operators(catalogue, backend.operators)).plan()
 
@@ -206,7 +206,7 @@ class _Resolver:
     def _exists(self, operator: Operator, entry: Entry) -> bool:
         """Whether the operator is there at all: nobody asked for a variant that cannot be derived.
 
-        Raises :class:`KernelRefused` where somebody did.
+        Raises :class:`KernelRejected` where somebody did.
         """
         if operator.namespace == "aten" or entry.kernel is not None:
             return True
@@ -221,12 +221,12 @@ class _Resolver:
             reason: Derived | str = "`device_guard: false` is set for those of its variants"
             if siblings:
                 reason = derive(operator, group, siblings, self.catalogue, differentiable=True)
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` has no kernel, and cannot be derived: {reason}",
                 location=self.declared[operator.name],
                 remedy="give it a kernel: `kernel_name: my_namespace::my_kernel`",
             )
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` is declared, but neither it nor a variant of it has a kernel",
             location=self.declared[operator.name],
             remedy="add `kernel_name: my_namespace::my_kernel`",
@@ -242,21 +242,21 @@ class _Resolver:
         self._check_structured_keys(kernel, operator, group)
         route, reason = self._last_resort(kernel.operator)
         if kernel.fails_over and route is not Route.FALLBACK:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`on_error: fallback` sends calls of `{kernel.operator}` to the CPU, but {reason}",
                 location=kernel.location,
                 remedy="remove `on_error: fallback`, or allow the fallback for the operator",
             )
         for argument, _ in kernel.dtypes:
             if argument and argument not in operator.tensor_arguments:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{operator.name}` has no Tensor argument `{argument}`"
                     f"{nearest(argument, operator.tensor_arguments)}",
                     location=kernel.location,
                     remedy=f"its schema is {operator.schema}",
                 )
             if not operator.tensor_arguments:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`dtypes` says which Tensors a kernel takes, and `{operator.name}` takes none",
                     location=kernel.location,
                     remedy=f"remove `dtypes`; its schema is {operator.schema}",
@@ -265,7 +265,7 @@ class _Resolver:
     @staticmethod
     def _check_structured(kernel: Kernel, operator: Operator, group: Group | None) -> None:
         if group is None or not group.structured:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` is not structured in PyTorch: there is no meta function to "
                 "write the variants around",
                 location=kernel.location,
@@ -273,7 +273,7 @@ class _Resolver:
                 "the other variants are derived from it",
             )
         if operator.variant is not Variant.OUT:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"a structured kernel is named by its out operator, not `{operator.name}`",
                 location=kernel.location,
                 remedy=f"write `op: {group.out}`",
@@ -285,13 +285,13 @@ class _Resolver:
         for key, given in keys.items():
             # Around a Python kernel, operands are cast whether it is structured or not.
             if given and not kernel.structured and kernel.abi is not Abi.PYTHON:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
                     location=kernel.location,
                     remedy=f"add `structured: true`, or remove `{key}`",
                 )
         if kernel.casts and not (group is not None and group.iterator):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`casts: true` is for kernels that get a TensorIterator, and PyTorch's meta function "
                 f"of `{operator.name}` builds none: nothing is cast for the kernel",
                 location=kernel.location,
@@ -495,7 +495,7 @@ class _Resolver:
     def _check_shaped(self, operator: Operator, kernel: Kernel) -> None:
         if self._is_shaped(operator, kernel):
             return
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` is derived from the kernel of `{kernel.operator}`, and nothing says which "
             "shape and dtype its result has",
             location=kernel.location,

@@ -24,9 +24,9 @@ namespace opsmith {
 
 // A stub was called in a dtype that its kernel does not take, and has done nothing. What is generated around
 // the operators that call it catches this and does what the description says of other dtypes.
-class StubRefused : public c10::NotImplementedError {
+class StubRejected : public c10::NotImplementedError {
  public:
-  StubRefused(const char* stub, at::ScalarType dtype)
+  StubRejected(const char* stub, at::ScalarType dtype)
       : c10::NotImplementedError(c10::SourceLocation{__func__, __FILE__, __LINE__},
                                  c10::str("the kernel of ", stub, " does not take the dtype ", dtype,
                                           "; its description names those that it takes")) {}
@@ -51,7 +51,7 @@ struct StubKernel;
 template <Literal kStub, class Result, class... Args, Result (*kKernel)(Args...), Runs kRuns, Stubs kStubs,
           at::ScalarType... kDtypes>
 struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
-  // Throws StubRefused.
+  // Throws StubRejected.
   static Result call(Args... args) {
     check_dtype(args...);
     if constexpr (takes_iterator<Args...>() && kRuns == Runs::kOnCopies) {
@@ -111,7 +111,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
                     std::is_base_of_v<at::TensorBase, First>) {
         const at::ScalarType dtype = dtype_of(first);
         if (C10_UNLIKELY(!DtypeSet({kDtypes...}).has(dtype))) {
-          throw StubRefused(kStub.text, dtype);
+          throw StubRejected(kStub.text, dtype);
         }
       } else if constexpr (sizeof...(Rest) > 0) {
         check_dtype(rest...);

@@ -1,7 +1,7 @@
-"""The process that has ExecuTorch's runtime in it: ``python -m opsmith.executorch.worker TASK ANSWER``.
+"""The process that has ExecuTorch's runtime: ``python -m opsmith.executorch.runtime_worker TASK ANSWER``.
 
 The runtime ends the process where something is wrong with a program or a library, so nobody loads it into
-their own.  Reads one task from a file and writes the answer to another; ``process`` starts it.
+their own.  Reads one task from a file and writes the answer to another; ``worker_process`` starts it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from opsmith.errors import LibraryRefused
-from opsmith.executorch.comparison import Comparison
+from opsmith.errors import LibraryRejected
+from opsmith.executorch.exported_module import Comparison
 from opsmith.executorch.inputs import check_inputs, shown
-from opsmith.executorch.library import describes_itself, read_library_file
+from opsmith.executorch.library_file import describes_itself, read_library_file
 from opsmith.executorch.loading import LoadedLibrary, PlainLibrary, runtime_module
 from opsmith.executorch.tasks import (
     Answer,
@@ -97,7 +97,7 @@ def _load(path: Path, forms: Sequence[CallForm]) -> LoadedLibrary | PlainLibrary
             return PlainLibrary(path)
         loaded = LoadedLibrary(read_library_file(path))
         loaded.register_for(forms)
-    except LibraryRefused as error:
+    except LibraryRejected as error:
         raise Stop(Failed("library", str(path), error.message, error.remedy)) from None
     return loaded
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Activation.h>
 
-namespace opsmith::hosted {
+namespace opsmith::example_kernels {
 
 // ATen has no structured relu: where no library has relu.out, it and relu_ are derived from this.
 at::Tensor relu(const at::Tensor& self) {
@@ -23,4 +23,4 @@ void threshold_backward(at::TensorIteratorBase& iter, const at::Scalar& threshol
   });
 }
 
-}  // namespace opsmith::hosted
+}  // namespace opsmith::example_kernels

@@ -8,7 +8,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
 
-namespace opsmith::hosted {
+namespace opsmith::example_kernels {
 namespace {
 
 // An element as so many bytes: complex double is the widest.
@@ -67,4 +67,4 @@ at::Tensor& zero_(at::Tensor& self) {
   return fill_scalar_(self, 0);
 }
 
-}  // namespace opsmith::hosted
+}  // namespace opsmith::example_kernels

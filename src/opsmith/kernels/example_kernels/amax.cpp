@@ -10,7 +10,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
-namespace opsmith::hosted {
+namespace opsmith::example_kernels {
 namespace {
 
 // Elements of a row and results of columns that are compared side by side, so that loops vectorise and memory
@@ -126,4 +126,4 @@ void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::T
   along<Smallest>(self, dim, keepdim, out);
 }
 
-}  // namespace opsmith::hosted
+}  // namespace opsmith::example_kernels

@@ -15,9 +15,9 @@ import msgspec
 
 from opsmith.build.toolchain import executorch_version
 from opsmith.emit.executorch import SECTION
-from opsmith.errors import FileMissing, LibraryRefused
+from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
-from opsmith.plan.executorch.library import FORMAT, BuiltFor, LibraryDescription
+from opsmith.plan.executorch.library_facts import FORMAT, BuiltFor, LibraryDescription
 
 _REBUILD = "build it anew here: opsmith executorch build backend.yaml -o DIR"
 
@@ -38,7 +38,7 @@ def this_installation() -> BuiltFor:
 def read_library_file(path: Path) -> LibraryFile:
     """The library in the file ``path``.
 
-    Raises :class:`~opsmith.errors.FileMissing`, and :class:`~opsmith.errors.LibraryRefused` for a file that
+    Raises :class:`~opsmith.errors.FileMissing`, and :class:`~opsmith.errors.LibraryRejected` for a file that
     ``opsmith executorch build`` did not write.
     """
     return LibraryFile(path, _described(path, _content(path)))
@@ -65,7 +65,7 @@ def describes_itself(path: Path) -> bool:
     except NotElf as error:
         raise _foreign(path, str(error)) from None
     if file.machine != platform.machine():
-        raise LibraryRefused(
+        raise LibraryRejected(
             f"`{path}` was built for a processor of the kind {file.machine}, and this is "
             f"{platform.machine()}",
             remedy=_REBUILD,
@@ -74,7 +74,7 @@ def describes_itself(path: Path) -> bool:
 
 
 def check_fits(library: LibraryFile) -> None:
-    """Raises :class:`~opsmith.errors.LibraryRefused` where the library cannot be loaded here."""
+    """Raises :class:`~opsmith.errors.LibraryRejected` where the library cannot be loaded here."""
     built, here = library.description.built_for, this_installation()
     for what, there, now in (
         ("a processor of the kind", built.machine, here.machine),
@@ -82,13 +82,13 @@ def check_fits(library: LibraryFile) -> None:
         ("the Python", built.python, here.python),
     ):
         if there != now:
-            raise LibraryRefused(
+            raise LibraryRejected(
                 f"`{library.path}` was built for {what} {there}, and this is {now or 'without one'}",
                 remedy=_REBUILD,
             )
     missing = set(library.description.instruction_sets.split()) - processor_features()
     if missing:
-        raise LibraryRefused(
+        raise LibraryRejected(
             f"`{library.path}` needs {', '.join(sorted(missing))}, which this processor has not",
             remedy=f"{_REBUILD}, without -march in CXX",
         )
@@ -113,8 +113,8 @@ def _described(path: Path, content: bytes) -> LibraryDescription:
     return described
 
 
-def _foreign(path: Path, why: str) -> LibraryRefused:
-    return LibraryRefused(
+def _foreign(path: Path, why: str) -> LibraryRejected:
+    return LibraryRejected(
         f"`{path}` is no kernel library of opsmith for ExecuTorch: {why}",
         remedy="name the file that `opsmith executorch build` wrote into its folder",
     )

@@ -1,4 +1,4 @@
-"""Asks ``worker`` something in a process of its own, which ExecuTorch's runtime may end."""
+"""Asks ``runtime_worker`` something in a process of its own, which ExecuTorch's runtime may end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(task: Task, doing: str) -> tuple[Answer, str]:
         asked, answered = Path(folder, "task.json"), Path(folder, "answer.json")
         asked.write_bytes(msgspec.json.encode(task))
         done = subprocess.run(
-            [sys.executable, "-m", "opsmith.executorch.worker", str(asked), str(answered)],
+            [sys.executable, "-m", "opsmith.executorch.runtime_worker", str(asked), str(answered)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

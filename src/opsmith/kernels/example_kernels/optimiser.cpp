@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace opsmith::hosted {
+namespace opsmith::example_kernels {
 
 void addcmul(at::TensorIteratorBase& iter, const at::Scalar& value) {
   ternary<Numeric>(iter, [&]<class C>() {
@@ -40,4 +40,4 @@ void lerp_tensor(at::TensorIteratorBase& iter) {
   ternary<Floating>(iter, []<class C>() { return [](C a, C b, C w) { return interpolate(a, b, w); }; });
 }
 
-}  // namespace opsmith::hosted
+}  // namespace opsmith::example_kernels

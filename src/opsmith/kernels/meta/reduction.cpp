@@ -1,12 +1,12 @@
 // Reductions of all elements, and the variances of some dimensions.
-#include "shapes.h"
+#include "meta_tensors.h"
 
 #include <ATen/WrapDimUtilsMulti.h>
 
 #include <optional>
 #include <tuple>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 namespace {
 
 at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim) {
@@ -67,4 +67,4 @@ std::tuple<at::Tensor, at::Tensor> variance_and_mean(const at::Tensor& self, at:
   return {reduced(self, dim, keepdim), reduced(self, dim, keepdim)};
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions

@@ -10,7 +10,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 
 inline at::Tensor contiguous(at::IntArrayRef sizes, at::ScalarType dtype,
                              at::MemoryFormat format = at::MemoryFormat::Contiguous) {
@@ -26,4 +26,4 @@ inline at::Tensor like(const at::Tensor& tensor) {
   return like(tensor, tensor.scalar_type());
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions

@@ -9,8 +9,8 @@ from opsmith.conformance.results import Check, Results, Status, scores
 from opsmith.explain.verdicts import tested_by
 from opsmith.plan import Plan
 from opsmith.programs.coverage import least_preferred
-from opsmith.report.document import MARKS, Conformance
 from opsmith.report.interning import Interned
+from opsmith.report.report_data import MARKS, Conformance
 
 _DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 complex32 "

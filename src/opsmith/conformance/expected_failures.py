@@ -1,4 +1,4 @@
-"""Declared gaps: failures that a backend's author knows of, in ``gaps.yaml`` beside ``backend.yaml``.
+"""Expected failures: what a backend's author knows of, in ``expected_failures.yaml`` beside ``backend.yaml``.
 
 A declared failure does not fail a run.  A declaration that is no longer true does: every operator, check
 and dtype that it names must fail somewhere, or be taken out.
@@ -16,15 +16,16 @@ import msgspec
 from opsmith.conformance.database import EntryFacts
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.selection import OPINFO_CHECKS, Selection, matching, no_such
-from opsmith.description import read_document
-from opsmith.errors import GapInvalid, Location
+from opsmith.description import read_document, warn_of_old_name, with_new_name
+from opsmith.errors import ExpectedFailureInvalid, Location
 
-FILE = "gaps.yaml"
+FILE = "expected_failures.yaml"
+_OLD_FILE = "gaps.yaml"
 
 Key = tuple[str, str, Check]
 
 
-class _GapYaml(msgspec.Struct, forbid_unknown_fields=True):
+class _ExpectedFailureYaml(msgspec.Struct, forbid_unknown_fields=True):
     operators: list[str]
     reason: str
     checks: list[str] | None = None
@@ -32,12 +33,12 @@ class _GapYaml(msgspec.Struct, forbid_unknown_fields=True):
     issue: int | None = None
 
 
-class _GapsYaml(msgspec.Struct, forbid_unknown_fields=True):
-    gaps: list[_GapYaml]
+class _ExpectedFailuresYaml(msgspec.Struct, forbid_unknown_fields=True):
+    expected_failures: list[_ExpectedFailureYaml]
 
 
 @dataclass(frozen=True)
-class Gap:
+class ExpectedFailure:
     """One declaration: ``entries`` by each operator pattern that it names.
 
     ``checks`` and ``dtypes`` are empty where it names none, and so all.  A pattern without entries is
@@ -58,7 +59,7 @@ class Gap:
             and any(self._names(pattern, verdict) for pattern in self.entries)
         )
 
-    def claims(self) -> Iterator[tuple[str, Gap]]:
+    def claims(self) -> Iterator[tuple[str, ExpectedFailure]]:
         """Each word of it, and what it declares by that word: all of which must not pass."""
         for pattern in self.entries:
             yield pattern, replace(self, entries={pattern: self.entries[pattern]})
@@ -73,98 +74,110 @@ class Gap:
         return verdict.entry in self.entries[pattern]
 
 
-def read_gaps(
+def read_expected_failures(
     description: Path, known: Sequence[EntryFacts], named: Path | None = None
-) -> tuple[Gap, ...]:
-    """The gaps declared beside ``description``, if any are; or in the file ``named``.
+) -> tuple[ExpectedFailure, ...]:
+    """The failures expected by the file beside ``description``, if there is one; or in the file ``named``.
 
-    Raises :class:`~opsmith.errors.GapInvalid` or a :class:`~opsmith.errors.DescriptionError`, with the
-    place.
+    Raises :class:`~opsmith.errors.ExpectedFailureInvalid` or a
+    :class:`~opsmith.errors.DescriptionError`, with the place.
     """
     path = named or description.with_name(FILE)
     if named is None and not path.exists():
-        return ()
-    document = read_document(path)
-    declared = document.convert(_GapsYaml).gaps
+        path = description.with_name(_OLD_FILE)
+        if not path.exists():
+            return ()
+        warn_of_old_name(_OLD_FILE, FILE, Location(path, 1))
+    document = with_new_name(read_document(path), "gaps", "expected_failures")
+    declared = document.convert(_ExpectedFailuresYaml).expected_failures
     dtypes = {dtype for facts in known for dtype in facts.dtypes}
-    gaps = []
-    for index, gap in enumerate(declared):
+    expected = []
+    for index, failure in enumerate(declared):
 
-        def place(*steps: str | int, index: int = index) -> Location:
-            return document.locate("gaps", index, *steps)
+        def location(*steps: str | int, index: int = index) -> Location:
+            return document.locate("expected_failures", index, *steps)
 
-        for step, name in enumerate(gap.checks or ()):
+        for step, name in enumerate(failure.checks or ()):
             if name not in {check.value for check in Check}:
-                raise _unknown("check", name, [c.value for c in Check], place("checks", step))
-        for step, name in enumerate(gap.dtypes or ()):
+                raise _unknown("check", name, [c.value for c in Check], location("checks", step))
+        for step, name in enumerate(failure.dtypes or ()):
             if name not in dtypes:
-                raise _unknown("dtype", name, sorted(dtypes), place("dtypes", step))
-        if not gap.reason.strip():
-            raise GapInvalid(
-                "the reason of this gap is empty",
-                location=place("reason"),
+                raise _unknown("dtype", name, sorted(dtypes), location("dtypes", step))
+        if not failure.reason.strip():
+            raise ExpectedFailureInvalid(
+                "the reason of this expected failure is empty",
+                location=location("reason"),
                 remedy="say why it fails, for whoever wonders whether it still has to",
             )
         entries = {}
-        for step, pattern in enumerate(gap.operators):
+        for step, pattern in enumerate(failure.operators):
             upstream = "::" in pattern and not pattern.startswith("aten::")
             found = frozenset() if upstream else frozenset(matching(known, pattern, {}))
             if not found and not upstream:
                 names = [facts.name for facts in known]
-                raise _unknown("operator", pattern, names, place("operators", step))
+                raise _unknown("operator", pattern, names, location("operators", step))
             entries[pattern] = found
-        reason = gap.reason.strip() + (f" (pytorch #{gap.issue})" if gap.issue else "")
-        gaps.append(
-            Gap(
+        reason = failure.reason.strip() + (f" (pytorch #{failure.issue})" if failure.issue else "")
+        expected.append(
+            ExpectedFailure(
                 entries,
-                tuple(map(Check, gap.checks or ())),
-                tuple(gap.dtypes or ()),
+                tuple(map(Check, failure.checks or ())),
+                tuple(failure.dtypes or ()),
                 reason,
-                place(),
+                location(),
             )
         )
-    return tuple(gaps)
+    return tuple(expected)
 
 
-def _unknown(what: str, name: str, known: Sequence[str], location: Location) -> GapInvalid:
+def _unknown(
+    what: str, name: str, known: Sequence[str], location: Location
+) -> ExpectedFailureInvalid:
     error = no_such(what, name, known)
-    return GapInvalid(error.message, location=location, remedy=error.remedy)
+    return ExpectedFailureInvalid(error.message, location=location, remedy=error.remedy)
 
 
-def with_gaps(verdicts: Iterable[Verdict], gaps: Sequence[Gap]) -> Iterator[Verdict]:
-    """``verdicts`` with those failures as gaps that are declared."""
+def with_expected_failures(
+    verdicts: Iterable[Verdict], expected: Sequence[ExpectedFailure]
+) -> Iterator[Verdict]:
+    """``verdicts`` with those failures marked that are expected."""
     for verdict in verdicts:
-        gap = next((gap for gap in gaps if gap.covers(verdict)), None)
-        if gap is None or not verdict.status.is_bad:
+        failure = next((each for each in expected if each.covers(verdict)), None)
+        if failure is None or not verdict.status.is_bad:
             yield verdict
         else:
-            message = f"{gap.reason}; {verdict.message}"
-            yield replace(verdict, status=Status.GAP, message=message)
+            message = f"{failure.reason}; {verdict.message}"
+            yield replace(verdict, status=Status.EXPECTED_FAILURE, message=message)
 
 
-def with_passing_gaps(
-    verdicts: Sequence[Verdict], gaps: Sequence[Gap], could_run: Iterable[Key]
+def with_unexpected_passes(
+    verdicts: Sequence[Verdict], expected: Sequence[ExpectedFailure], could_run: Iterable[Key]
 ) -> list[Verdict]:
-    """``verdicts`` with those that a declaration covers, none of which fails, as gaps that pass.
+    """``verdicts`` with those that a declaration covers, none of which fails, marked as unexpected passes.
 
     A word of a declaration is judged where all that it covers was run: ``could_run`` is what could be
     run with nothing left out, by no option and no interruption.
     """
     found = {verdict.key: verdict for verdict in verdicts}
     universe = [Verdict(*_as_verdict(key)) for key in could_run]
-    for gap in gaps:
-        for word, part in gap.claims():
+    for failure in expected:
+        for word, part in failure.claims():
             covered = [verdict.key for verdict in universe if part.covers(verdict)]
             if not covered or any(key not in found for key in covered):
                 continue
             # It fails somewhere, or another word has said that it does not.
-            if any(found[key].status in {Status.GAP, Status.GAP_PASSES} for key in covered):
+            if any(
+                found[key].status in {Status.EXPECTED_FAILURE, Status.UNEXPECTED_PASS}
+                for key in covered
+            ):
                 continue
-            message = f"{gap.location} declares that `{word}` fails, and it does not: take it out"
+            message = (
+                f"{failure.location} declares that `{word}` fails, and it does not: take it out"
+            )
             for key in covered:
                 # Where nothing at all could be run, the first verdict has to tell.
                 if found[key].status is Status.PASSED or key == covered[0]:
-                    found[key] = replace(found[key], status=Status.GAP_PASSES, message=message)
+                    found[key] = replace(found[key], status=Status.UNEXPECTED_PASS, message=message)
     return list(found.values())
 
 

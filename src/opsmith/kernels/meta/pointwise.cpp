@@ -1,5 +1,5 @@
 // Operators in which each element of the result depends on the operands' elements at its place.
-#include "shapes.h"
+#include "meta_tensors.h"
 
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
@@ -8,7 +8,7 @@
 
 #include <c10/core/DefaultDtype.h>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 namespace {
 
 // The operands' broadcast sizes, with the strides that TensorIterator gives a result.
@@ -84,4 +84,4 @@ at::Tensor masked_fill_tensor(const at::Tensor& self, const at::Tensor& mask, co
   return contiguous(at::infer_size(mask.sizes(), self.sizes()), self.scalar_type());
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions

@@ -1,5 +1,5 @@
 // Normalisations and their gradients. Statistics have the dtype in which PyTorch computes them on a device.
-#include "shapes.h"
+#include "meta_tensors.h"
 
 #include <ATen/OpMathType.h>
 #include <c10/core/ScalarType.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <tuple>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -88,4 +88,4 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_backward(
   return {mask[0] ? contiguous(input.sizes(), dtype) : at::Tensor(), parameter(mask[1]), parameter(mask[2])};
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions

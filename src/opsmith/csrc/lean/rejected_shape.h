@@ -8,13 +8,13 @@
 
 namespace opsmith {
 
-struct RefusedShape {
+struct RejectedShape {
   bool wanted = false;
   size_t dim = 0;
   std::array<int32_t, 16> sizes{};
 };
 
 // What was refused last on this thread, which is then forgotten.
-RefusedShape take_refused_shape();
+RejectedShape take_rejected_shape();
 
 }  // namespace opsmith

@@ -13,11 +13,17 @@ from pathlib import Path
 
 from opsmith.benchmarks.runs import BenchRun, Change
 from opsmith.conformance.results import Status
-from opsmith.json_files import decode_versioned, read_content
+from opsmith.json_files import decode_checked, read_content
 from opsmith.programs.coverage import Coverage, ProgramCoverage
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format; a report of a newer one is refused."""
+
+_RENAMED = {
+    '"roads":': '"dispatch_paths":',
+    '"road":': '"dispatch_path":',
+    '"places":': '"locations":',
+}
 
 OPENING = '<script type="application/json" id="report">'
 """What stands before the document in a page."""
@@ -29,8 +35,8 @@ MARKS: Mapping[Status, str] = {
     Status.FAILED: "f",
     Status.TIMED_OUT: "t",
     Status.CRASHED: "c",
-    Status.GAP: "g",
-    Status.GAP_PASSES: "x",
+    Status.EXPECTED_FAILURE: "g",
+    Status.UNEXPECTED_PASS: "x",
     Status.SKIPPED: "s",
 }
 """The letter of each status in :attr:`Conformance.marks`; ``.`` where nothing was checked."""
@@ -41,15 +47,16 @@ class OperatorColumns:
     """All operators of the plan, a column for each fact; each row of a column is one operator.
 
     Numbers stand for strings of ``strings``.  In ``tags``, ``dtypes``, ``stubs``, ``variants``,
-    ``kernels`` and ``reached`` they stand for lists of strings, of ``lists``.  ``road`` is an index of
-    ``roads``: the dispatch keys that a call meets, each with what happens there; ``places`` says, in the
-    same order, which kernel is registered there.  ``reached`` are the routes of the operator and of
-    what it is decomposed into.  ``source`` is an index of ``sources``, -1 where there is none.
+    ``kernels`` and ``reached`` they stand for lists of strings, of ``lists``.  ``dispatch_path`` is an
+    index of ``dispatch_paths``: the dispatch keys that a call meets, each with what happens there;
+    ``locations`` says, in the same order, which kernel is registered there.  ``reached`` are the
+    routes of the operator and of what it is decomposed into.  ``source`` is an index of ``sources``, -1
+    where there is none.
     """
 
     strings: tuple[str, ...]
     lists: tuple[tuple[int, ...], ...]
-    roads: tuple[tuple[tuple[int, int], ...], ...]
+    dispatch_paths: tuple[tuple[tuple[int, int], ...], ...]
     sources: tuple[tuple[str, str, int], ...]
     """Symbol, shown place and link of the kernel that runs; the link indexes ``strings``."""
     name: tuple[str, ...]
@@ -67,8 +74,8 @@ class OperatorColumns:
     variants: tuple[int, ...]
     kernels: tuple[int, ...]
     reached: tuple[int, ...]
-    road: tuple[int, ...]
-    places: tuple[tuple[int, ...], ...]
+    dispatch_path: tuple[int, ...]
+    locations: tuple[tuple[int, ...], ...]
     source: tuple[int, ...]
 
     def routes(self) -> dict[str, str]:
@@ -198,4 +205,4 @@ def read_document(path: Path) -> ReportData:
     content = read_content(path, "a report", remedy)
     embedded = _EMBEDDED.search(content)
     data = embedded["data"] if embedded else content
-    return decode_versioned(data, path, ReportData, FORMAT, "a report", remedy)
+    return decode_checked(data, path, ReportData, FORMAT, "a report", remedy, _RENAMED)

@@ -1,5 +1,5 @@
 // Elements by their indices, and their order.
-#include "shapes.h"
+#include "meta_tensors.h"
 
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/List.h>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <tuple>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 
 at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
@@ -55,4 +55,4 @@ at::Tensor repeat(const at::Tensor& self, at::IntArrayRef repeats) {
   return contiguous(sizes, self.scalar_type());
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions

@@ -1,4 +1,4 @@
-"""Every operator of a backend with its road through the dispatcher, kept in the cache.
+"""Every operator of a backend with its path through the dispatcher, kept in the cache.
 
 The dispatch tables are the process's own, so the first report of a backend loads it, which takes seconds;
 the next ones read what was found.  The record's name is a digest of all that it depends on: the files of
@@ -23,12 +23,12 @@ from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, Kernel
 from opsmith.errors import CacheUnusable, Location
 from opsmith.explain.explanation import RELEVANT_KEYS, dispatch_table
-from opsmith.explain.operators import DispatchStop, OperatorFacts, gather, road
+from opsmith.explain.operators import DispatchStop, OperatorFacts, dispatch_path, gather
 from opsmith.plan import OpenedBackend, Plan, Route, open_backend
-from opsmith.plan.cache import planning_code_digest
+from opsmith.plan.kept_plans import planning_code_digest
 from opsmith.programs.coverage import Coverage, backend_coverage, reached_routes
-from opsmith.report.document import OperatorColumns
 from opsmith.report.interning import Interned
+from opsmith.report.report_data import OperatorColumns
 from opsmith.report.sources import definitions, sources_of
 from opsmith.runtime.load import load
 from opsmith.schema import qualified, torch_version
@@ -82,16 +82,16 @@ class _Record:
 def _look(opened: OpenedBackend, tables: bool, progress: OnProgress | None) -> _Record:
     plan, catalogue = opened.plan, opened.catalogue
     facts = gather(opened)
-    roads: dict[str, tuple[DispatchStop, ...]] = {}
+    dispatch_paths: dict[str, tuple[DispatchStop, ...]] = {}
     if tables:
         load(str(opened.path), progress=progress)
-        roads = {
-            each.name: road(dispatch_table(qualified(each.name), keys=RELEVANT_KEYS))
+        dispatch_paths = {
+            each.name: dispatch_path(dispatch_table(qualified(each.name), keys=RELEVANT_KEYS))
             for each in facts
         }
     reached = reached_routes(plan, catalogue)
     operators = in_columns(
-        facts, reached, roads, _serving(plan), _defined(plan, opened.description)
+        facts, reached, dispatch_paths, _serving(plan), _defined(plan, opened.description)
     )
     return _Record(operators, backend_coverage(plan, catalogue))
 
@@ -108,16 +108,16 @@ def _defined(plan: Plan, backend: Backend) -> dict[str, Location]:
         own = [stub.symbol for stub in kernel.through] or [kernel.symbol]
         symbols.setdefault(kernel.library, set()).update(own)
     return {
-        symbol: place
+        symbol: location
         for library in backend.libraries
-        for symbol, place in definitions(library, symbols.get(library.name, ())).items()
+        for symbol, location in definitions(library, symbols.get(library.name, ())).items()
     }
 
 
 def in_columns(
     operators: Iterable[OperatorFacts],
     reached: Mapping[str, frozenset[Route]],
-    roads: dict[str, tuple[DispatchStop, ...]],
+    dispatch_paths: dict[str, tuple[DispatchStop, ...]],
     serving: dict[str, Kernel],
     defined: dict[str, Location],
 ) -> OperatorColumns:
@@ -136,10 +136,10 @@ def in_columns(
         if kernel is None:
             return -1
         symbol = kernel.through[0].symbol if kernel.through else kernel.symbol
-        place = defined.get(symbol, kernel.location)
-        return sources((symbol, str(place), strings(f"{place.path}:{place.line}")))
+        location = defined.get(symbol, kernel.location)
+        return sources((symbol, str(location), strings(f"{location.path}:{location.line}")))
 
-    stops = [roads.get(each.name, ()) for each in facts]
+    stops = [dispatch_paths.get(each.name, ()) for each in facts]
     return OperatorColumns(
         name=tuple(each.name for each in facts),
         schema=tuple(each.schema for each in facts),
@@ -158,15 +158,15 @@ def in_columns(
         reached=tuple(
             listed(route.value for route in Route if route in reached[each.name]) for each in facts
         ),
-        road=tuple(
+        dispatch_path=tuple(
             ways(tuple((strings(stop.key), strings(stop.what)) for stop in each)) for each in stops
         ),
-        places=tuple(tuple(strings(stop.place) for stop in each) for each in stops),
+        locations=tuple(tuple(strings(stop.location) for stop in each) for each in stops),
         source=tuple(source(each.name) for each in facts),
         # Last: by now the tables hold all that the columns mention.
         strings=strings.table,
         lists=lists.table,
-        roads=ways.table,
+        dispatch_paths=ways.table,
         sources=sources.table,
     )
 

@@ -1,10 +1,10 @@
 // Convolutions and averages of windows, and their gradients.
-#include "shapes.h"
+#include "meta_tensors.h"
 
 #include <array>
 #include <tuple>
 
-namespace opsmith::shapes {
+namespace opsmith::meta_functions {
 namespace {
 
 // The element for `dim` of a list that may have one for all dimensions.
@@ -95,4 +95,4 @@ at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& /*grad_output*/, const
   return contiguous(self.sizes(), self.scalar_type());
 }
 
-}  // namespace opsmith::shapes
+}  // namespace opsmith::meta_functions
