@@ -15,7 +15,7 @@
 #include "../common/convolution_shape.h"
 #include "dtypes.h"
 #include "image_blocks.h"
-#include "instruction_set.h"
+#include "simd/float_functions.h"
 #include "product.h"
 #include "threads.h"
 

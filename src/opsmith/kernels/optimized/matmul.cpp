@@ -5,7 +5,7 @@
 
 #include "../common/resize.h"
 #include "dtypes.h"
-#include "instruction_set.h"
+#include "simd/float_functions.h"
 #include "product.h"
 #include "threads.h"
 

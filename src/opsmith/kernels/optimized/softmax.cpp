@@ -4,7 +4,7 @@
 #include "../common/resize.h"
 #include "../common/strided_walk.h"
 #include "dtypes.h"
-#include "instruction_set.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

@@ -1,7 +1,7 @@
 // What convolutions do beside matrix products: blocks with a border of zeros, the patches in them, and sums
 // over the taps of a single channel.
 #include "vector.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
@@ -142,19 +142,6 @@ void copy_pairs(const RowCopy<Bfloat16>& c) {
 
 namespace {
 
-OPSMITH_INLINE void put(float* to, F x) {
-  store(to, x);
-}
-// Of widened bfloat16, which need no rounding.
-OPSMITH_INLINE void put(Bfloat16* to, F x) {
-#if defined(__AVX512F__)
-  const I upper = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(upper));
-#else
-  store(to, x);
-#endif
-}
-
 // A row's vectors end in the next row, which is written after it; exactly, where a block has no slack.
 template <bool kExact, class T>
 OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
@@ -166,65 +153,62 @@ OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int6
       const Run run = runs[r];
       for (int64_t i = 0; i < run.count; i += kLanes) {
         const float* const p = from + run.from + i;
-        put(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
+        store_exact(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
       }
     }
   }
 }
 
-#if defined(__AVX512F__)
 // The runs of a vector come together in it.
 template <int N, class T>
 OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                                   T* to, int64_t pitch) {
-  __mmask16 mask[N];
+  int64_t begin[N], end[N];
   const float* from[N];
 #pragma GCC unroll 4
   for (int r = 0; r < N; ++r) {
-    mask[r] = static_cast<__mmask16>(first(runs[r].at + runs[r].count) & ~first(runs[r].at));
+    begin[r] = runs[r].at;
+    end[r] = runs[r].at + runs[r].count;
     from[r] = block + (runs[r].from - runs[r].at);
   }
   if constexpr (N == 2) {
-    // Two halves: rows of eight pixels.
-    if (mask[0] == 0xff && mask[1] == 0xff00) {
+    // Rows of half a vector.
+    if (begin[0] == 0 && end[0] == kLanes / 2 && begin[1] == kLanes / 2 && end[1] == kLanes) {
       for (int64_t k = 0; k < count; ++k) {
         const float* const p = block + offsets[k];
-        const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(p + runs[0].from));
-        put(to + k * pitch, _mm512_insertf32x8(low, _mm256_loadu_ps(p + runs[1].from), 1));
+        store_exact(to + k * pitch, load_halves(p + runs[0].from, p + runs[1].from));
       }
       return;
     }
   }
   for (int64_t k = 0; k < count; ++k) {
     const int64_t offset = offsets[k];
-    F x = _mm512_maskz_loadu_ps(mask[0], from[0] + offset);
+    F x = load_between(from[0] + offset, begin[0], end[0]);
 #pragma GCC unroll 4
     for (int r = 1; r < N; ++r) {
-      x = _mm512_mask_loadu_ps(x, mask[r], from[r] + offset);
+      x = load_onto(x, from[r] + offset, begin[r], end[r]);
     }
-    put(to + k * pitch, x);
+    store_exact(to + k * pitch, x);
   }
 }
-#endif
 
 template <class T>
 OPSMITH_INLINE void gather_all(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                                int64_t run_count, T* to, int64_t pitch, bool exactly) {
-#if defined(__AVX512F__)
-  static_assert(kLanes == kPanel);
-  switch (run_count) {
-    case 1:
-      return gather_vector<1>(block, offsets, count, runs, to, pitch);
-    case 2:
-      return gather_vector<2>(block, offsets, count, runs, to, pitch);
-    case 3:
-      return gather_vector<3>(block, offsets, count, runs, to, pitch);
-    case 4:
-      return gather_vector<4>(block, offsets, count, runs, to, pitch);
-    default:
-      break;
+  if constexpr (kLanes == kPanel) {
+    switch (run_count) {
+      case 1:
+        return gather_vector<1>(block, offsets, count, runs, to, pitch);
+      case 2:
+        return gather_vector<2>(block, offsets, count, runs, to, pitch);
+      case 3:
+        return gather_vector<3>(block, offsets, count, runs, to, pitch);
+      case 4:
+        return gather_vector<4>(block, offsets, count, runs, to, pitch);
+      default:
+        break;
+    }
   }
-#endif
   if (exactly) {
     gather_runs<true>(block, offsets, count, runs, run_count, to, pitch);
   } else {
