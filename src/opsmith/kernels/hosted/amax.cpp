@@ -20,14 +20,14 @@ constexpr int64_t kColumns = 256;
 constexpr int64_t kGrain = 32768;
 
 template <class C>
-struct Largest {
+struct Max {
   static constexpr C start = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
                                                                   : std::numeric_limits<C>::lowest();
   static C of(C a, C b) { return ((a < b) | (b != b)) ? b : a; }
 };
 
 template <class C>
-struct Smallest {
+struct Min {
   static constexpr C start = std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity()
                                                                   : std::numeric_limits<C>::max();
   static C of(C a, C b) { return ((b < a) | (b != b)) ? b : a; }
@@ -119,11 +119,11 @@ void along(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::
 }  // namespace
 
 void amax(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
-  along<Largest>(self, dim, keepdim, out);
+  along<Max>(self, dim, keepdim, out);
 }
 
 void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
-  along<Smallest>(self, dim, keepdim, out);
+  along<Min>(self, dim, keepdim, out);
 }
 
 }  // namespace opsmith::hosted

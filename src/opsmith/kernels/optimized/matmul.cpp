@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "../common/resize.h"
-#include "dtypes.h"
+#include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "product.h"
 #include "threads.h"

@@ -5,7 +5,7 @@
 
 #include "../common/resize.h"
 #include "bfloat16.h"
-#include "dtypes.h"
+#include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "threads.h"
 

@@ -1,7 +1,7 @@
 // Matrix products for whoever can say how operands are read and results are written: matmul.cpp reads strided
-// matrices, convolution.cpp images. Blocks of both operands are packed into panels of the type that is summed
-// in, so that one small tile does all the arithmetic; the tile is compiled for several instruction sets and
-// chosen at run time.
+// matrices, convolution.cpp feature maps. Blocks of both operands are packed into panels of the type that is
+// summed in, so that one small tile does all the arithmetic; the tile is compiled for several instruction
+// sets and chosen at run time.
 #pragma once
 
 #include <algorithm>

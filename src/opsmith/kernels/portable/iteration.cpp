@@ -56,7 +56,7 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
   }
   all.reorder(0);
   all.coalesce();
-  const Tiles<kMaxOperands> tiles(all, kTile);
+  const TileIterator<kMaxOperands> tiles(all, kTile);
   std::array<Operand, kMaxOperands> operands;
   bool in_place = true;
   const bool is_rounding = compute_dtype(rounding.common) != rounding.common;

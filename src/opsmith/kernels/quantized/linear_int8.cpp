@@ -3,7 +3,7 @@
 //
 // What dequantize → linear → … would compute from the same integers, without making their floats: the
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
-#include "dtypes.h"
+#include "quantized_dtypes.h"
 #include "simd/quantization_functions.h"
 #include "int8_product.h"
 #include "parameters.h"

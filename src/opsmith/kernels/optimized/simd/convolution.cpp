@@ -1,5 +1,5 @@
 // What convolutions do beside matrix products: blocks with a border of zeros, the patches in them, and sums
-// over the taps of a single channel.
+// over the kernel of a single channel.
 #include "vector.h"
 #include "float_functions.h"
 
@@ -20,7 +20,7 @@ OPSMITH_INLINE int64_t lane(int64_t i) {
   return i < 0 ? 0 : least(i, kLanes);
 }
 
-// `read` gives a vector of an image's row: lanes between the bounds, of elements from an index on. Whole
+// `read` gives a vector of a feature map's row: lanes between the bounds, of elements from an index on. Whole
 // vectors are stored, since what comes after a row is written later.
 template <class Read>
 OPSMITH_INLINE void copy_row(float* to, int64_t width, int64_t before, int64_t after, Read read) {
@@ -233,17 +233,17 @@ namespace {
 
 // N vectors, `step` apart in the block and `result_step` in the result.
 template <int N, class T>
-OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step, T* result,
-                             int64_t result_step, int64_t lanes) {
+OPSMITH_INLINE void add_depthwise(const Depthwise<T>& t, const float* block, int64_t step, T* result,
+                                  int64_t result_step, int64_t lanes) {
   F sums[N];
 #pragma GCC unroll 4
   for (int i = 0; i < N; ++i) {
     sums[i] = splat(t.bias);
   }
   if (lanes == kLanes) {
-    for (int64_t tap = 0; tap < t.taps; ++tap) {
-      const F weight = splat(t.weights[tap]);
-      const float* const at = block + t.offsets[tap];
+    for (int64_t k = 0; k < t.kernel_size; ++k) {
+      const F weight = splat(t.weights[k]);
+      const float* const at = block + t.offsets[k];
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i) {
         sums[i] = fma(load(at + i * step), weight, sums[i]);
@@ -255,9 +255,9 @@ OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step,
     }
     return;
   }
-  for (int64_t tap = 0; tap < t.taps; ++tap) {
-    const F weight = splat(t.weights[tap]);
-    const float* const at = block + t.offsets[tap];
+  for (int64_t k = 0; k < t.kernel_size; ++k) {
+    const F weight = splat(t.weights[k]);
+    const float* const at = block + t.offsets[k];
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
       sums[i] = fma(load_some(at + i * step, lanes), weight, sums[i]);
@@ -270,12 +270,12 @@ OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step,
 }
 
 template <class T>
-OPSMITH_INLINE void all_taps(const Taps<T>& t) {
+OPSMITH_INLINE void all_depthwise(const Depthwise<T>& t) {
   int64_t row = 0;
   for (; row + 4 <= t.rows; row += 4) {
     for (int64_t x = 0; x < t.columns; x += kLanes) {
-      add_taps<4>(t, t.block + row * t.block_row + x, t.block_row, t.result + row * t.result_row + x,
-                  t.result_row, least(kLanes, t.columns - x));
+      add_depthwise<4>(t, t.block + row * t.block_row + x, t.block_row, t.result + row * t.result_row + x,
+                       t.result_row, least(kLanes, t.columns - x));
     }
   }
   for (; row < t.rows; ++row) {
@@ -283,34 +283,34 @@ OPSMITH_INLINE void all_taps(const Taps<T>& t) {
     T* const result = t.result + row * t.result_row;
     int64_t x = 0;
     for (; x + 4 * kLanes <= t.columns; x += 4 * kLanes) {
-      add_taps<4>(t, block + x, kLanes, result + x, kLanes, kLanes);
+      add_depthwise<4>(t, block + x, kLanes, result + x, kLanes, kLanes);
     }
     for (; x < t.columns; x += kLanes) {
-      add_taps<1>(t, block + x, 0, result + x, 0, least(kLanes, t.columns - x));
+      add_depthwise<1>(t, block + x, 0, result + x, 0, least(kLanes, t.columns - x));
     }
   }
 }
 
 // So many sums stay in registers.
-constexpr int kTaps = 9;
+constexpr int kOffsets = 9;
 
 }  // namespace
 
-void add_taps_float(const Taps<float>& taps) {
-  all_taps(taps);
+void depthwise_float(const Depthwise<float>& sums) {
+  all_depthwise(sums);
 }
-void add_taps_bfloat16(const Taps<Bfloat16>& taps) {
-  all_taps(taps);
+void depthwise_bfloat16(const Depthwise<Bfloat16>& sums) {
+  all_depthwise(sums);
 }
 
-void sum_taps(const TapSums& t) {
-  for (int64_t first = 0; first < t.taps; first += kTaps) {
-    const int64_t taps = least(kTaps, t.taps - first);
-    int64_t offsets[kTaps];
-    F sums[kTaps];
+void depthwise_gradient(const DepthwiseGradient& t) {
+  for (int64_t first = 0; first < t.kernel_size; first += kOffsets) {
+    const int64_t count = least(kOffsets, t.kernel_size - first);
+    int64_t offsets[kOffsets];
+    F sums[kOffsets];
 #pragma GCC unroll 9
-    for (int i = 0; i < kTaps; ++i) {
-      offsets[i] = t.offsets[first + (i < taps ? i : 0)];
+    for (int i = 0; i < kOffsets; ++i) {
+      offsets[i] = t.offsets[first + (i < count ? i : 0)];
       sums[i] = zero();
     }
     for (int64_t row = 0; row < t.rows; ++row) {
@@ -320,7 +320,7 @@ void sum_taps(const TapSums& t) {
       for (; x + kLanes <= t.columns; x += kLanes) {
         const F factor = load(grad + x);
 #pragma GCC unroll 9
-        for (int i = 0; i < kTaps; ++i) {
+        for (int i = 0; i < kOffsets; ++i) {
           sums[i] = fma(factor, load(block + offsets[i] + x), sums[i]);
         }
       }
@@ -328,14 +328,14 @@ void sum_taps(const TapSums& t) {
         const int64_t lanes = t.columns - x;
         const F factor = load_some(grad + x, lanes);
 #pragma GCC unroll 9
-        for (int i = 0; i < kTaps; ++i) {
+        for (int i = 0; i < kOffsets; ++i) {
           sums[i] = fma(factor, load_some(block + offsets[i] + x, lanes), sums[i]);
         }
       }
     }
 #pragma GCC unroll 9
-    for (int i = 0; i < kTaps; ++i) {
-      if (i < taps) {
+    for (int i = 0; i < kOffsets; ++i) {
+      if (i < count) {
         t.sums[first + i] += static_cast<double>(sum(sums[i]));
       }
     }

@@ -105,9 +105,9 @@ void gather(const float* block, const int64_t* offsets, int64_t count, const Run
 // Of units that are widened bfloat16, in a block with slack.
 void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                      int64_t run_count, Bfloat16* to, int64_t pitch);
-void add_taps_float(const Taps<float>& taps);
-void add_taps_bfloat16(const Taps<Bfloat16>& taps);
-void sum_taps(const TapSums& taps);
+void depthwise_float(const Depthwise<float>& sums);
+void depthwise_bfloat16(const Depthwise<Bfloat16>& sums);
+void depthwise_gradient(const DepthwiseGradient& sums);
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
 

@@ -24,7 +24,7 @@ OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
 OPSMITH_INLINE float sum(F x) {
   return _mm512_reduce_add_ps(x);
 }
-OPSMITH_INLINE float largest(F x) {
+OPSMITH_INLINE float max_lane(F x) {
   return _mm512_reduce_max_ps(x);
 }
 // x·2^n of an integral n.

@@ -33,10 +33,10 @@ OPSMITH_INLINE void stream(float* p, F x) {
 OPSMITH_INLINE F fma(F a, F b, F c) {
   return a * b + c;
 }
-OPSMITH_INLINE F smaller(F a, F b) {
+OPSMITH_INLINE F min(F a, F b) {
   return a < b ? a : b;
 }
-OPSMITH_INLINE F larger(F a, F b) {
+OPSMITH_INLINE F max(F a, F b) {
   return a > b ? a : b;
 }
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
@@ -45,11 +45,11 @@ OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
 OPSMITH_INLINE float sum(F x) {
   return (x[0] + x[2]) + (x[1] + x[3]);
 }
-OPSMITH_INLINE float larger_of(float a, float b) {
+OPSMITH_INLINE float max(float a, float b) {
   return a > b ? a : b;
 }
-OPSMITH_INLINE float largest(F x) {
-  return larger_of(larger_of(x[0], x[1]), larger_of(x[2], x[3]));
+OPSMITH_INLINE float max_lane(F x) {
+  return max(max(x[0], x[1]), max(x[2], x[3]));
 }
 // To the nearest integer of |x| < 2^22: adding 1.5·2^23 leaves no bit for fractions.
 OPSMITH_INLINE F nearest_integer(F x) {

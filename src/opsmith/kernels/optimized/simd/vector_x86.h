@@ -23,10 +23,10 @@ OPSMITH_INLINE F fma(F a, F b, F c) {
   return OPSMITH_MM(fmadd_ps)(a, b, c);
 }
 // Of two operands of which one is NaN, the second, as x86 does.
-OPSMITH_INLINE F smaller(F a, F b) {
+OPSMITH_INLINE F min(F a, F b) {
   return OPSMITH_MM(min_ps)(a, b);
 }
-OPSMITH_INLINE F larger(F a, F b) {
+OPSMITH_INLINE F max(F a, F b) {
   return OPSMITH_MM(max_ps)(a, b);
 }
 

@@ -247,7 +247,7 @@ void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* 
   const auto line = all.pop();
   // The places are the outermost dimension; their offsets come from the tables.
   all.add_outermost(plan.places.product(), {0, 0});
-  walk<2>(all, grain / line.size, [&](const auto& at, const auto& index) {
+  for_each_in_threads<2>(all, grain / line.size, [&](const auto& at, const auto& index) {
     f(line.size, at[0] + from_places[index[0]], line.stride[0], at[1] + to_places[index[0]], line.stride[1]);
   });
 }
@@ -417,7 +417,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   all.add_outermost(index.numel(), {0, out_step});
   const int64_t width = self.element_size();
   const MoveLine move = line_mover(width);
-  walk<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
+  for_each_in_threads<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
     move(line.size, from.data + (at[0] + indices.at(place[0]) * step) * width, line.stride[0],
          to.data + at[1] * width, line.stride[1]);
   });

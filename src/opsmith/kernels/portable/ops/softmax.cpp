@@ -6,7 +6,7 @@
 
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
-#include "../elementary.h"
+#include "../elementary_functions.h"
 #include "../lanes.h"
 #include "../movement.h"
 
@@ -153,13 +153,13 @@ template <class C>
 }
 
 template <class C>
-C largest(const C* x, int64_t n) {
+C max_of(const C* x, int64_t n) {
   return fold(n, -std::numeric_limits<C>::infinity(), larger_of<C>, [x](int64_t i) { return x[i]; });
 }
 
 template <class C>
 void softmax_line(const C* x, const C*, C* z, int64_t n) {
-  const C top = largest(x, n);
+  const C top = max_of(x, n);
   // ivdep: x and z are the same line or have no element in common.
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
@@ -174,7 +174,7 @@ void softmax_line(const C* x, const C*, C* z, int64_t n) {
 
 template <class C>
 void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
-  const C top = largest(x, n);
+  const C top = max_of(x, n);
   const C shift = std::log(sum_of<C>(n, [=](int64_t i) { return portable::exp(x[i] - top); }));
   for (int64_t i = 0; i < n; ++i) {
     z[i] = x[i] - top - shift;

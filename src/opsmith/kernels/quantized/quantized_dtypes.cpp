@@ -1,5 +1,5 @@
 // See dtypes.h.
-#include "dtypes.h"
+#include "quantized_dtypes.h"
 
 #include "simd/quantization_functions.h"
 
