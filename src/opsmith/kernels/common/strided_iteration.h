@@ -6,7 +6,7 @@
 
 #include "dims.h"
 #include "parallel.h"
-#include "strided_iterator.h"
+#include "../../csrc/include/opsmith/strided_iterator.h"
 
 namespace opsmith {
 
