@@ -204,12 +204,25 @@ struct MapProduct {
 
 // ---- a few channels: sums over the kernel of one
 
+// The weights of all channels, channel after channel.
+template <class T>
+void widen_weights(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int64_t kernel_size,
+                   float* weights) {
+  const int64_t rows = p.rows();
+  for (int64_t channel = 0; channel < p.result.channels; ++channel) {
+    const T* const own = p.weight(channel / rows) + channel % rows * p.row_stride();
+    for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
+      weights[channel * kernel_size + number] = widened(own[offset]);
+    });
+  }
+}
+
 template <class T>
 bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   KernelRuntimeContext& context = p.convolution.context;
-  const int64_t rows = p.rows(),
-                kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
-  const FeatureMap<T> result = phase_of(p.result, dims);
+  const int64_t rows = p.rows(), groups = p.convolution.groups;
+  const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
+  const FeatureMap<T> to = phase_of(p.result, dims);
   const FeatureMapBlocks<T> blocks(p.source, dims, 1, false, true);
   int64_t* const offsets = temporary<int64_t>(context, kernel_size);
   float* const weights = temporary<float>(context, p.result.channels * kernel_size);
@@ -217,56 +230,50 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
     return false;
   }
   blocks.offsets(1, offsets);
-  for (int64_t channel = 0; channel < p.result.channels; ++channel) {
-    const T* const own = p.weight(channel / rows) + channel % rows * p.row_stride();
-    for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
-      weights[channel * kernel_size + number] = widened(own[offset]);
-    });
-  }
-  const FeatureMap<T>& to = result;
+  widen_weights(p, dims, kernel_size, weights);
   const bool is_dense = to.stride[2] == 1 || to.size[2] == 1;
-  const int64_t row_units = is_dense ? 0 : ceil_divided(blocks.most_pixels() + kSlack, 1);
-  const int64_t groups = p.convolution.groups;
-  const int64_t pixels = result.size[0] * result.size[1] * result.size[2];
-  const int64_t cost = rows * pixels * (kernel_size + 4) / 8;
+  const int64_t row_units = is_dense ? 0 : blocks.most_pixels() + kSlack;
+  const int64_t cost = rows * to.pixels() * (kernel_size + 4) / 8;
+  // One plane of a block's pixels; `lines` is memory for it where the result is not dense.
+  const auto add_plane = [&](const Pixels& from, const float* filled, int64_t channel, T* at, T* lines) {
+    Depthwise<T> sums;
+    sums.block = filled;
+    sums.block_row = from.stride[1];
+    sums.offsets = offsets;
+    sums.weights = weights + channel * kernel_size;
+    sums.kernel_size = kernel_size;
+    sums.bias = p.bias == nullptr ? 0.0f : widened(p.bias[channel]);
+    sums.result = is_dense ? at : lines;
+    sums.result_row = is_dense ? to.stride[1] : from.count[2];
+    sums.rows = from.count[1];
+    sums.columns = from.count[2];
+    p.with.add_depthwise(sums);
+    for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
+      for (int64_t z = 0; z < from.count[2]; ++z) {
+        at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
+      }
+    }
+  };
+  const auto add_block = [&](int64_t task, float* memory) {
+    const int64_t group = task % groups;
+    const auto block = blocks.block(task / groups, group);
+    const Pixels from = blocks.pixels(block);
+    const float* const filled = kernel_size == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
+    T* const lines = reinterpret_cast<T*>(memory + blocks.size());
+    int64_t begin[kSpatial] = {};
+    blocks.begin_of(block, begin);
+    for (int64_t sample = 0; sample < block.samples; ++sample) {
+      for (int64_t channel = group * rows; channel < (group + 1) * rows; ++channel) {
+        for (int64_t x = 0; x < from.count[0]; ++x) {
+          T* const at = to.data + (block.sample + sample) * to.batch_stride + channel * to.channel_stride +
+                        (begin[0] + x) * to.stride[0] + begin[1] * to.stride[1] + begin[2] * to.stride[2];
+          add_plane(from, filled + sample * from.sample_stride + x * from.stride[0], channel, at, lines);
+        }
+      }
+    }
+  };
   return run_tasks(context, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
-                   [&](int64_t task, float* memory) {
-                     const int64_t group = task % groups;
-                     const auto block = blocks.block(task / groups, group);
-                     const Pixels from = blocks.pixels(block);
-                     const float* const filled =
-                         kernel_size == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
-                     T* const lines = reinterpret_cast<T*>(memory + blocks.size());
-                     int64_t begin[kSpatial] = {};
-                     blocks.begin_of(block, begin);
-                     for (int64_t sample = 0; sample < block.samples; ++sample) {
-                       for (int64_t i = 0; i < rows; ++i) {
-                         const int64_t channel = group * rows + i;
-                         for (int64_t x = 0; x < from.count[0]; ++x) {
-                           T* const at = to.data + (block.sample + sample) * to.batch_stride +
-                                         channel * to.channel_stride + (begin[0] + x) * to.stride[0] +
-                                         begin[1] * to.stride[1] + begin[2] * to.stride[2];
-                           Depthwise<T> line;
-                           line.block = filled + sample * from.sample_stride + x * from.stride[0];
-                           line.block_row = from.stride[1];
-                           line.offsets = offsets;
-                           line.weights = weights + channel * kernel_size;
-                           line.kernel_size = kernel_size;
-                           line.bias = p.bias == nullptr ? 0.0f : widened(p.bias[channel]);
-                           line.result = is_dense ? at : lines;
-                           line.result_row = is_dense ? to.stride[1] : from.count[2];
-                           line.rows = from.count[1];
-                           line.columns = from.count[2];
-                           p.with.add_depthwise(line);
-                           for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
-                             for (int64_t z = 0; z < from.count[2]; ++z) {
-                               at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
-                             }
-                           }
-                         }
-                       }
-                     }
-                   });
+                   add_block);
 }
 
 // ---- products
@@ -591,139 +598,189 @@ void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float*
            });
 }
 
+// The weight's gradient as products of patches of the large map and panels of the small one. A task has some
+// of the large map's channels, and some of the blocks.
 template <class T>
-bool multiply_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[kSpatial],
-                       const WindowDim (&points)[kSpatial]) {
-  KernelRuntimeContext& context = p.convolution.context;
-  // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
-  constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
-  const bool paired = kIsShort && multiplies_bfloat16();
-  const int64_t kernel_size = p.convolution.window.kernel_size(), groups = p.convolution.groups;
-  const int64_t channels = p.large.channels / groups, columns = p.columns();
-  const int64_t panels = panels_of(columns), row_units = panels * kPanel;
-  // A task has some of the large map's channels, and some of the blocks.
-  const int64_t channel_parts = ceil_divided(channels, std::max<int64_t>(1, kGradientRows / kernel_size));
-  const int64_t channels_of_part = ceil_divided(channels, channel_parts);
-  const FeatureMapBlocks<T> large(p.large, dims, channels_of_part, false, true);
-  FeatureMapBlocks<T> small(p.small, points, columns, false, true);
-  small.divide_as(large.band(), large.samples());
-  const int64_t part_units = groups * p.rows() * row_units;
-  int64_t parts = 1;
-  if (groups * channel_parts < kFewTasks) {
-    parts = std::clamp<int64_t>((int64_t{1} << 20) / part_units, 1,
-                                std::min(large.blocks(), ceil_divided(kFewTasks, groups * channel_parts)));
+class GradientProduct {
+ public:
+  GradientProduct(const WeightProduct<T>& product, const WindowDim (&dims)[kSpatial],
+                  const WindowDim (&points)[kSpatial])
+      : p_(product),
+        dims_(dims),
+        kernel_size_(product.convolution.window.kernel_size()),
+        channels_(product.large.channels / product.convolution.groups),
+        panels_(panels_of(product.columns())),
+        channel_parts_(ceil_divided(
+            channels_, std::max<int64_t>(1, kGradientRows / product.convolution.window.kernel_size()))),
+        channels_of_part_(ceil_divided(channels_, channel_parts_)),
+        large_(product.large, dims, channels_of_part_, false, true),
+        small_(product.small, points, product.columns(), false, true) {
+    small_.divide_as(large_.band(), large_.samples());
+    const int64_t groups = product.convolution.groups;
+    part_units_ = groups * product.rows() * row_units();
+    if (groups * channel_parts_ < kFewTasks) {
+      parts_ =
+          std::clamp<int64_t>((int64_t{1} << 20) / part_units_, 1,
+                              std::min(large_.blocks(), ceil_divided(kFewTasks, groups * channel_parts_)));
+    }
+    blocks_of_part_ = ceil_divided(large_.blocks(), parts_);
+    parts_ = ceil_divided(large_.blocks(), blocks_of_part_);
+    const int64_t row_bytes = kGradientBytes / most_rows();
+    most_pixels_ =
+        std::min(std::clamp(row_bytes / (paired_ ? 2 : 4) / kPanel * kPanel, kTilePixels, kMostPixels),
+                 large_.most_pixels());
+    pitch_ = ceil_divided(most_pixels_, kPanel) * kPanel + kSlack;
   }
-  const int64_t blocks_of_part = ceil_divided(large.blocks(), parts);
-  parts = ceil_divided(large.blocks(), blocks_of_part);
-  int64_t* const offsets = temporary<int64_t>(context, channels_of_part * kernel_size);
-  int64_t* const places = temporary<int64_t>(context, p.rows());
-  float* const all_sums = temporary<float>(context, parts * part_units);
-  if (offsets == nullptr || places == nullptr || all_sums == nullptr) {
-    return false;
-  }
-  large.offsets(channels_of_part, offsets);
-  for (int64_t c = 0; c < channels; ++c) {
-    for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
-      places[c * kernel_size + number] = c * p.convolution.weight.large_stride + offset;
-    });
-  }
-  const int64_t most_rows = channels_of_part * kernel_size;
-  const int64_t row_bytes = kGradientBytes / most_rows;
-  const int64_t most_pixels =
-      std::min(std::clamp(row_bytes / (paired ? 2 : 4) / kPanel * kPanel, kTilePixels, kMostPixels),
-               large.most_pixels());
-  const int64_t pitch = ceil_divided(most_pixels, kPanel) * kPanel + kSlack;
-  const int64_t large_units = ceil_divided(large.size(), 16) * 16;
-  const int64_t small_units = ceil_divided(small.size(), 16) * 16;
-  const int64_t patch_units = most_rows * pitch + kSlack;
-  const int64_t panel_units = most_pixels * kPanel;
-  const int64_t cost = blocks_of_part * large.most_pixels() * most_rows / 16 * columns;
-  const bool done = run_tasks(
-      context, groups * channel_parts * parts, std::max<int64_t>(1, cost),
-      large_units + small_units + patch_units + panels * panel_units, [&](int64_t task, float* memory) {
-        const int64_t part = task % parts, channel_part = task / parts % channel_parts;
-        const int64_t group = task / parts / channel_parts;
-        const int64_t channel = channel_part * channels_of_part;
-        const int64_t own_channels = std::min(channels_of_part, channels - channel);
-        const int64_t rows = own_channels * kernel_size;
-        float* const small_memory = memory + large_units;
-        float* const patches = small_memory + small_units;
-        float* const packed = patches + patch_units;
-        float* const sums =
-            all_sums + part * part_units + (group * channels + channel) * kernel_size * row_units;
-        bool accumulates = false;
-        for (int64_t b = part * blocks_of_part; b < std::min(large.blocks(), (part + 1) * blocks_of_part);
-             ++b) {
-          const auto block = large.block(b, group * channels + channel);
-          const auto own = small.block(b, group * columns);
-          const float* const filled = large.fill(block, own_channels, memory, p.with.copy_floats);
-          const float* const grad = small.fill(own, columns, small_memory, p.with.copy_floats);
-          const Pixels from = large.pixels(block), of_grad = small.pixels(own);
-          const int64_t pixels = block.samples * from.of_sample();
-          for (int64_t first = 0; first < pixels; first += most_pixels) {
-            const int64_t count = std::min(most_pixels, pixels - first);
-            Run runs[kMostPixels];
-            int64_t run_count = of_grad.runs(first, count, 0, runs);
-            for (int64_t panel = 0; panel < panels; ++panel) {
-              float* const to = packed + panel * panel_units;
-              for (int64_t r = 0; r < run_count; ++r) {
-                p.with.float_product.pack(
-                    grad + panel * kPanel * small.channel_stride() + runs[r].from, 1, small.channel_stride(),
-                    runs[r].count, std::min(kPanel, columns - panel * kPanel), to + runs[r].at * kPanel);
-              }
-              if (paired) {
-                OPSMITH_BEST(pair_panel)(to, count);
-              }
-            }
-            Bfloat16* const pairs = reinterpret_cast<Bfloat16*>(patches);
-            for (int64_t j = 0; j < count; j += kPanel) {
-              run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
-              if (paired) {
-                OPSMITH_BEST(gather_bfloat16)(filled, offsets, rows, runs, run_count, pairs + j, pitch);
-              } else {
-                OPSMITH_BEST(gather)
-                (filled, offsets, rows, runs, run_count, patches + j, pitch, large.is_in_place());
-              }
-            }
-            if constexpr (kIsShort) {
-              if (paired) {
-                Gemm<T> gemm;
-                gemm.a = pairs;
-                gemm.a_row = pitch;
-                gemm.b = reinterpret_cast<const T*>(packed);
-                gemm.b_depth = 0;
-                gemm.b_panel = 2 * panel_units;
-                gemm.c = nullptr;
-                gemm.c_row = gemm.columns = row_units;
-                gemm.depth = count;
-                gemm.accumulates = accumulates;
-                gemm.paired = true;
-                gemm.sums = sums;
-                p.with.product.gemm(gemm, 0, rows, 0, panels);
-                accumulates = true;
-                continue;
-              }
-            }
-            Gemm<float> gemm;
-            gemm.a = patches;
-            gemm.a_row = pitch;
-            gemm.b = packed;
-            gemm.b_depth = kPanel;
-            gemm.b_panel = panel_units;
-            gemm.c = sums;
-            gemm.c_row = gemm.columns = row_units;
-            gemm.depth = count;
-            gemm.accumulates = accumulates;
-            p.with.float_product.gemm(gemm, 0, rows, 0, panels);
-            accumulates = true;
-          }
-        }
+
+  bool run() {
+    KernelRuntimeContext& context = p_.convolution.context;
+    int64_t* const offsets = temporary<int64_t>(context, most_rows());
+    int64_t* const places = temporary<int64_t>(context, p_.rows());
+    all_sums_ = temporary<float>(context, parts_ * part_units_);
+    if (offsets == nullptr || places == nullptr || all_sums_ == nullptr) {
+      return false;
+    }
+    large_.offsets(channels_of_part_, offsets);
+    offsets_ = offsets;
+    for (int64_t c = 0; c < channels_; ++c) {
+      for_each_place(p_.convolution.weight, dims_, [&](int64_t number, int64_t offset) {
+        places[c * kernel_size_ + number] = c * p_.convolution.weight.large_stride + offset;
       });
-  if (done) {
-    put_gradient(p, places, all_sums, parts, part_units, row_units);
+    }
+    const int64_t cost = blocks_of_part_ * large_.most_pixels() * most_rows() / 16 * p_.columns();
+    const int64_t units = large_units() + small_units() + patch_units() + panels_ * panel_units();
+    const bool done =
+        run_tasks(context, p_.convolution.groups * channel_parts_ * parts_, std::max<int64_t>(1, cost), units,
+                  [&](int64_t task, float* memory) { multiply(task, memory); });
+    if (done) {
+      put_gradient(p_, places, all_sums_, parts_, part_units_, row_units());
+    }
+    return done;
   }
-  return done;
-}
+
+ private:
+  int64_t row_units() const { return panels_ * kPanel; }
+  int64_t most_rows() const { return channels_of_part_ * kernel_size_; }
+  int64_t large_units() const { return ceil_divided(large_.size(), 16) * 16; }
+  int64_t small_units() const { return ceil_divided(small_.size(), 16) * 16; }
+  int64_t patch_units() const { return most_rows() * pitch_ + kSlack; }
+  int64_t panel_units() const { return most_pixels_ * kPanel; }
+
+  void multiply(int64_t task, float* memory) const {
+    const int64_t part = task % parts_, channel_part = task / parts_ % channel_parts_;
+    const int64_t group = task / parts_ / channel_parts_;
+    const int64_t channel = channel_part * channels_of_part_;
+    const int64_t channels = std::min(channels_of_part_, channels_ - channel);
+    const int64_t columns = p_.columns();
+    float* const small_memory = memory + large_units();
+    float* const patches = small_memory + small_units();
+    float* const packed = patches + patch_units();
+    float* const sums =
+        all_sums_ + part * part_units_ + (group * channels_ + channel) * kernel_size_ * row_units();
+    bool accumulates = false;
+    const int64_t end = std::min(large_.blocks(), (part + 1) * blocks_of_part_);
+    for (int64_t b = part * blocks_of_part_; b < end; ++b) {
+      const auto block = large_.block(b, group * channels_ + channel);
+      const auto own = small_.block(b, group * columns);
+      const float* const filled = large_.fill(block, channels, memory, p_.with.copy_floats);
+      const float* const grad = small_.fill(own, columns, small_memory, p_.with.copy_floats);
+      const Pixels from = large_.pixels(block), of_grad = small_.pixels(own);
+      const int64_t pixels = block.samples * from.of_sample();
+      for (int64_t first = 0; first < pixels; first += most_pixels_) {
+        const int64_t count = std::min(most_pixels_, pixels - first);
+        pack_gradient(of_grad, grad, first, count, packed);
+        gather_patches(from, filled, channels * kernel_size_, first, count, patches);
+        add_product(patches, packed, channels * kernel_size_, count, sums, accumulates);
+        accumulates = true;
+      }
+    }
+  }
+
+  // The small map's pixels as the depth of panels.
+  void pack_gradient(const Pixels& pixels, const float* grad, int64_t first, int64_t count,
+                     float* packed) const {
+    Run runs[kMostPixels];
+    const int64_t run_count = pixels.runs(first, count, 0, runs);
+    const int64_t stride = small_.channel_stride();
+    for (int64_t panel = 0; panel < panels_; ++panel) {
+      float* const to = packed + panel * panel_units();
+      const int64_t columns = std::min(kPanel, p_.columns() - panel * kPanel);
+      for (int64_t r = 0; r < run_count; ++r) {
+        p_.with.float_product.pack(grad + panel * kPanel * stride + runs[r].from, 1, stride, runs[r].count,
+                                   columns, to + runs[r].at * kPanel);
+      }
+      if (paired_) {
+        OPSMITH_BEST(pair_panel)(to, count);
+      }
+    }
+  }
+
+  // A row for each channel of the large map and place in the kernel.
+  void gather_patches(const Pixels& pixels, const float* filled, int64_t rows, int64_t first, int64_t count,
+                      float* patches) const {
+    Run runs[kPanel];
+    Bfloat16* const pairs = reinterpret_cast<Bfloat16*>(patches);
+    for (int64_t j = 0; j < count; j += kPanel) {
+      const int64_t run_count = pixels.runs(first + j, std::min(kPanel, count - j), 0, runs);
+      if (paired_) {
+        OPSMITH_BEST(gather_bfloat16)(filled, offsets_, rows, runs, run_count, pairs + j, pitch_);
+      } else {
+        OPSMITH_BEST(gather)
+        (filled, offsets_, rows, runs, run_count, patches + j, pitch_, large_.is_in_place());
+      }
+    }
+  }
+
+  void add_product(const float* patches, const float* packed, int64_t rows, int64_t count, float* sums,
+                   bool accumulates) const {
+    const auto multiply_as = [&](auto gemm, const auto& with) {
+      using U = std::remove_const_t<std::remove_pointer_t<decltype(gemm.a)>>;
+      gemm.a = reinterpret_cast<const U*>(patches);
+      gemm.a_row = pitch_;
+      gemm.b = reinterpret_cast<const U*>(packed);
+      gemm.b_panel = panel_units() * static_cast<int64_t>(sizeof(float) / sizeof(U));
+      gemm.c_row = gemm.columns = row_units();
+      gemm.depth = count;
+      gemm.accumulates = accumulates;
+      with.gemm(gemm, 0, rows, 0, panels_);
+    };
+    if constexpr (kIsShort) {
+      if (paired_) {
+        Gemm<T> gemm;
+        gemm.b_depth = 0;
+        gemm.c = nullptr;
+        gemm.paired = true;
+        gemm.sums = sums;
+        return multiply_as(gemm, p_.with.product);
+      }
+    }
+    Gemm<float> gemm;
+    gemm.b_depth = kPanel;
+    gemm.c = sums;
+    multiply_as(gemm, p_.with.float_product);
+  }
+
+  static constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
+
+  const WeightProduct<T>& p_;
+  const WindowDim (&dims_)[kSpatial];
+  // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
+  const bool paired_ = kIsShort && multiplies_bfloat16();
+  const int64_t kernel_size_;
+  const int64_t channels_;  // of a group of the large map
+  const int64_t panels_;
+  const int64_t channel_parts_;
+  const int64_t channels_of_part_;
+  const FeatureMapBlocks<T> large_;
+  FeatureMapBlocks<T> small_;
+  int64_t parts_ = 1;
+  int64_t blocks_of_part_;
+  int64_t part_units_;
+  int64_t most_pixels_;
+  int64_t pitch_;
+  const int64_t* offsets_ = nullptr;
+  float* all_sums_ = nullptr;
+};
 
 template <class T>
 bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
@@ -741,7 +798,7 @@ bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
     points[d] = {size[d], 1, 0, 1, 1, 0, 1, 0, 1};
   }
   const bool is_few = p.large.channels == p.convolution.groups && p.columns() <= kFewRows;
-  return is_few ? sum_depthwise_gradient(p, dims, points) : multiply_gradient(p, dims, points);
+  return is_few ? sum_depthwise_gradient(p, dims, points) : GradientProduct<T>(p, dims, points).run();
 }
 
 // The sum of each channel.

@@ -133,7 +133,8 @@ int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
   return (height + width) * std::min(k, kBlockDepth) + (k > kBlockDepth ? height * width : 0);
 }
 
-// The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0.
+// The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0. Long because its
+// two steps, packing and multiplying, share every bound of the block that the loops around them name.
 template <class C>
 [[gnu::noinline]] void gemm(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b, Finish<C> finish,
                             C* workspace) {

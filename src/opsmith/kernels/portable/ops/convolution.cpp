@@ -208,6 +208,46 @@ void put_pixels(const ByteFeatureMap& map, int64_t width, Convert store, int64_t
   }
 }
 
+// A product (see map_product) of few rows: sums over the patches, whose elements are read once for all of
+// them.
+template <class C, class Finish>
+void few_rows_product(const Convolution& convolution, const char* weight, Convert load,
+                      const Patches<C>& patches, int64_t rows, int64_t depth, int64_t pixels,
+                      const Finish& finish) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const int64_t channels = depth / convolution.window.kernel_size();
+  const int64_t blocks = ceil_divided(pixels, kPixels);
+  const int64_t work = std::max<int64_t>(1, depth * kPixels);
+  parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    C sums[kFewRows][kPixels];
+    C patch[kPixels];
+    C factors[kPixels];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t group = task / blocks;
+      const int64_t first = task % blocks * kPixels;
+      const int64_t count = std::min(kPixels, pixels - first);
+      for (int64_t i = 0; i < rows; ++i) {
+        std::fill_n(sums[i], count, C(0));
+      }
+      auto element = patches.element(group * channels, 0);
+      const auto pixel = patches.pixel(first);
+      for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
+        patches.gather(element, pixel, count, patch);
+        load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
+        for (int64_t i = 0; i < rows; ++i) {
+          const C factor = factors[i];
+          for (int64_t x = 0; x < count; ++x) {
+            sums[i][x] += factor * patch[x];
+          }
+        }
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        finish(group * rows + i, first, sums[i], count);
+      }
+    }
+  });
+}
+
 // result (large or small) from the other one: rows of the weight, as (groups, rows, depth), times patches.
 template <class C>
 [[gnu::noinline]] void map_product(const Convolution& convolution, const char* weight, const char* bias,
@@ -234,37 +274,7 @@ template <class C>
     put_pixels(result, width, store, channel, first, count, sums);
   };
   if (rows < kFewRows) {
-    const int64_t blocks = ceil_divided(pixels, kPixels);
-    const int64_t work = std::max<int64_t>(1, depth * kPixels);
-    parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work),
-             [&](int64_t begin, int64_t end) {
-               C sums[kFewRows][kPixels];
-               C patch[kPixels];
-               C factors[kPixels];
-               for (int64_t task = begin; task < end; ++task) {
-                 const int64_t group = task / blocks;
-                 const int64_t first = task % blocks * kPixels;
-                 const int64_t count = std::min(kPixels, pixels - first);
-                 for (int64_t i = 0; i < rows; ++i) {
-                   std::fill_n(sums[i], count, C(0));
-                 }
-                 auto element = patches.element(group * map_channels, 0);
-                 const auto pixel = patches.pixel(first);
-                 for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
-                   patches.gather(element, pixel, count, patch);
-                   load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
-                   for (int64_t i = 0; i < rows; ++i) {
-                     const C factor = factors[i];
-                     for (int64_t x = 0; x < count; ++x) {
-                       sums[i][x] += factor * patch[x];
-                     }
-                   }
-                 }
-                 for (int64_t i = 0; i < rows; ++i) {
-                   finish(group * rows + i, first, sums[i], count);
-                 }
-               }
-             });
+    few_rows_product<C>(convolution, weight, load, patches, rows, depth, pixels, finish);
     return;
   }
   C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
@@ -297,6 +307,38 @@ template <class C>
 // A window of one pixel, through which a map is seen as it is.
 constexpr ConvolutionWindow kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
 
+// Few rows of a weight (see weight_product): each element of the large map's patches is read once for them.
+template <class C>
+void few_rows_weight(const Convolution& convolution, const Patches<C>& left, const Patches<C>& right,
+                     Convert store, int64_t rows, int64_t columns, int64_t pixels, char* weight) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const int64_t channels = columns / convolution.window.kernel_size();
+  const int64_t tasks = convolution.groups * columns;
+  parallel(
+      tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
+        C own[kPixels];
+        C patch[kPixels];
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t group = task / columns;
+          const auto element = right.element(group * channels, task % columns);
+          C sums[kFewRows] = {};
+          for (int64_t first = 0; first < pixels; first += kPixels) {
+            const int64_t count = std::min(kPixels, pixels - first);
+            const auto pixel = right.pixel(first);
+            right.gather(element, pixel, count, patch);
+            for (int64_t i = 0; i < rows; ++i) {
+              left.gather(left.element(group * rows + i, 0),
+                          {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
+              sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
+            }
+          }
+          for (int64_t i = 0; i < rows; ++i) {
+            store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+          }
+        }
+      });
+}
+
 // The contiguous weight from both maps: (channels of the small one) x (channels of the large one, kernel).
 template <class C>
 [[gnu::noinline]] void weight_product(const Convolution& convolution, const ByteFeatureMap& large,
@@ -314,30 +356,7 @@ template <class C>
   const Patches<C> left(small, small.size, kPoint, false, convolution.dtype);
   const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
   if (rows < kFewRows) {
-    const int64_t tasks = convolution.groups * columns;
-    parallel(
-        tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
-          C own[kPixels];
-          C patch[kPixels];
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t group = task / columns;
-            const auto element = right.element(group * large_channels, task % columns);
-            C sums[kFewRows] = {};
-            for (int64_t first = 0; first < pixels; first += kPixels) {
-              const int64_t count = std::min(kPixels, pixels - first);
-              const auto pixel = right.pixel(first);
-              right.gather(element, pixel, count, patch);
-              for (int64_t i = 0; i < rows; ++i) {
-                left.gather(left.element(group * rows + i, 0),
-                            {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
-                sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
-              }
-            }
-            for (int64_t i = 0; i < rows; ++i) {
-              store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
-            }
-          }
-        });
+    few_rows_weight<C>(convolution, left, right, store, rows, columns, pixels, weight);
     return;
   }
   C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));

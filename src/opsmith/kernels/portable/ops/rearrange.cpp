@@ -5,25 +5,22 @@
 namespace opsmith::portable::native {
 namespace {
 
-// pixel_shuffle moves a factor of the channels into the feature map, pixel_unshuffle back; `out` shows the
-// same elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r,
-// w, r) on the side of the map.
-Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_map,
-                Tensor& out) {
+bool shuffled_sizes(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_map,
+                    Dims& sizes) {
   const char* const name = into_map ? "pixel_shuffle" : "pixel_unshuffle";
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, rank >= 3, InvalidArgument, out,
+  OPSMITH_CHECK(context, rank >= 3, InvalidArgument, false,
                 "%s expects input to have at least 3 dimensions, but got input with %" PRId64 " dimension(s)",
                 name, rank);
-  OPSMITH_CHECK(context, rank + 2 <= kMaxDims, NotSupported, out, "%s: too many dimensions", name);
-  OPSMITH_CHECK(context, factor > 0, InvalidArgument, out, "%s expects a positive factor, but got %" PRId64,
+  OPSMITH_CHECK(context, rank + 2 <= kMaxDims, NotSupported, false, "%s: too many dimensions", name);
+  OPSMITH_CHECK(context, factor > 0, InvalidArgument, false, "%s expects a positive factor, but got %" PRId64,
                 name, factor);
-  Dims sizes = sizes_of(self);
+  sizes = sizes_of(self);
   int64_t& channels = sizes[rank - 3];
   int64_t& height = sizes[rank - 2];
   int64_t& width = sizes[rank - 1];
   if (into_map) {
-    OPSMITH_CHECK(context, channels % (factor * factor) == 0, InvalidArgument, out,
+    OPSMITH_CHECK(context, channels % (factor * factor) == 0, InvalidArgument, false,
                   "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
                   "upscale_factor, but input.size(-3)=%" PRId64 " is not divisible by %" PRId64,
                   channels, factor * factor);
@@ -31,13 +28,26 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
     height *= factor;
     width *= factor;
   } else {
-    OPSMITH_CHECK(context, height % factor == 0 && width % factor == 0, InvalidArgument, out,
+    OPSMITH_CHECK(context, height % factor == 0 && width % factor == 0, InvalidArgument, false,
                   "pixel_unshuffle expects height and width to be divisible by downscale_factor, but got "
                   "%" PRId64 " x %" PRId64 " and %" PRId64,
                   height, width, factor);
     channels *= factor * factor;
     height /= factor;
     width /= factor;
+  }
+  return true;
+}
+
+// pixel_shuffle moves a factor of the channels into the feature map, pixel_unshuffle back; `out` shows the
+// same elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r,
+// w, r) on the side of the map.
+Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_map,
+                Tensor& out) {
+  const int64_t rank = self.dim();
+  Dims sizes;
+  if (!shuffled_sizes(context, self, factor, into_map, sizes)) {
+    return out;
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
     return out;
