@@ -182,17 +182,18 @@ def test_no_fallback(describe: Describe, catalogue: Catalogue) -> None:
     )
 
 
-def test_host_kernels_need_the_host_window(describe: Describe, catalogue: Catalogue) -> None:
+def test_host_kernels_get_copies_without_a_host_window(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     path = describe(
         "- {op: add.out, kernel_name: chip::add, structured: true}",
         header="execution: host",
         driver="{sources: [driver.c], host_window: off}",
     )
     plan = planned(path, catalogue)
-    assert plan.entry("add.out").route is Route.FALLBACK
+    assert plan.entry("add.out").route is Route.STRUCTURED
     assert shown(plan, path, "add.out").endswith(
-        "; the kernel `chip::add` (DIR/kernels.yaml:5:6) runs on the host and needs the driver's host "
-        "window, which is off (DIR/backend.yaml:2:1)"
+        "; on copies in host memory: there is no host window (DIR/backend.yaml:2:1)"
     )
 
 

@@ -7,8 +7,9 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
-from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
+from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel, StubKernel
 from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
@@ -38,6 +39,8 @@ from opsmith.schema import (
     with_operators,
 )
 
+_Kernel = TypeVar("_Kernel", Kernel, StubKernel)
+
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
     """The plan for ``backend``.
@@ -66,6 +69,27 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
     )
 
 
+def _on_copies(backend: Backend) -> Backend:
+    """``backend`` with copies for the kernels that run on the host, whose driver has no host window."""
+
+    def changed(each: _Kernel) -> _Kernel:
+        if each.execution is not Execution.HOST:
+            return each
+        return replace(each, execution=Execution.COPIES)
+
+    return replace(
+        backend,
+        libraries=tuple(
+            replace(
+                library,
+                kernels=tuple(map(changed, library.kernels)),
+                stubs=tuple(map(changed, library.stubs)),
+            )
+            for library in backend.libraries
+        ),
+    )
+
+
 # What the operators with these tags return depends on their operands' values: no meta kernel knows it.
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
@@ -79,7 +103,7 @@ Refused = tuple[Kernel, ...]
 
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
-        self.backend = backend
+        self.backend = backend = backend if backend.driver.host_window else _on_copies(backend)
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only
         self.only = None if only is None else {operator.name for operator in only}
@@ -120,9 +144,7 @@ class _Resolver:
                 )
         self.stubs = StubService()
         if any(library.stubs for library in backend.libraries):
-            self.stubs = serve_through_stubs(
-                backend.libraries, read_stubs(), host_window=backend.driver.host_window
-            )
+            self.stubs = serve_through_stubs(backend.libraries, read_stubs())
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
@@ -169,11 +191,6 @@ class _Resolver:
     def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
-        if kernel.execution is Execution.HOST and not self.backend.driver.host_window:
-            return (
-                "runs on the host and needs the driver's host window, which is off "
-                f"({self.backend.driver.location})"
-            )
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
@@ -381,6 +398,8 @@ class _Resolver:
         if shape is not None and derived is not None and derived.shape is shape:
             source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
             why += f"; shape and dtype from {source}"
+        if kernel.execution is Execution.COPIES:
+            note += f"; on copies in host memory: there is no host window ({self.backend.driver.location})"
         if kernel.fails_over:
             note += "; calls that it refuses at run time: the fallback runs them on the CPU"
         return Entry(

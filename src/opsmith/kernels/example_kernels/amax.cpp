@@ -20,14 +20,14 @@ constexpr int64_t kColumns = 256;
 constexpr int64_t kGrain = 32768;
 
 template <class C>
-struct Largest {
+struct Max {
   static constexpr C start = std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
                                                                   : std::numeric_limits<C>::lowest();
   static C of(C a, C b) { return ((a < b) | (b != b)) ? b : a; }
 };
 
 template <class C>
-struct Smallest {
+struct Min {
   static constexpr C start = std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity()
                                                                   : std::numeric_limits<C>::max();
   static C of(C a, C b) { return ((b < a) | (b != b)) ? b : a; }
@@ -48,56 +48,53 @@ void compare(compute_t<T>* lanes, const T* p, int64_t stride, int64_t n) {
   }
 }
 
-// One result at a time: the densest axis is one that goes.
+// One result at a time: the densest dimension is one that goes.
 template <class Extremum, class T>
 void by_rows(const Reduction& r, const T* in, T* out) {
-  const Axis row = r.reduced.empty() ? Axis{1, 1} : r.reduced.back();
-  Axes outer = r.reduced;
-  if (!outer.empty()) {
-    outer.pop_back();
-  }
+  ReductionDims outer = r.reduced;
+  const auto row = outer.pop();
+  const int64_t stride = row.stride[kIn];
   const int64_t grain = std::max<int64_t>(1, kGrain / r.length);
   at::parallel_for(0, r.outputs, grain, [&](int64_t begin, int64_t end) {
-    walk(r.kept, begin, end, [&](const Position& at) {
+    for_each_position(r.kept, begin, end, [&](const auto& at) {
       compute_t<T> lanes[kLanes];
       std::fill_n(lanes, kLanes, Extremum::start);
-      walk(outer, 0, product_of_sizes(outer), [&](const Position& inner) {
-        const T* const p = in + at.in + inner.in;
+      for_each_position(outer, 0, outer.numel(), [&](const auto& inner) {
+        const T* const p = in + at[kIn] + inner[kIn];
         for (int64_t k = 0; k < row.size; k += kLanes) {
-          compare<Extremum>(lanes, p + k * row.in, row.in, std::min(kLanes, row.size - k));
+          compare<Extremum>(lanes, p + k * stride, stride, std::min(kLanes, row.size - k));
         }
       });
       compute_t<T> extremum = Extremum::start;
       for (const compute_t<T> lane : lanes) {
         extremum = Extremum::of(extremum, lane);
       }
-      store_element(out + at.out, extremum);
+      store_element(out + at[kOut], extremum);
     });
   });
 }
 
-// kColumns results at a time, which lie next to each other: the densest axis is one that stays.
+// kColumns results at a time, which lie next to each other: the densest dimension is one that stays.
 template <class Extremum, class T>
 void by_columns(const Reduction& r, const T* in, T* out) {
-  const Axis column = r.kept.back();
-  Axes outer = r.kept;
-  outer.pop_back();
+  ReductionDims outer = r.kept;
+  const auto column = outer.pop();
   const int64_t blocks = (column.size + kColumns - 1) / kColumns;
   const int64_t grain = std::max<int64_t>(1, kGrain / (r.length * kColumns));
-  at::parallel_for(0, product_of_sizes(outer) * blocks, grain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, outer.numel() * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % blocks * kColumns;
       const int64_t width = std::min(kColumns, column.size - first);
-      walk(outer, task / blocks, task / blocks + 1, [&](const Position& at) {
-        compute_t<T> lanes[kColumns];
-        std::fill_n(lanes, kColumns, Extremum::start);
-        walk(r.reduced, 0, r.length, [&](const Position& inner) {
-          compare<Extremum>(lanes, in + at.in + first * column.in + inner.in, column.in, width);
-        });
-        for (int64_t l = 0; l < width; ++l) {
-          store_element(out + at.out + (first + l) * column.out, lanes[l]);
-        }
+      const auto at = outer.offsets(task / blocks);
+      compute_t<T> lanes[kColumns];
+      std::fill_n(lanes, kColumns, Extremum::start);
+      for_each_position(r.reduced, 0, r.length, [&](const auto& inner) {
+        const T* const p = in + at[kIn] + first * column.stride[kIn] + inner[kIn];
+        compare<Extremum>(lanes, p, column.stride[kIn], width);
       });
+      for (int64_t l = 0; l < width; ++l) {
+        store_element(out + at[kOut] + (first + l) * column.stride[kOut], lanes[l]);
+      }
     }
   });
 }
@@ -110,7 +107,9 @@ void along(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::
   }
   r.order_by_stride();
   with_dtype(Numeric{}, self.scalar_type(), [&]<class T>() {
-    const bool columns = !r.kept.empty() && (r.reduced.empty() || r.kept.back().in < r.reduced.back().in);
+    const bool columns =
+        r.kept.rank() > 0 &&
+        (r.reduced.rank() == 0 || r.kept.innermost().stride[kIn] < r.reduced.innermost().stride[kIn]);
     (columns ? by_columns<Extremum<compute_t<T>>, T>
              : by_rows<Extremum<compute_t<T>>, T>)(r, host_data<const T>(self), host_data<T>(out));
   });
@@ -119,11 +118,11 @@ void along(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::
 }  // namespace
 
 void amax(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
-  along<Largest>(self, dim, keepdim, out);
+  along<Max>(self, dim, keepdim, out);
 }
 
 void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
-  along<Smallest>(self, dim, keepdim, out);
+  along<Min>(self, dim, keepdim, out);
 }
 
 }  // namespace opsmith::example_kernels

@@ -10,6 +10,7 @@
 #include <opsmith/generated/call.h>
 #include <opsmith/generated/dtype_set.h>
 #include <opsmith/generated/literal.h>
+#include <opsmith/generated/on_copies.h>
 #include <opsmith/generated/structured.h>
 
 #include <type_traits>
@@ -53,8 +54,13 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
   // Throws StubRejected.
   static Result call(Args... args) {
     check_dtype(args...);
-    if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {
+    if constexpr (takes_iterator<Args...>() && kRuns == Runs::kOnCopies) {
+      copy(args...);
+    } else if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {
       cast(args...);
+    } else if constexpr (kRuns == Runs::kOnCopies) {
+      // Which of them it writes to, their types do not tell.
+      return on_copies([](auto&&... copies) { return kKernel(copies...); }, written(args)...);
     } else {
       wait();
       return kKernel(std::forward<Args>(args)...);
@@ -62,6 +68,26 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
   }
 
  private:
+  template <class Iterator, class... Rest>
+  static void copy(Iterator& iter, Rest&... rest) {
+    run_on_copies(iter, Access::kWrite, [&](at::TensorIterator& copies) {
+      if constexpr (kStubs == Stubs::kCommonDtype) {
+        cast(static_cast<Iterator&>(copies), rest...);
+      } else {
+        kKernel(copies, rest...);
+      }
+    });
+  }
+
+  template <class Given>
+  static auto written(const Given& given) {
+    if constexpr (std::is_same_v<Given, at::Tensor>) {
+      return changed(given);
+    } else {
+      return given;
+    }
+  }
+
   template <class Iterator, class... Rest>
   static void cast(Iterator& iter, Rest&... rest) {
     run_iterator(iter, [&](at::TensorIteratorBase& promised) {

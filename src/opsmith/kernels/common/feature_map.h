@@ -1,4 +1,4 @@
-// Images as convolutions and pools see them: batch, channels and one to three spatial dimensions.
+// Feature maps as convolutions and pools see them: batch, channels and one to three spatial dimensions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ constexpr int64_t kSpatial = 3;
 
 // Strides in elements. Spatial dimensions stand at the end: missing ones, in front, have one element.
 template <class T>
-struct Image {
+struct FeatureMap {
   T* data;
   int64_t batch;
   int64_t channels;
@@ -31,23 +31,37 @@ struct Image {
 // A tensor of (batch, channels, spatial dimensions), the batch dimension missing or not, with its elements at
 // `data`.
 template <class T>
-Image<T> image_at(T* data, const executorch::aten::Tensor& t, int64_t spatial) {
+FeatureMap<T> feature_map_at(T* data, const executorch::aten::Tensor& t, int64_t spatial) {
   const int64_t channel = t.dim() - spatial - 1;
   const bool batched = channel == 1;
-  Image<T> image{data, batched ? t.sizes()[0] : 1,   t.sizes()[channel],
-                 {},   batched ? t.strides()[0] : 0, t.strides()[channel],
-                 {}};
+  FeatureMap<T> map{data, batched ? t.sizes()[0] : 1,   t.sizes()[channel],
+                    {},   batched ? t.strides()[0] : 0, t.strides()[channel],
+                    {}};
   for (int64_t d = 0; d < kSpatial; ++d) {
     const int64_t own = d - (kSpatial - spatial);
-    image.size[d] = own < 0 ? 1 : t.sizes()[channel + 1 + own];
-    image.stride[d] = own < 0 ? 0 : t.strides()[channel + 1 + own];
+    map.size[d] = own < 0 ? 1 : t.sizes()[channel + 1 + own];
+    map.stride[d] = own < 0 ? 0 : t.strides()[channel + 1 + own];
   }
-  return image;
+  return map;
+}
+
+// Of any dtype, by its bytes.
+using ByteFeatureMap = FeatureMap<char>;
+
+inline ByteFeatureMap feature_map_of(const executorch::aten::Tensor& t, int64_t spatial) {
+  return feature_map_at(static_cast<char*>(t.mutable_data_ptr()), t, spatial);
 }
 
 // The number of a list for spatial dimension d: one number stands for all.
 inline int64_t entry(executorch::aten::ArrayRef<int64_t> list, int64_t d) {
   return list.size() == 1 ? list[0] : list[static_cast<size_t>(d)];
+}
+
+inline int64_t floor_divided(int64_t a, int64_t b) {
+  if (b == 1) {
+    return a;  // the common stride, which needs no division
+  }
+  return a / b - (a % b < 0 ? 1 : 0);
 }
 
 }  // namespace opsmith

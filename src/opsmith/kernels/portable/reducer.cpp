@@ -1,5 +1,5 @@
 // The part of reduction.h that knows no element types: dimensions and threads.
-#include "reduction.h"
+#include "reducer.h"
 
 namespace opsmith::portable {
 Slices slices_along(const Tensor& contiguous, int dim) {
@@ -76,7 +76,7 @@ class Reduction {
 
   // Each result from tiles of its own elements.
   void rows() const {
-    const Tiles<1> tiles(geometry_.reduced, kTile);
+    const TileIterator<1> tiles(geometry_.reduced, kTile);
     const int64_t results = geometry_.kept.numel();
     const int64_t length = geometry_.reduced.numel();
     if (results == 1 && length >= 2 * kGrain) {
@@ -128,7 +128,7 @@ class Reduction {
   using Offsets = std::array<int64_t, 1 + kMaxResults>;
 
   // Adds tiles begin..end-1 of the result whose first element is at `base`.
-  void fold(const Tiles<1>& tiles, int64_t base, int64_t begin, int64_t end, void* state) const {
+  void fold(const TileIterator<1>& tiles, int64_t base, int64_t begin, int64_t end, void* state) const {
     alignas(16) unsigned char buffer[kTile * sizeof(int64_t)];
     const bool is_dense = tiles.is_dense(0);
     for (int64_t k = begin; k < end; ++k) {
@@ -140,7 +140,7 @@ class Reduction {
   }
 
   // The only result, in pieces that do not depend on the number of threads.
-  void one_result(const Tiles<1>& tiles) const {
+  void one_result(const TileIterator<1>& tiles) const {
     constexpr int64_t kMaxPieces = 256;
     const int64_t tiles_in_piece =
         std::max<int64_t>(kGrain / tiles.elements(), (tiles.count() + kMaxPieces - 1) / kMaxPieces);

@@ -1,13 +1,19 @@
-// The functions of simd/*.cpp, declared in the namespace OPSMITH_ISA.
+// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
+// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
 //
-// No guard: instruction_set.h includes it once for each instruction set, simd/*.cpp for their own. All are
-// plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'. Source and
-// result may not overlap. Values are rounded half to even, NaN becomes the integer that the processor makes
-// of it, as in ATen.
+// All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
+// Source and result may not overlap. Values are rounded half to even, NaN becomes the integer that the
+// processor makes of it, as in ATen.
 
 #include <cstdint>
 
 #include "../int8_product.h"
+
+#ifndef OPSMITH_ISA
+#define OPSMITH_FUNCTIONS "../quantized/simd/quantization_functions.h"
+#include "../../common/each_instruction_set.h"
+#undef OPSMITH_FUNCTIONS
+#else
 
 namespace opsmith::quantized::OPSMITH_ISA {
 
@@ -56,3 +62,5 @@ void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
 bool packs_panels(int64_t rows);
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
+
+#endif

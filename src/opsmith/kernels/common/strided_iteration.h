@@ -6,7 +6,7 @@
 
 #include "dims.h"
 #include "parallel.h"
-#include "strided_iterator.h"
+#include "../../csrc/include/opsmith/strided_iterator.h"
 
 namespace opsmith {
 
@@ -38,10 +38,10 @@ StridedIterator<1 + sizeof...(Others)> strided_over(const Tensor& first, const O
 
 // f(offsets, index) of every position; in threads of at least `grain` positions.
 template <size_t kOperands>
-void walk(const StridedIterator<kOperands>& all, int64_t grain,
-          FunctionRef<void(const typename StridedIterator<kOperands>::Offsets&,
-                           const typename StridedIterator<kOperands>::Index&)>
-              f) {
+void for_each_in_threads(const StridedIterator<kOperands>& all, int64_t grain,
+                         FunctionRef<void(const typename StridedIterator<kOperands>::Offsets&,
+                                          const typename StridedIterator<kOperands>::Index&)>
+                             f) {
   parallel(all.numel(), std::max<int64_t>(1, grain),
            [&](int64_t begin, int64_t end) { all.for_each(begin, end, f); });
 }
@@ -49,8 +49,9 @@ void walk(const StridedIterator<kOperands>& all, int64_t grain,
 // f(offsets, rows, n): rows of n elements along the innermost dimension, as many as the next one has evenly
 // apart; in threads of at least `grain` elements.
 template <size_t kOperands>
-void walk_rows(StridedIterator<kOperands> all, int64_t grain,
-               FunctionRef<void(const typename StridedIterator<kOperands>::Offsets&, int64_t, int64_t)> f) {
+void for_each_row_in_threads(
+    StridedIterator<kOperands> all, int64_t grain,
+    FunctionRef<void(const typename StridedIterator<kOperands>::Offsets&, int64_t, int64_t)> f) {
   const auto row = all.pop();
   const int64_t rows = all.numel();
   if (rows == 1) {

@@ -62,8 +62,8 @@ class StridedIterator {
     }
   }
 
-  // Joins neighbours that one stride walks for every operand, and leaves out dimensions of size 1. The order
-  // of positions stays.
+  // Joins neighbours for which one stride serves in every operand, and leaves out dimensions of size 1. The
+  // order of positions stays.
   void coalesce() {
     size_t kept = 0;
     for (size_t d = 0; d < rank_; ++d) {

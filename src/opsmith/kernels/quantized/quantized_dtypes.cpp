@@ -1,7 +1,7 @@
 // See dtypes.h.
-#include "dtypes.h"
+#include "quantized_dtypes.h"
 
-#include "instruction_set.h"
+#include "simd/quantization_functions.h"
 
 #include <cstring>
 

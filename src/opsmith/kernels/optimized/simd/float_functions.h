@@ -1,11 +1,17 @@
-// The functions of simd/*.cpp, declared in the namespace OPSMITH_ISA.
+// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
+// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
 //
-// No guard: instruction_set.h includes it once for each instruction set, simd/*.cpp for their own. All are
-// plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'. `streamed`:
-// the result is stored past the caches.
+// All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
+// `streamed`: the result is stored past the caches.
 
 #include "../convolution_operands.h"
 #include "../gemm_operands.h"
+
+#ifndef OPSMITH_ISA
+#define OPSMITH_FUNCTIONS "../optimized/simd/float_functions.h"
+#include "../../common/each_instruction_set.h"
+#undef OPSMITH_FUNCTIONS
+#else
 
 namespace opsmith::optimized::OPSMITH_ISA {
 
@@ -99,8 +105,10 @@ void gather(const float* block, const int64_t* offsets, int64_t count, const Run
 // Of units that are widened bfloat16, in a block with slack.
 void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                      int64_t run_count, Bfloat16* to, int64_t pitch);
-void add_taps_float(const Taps<float>& taps);
-void add_taps_bfloat16(const Taps<Bfloat16>& taps);
-void sum_taps(const TapSums& taps);
+void depthwise_float(const Depthwise<float>& sums);
+void depthwise_bfloat16(const Depthwise<Bfloat16>& sums);
+void depthwise_gradient(const DepthwiseGradient& sums);
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
+
+#endif
