@@ -35,7 +35,8 @@ NAMES = [
 ]
 TABLE = """
 #include <stdint.h>
-static const struct { uint32_t abi_version, struct_size; const char *name; } table = {VERSION, 0, "toy"};
+static const struct { uint32_t abi_version, struct_size; const char *name; const void *host_window; } table =
+    {VERSION, sizeof(table), "toy", WINDOW};
 __attribute__((visibility("default"))) const void *opsmith_get_driver(void) { return &table; }
 """
 
@@ -163,15 +164,31 @@ def test_a_disk_that_is_almost_full(cache: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_driver_of_this_version(built_driver: Path, cache: Path) -> None:
     version = expected_abi_version()
-    compile_driver(TABLE.replace("VERSION", str(version)), built_driver, cache)
+    compile_driver(
+        TABLE.replace("VERSION", str(version)).replace("WINDOW", "&table"), built_driver, cache
+    )
     found = check("driver of sim")
     assert found == Diagnosis(
         "driver of sim", True, f"`toy`, ABI version {version} ({built_driver})"
     )
 
 
+def test_a_driver_without_the_host_window_that_the_description_counts_on(
+    built_driver: Path, cache: Path
+) -> None:
+    text = TABLE.replace("VERSION", str(expected_abi_version())).replace("WINDOW", "0")
+    compile_driver(text, built_driver, cache)
+    assert check("driver of sim") == Diagnosis(
+        "driver of sim",
+        False,
+        f"{built_driver.parent}: `toy` has no host window (its entry `host_window` is NULL), and the "
+        "description counts on one",
+        "add `host_window: off` to `driver` there",
+    )
+
+
 def test_a_driver_of_another_version(built_driver: Path, cache: Path) -> None:
-    compile_driver(TABLE.replace("VERSION", "99"), built_driver, cache)
+    compile_driver(TABLE.replace("VERSION", "99").replace("WINDOW", "&table"), built_driver, cache)
     assert check("driver of sim") == Diagnosis(
         "driver of sim",
         False,

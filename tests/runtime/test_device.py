@@ -478,6 +478,7 @@ def shim(sim: LoadedBackend, tmp_path_factory: pytest.TempPathFactory) -> Path:
           if (strstr(without, "table")) return NULL;
           if (strstr(without, "version")) table.abi_version = 99;
           if (strstr(without, "fill")) table.fill = NULL;
+          if (strstr(without, "window")) table.host_window = NULL;
           if (strstr(without, "one event entry")) table.event_query = NULL;
           if (strstr(without, "one pinned entry")) table.pinned_contains = NULL;
           if (strstr(without, "all events")) {
@@ -521,7 +522,7 @@ def test_a_driver_that_breaks_the_contract(sim: LoadedBackend, shim: Path, tmp_p
         torch.ops.load_library(library)
         load = torch.ops.opsmith.load_driver
         errors = []
-        for without in ["table", "version", "fill", "one event entry", "one pinned entry"]:
+        for without in ["table", "version", "fill", "one event entry", "one pinned entry", "window"]:
             os.environ["SHIM"] = without
             errors.append(error_of(lambda: load({str(shim)!r}, True)))
         errors.append(error_of(lambda: load({str(nothing)!r}, True)))
@@ -544,6 +545,9 @@ def test_a_driver_that_breaks_the_contract(sim: LoadedBackend, shim: Path, tmp_p
         "stream_wait_event)\n  remedy: implement all of them or none",
         f"RuntimeError: the driver {shim} has 2 of the 3 entries for pinned memory (pinned_*)\n"
         "  remedy: implement all of them or none",
+        f"RuntimeError: the driver {shim} has no host window (its entry `host_window` is NULL), and the "
+        "description counts on one\n  remedy: add `host_window: off` to `driver` there: kernels that run "
+        "on the host and the fallback then work on copies",
         f"RuntimeError: {nothing} is no opsmith driver: it does not export `opsmith_get_driver`\n"
         '  remedy: declare it extern "C" with default visibility',
         "RuntimeError: the driver cannot be opened: /nowhere/libdriver.so: cannot open shared "

@@ -7,6 +7,7 @@ is which.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -75,6 +76,7 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[Any]
     abi: Literal["aten", "executorch"] = "executorch"
+    execution: Literal["host", "device"] = "host"
     dim_order: Literal["contiguous", "any"] = "contiguous"
     sources: list[str] = []
     vectorised: list[str] = []
@@ -143,6 +145,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
     raw = document.convert(_ExecutorchManifest)
     check_library_name(raw.library, document.locate("library"))
     external = read_external_namespaces(document, raw.defined_by)
+    execution = Execution(raw.execution)
     header = ExecutorchHeader(
         raw.library,
         ManifestEntry,
@@ -155,12 +158,12 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         name=raw.library,
         location=document.locate("library"),
         abi=Abi.EXECUTORCH,
-        execution=Execution.HOST,
+        execution=execution,
         sources=files_of(document, raw.sources, "sources"),
         vectorised=files_of(document, raw.vectorised, "vectorised"),
         meta_sources=files_of(document, raw.meta_sources, "meta_sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
-        kernels=read.kernels,
+        kernels=tuple(replace(kernel, execution=execution) for kernel in read.kernels),
         executorch=read.operators,
         operators=read.declared,
         metas=read.metas,

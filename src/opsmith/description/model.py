@@ -282,8 +282,13 @@ class Backend:
 
     @property
     def lean_libraries(self) -> tuple[Library, ...]:
-        """Its libraries with kernels on lean tensors, which serve ExecuTorch too, in order of preference."""
+        """Its libraries with kernels on lean tensors, in order of preference."""
         return tuple(library for library in self.libraries if library.abi is Abi.EXECUTORCH)
+
+    @property
+    def executorch_libraries(self) -> tuple[Library, ...]:
+        """Those that serve ExecuTorch too: its Tensors lie in host memory."""
+        return tuple(each for each in self.lean_libraries if each.execution is Execution.HOST)
 
     @property
     def operators(self) -> tuple[Declaration, ...]:

@@ -22,10 +22,11 @@ _SECONDS = 60
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
-    """The first fields of a driver's table."""
+    """What a driver's table holds; ``host_window``: whether it has that entry, by this version's header."""
 
     abi_version: int
     name: str
+    host_window: bool
 
 
 class _TableHead(ctypes.Structure):
@@ -80,7 +81,10 @@ def main() -> None:
     if not table:
         sys.exit("opsmith_get_driver() returned NULL")
     head = table.contents
-    facts = DriverFacts(head.abi_version, (head.name or b"").decode(errors="replace"))
+    name = (head.name or b"").decode(errors="replace")
+    last = ctypes.addressof(head) + head.struct_size - ctypes.sizeof(ctypes.c_void_p)
+    host_window = bool(ctypes.c_void_p.from_address(last).value)
+    facts = DriverFacts(head.abi_version, name, host_window)
     sys.stdout.write(msgspec.json.encode(facts).decode())
 
 

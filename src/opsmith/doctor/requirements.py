@@ -167,6 +167,14 @@ def _driver(backend: str) -> Diagnosis:
             f"version {expected} ({built.driver})",
             "rebuild the driver with this opsmith's header",
         )
+    if built.host_window and not facts.host_window:
+        return Diagnosis(
+            name,
+            False,
+            f"{built.driver_location}: `{facts.name}` has no host window (its entry `host_window` is NULL), "
+            "and the description counts on one",
+            "add `host_window: off` to `driver` there",
+        )
     return Diagnosis(
         name, True, f"`{facts.name}`, ABI version {facts.abi_version} ({built.driver})"
     )

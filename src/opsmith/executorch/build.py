@@ -105,7 +105,7 @@ class _Builder:
         opened = OpenedBackend(description, self.cache)
         self.catalogue, self.backend = opened.catalogue, opened.description
         self.runtime = installed_runtime(self.cache)
-        if not self.backend.lean_libraries:
+        if not self.backend.executorch_libraries:
             raise OperatorsUnserved(
                 f"no library of `{self.backend.name}` has kernels for ExecuTorch",
                 location=self.backend.location,
@@ -133,7 +133,7 @@ class _Builder:
         """All sources of the backend's libraries."""
         return tuple(
             sources
-            for library in self.backend.lean_libraries
+            for library in self.backend.executorch_libraries
             for sources in lean_sources(library, self.executorch, flags)
         )
 

@@ -145,7 +145,7 @@ def _check_inputs(what: ModuleToExport) -> None:
 def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
     """The functional operators whose out variants the libraries have kernels for, and those always."""
     names = dict.fromkeys(_ALWAYS_PRESERVED)
-    for library in backend.lean_libraries:
+    for library in backend.executorch_libraries:
         for kernel in library.kernels:
             group = catalogue.group_of.get(kernel.operator)
             if group is not None and group.functional and "::" not in kernel.operator:

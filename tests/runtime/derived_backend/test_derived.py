@@ -6,6 +6,7 @@ The routes of the operators are checked as well, so that no case passes by anoth
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from torch import Tensor
 import opsmith
 from opsmith.plan import Derivation, Route
 
-pytestmark = pytest.mark.isolated
-LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("windowed", "copying"), nightly=("copying",)
+)
+MODE = os.environ["OPSMITH_TEST_BACKEND"]
+LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
 DEVICE = "chip"
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]

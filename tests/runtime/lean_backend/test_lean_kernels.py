@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from torch import Tensor
 
 import opsmith
 
-pytestmark = pytest.mark.isolated
-LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
+MODE = os.environ["OPSMITH_TEST_BACKEND"]
+LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
 DEVICE = "leansim"
 
 
@@ -162,6 +165,19 @@ def test_a_result_of_another_shape_is_refused() -> None:
 def test_an_aborting_kernel_ends_in_an_exception() -> None:
     with pytest.raises(RuntimeError, match=r"refuses the call: .*index -2 ends the process"):
         torch.index_select(rows()[0], 0, torch.tensor([-2]).to(DEVICE))
+
+
+def test_a_kernel_on_the_device_is_given_its_addresses() -> None:
+    given = ctypes.CDLL(str(LOADED.built.library)).addresses_given
+    given.restype = ctypes.c_void_p
+    x, y, out = (torch.ones(3, device=DEVICE) for _ in range(3))
+    torch.atan2(x, y, out=out)
+    assert [given(i) for i in range(3)] == [each.data_ptr() for each in (x, y, out)]
+    torch.atan2(x, torch.tensor(2.0), out=out)  # a number on the host is taken to the device
+    ours = given(1)
+    assert ours not in (x.data_ptr(), y.data_ptr(), out.data_ptr())
+    driver = Driver(LOADED.built.driver)
+    assert driver.table.host_window(ours) is not None
 
 
 def test_an_operator_of_dynamic_shape_serves_executorch_only() -> None:

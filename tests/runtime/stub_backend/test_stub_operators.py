@@ -6,6 +6,7 @@ The routes are checked as well, so that no case passes by another route.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from torch import Tensor
 import opsmith
 from opsmith.plan import Route
 
-pytestmark = pytest.mark.isolated
-LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
+MODE = os.environ["OPSMITH_TEST_BACKEND"]
+LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
 KERNELS = ctypes.CDLL(str(LOADED.built.library))
 DEVICE = "chip"
 

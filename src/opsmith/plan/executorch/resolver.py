@@ -135,7 +135,7 @@ class _Resolver:
         external = {
             each.namespace for library in backend.libraries for each in library.external_namespaces
         }
-        for library in backend.lean_libraries:
+        for library in backend.executorch_libraries:
             for kernel in library.kernels:
                 operator = lean_operator(kernel, catalogue, external)
                 _check_keys(operator, kernel)

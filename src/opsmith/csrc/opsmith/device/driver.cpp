@@ -161,6 +161,10 @@ void load_driver(const std::string& path, bool use_host_window) {
               "load ", path, " in a process of its own");
   const opsmith_driver& driver = open_table(path);
   check_entries(driver, path);
+  TORCH_CHECK(!use_host_window || driver.host_window != nullptr, "the driver ", path,
+              " has no host window (its entry `host_window` is NULL), and the description counts on one", kRemedy,
+              "add `host_window: off` to `driver` there: kernels that run on the host and the fallback then "
+              "work on copies");
   int count = 0;
   const opsmith_status status = driver.device_count(&count);
   TORCH_CHECK(status == OPSMITH_OK, "the driver ", path, " cannot count its devices: ", driver.last_error(),
