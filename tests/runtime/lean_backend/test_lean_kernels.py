@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import torch
 from torch import Tensor
 
 import opsmith
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from driver_table import Driver
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
