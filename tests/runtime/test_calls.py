@@ -117,7 +117,7 @@ def test_own_time_is_without_that_of_the_calls_inside() -> None:
 
 def test_several_processes_become_one_tree() -> None:
     def one(name: str, parent: int) -> Call:
-        return Call(name, parent, False, True, 1, 2.0, 1.0, 0, 0.0)
+        return Call(name, parent, False, True, 1, 2.0, 1.0, 0, 0.0, 8)
 
     together = merged(
         [Calls((one("a", -1), one("b", 0))), Calls((one("b", -1), one("a", -1), one("b", 1)))]

@@ -211,7 +211,8 @@ def _print_operators(found: ProgramCoverage) -> None:
     table = Table(header_style="bold")
     table.add_column("operator", overflow="fold")
     table.add_column("route", no_wrap=True)
-    for column in ("calls", "fell back", "ms", "share"):
+    copies = any(use.bytes_moved for use in found.operators)
+    for column in ("calls", "fell back", "ms", "share", *(["MB moved"] if copies else [])):
         table.add_column(column, justify="right", no_wrap=True)
     for use in found.operators[:_SHOWN_OPERATORS]:
         table.add_row(
@@ -221,6 +222,7 @@ def _print_operators(found: ProgramCoverage) -> None:
             f"{use.fell_back:,}" if use.fell_back else "",
             _ms(use.seconds),
             _share(use.seconds, found.seconds),
+            *([f"{use.bytes_moved / 1e6:,.1f}"] if copies else []),
         )
     out.print(table)
     if (more := len(found.operators) - _SHOWN_OPERATORS) > 0:

@@ -134,7 +134,8 @@ class OperatorUse:
     """What a program did with one operator on the device.
 
     ``seconds`` is the operators' own time, without that of the operators they call.  Of the ``calls``,
-    ``fell_back`` ran on the CPU, in ``fallback_seconds``.
+    ``fell_back`` ran on the CPU, in ``fallback_seconds``.  ``bytes_moved`` were copied between host and
+    device, because the driver has no host window.
     """
 
     name: str
@@ -145,6 +146,7 @@ class OperatorUse:
     fell_back: int
     fallback_seconds: float
     why: str
+    bytes_moved: int = 0
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ def _use(name: str, calls: list[Call], plan: Plan) -> OperatorUse:
         fell_back=sum(call.fell_back for call in calls),
         fallback_seconds=sum(call.fallback_seconds for call in calls),
         why="the plan does not list it: another library's operator" if entry is None else entry.why,
+        bytes_moved=sum(call.bytes_moved for call in calls),
     )
 
 

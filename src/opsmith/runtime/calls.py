@@ -32,7 +32,8 @@ class Call:
     ``on_device``: a Tensor or device among the arguments is the backend's.  Of the ``calls``,
     ``fell_back`` ran on the CPU in the device's place.  ``seconds`` is the time of all calls,
     ``own_seconds`` without that of the calls inside them, ``fallback_seconds`` the part of it of the
-    calls that fell back.
+    calls that fell back.  ``bytes_moved`` is what was copied between host and device for the calls
+    themselves, which it is for kernels and fallbacks without a host window.
     """
 
     operator: str
@@ -44,6 +45,7 @@ class Call:
     own_seconds: float
     fell_back: int
     fallback_seconds: float
+    bytes_moved: int
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ def _recorded() -> Calls:
             own / 1e9,
             fell,
             fallback / 1e9,
+            moved,
         )
-        for name, parent, back, there, calls, total, own, fell, fallback in zip(
+        for name, parent, back, there, calls, total, own, fell, fallback, moved in zip(
             *torch.ops.opsmith.recorded_calls(), strict=True
         )
     ]
@@ -144,6 +147,7 @@ def _sum(one: Call, other: Call) -> Call:
         own_seconds=one.own_seconds + other.own_seconds,
         fell_back=one.fell_back + other.fell_back,
         fallback_seconds=one.fallback_seconds + other.fallback_seconds,
+        bytes_moved=one.bytes_moved + other.bytes_moved,
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import opsmith
+from opsmith.runtime.calls import record_calls
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from driver_table import Driver
@@ -169,6 +170,17 @@ def test_a_result_of_another_shape_is_refused() -> None:
 def test_an_aborting_kernel_ends_in_an_exception() -> None:
     with pytest.raises(RuntimeError, match=r"refuses the call: .*index -2 ends the process"):
         torch.index_select(rows()[0], 0, torch.tensor([-2]).to(DEVICE))
+
+
+def test_what_is_copied_for_a_kernel_is_counted() -> None:
+    (x, _), (y, _) = rows(), rows()
+    with record_calls() as recorded:
+        x + y
+        x.add_(x)
+    moved = {call.operator: call.bytes_moved for call in recorded.calls.tree if call.on_device}
+    # Two operands of six floats and the result; one storage there and back.
+    assert moved["add.Tensor"] == (3 * 24 if MODE == "copying" else 0)
+    assert moved["add_.Tensor"] == (2 * 24 if MODE == "copying" else 0)
 
 
 def test_a_kernel_on_the_device_is_given_its_addresses() -> None:
