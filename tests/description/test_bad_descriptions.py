@@ -2,8 +2,8 @@
 
 ``bad_descriptions.txt`` has them one after the other: a line with the file, a name for the case and the kind
 of its error; the file's text; and from ``DIR`` on the error.  ``DIR`` stands for the folder, ``TORCH`` for
-torch's version, ``KEYS(…)`` for the keys of that struct of ``description/backend.py``.  The file is named by
-the backend `chip` as its library, unless it is the backend itself.  Here are those that are computed.
+torch's version, ``KEYS(…)`` for the keys of that struct.  The file is named by the backend `chip`
+as its library, unless it is the backend itself.  Here are those that are computed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from opsmith.description import backend, read_backend
+from opsmith.description import backend, manifest, read_backend
 from opsmith.errors import OpsmithError
 from opsmith.plan import resolve
 from opsmith.schema import Catalogue
@@ -45,9 +45,8 @@ def written_cases() -> list[Case]:
 
 def keys(struct: re.Match[str]) -> str:
     """The keys that a description may have where ``KEYS(struct)`` says so."""
-    return ", ".join(
-        field.encode_name for field in msgspec.structs.fields(getattr(backend, struct[1]))
-    )
+    found = {**vars(backend), **vars(manifest)}[struct[1]]
+    return ", ".join(field.encode_name for field in msgspec.structs.fields(found))
 
 
 CASES = [
