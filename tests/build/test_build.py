@@ -52,6 +52,7 @@ from opsmith.errors import (
     CompilerMissing,
     SymbolUndefined,
 )
+from refusal import refusal
 from small_builds import ANSWER, built, failure, library_of, script, written
 
 INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
@@ -590,9 +591,7 @@ def test_a_compiler_that_is_killed(
 def test_a_cache_directory_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "file", "")
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(file))
-    with pytest.raises(CacheUnusable) as caught:
-        usable_cache()
-    assert str(caught.value) == (
+    assert refusal(CacheUnusable, usable_cache) == (
         f"the cache directory {file} cannot be written: it is a file, not a directory\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
@@ -605,9 +604,7 @@ def test_a_file_that_cannot_be_written_whole(cache: Path, monkeypatch: pytest.Mo
     path = cache / "generated" / "file.cpp"
     write_whole(path, b"before")
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(CacheUnusable) as caught:
-        write_whole(path, b"after")
-    assert str(caught.value) == (
+    assert refusal(CacheUnusable, write_whole, path, b"after") == (
         f"the cache directory {cache} cannot be written: No space left on device\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
@@ -638,9 +635,7 @@ def test_a_compiler_named_by_cxx_that_is_not_there(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "clang++-99")
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler(cache)
-    assert str(caught.value) == (
+    assert refusal(CompilerMissing, find_compiler, cache) == (
         f"the compiler `clang++-99` that CXX names was not found on PATH\n  remedy: {INSTALL}"
     )
 
@@ -653,9 +648,7 @@ def test_a_compiler_that_is_too_old(
         "echo \"c++: error: unrecognized command line option '-std=c++20'\" >&2; exit 1",
     )
     monkeypatch.setenv("CXX", str(old))
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler(cache)
-    assert str(caught.value) == (
+    assert refusal(CompilerMissing, find_compiler, cache) == (
         f"{old} does not compile C++20: "
         "c++: error: unrecognized command line option '-std=c++20'\n"
         f"  remedy: gcc 11 or clang 14 and later do: {INSTALL}"
@@ -701,9 +694,7 @@ def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(ninja, "BIN_DIR", str(tmp_path))
     ninja_binary.cache_clear()
-    with pytest.raises(BuildError) as caught:
-        ninja_binary()
-    assert str(caught.value) == (
+    assert refusal(BuildError, ninja_binary) == (
         "ninja, which runs the compiler, is missing from this environment\n"
         "  remedy: pip install --force-reinstall ninja"
     )

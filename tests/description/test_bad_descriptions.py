@@ -1,15 +1,17 @@
 """Every wrong description, with the exact text of its error: place, offending text, nearest word, remedy.
 
 ``bad_descriptions.txt`` has them one after the other: a line with the file, a name for the case and the kind
-of its error; the file's text; and from ``DIR`` on the error.  ``DIR`` stands for the folder, ``TORCH`` for
-torch's version, ``KEYS(…)`` for the keys of that struct.  The file is named by the backend `chip`
-as its library, unless it is the backend itself.  Here are those that are computed.
+of its error; the file's text; and from ``DIR`` on the error.  A manifest that begins with ``- `` has the lines
+of ``HEAD`` above it.  ``DIR`` stands for the folder, ``TORCH`` for torch's version, ``KEYS(…)`` for the keys of
+that struct.  The file is named by the backend `chip` as its library, unless it is the backend itself.  Here are
+those that are computed.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +21,8 @@ from opsmith.description import backend, manifest, read_backend
 from opsmith.errors import OpsmithError
 from opsmith.plan import resolve
 from opsmith.schema import Catalogue
+
+HEAD = "library: chiplib\nkernels:\n"
 
 
 class Case(NamedTuple):
@@ -169,9 +173,10 @@ def test_bad_description(case: Case, tmp_path: Path, catalogue: Catalogue) -> No
     (tmp_path / "driver.c").touch()
     chip = tmp_path / "backend.yaml"
     chip.write_text(f"backend: chip\ndriver: sim\nlibraries: [{case.file}]\n")
-    (tmp_path / case.file).write_bytes(
-        case.text.encode("latin-1" if "\xff" in case.text else "utf-8")
-    )
+    text = case.text
+    if case.file == "kernels.yaml" and text.startswith("- "):
+        text = HEAD + indent(text, "  ")
+    (tmp_path / case.file).write_bytes(text.encode("latin-1" if "\xff" in text else "utf-8"))
     with pytest.raises(OpsmithError) as caught:
         resolve(read_backend(chip, catalogue), catalogue)
     expected = re.sub(r"KEYS\((\w+)\)", keys, case.error.replace("TORCH", catalogue.torch))

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from opsmith.description import Execution, FallbackDefault, find_backend, read_backend
 from opsmith.description.device_names import check_device_name
 from opsmith.errors import BackendUnknown, Location, SyntaxInvalid
 from opsmith.schema import Catalogue, read_catalogue
+from refusal import refusal
 
 Describe = Callable[..., Path]
 
@@ -49,9 +48,7 @@ def test_a_shipped_backend_is_found_by_name() -> None:
 
 
 def test_unknown_backend() -> None:
-    with pytest.raises(BackendUnknown) as caught:
-        find_backend("simm")
-    assert str(caught.value) == (
+    assert refusal(BackendUnknown, find_backend, "simm") == (
         "there is no backend `simm` (did you mean sim?)\n"
         "  remedy: name a shipped backend (sim) or the path of a backend.yaml"
     )

@@ -14,6 +14,7 @@ from executorch_programs import Largest, Mixed, build, export, matrices
 from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
 from opsmith.executorch.library import read_library_file
 from opsmith.executorch.sizes import text_size
+from refusal import refusal
 
 
 @pytest.fixture(scope="module")
@@ -116,17 +117,13 @@ def test_another_build_replaces_the_library(chip: Path, folder: Path, tmp_path: 
 
 def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) -> None:
     (tmp_path / "libother.so").touch()
-    with pytest.raises(OutputRefused) as refused:
-        build(chip, tmp_path)
-    assert str(refused.value) == (
+    assert refusal(OutputRefused, build, chip, tmp_path) == (
         f"`{tmp_path}` holds another shared library, `libother.so`, and is to hold exactly one\n"
         "  remedy: remove it, or name another folder with -o"
     )
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OutputRefused) as refused:
-        build(chip, file)
-    assert str(refused.value) == (
+    assert refusal(OutputRefused, build, chip, file) == (
         f"`{file}` cannot hold the library: File exists\n  remedy: name a folder of yours with -o"
     )
 
@@ -134,9 +131,7 @@ def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) ->
 def test_a_kernel_that_no_source_defines(tmp_path: Path) -> None:
     fast = FAST.replace("chip::fast::add_out", "chip::fast::sum_out")
     backend = write_chip(tmp_path / "chip", fast=fast)
-    with pytest.raises(SymbolUndefined) as missing:
-        build(backend, tmp_path / "out")
-    assert str(missing.value) == (
+    assert refusal(SymbolUndefined, lambda: build(backend, tmp_path / "out")) == (
         f"{backend.parent}/fast.yaml:5:19: the sources of library `fast` do not define "
         "`chip::fast::native::sum_out` with the signature that `aten::add.out` needs\n"
         "  remedy: define\n"
@@ -173,9 +168,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
     backend.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
-    with pytest.raises(OperatorsUnserved) as unserved:
-        build(backend, tmp_path / "out")
-    assert str(unserved.value) == (
+    assert refusal(OperatorsUnserved, lambda: build(backend, tmp_path / "out")) == (
         f"{backend}:1:1: no library of `chip` has kernels for ExecuTorch\n"
         "  remedy: list one whose manifest says `abi: executorch`, such as portable"
     )

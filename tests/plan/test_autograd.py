@@ -12,7 +12,6 @@ import pytest
 
 from opsmith.description import read_backend
 from opsmith.emit import declaration
-from opsmith.errors import KernelRefused, SyntaxInvalid
 from opsmith.plan import AutogradRoute, Plan, Route, resolve
 from opsmith.schema import Catalogue, Operator, Variant, gradient_operator
 
@@ -158,114 +157,6 @@ def test_the_reasons(describe: Describe, catalogue: Catalogue) -> None:
         "relu_": "`relu`, with its own gradient, on a copy of self where a gradient is needed; the "
         "result is copied into self",
     }
-
-
-# ---- refusals
-
-COMPOSITE = (
-    "`{}` is CompositeImplicitAutograd: a kernel for the device would take the place of the decomposition "
-    "that makes it differentiable\n  remedy: give kernels for the operators it decomposes into, or say "
-    "how it is differentiated: add `backward: …` or `autograd: …` to {}"
-)
-BY_HAND = (
-    "  remedy: write a torch::autograd::Function yourself and name the function that applies it: "
-    "`autograd: …`"
-)
-
-
-@pytest.mark.parametrize(
-    ("kernels", "message"),
-    [
-        (["{op: linear, kernel_name: f}"], COMPOSITE.format("linear", "this kernel")),
-        (
-            ["{op: matmul.out, kernel_name: f}"],
-            COMPOSITE.format("matmul.out", "the kernel of `matmul`"),
-        ),
-        (
-            ["{op: square_, kernel_name: f}", "{op: square, autograd: a}"],
-            "`square_` is CompositeImplicitAutograd: below autograd nothing would count the change of "
-            "self, on which PyTorch's check of saved Tensors relies\n"
-            "  remedy: remove this kernel: the variant is made of `square`, which has a gradient",
-        ),
-        (
-            ["{op: relu.out, kernel_name: f, autograd: a}"],
-            "`relu.out` is an out variant, and PyTorch differentiates none: `autograd` would never be "
-            "used\n  remedy: write it at `op: relu`",
-        ),
-        (
-            ["{op: relu_, kernel_name: f, backward: b}"],
-            "no gradient can be generated around `relu_`: it overwrites the self that its backward "
-            "kernel would be given\n"
-            "  remedy: write it at `op: relu`; the in-place variant is made of it",
-        ),
-        (
-            ["{op: view, kernel_name: f, backward: b}"],
-            "no gradient can be generated around `view`: its result shares self's storage, and autograd "
-            f"treats views in its own way\n{BY_HAND}",
-        ),
-        (
-            ["{op: unbind_copy.int, backward: b}"],
-            "no gradient can be generated around `unbind_copy.int`: it does not return a fixed number of "
-            f"Tensors\n{BY_HAND}",
-        ),
-        (
-            ["{op: new_zeros, backward: b}"],
-            "no gradient can be generated around `new_zeros`: it takes the dtype and the device of its "
-            f"result as arguments\n{BY_HAND}",
-        ),
-        (
-            ["{op: topk, backward: b, saves: [values, index]}"],
-            "`topk` has no result `index` to save (did you mean indices?)\n"
-            "  remedy: its results are values, indices; its arguments are saved anyway",
-        ),
-        (
-            ["{op: _fused_sgd_, backward: b}"],
-            "no gradient can be generated around `_fused_sgd_`: it overwrites the self that its backward "
-            f"kernel would be given\n{BY_HAND}",
-        ),
-    ],
-)
-def test_what_is_refused(
-    kernels: list[str], message: str, describe: Describe, catalogue: Catalogue
-) -> None:
-    path = describe("\n".join(f"- {kernel}" for kernel in kernels))
-    with pytest.raises(KernelRefused) as caught:
-        planned(path, catalogue)
-    assert str(caught.value) == f"{path.parent}/kernels.yaml:5:6: {message}"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (
-            "{op: relu, kernel_name: f, autograd: a, backward: b}",
-            "45: `autograd` and `backward` exclude one another: the first is a whole differentiable "
-            "function, the second the gradient of the kernel\n  remedy: keep one of the two",
-        ),
-        (
-            "{op: mul.out, structured: true, backward: b}",
-            "19: `structured: true` describes a kernel, and none is named\n"
-            "  remedy: add `kernel_name: …` here, or remove `structured: true`",
-        ),
-        (
-            "{op: relu, kernel_name: f, saves: []}",
-            "32: `saves` lists the results that a backward kernel is given, and none is named\n"
-            "  remedy: add `backward: …` here, or remove `saves`",
-        ),
-        (
-            "{op: relu, kernel_name: f, backward: b-c}",
-            "32: `b-c` is not a C++ function's qualified name\n"
-            "  remedy: write it like my_namespace::my_kernel",
-        ),
-    ],
-)
-def test_entries_that_cannot_be_meant(
-    kernel: str, message: str, describe: Describe, catalogue: Catalogue
-) -> None:
-    path = describe(f"- {kernel}")
-    with pytest.raises(SyntaxInvalid) as caught:
-        planned(path, catalogue)
-    assert str(caught.value) == f"{path.parent}/kernels.yaml:5:{message}"
 
 
 # ---- the operator that a backward kernel is registered as

@@ -16,6 +16,7 @@ from opsmith.emit import emit
 from opsmith.errors import SyntaxInvalid, WholeRefused
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, Composite, read_parts
+from refusal import refusal
 
 Describe = Callable[..., Path]
 REPOSITORY = Path(__file__).parents[2]
@@ -160,9 +161,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_name_that_cannot_be_caught(name: str, describe: Describe, catalogue: Catalogue) -> None:
     path = describe("- {op: relu, kernel_name: chip::relu}", fallback=f"{{whole: [cdist, {name}]}}")
-    with pytest.raises(WholeRefused) as error:
-        planned(path, catalogue)
-    assert str(error.value).replace(str(path.parent), "DIR") == (
+    assert refusal(WholeRefused, planned, path, catalogue).replace(str(path.parent), "DIR") == (
         f"DIR/backend.yaml:4:27: `{name}` cannot be caught whole: {REFUSED[name]}\n"
         f"  remedy: take `{name}` out of `whole`"
     )
@@ -170,9 +169,7 @@ def test_a_name_that_cannot_be_caught(name: str, describe: Describe, catalogue: 
 
 def test_a_name_that_the_policy_denies(describe: Describe, catalogue: Catalogue) -> None:
     path = describe(fallback="{default: none, whole: [cdist]}")
-    with pytest.raises(WholeRefused) as error:
-        planned(path, catalogue)
-    assert str(error.value).replace(str(path.parent), "DIR") == (
+    assert refusal(WholeRefused, planned, path, catalogue).replace(str(path.parent), "DIR") == (
         "DIR/backend.yaml:4:35: `cdist` cannot be caught whole: the backend has no fallback "
         "(DIR/backend.yaml:4:1)\n  remedy: take `cdist` out of `whole`"
     )
@@ -189,9 +186,7 @@ def test_an_operator_that_the_description_differentiates(
 
 def test_a_wrong_value(describe: Describe, catalogue: Catalogue) -> None:
     path = describe(fallback="{whole: all}")
-    with pytest.raises(SyntaxInvalid) as error:
-        planned(path, catalogue)
-    assert str(error.value).replace(str(path.parent), "DIR") == (
+    assert refusal(SyntaxInvalid, planned, path, catalogue).replace(str(path.parent), "DIR") == (
         "DIR/backend.yaml:4:12: `fallback.whole` cannot be `all`\n  remedy: it takes auto"
     )
 

@@ -18,6 +18,7 @@ from torch.nn import functional
 import opsmith
 from instruction_sets import skip_unsupported
 from opsmith.transforms.packed_linear import pack_linear_layers, packed_weight
+from refusal import refusal
 
 # By day the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
 pytestmark = pytest.mark.isolated(
@@ -517,9 +518,7 @@ def test_convolutions_that_are_refused(given: dict[str, object], reason: str) ->
         "groups": 1,
     } | given  # fmt: skip
     there = (each.to(DEVICE) if isinstance(each, Tensor) else each for each in arguments.values())
-    with pytest.raises(RuntimeError) as error:
-        torch.convolution(*there)
-    assert str(error.value).splitlines()[0] == (
+    assert refusal(RuntimeError, torch.convolution, *there).splitlines()[0] == (
         "aten::convolution: its kernel `opsmith::optimized::native::convolution_out` (library optimized) "
         f"refuses the call: {reason}"
     )

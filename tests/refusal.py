@@ -1,0 +1,17 @@
+"""What is said by the one who refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def refusal(
+    kind: type[BaseException], call: Callable[..., object], *arguments: Any, **options: Any
+) -> str:
+    """The text of the error of ``kind`` that ``call`` raises."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
