@@ -190,7 +190,7 @@ def _imports(words: Sequence[str]) -> Sequence[str]:
 
 def _starts_otherwise(environment: Mapping[str, str]) -> bool:
     """Whether ``environment`` differs from the servers' in what is read once."""
-    servers = _servers_environment()
+    servers = _servers_environment(_folder())
     return any(
         environment.get(name) != servers.get(name)
         for name in {*environment, *servers}
@@ -213,8 +213,8 @@ def _folder() -> Path:
         return Path(os.environ[VARIABLE])
 
 
-def _servers_environment() -> dict[str, str]:
-    found: dict[str, str] = json.loads((_folder() / "environment.json").read_text())
+def _servers_environment(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads((folder / "environment.json").read_text())
     return found
 
 
@@ -240,7 +240,7 @@ def _server(imports: Sequence[str]) -> str:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    env={**_servers_environment(), **QUIET, VARIABLE: str(folder)},
+                    env={**_servers_environment(folder), **QUIET, VARIABLE: str(folder)},
                 )
             assert server.stdout is not None
             ready = server.stdout.readline()
