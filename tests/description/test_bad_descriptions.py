@@ -1,10 +1,9 @@
 """Every wrong description, with the exact text of its error: place, offending text, nearest word, remedy.
 
 ``bad_descriptions.txt`` has them one after the other: a line with the file, a name for the case and the kind
-of its error; the file's text; and from ``DIR`` on the error.  A manifest that begins with ``- `` has the lines
-of ``HEAD`` above it.  ``DIR`` stands for the folder, ``TORCH`` for torch's version, ``KEYS(…)`` for the keys of
-that struct.  The file is named by the backend `chip` as its library, unless it is the backend itself.  Here are
-those that are computed.
+of its error; the file's text; and from ``DIR`` on the error.  A manifest that begins with ``- `` stands below
+``HEAD``.  ``DIR`` is the folder, ``TORCH`` torch's version, ``KEYS(…)`` the keys of that struct.  The backend
+`chip` names the file as its library, unless it is the backend itself.  Here are those that are computed.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.build.units import generated_units
 from opsmith.description import read_backend
 from opsmith.emit import emit
-from opsmith.errors import OpsmithError
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, read_stubs
 from opsmith.schema.catalogue import cpu_kernels
@@ -154,65 +153,6 @@ def test_a_host_kernel_needs_the_host_window(plan: Callable[..., Plan]) -> None:
     assert entry.route is Route.FALLBACK
     assert "runs on the host and needs the driver's host window, which is off" in entry.why
     assert planned.stubs == ()
-
-
-# ---- refusals
-
-
-def refused(describe: Describe, catalogue: Catalogue, kernels: str) -> str:
-    with pytest.raises(OpsmithError) as error:
-        read_backend(describe(kernels), catalogue)
-    return re.sub(r"/\S*/", "", str(error.value))
-
-
-def test_an_unknown_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe, catalogue, "- {stub: sine_stub, kernel_name: chip::sin}") == (
-        "kernels.yaml:5:6: torch 2.13 has no DispatchStub `sine_stub` (did you mean sin_stub, "
-        "sinh_stub, sinc_stub?)\n"
-        "  remedy: `opsmith stubs` lists every stub"
-    )
-
-
-@pytest.mark.parametrize("names", ["op: sin.out, stub: sin_stub, ", ""], ids=["both", "neither"])
-def test_an_operator_or_a_stub(names: str, describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe, catalogue, f"- {{{names}kernel_name: chip::sin}}") == (
-        "kernels.yaml:5:5: an entry names an operator of PyTorch (`op`), declares one (`func`) or fills a "
-        "stub (`stub`), and exactly one of them\n"
-        "  remedy: write `op: add.out`, `func: myop::scale(Tensor self, float factor) -> Tensor` or "
-        "`stub: abs_stub`"
-    )
-
-
-def test_two_kernels_for_a_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe,
-        catalogue,
-        "- {stub: sin_stub, kernel_name: chip::a}\n- {stub: sin_stub, kernel_name: chip::b}",
-    ) == (
-        "kernels.yaml:6:6: two kernels for the stub `sin_stub` in library `chiplib`; the first is "
-        "`chip::a` at kernels.yaml:5:6\n"
-        "  remedy: keep one; another library can hold the other, in order of preference"
-    )
-
-
-def test_a_structured_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe, catalogue, "- {stub: sin_stub, kernel_name: chip::sin, structured: true}"
-    ) == (
-        "kernels.yaml:5:46: `structured` says nothing about the kernel of a stub: it has the type of "
-        "`sin_stub`\n"
-        "  remedy: remove `structured`; `opsmith stubs sin_stub` shows the type"
-    )
-
-
-def test_dtypes_of_a_stubs_argument(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe, catalogue, "- {stub: sin_stub, kernel_name: chip::sin, dtypes: {self: [Float]}}"
-    ) == (
-        "kernels.yaml:5:46: a stub's arguments have no names: its dtypes are those that the kernel "
-        "computes in\n"
-        "  remedy: write a list: `dtypes: [Float]`"
-    )
 
 
 # ---- opsmith stubs

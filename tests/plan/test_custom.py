@@ -17,7 +17,6 @@ from opsmith.description import read_backend
 from opsmith.emit import emit
 from opsmith.errors import (
     DescriptionError,
-    KernelRefused,
     OperatorUnknown,
     SchemaInvalid,
     SymbolUndefined,
@@ -84,46 +83,9 @@ def test_a_mistake_in_a_schema(
     assert kind is SchemaInvalid
 
 
-def test_the_place_in_a_schema_that_spans_lines(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(
-        """
-        - func: >-
-            myop::scale(Tensor self,
-            flot factor) -> Tensor
-          kernel_name: f
-        """
-    )
-    assert refused(path, catalogue)[1][0] == (
-        "kernels.yaml:7:7: unknown type `flot` (did you mean float?)"
-    )
-
-
-# ---- mistakes around the schema
+# ---- the plan
 
 SCALE = "myop::scale(Tensor self, float factor) -> Tensor"
-SCALE_OUT = "myop::scale.out(Tensor self, float factor, *, Tensor(a!) out) -> Tensor(a!)"
-
-
-def test_a_variant_that_no_rule_derives(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(
-        f"""
-        - {{func: '{SCALE}', kernel_name: f}}
-        - {{func: '{SCALE_OUT}'}}
-        """,
-        header="device_guard: false",
-    )
-    assert refused(path, catalogue) == (
-        KernelRefused,
-        [
-            "kernels.yaml:6:6: `myop::scale.out` has no kernel, and cannot be derived: `device_guard: "
-            "false` "
-            "is set for those of its variants",
-            "  remedy: give it a kernel: `kernel_name: my_namespace::my_kernel`",
-        ],
-    )
-
-
-# ---- the plan
 
 
 def shown(plan: Plan, path: Path) -> list[str]:

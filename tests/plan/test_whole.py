@@ -13,7 +13,7 @@ import yaml
 import fork_server
 from opsmith.description import read_backend
 from opsmith.emit import emit
-from opsmith.errors import SyntaxInvalid, WholeRefused
+from opsmith.errors import WholeRefused
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, Composite, read_parts
 from refusal import refusal
@@ -167,14 +167,6 @@ def test_a_name_that_cannot_be_caught(name: str, describe: Describe, catalogue: 
     )
 
 
-def test_a_name_that_the_policy_denies(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(fallback="{default: none, whole: [cdist]}")
-    assert refusal(WholeRefused, planned, path, catalogue).replace(str(path.parent), "DIR") == (
-        "DIR/backend.yaml:4:35: `cdist` cannot be caught whole: the backend has no fallback "
-        "(DIR/backend.yaml:4:1)\n  remedy: take `cdist` out of `whole`"
-    )
-
-
 def test_an_operator_that_the_description_differentiates(
     describe: Describe, catalogue: Catalogue
 ) -> None:
@@ -182,13 +174,6 @@ def test_an_operator_that_the_description_differentiates(
     path = describe(kernels, fallback="{whole: [linalg_multi_dot]}")
     with pytest.raises(WholeRefused, match="the description says how it is differentiated"):
         planned(path, catalogue)
-
-
-def test_a_wrong_value(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(fallback="{whole: all}")
-    assert refusal(SyntaxInvalid, planned, path, catalogue).replace(str(path.parent), "DIR") == (
-        "DIR/backend.yaml:4:12: `fallback.whole` cannot be `all`\n  remedy: it takes auto"
-    )
 
 
 def test_opsmith_plan_says_how_many_are_caught(describe: Describe) -> None:
