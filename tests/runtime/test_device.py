@@ -25,7 +25,7 @@ from refusal import refusal
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 MILLISECOND = 1000  # what the fault `slow` counts in
 FORKED = (
     "the sim device cannot be used after fork; use the spawn start method: "

@@ -23,7 +23,7 @@ from opsmith.build.toolchain import find_compiler
 
 PACKAGE = Path(opsmith.__file__).parent
 SIM = PACKAGE / "drivers" / "sim"
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 MILLISECOND = 1000  # what `slow` counts in
 
