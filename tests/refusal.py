@@ -1,4 +1,4 @@
-"""What is said by the one who refuses."""
+"""How calls end that may be refused."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def refusal(
     with pytest.raises(kind) as caught:
         call(*arguments, **options)
     return str(caught.value)
+
+
+def outcome(call: Callable[..., object], *arguments: object) -> object:
+    """What the call returns, or the type of what it raises."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error)

@@ -5,6 +5,7 @@ The gradients themselves: see ``autograd_backend/test_gradients.py``, which runs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from opsmith.description import read_backend
 from opsmith.emit import declaration
-from opsmith.plan import AutogradRoute, Plan, Route, resolve
+from opsmith.plan import AutogradRoute, Plan, resolve
 from opsmith.schema import Catalogue, Operator, Variant, gradient_operator
 
 Describe = Callable[..., Path]
@@ -22,107 +23,43 @@ def planned(path: Path, catalogue: Catalogue) -> Plan:
     return resolve(read_backend(path, catalogue), catalogue)
 
 
-def routes(plan: Plan, *names: str) -> dict[str, tuple[Route, AutogradRoute | None]]:
-    entries = [plan.entry(name) for name in names]
-    return {e.name: (e.route, e.autograd.route if e.autograd else None) for e in entries}
-
-
 # ---- the table of docs/describe/autograd.md
 
-RELU = ("relu", "relu_", "relu.out")
-MATMUL = ("matmul", "matmul.out")
+# The kernels, and what becomes of each variant: its route, and its gradient's.
+MIXED = """
+{op: relu, kernel_name: chip::f, backward: chip::b}
+  relu KERNEL BACKWARD, relu_ DERIVED INPLACE_OR_COPY, relu.out DERIVED -
+{op: relu, kernel_name: chip::f, autograd: chip::a}
+  relu KERNEL FUNCTION, relu_ DERIVED INPLACE_OR_COPY, relu.out DERIVED -
+{op: relu, autograd: chip::a}
+  relu FALLBACK FUNCTION, relu_ FALLBACK INPLACE_BY_COPY, relu.out COMPOSITE -
+{op: relu, autograd: chip::a}, {op: relu_, kernel_name: chip::f}
+  relu DERIVED FUNCTION, relu_ KERNEL INPLACE_OR_COPY, relu.out DERIVED -
+{op: relu, kernel_name: chip::f}, {op: relu_, autograd: chip::a}
+  relu KERNEL -, relu_ DERIVED FUNCTION, relu.out DERIVED -
+{op: relu, backward: chip::b}, {op: relu_, autograd: chip::a}
+  relu FALLBACK BACKWARD, relu_ FALLBACK FUNCTION, relu.out COMPOSITE -
+{op: matmul, kernel_name: chip::f, backward: chip::b}
+  matmul KERNEL BACKWARD, matmul.out DERIVED OUT
+{op: matmul, autograd: chip::a}
+  matmul COMPOSITE FUNCTION, matmul.out COMPOSITE -
+{op: matmul, autograd: chip::a}, {op: matmul.out, kernel_name: chip::f}
+  matmul DERIVED FUNCTION, matmul.out KERNEL OUT
+{op: mul.out, kernel_name: chip::f, structured: true, backward: chip::b}
+  mul.Tensor STRUCTURED BACKWARD, mul_.Tensor STRUCTURED INPLACE_OR_COPY, mul.out STRUCTURED -
+"""
 
 
-@pytest.mark.parametrize(
-    ("kernels", "expected"),
-    [
-        (
-            ["{op: relu, kernel_name: chip::f, backward: chip::b}"],
-            {
-                "relu": (Route.KERNEL, AutogradRoute.BACKWARD),
-                "relu_": (Route.DERIVED, AutogradRoute.INPLACE_OR_COPY),
-                "relu.out": (Route.DERIVED, None),
-            },
-        ),
-        (
-            ["{op: relu, kernel_name: chip::f, autograd: chip::a}"],
-            {
-                "relu": (Route.KERNEL, AutogradRoute.FUNCTION),
-                "relu_": (Route.DERIVED, AutogradRoute.INPLACE_OR_COPY),
-                "relu.out": (Route.DERIVED, None),
-            },
-        ),
-        (
-            ["{op: relu, autograd: chip::a}"],
-            {
-                "relu": (Route.FALLBACK, AutogradRoute.FUNCTION),
-                "relu_": (Route.FALLBACK, AutogradRoute.INPLACE_BY_COPY),
-                "relu.out": (Route.COMPOSITE, None),
-            },
-        ),
-        (
-            ["{op: relu, autograd: chip::a}", "{op: relu_, kernel_name: chip::f}"],
-            {
-                "relu": (Route.DERIVED, AutogradRoute.FUNCTION),
-                "relu_": (Route.KERNEL, AutogradRoute.INPLACE_OR_COPY),
-                "relu.out": (Route.DERIVED, None),
-            },
-        ),
-        (
-            ["{op: relu, kernel_name: chip::f}", "{op: relu_, autograd: chip::a}"],
-            {
-                "relu": (Route.KERNEL, None),
-                "relu_": (Route.DERIVED, AutogradRoute.FUNCTION),
-                "relu.out": (Route.DERIVED, None),
-            },
-        ),
-        (
-            ["{op: relu, backward: chip::b}", "{op: relu_, autograd: chip::a}"],
-            {
-                "relu": (Route.FALLBACK, AutogradRoute.BACKWARD),
-                "relu_": (Route.FALLBACK, AutogradRoute.FUNCTION),
-                "relu.out": (Route.COMPOSITE, None),
-            },
-        ),
-        (
-            ["{op: matmul, kernel_name: chip::f, backward: chip::b}"],
-            {
-                "matmul": (Route.KERNEL, AutogradRoute.BACKWARD),
-                "matmul.out": (Route.DERIVED, AutogradRoute.OUT),
-            },
-        ),
-        (
-            ["{op: matmul, autograd: chip::a}"],
-            {
-                "matmul": (Route.COMPOSITE, AutogradRoute.FUNCTION),
-                "matmul.out": (Route.COMPOSITE, None),
-            },
-        ),
-        (
-            ["{op: matmul, autograd: chip::a}", "{op: matmul.out, kernel_name: chip::f}"],
-            {
-                "matmul": (Route.DERIVED, AutogradRoute.FUNCTION),
-                "matmul.out": (Route.KERNEL, AutogradRoute.OUT),
-            },
-        ),
-        (
-            ["{op: mul.out, kernel_name: chip::f, structured: true, backward: chip::b}"],
-            {
-                "mul.Tensor": (Route.STRUCTURED, AutogradRoute.BACKWARD),
-                "mul_.Tensor": (Route.STRUCTURED, AutogradRoute.INPLACE_OR_COPY),
-                "mul.out": (Route.STRUCTURED, None),
-            },
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kernels", "expected"), re.findall(r"(.*)\n  (.*)\n", MIXED))
 def test_what_may_be_mixed(
-    kernels: list[str],
-    expected: dict[str, tuple[Route, AutogradRoute | None]],
-    describe: Describe,
-    catalogue: Catalogue,
+    kernels: str, expected: str, describe: Describe, catalogue: Catalogue
 ) -> None:
-    plan = planned(describe("\n".join(f"- {kernel}" for kernel in kernels)), catalogue)
-    assert routes(plan, *expected) == expected
+    plan = planned(describe(kernels.replace("{", "- {").replace("}, ", "}\n")), catalogue)
+    rows = [row.split() for row in expected.split(", ")]
+    entries = [plan.entry(name) for name, _, _ in rows]
+    gradients = [entry.autograd.route.name if entry.autograd else "-" for entry in entries]
+    found = [[e.name, e.route.name, each] for e, each in zip(entries, gradients, strict=True)]
+    assert found == rows
 
 
 def test_two_libraries_may_share_an_operator(describe: Describe, catalogue: Catalogue) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -35,8 +36,7 @@ from refusal import refusal
 NO_KERNEL = Path(__file__).parents[1] / "runtime" / "fallback_backend" / "zero_copy.yaml"
 
 
-def coverage(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("coverage", *arguments, **options)
+coverage = partial(run_opsmith, "coverage")
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> Any:

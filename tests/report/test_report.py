@@ -34,7 +34,7 @@ from opsmith.report.operators import inspect_backend
 from opsmith.report.page import embeddable, render
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
-from planted_results import FAILS, planted_results, with_routes, with_verdict
+from planted_results import FAILS, results_of_sim, with_routes, with_verdict
 from refusal import refusal
 
 Describe = Callable[..., Path]
@@ -61,8 +61,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    entries = plan_backend("sim", cache_root()).entries
-    return with_verdict(planted_results(entry.name for entry in entries), FAILS)
+    return results_of_sim()
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
@@ -192,8 +192,7 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_fallbacks(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("fallbacks", *arguments, **options)
+opsmith_fallbacks = partial(run_opsmith, "fallbacks")
 
 
 def test_the_command_shows_what_fell_back(program: Path) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
@@ -643,8 +642,7 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_trace(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("trace", *arguments, **options)
+opsmith_trace = partial(run_opsmith, "trace")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.plan import Derivation, Route
-from refusal import refusal
+from refusal import outcome, refusal
 
 pytestmark = pytest.mark.isolated
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
@@ -41,14 +41,6 @@ def agree(ours: object, theirs: object) -> None:
     assert isinstance(ours, Tensor) and isinstance(theirs, Tensor)
     assert ours.device == torch.device(DEVICE, 0)
     torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
-
-
-def outcome(call: Callable[..., object], *arguments: object) -> object:
-    """What the call returns, or the type of what it raises."""
-    try:
-        return call(*arguments)
-    except Exception as error:
-        return type(error)
 
 
 def same(call: Callable[..., object], *arguments: object) -> None:
