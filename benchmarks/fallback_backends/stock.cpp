@@ -26,7 +26,7 @@ class Stock {
                              "cumsum.out", "mul.out", "neg.out", "sigmoid.out", "sum.IntList_out"}) {
       aten_.impl(name, torch::CppFunction::makeFromBoxedFunction<&stock>());
     }
-    // PyTorch decomposes these; opsmith takes them whole.
+    // PyTorch decomposes these; opsmith intercepts them.
     aten_.impl("add.Tensor", TORCH_FN(composite::add));
     aten_.impl("amax", TORCH_FN(composite::amax));
     aten_.impl("clamp_", TORCH_FN(static_cast<Clamp*>(&composite::clamp_)));

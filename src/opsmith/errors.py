@@ -118,8 +118,8 @@ class OperatorsUnserved(DescriptionError):
     """Programs of ExecuTorch call operators that neither a library nor the runtime has a kernel for."""
 
 
-class WholeRefused(DescriptionError):
-    """An operator that the fallback policy wants caught whole, and that cannot be."""
+class InterceptionRejected(DescriptionError):
+    """An operator that the fallback policy wants intercepted, and that cannot be."""
 
 
 class BackendUnknown(DescriptionError):

@@ -110,7 +110,7 @@ def test_explain() -> None:
     )
     assert explained["route"] == "derived"
     assert explained["source"] == "add.out"
-    assert [layer["library"] for layer in explained["served_by"]["layers"]] == [
+    assert [link["library"] for link in explained["served_by"]["chain"]] == [
         "optimized",
         "portable",
     ]

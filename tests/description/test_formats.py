@@ -413,7 +413,7 @@ def test_plan_asks_executorch_kernels_in_the_order_of_what_they_take(
     plan = planned(tmp_path, catalogue, FUNCTIONS, CUSTOM_OPS)
     entry = plan.entry("add.out")
     assert entry.route is Route.KERNEL
-    assert [layer.kernel and layer.kernel.symbol for layer in entry.layers] == [
+    assert [layer.kernel and layer.kernel.symbol for layer in entry.chain] == [
         "comet::native::add_real_out",
         "comet::native::add_mixed_out",
         "torch::executor::native::add_out",

@@ -96,7 +96,7 @@ def test_the_command(chip: Path, mixed: Path, folder: Path) -> None:
         f"library's {report['full_text']:,}"
     )
     add = next(each for each in report["forms"] if each["operator"] == "aten::add.out")
-    assert (add["library"], add["backup"]) == ("fast", "executorch")
+    assert (add["library"], add["next"]) == ("fast", "executorch")
     assert {each["operator"] for each in report["kernels"]} == {
         "aten::add.out",
         "aten::mul.out",

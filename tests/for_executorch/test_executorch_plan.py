@@ -92,8 +92,8 @@ def test_what_no_library_takes_is_the_runtimes(chip: Path, catalogue: Catalogue)
         ("", "fast does not take Double(0,1) as `other`"),
         ("", "no library has a kernel for it"),
     ]
-    backups = serve_forms(read_backend(chip, catalogue), catalogue, RUNTIME, [mul(IMAGE)])
-    assert [each.backup for each in backups] == [True]
+    forms = serve_forms(read_backend(chip, catalogue), catalogue, RUNTIME, [mul(IMAGE)])
+    assert [each.in_runtime for each in forms] == [True]
 
 
 def test_a_library_for_programs_has_their_kernels_under_their_keys(

@@ -31,7 +31,14 @@ from opsmith.build.toolchain import (
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import generated_units, own_optimization, runtime_units, together
 from opsmith.cache_folder import cache_root, sealed, unsealed
-from opsmith.description import Backend, Kernel, Library, Owner, StubKernel, read_backend
+from opsmith.description import (
+    Backend,
+    ExternalNamespace,
+    Kernel,
+    Library,
+    StubKernel,
+    read_backend,
+)
 from opsmith.errors import CompilerMissing, Location, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 
@@ -48,7 +55,7 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 class BuiltBackend:
     """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
 
-    ``owners`` define operators that the library implements, and come first.
+    ``external_namespaces`` name the modules that define what the library implements; they come first.
     """
 
     name: str
@@ -58,7 +65,7 @@ class BuiltBackend:
     host_window: bool
     driver_location: Location
     cache: Path
-    owners: tuple[Owner, ...] = ()
+    external_namespaces: tuple[ExternalNamespace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,9 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         host_window=backend.driver.host_window,
         driver_location=backend.driver.location,
         cache=cache,
-        owners=tuple(owner for library in backend.libraries for owner in library.owners),
+        external_namespaces=tuple(
+            each for library in backend.libraries for each in library.external_namespaces
+        ),
     )
 
 
@@ -272,7 +281,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
     ]
     named += (
         (symbol, kernel, kernel.operator)
-        for entry in (layer for first in plan.entries for layer in first.layers)
+        for entry in (link for first in plan.entries for link in first.chain)
         for kernel in (entry.kernel, entry.autograd.kernel if entry.autograd else None)
         if kernel is not None and not kernel.through
         for symbol in (kernel.symbol, kernel.meta_symbol, kernel.autograd, kernel.backward)
@@ -288,7 +297,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
         )
     shaping = [
         *plan.metas,
-        *(layer.meta for first in plan.entries for layer in first.layers if layer.meta),
+        *(link.meta for first in plan.entries for link in first.chain if link.meta),
     ]
     for library in backend.libraries:
         for given in library.metas:

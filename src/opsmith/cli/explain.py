@@ -8,9 +8,10 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import Backend
+from opsmith.explain.chain import served_operator
 from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.explain.explanation import explain as explanation_of
-from opsmith.explain.layers import served_operator
 from opsmith.plan import Entry, open_backend
 from opsmith.schema import qualified
 
@@ -19,7 +20,7 @@ def explain(
     operator: Annotated[
         str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")
     ],
-    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: Backend = "sim",
     table: Annotated[
         bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
     ] = True,
@@ -80,10 +81,10 @@ def _facts(explanation: Explanation, backend: str) -> Table:
         facts.add_row("library", entry.library)
     facts.add_row("why", entry.why)
     served = served_operator(entry)
-    if entry.backup:
-        layers = [f"{layer.takes}: {layer.kernel} ({layer.library})" for layer in served.layers]
-        layers += [f"others: {served.last_resort}"] if served.last_resort else []
-        facts.add_row("in turn", "\n".join(layers))
+    if entry.next:
+        chain = [f"{link.takes}: {link.kernel} ({link.library})" for link in served.chain]
+        chain += [f"others: {served.last_resort}"] if served.last_resort else []
+        facts.add_row("chain", "\n".join(chain))
     if autograd := _autograd(entry):
         facts.add_row("autograd", autograd)
     if explanation.meta:
@@ -95,4 +96,4 @@ def _autograd(entry: Entry) -> str:
     """What is to be said of the operator's gradient, if anything."""
     if entry.autograd:
         return entry.autograd.why
-    return entry.whole.why if entry.whole else ""
+    return entry.interception.why if entry.interception else ""

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
-from opsmith.explain.layers import served_operator, served_operators
+from opsmith.explain.chain import served_operator, served_operators
 from opsmith.plan import NotServed, Plan, Route, open_backend
 
 
@@ -41,9 +41,9 @@ def plan(
             highlight=False,
         )
         out.print(_counts(planned))
-        if whole := sum(entry.whole is not None for entry in planned.entries):
+        if intercepted := sum(entry.interception is not None for entry in planned.entries):
             out.print(
-                f"{whole:,} of the route fallback are composites that are caught whole",
+                f"{intercepted:,} of the route fallback are composites that are intercepted",
                 highlight=False,
             )
         if planned.not_served:
@@ -97,8 +97,8 @@ def _libraries(planned: Plan) -> Table:
     table.add_column("dtypes", overflow="fold")
     for operator in served:
         shown = operator.name
-        for layer in operator.layers:
-            table.add_row(shown, layer.library, layer.takes)
+        for link in operator.chain:
+            table.add_row(shown, link.library, link.takes)
             shown = ""
         if operator.last_resort:
             table.add_row("", f"({operator.last_resort})", "others", style="dim")

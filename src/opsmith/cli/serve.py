@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
-from opsmith.cli.report import (
+from opsmith.cli.options import (
     LOCAL_FILE,
     Against,
     Backend,
@@ -17,8 +17,8 @@ from opsmith.cli.report import (
     Coverage,
     SourceLink,
     Table,
-    warn,
 )
+from opsmith.cli.report import warn
 from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.server import Snapshots, serving
 

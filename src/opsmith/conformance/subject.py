@@ -292,8 +292,8 @@ class Subject:
 
     def _taking(self, name: str) -> Kernel | None:
         """The kernel of the operator that declares this dtype: the first, or one behind it."""
-        for layer in self.plan.by_name[name].layers:
-            kernel = layer.kernel
+        for link in self.plan.by_name[name].chain:
+            kernel = link.kernel
             declared = [taken for _, taken in kernel.dtypes] if kernel else []
             declared += [meta.dtypes for meta in kernel.arg_meta] if kernel else []
             if any(self._scalar_type in taken for taken in declared):

@@ -27,6 +27,7 @@ from opsmith.description.model import (
     NamedOperator,
 )
 from opsmith.description.names import check_library_name, operator_name
+from opsmith.description.old_names import with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.errors import (
     BackendUnknown,
@@ -42,7 +43,7 @@ from opsmith.schema import Catalogue, Declaration, with_operators
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
 
-_AUTO = "auto"  # in `whole`, in the place of an operator's name
+_AUTO = "auto"  # in `intercept`, in the place of an operator's name
 
 
 class _Driver(msgspec.Struct, forbid_unknown_fields=True):
@@ -57,7 +58,7 @@ class _Fallback(msgspec.Struct, forbid_unknown_fields=True):
     default: Literal["cpu", "none"] = "cpu"
     only: list[str] | None = None
     deny: list[str] = []
-    whole: Literal["auto"] | list[str] = []
+    intercept: Literal["auto"] | list[str] = []
 
 
 class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
@@ -114,6 +115,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     """
     document = read_document(path)
     _refuse_library(document)
+    document = with_new_name(document, "whole", "intercept", "fallback")
     raw = document.convert(_Backend)
     check_device_name(raw.backend, document.locate("backend"))
     if catalogue is not None and any(
@@ -282,7 +284,7 @@ def _fallback(
         return tuple(
             NamedOperator(operator_name(name, place, catalogue), place)
             for name, place in zip(names, places, strict=True)
-            if (key, name) != ("whole", _AUTO)
+            if (key, name) != ("intercept", _AUTO)
         )
 
     if raw.default == "none" and raw.only is not None:
@@ -296,13 +298,17 @@ def _fallback(
         FallbackDefault(raw.default),
         None if raw.only is None else named("only", raw.only),
         named("deny", raw.deny),
-        () if raw.whole == _AUTO else named("whole", raw.whole),
-        _whole_auto(document, raw.whole),
+        () if raw.intercept == _AUTO else named("intercept", raw.intercept),
+        _intercept_auto(document, raw.intercept),
     )
 
 
-def _whole_auto(document: Document, whole: str | Sequence[str]) -> Location | None:
+def _intercept_auto(document: Document, intercept: str | Sequence[str]) -> Location | None:
     """Where `auto` is said, alone or beside names."""
-    if whole == _AUTO:
-        return document.locate("fallback", "whole")
-    return document.locate("fallback", "whole", whole.index(_AUTO)) if _AUTO in whole else None
+    if intercept == _AUTO:
+        return document.locate("fallback", "intercept")
+    return (
+        document.locate("fallback", "intercept", intercept.index(_AUTO))
+        if _AUTO in intercept
+        else None
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -72,6 +72,29 @@ class Document:
         for step in steps:
             data = data[step]
         return data
+
+    def find(self, *steps: Step) -> Any:
+        """The data at ``steps`` through mappings; None where there is none."""
+        data = self.data
+        for step in steps:
+            data = data.get(step) if isinstance(data, dict) else None
+        return data
+
+    def with_key_renamed(self, old: str, new: str, *parents: Step) -> Document:
+        """This document with the key ``old`` of the mapping at ``parents`` called ``new``, in its place."""
+        above = len(parents)
+
+        def moved(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+            is_below = steps[: above + 1] == (*parents, old)
+            return (*parents, new, *steps[above + 1 :]) if is_below else steps
+
+        mapping = {new if key == old else key: value for key, value in self.at(*parents).items()}
+        return replace(
+            self,
+            data=_replaced(self.data, parents, mapping),
+            marks={moved(steps): location for steps, location in self.marks.items()},
+            plain={moved(steps): text for steps, text in self.plain.items()},
+        )
 
     def convert(self, kind: type[Struct], *steps: Step) -> Struct:
         """The data at ``steps`` as a ``kind``.

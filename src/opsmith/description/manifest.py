@@ -14,6 +14,7 @@ import msgspec
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
+from opsmith.description.external_namespaces import read_external_namespaces
 from opsmith.description.formats.executorch import (
     ExecutorchHeader,
     ManifestEntry,
@@ -30,7 +31,6 @@ from opsmith.description.model import (
     StubKernel,
 )
 from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
-from opsmith.description.owners import read_owners
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
 from opsmith.errors import KernelDuplicate, KernelRefused, Location, SyntaxInvalid
@@ -142,13 +142,13 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
 def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     raw = document.convert(_ExecutorchManifest)
     check_library_name(raw.library, document.locate("library"))
-    owners = read_owners(document, raw.defined_by)
+    external = read_external_namespaces(document, raw.defined_by)
     header = ExecutorchHeader(
         raw.library,
         ManifestEntry,
         DimOrder(raw.dim_order),
         raw.type_alias,
-        frozenset(owner.namespace for owner in owners),
+        frozenset(each.namespace for each in external),
     )
     read = read_executorch_entries(document, header, catalogue, "kernels")
     return Library(
@@ -164,7 +164,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         executorch=read.operators,
         operators=read.declared,
         metas=read.metas,
-        owners=owners,
+        external_namespaces=external,
     )
 
 

@@ -189,7 +189,7 @@ class GivenMeta:
 
 
 @dataclass(frozen=True)
-class Owner:
+class ExternalNamespace:
     """Who defines the operators of ``namespace``: Python ``modules``, where they are installed.
 
     The functional variants' meta kernels and gradients are theirs.
@@ -207,8 +207,8 @@ class Library:
     ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
     ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
-    kernels know nothing of PyTorch, define the functions that its ``metas`` name.  ``owners`` are the
-    namespaces of operators that it implements and others define.
+    kernels know nothing of PyTorch, define the functions that its ``metas`` name.
+    ``external_namespaces`` are those of operators that it implements and others define.
     """
 
     name: str
@@ -225,7 +225,7 @@ class Library:
     stubs: tuple[StubKernel, ...] = ()
     operators: tuple[Declaration, ...] = ()
     metas: tuple[GivenMeta, ...] = ()
-    owners: tuple[Owner, ...] = ()
+    external_namespaces: tuple[ExternalNamespace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,16 +251,16 @@ class NamedOperator:
 class Fallback:
     """The fallback policy: ``only``, where given, allows nothing else; ``deny`` forbids.
 
-    ``whole`` are composites that are to be run by one call of the fallback instead of being decomposed;
-    ``whole_auto``, where given, is the place that leaves it to the plan which others are.
+    ``intercept`` are composites that are to be run by one call of the fallback instead of being decomposed;
+    ``intercept_auto``, where given, is the place that leaves it to the plan which others are.
     """
 
     location: Location
     default: FallbackDefault = FallbackDefault.CPU
     only: tuple[NamedOperator, ...] | None = None
     deny: tuple[NamedOperator, ...] = ()
-    whole: tuple[NamedOperator, ...] = ()
-    whole_auto: Location | None = None
+    intercept: tuple[NamedOperator, ...] = ()
+    intercept_auto: Location | None = None
 
 
 @dataclass(frozen=True)

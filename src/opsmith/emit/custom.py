@@ -15,17 +15,17 @@ from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
 _OWN_HEADERS = ("opsmith/autograd/custom_autograd.h", "opsmith/generated/custom_meta.h")
-_FOREIGN_HEADER = "opsmith/operators/foreign_schema.h"
+_EXTERNAL_HEADER = "opsmith/operators/external_schema.h"
 
 
-def _is_foreign(plan: Plan, meta: Meta) -> bool:
+def _is_external(plan: Plan, meta: Meta) -> bool:
     """Whether the meta kernel is that of whoever defines the operator.
 
     A function that the description gives then only shapes what derived variants allocate.
     """
     operator = plan.operator(meta.operator)
     assert operator is not None
-    return operator.namespace in plan.foreign and operator.variant is Variant.FUNCTIONAL
+    return operator.namespace in plan.external_namespaces and operator.variant is Variant.FUNCTIONAL
 
 
 def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
@@ -58,14 +58,14 @@ def custom_file(
     metas = [
         (meta, _signature(plan, meta.operator))
         for meta in plan.metas
-        if not _is_foreign(plan, meta)
+        if not _is_external(plan, meta)
     ]
     headers |= {signature.header for _, signature in metas}
-    foreign = (_FOREIGN_HEADER,) if plan.foreign else ()
+    external = (_EXTERNAL_HEADER,) if plan.external_namespaces else ()
     return "\n".join(
         [
             banner(plan, "its own operators."),
-            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS, *foreign))}\n",
+            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS, *external))}\n",
             includes(headers.difference(_OWN_HEADERS)),
             "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
             "#include <torch/library.h>\n",
@@ -106,7 +106,7 @@ def _definitions(plan: Plan) -> Iterator[str]:
         lines = []
         for operator in operators:
             tags = ", ".join(f"at::Tag::{tag}" for tag in operator.tags)
-            if namespace in plan.foreign:
+            if namespace in plan.external_namespaces:
                 schema = quoted(f"{namespace}::{operator.schema}")
                 lines.append(f"opsmith::define_unless_defined(m, {schema}, {{{tags}}});")
                 continue
@@ -190,7 +190,9 @@ _COUNTED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::count_writes>()"
 
 def _autograd(plan: Plan) -> Iterator[str]:
     """Gradients that nobody wrote are refused; what is written to gets a new version."""
-    own = [operator for operator in plan.custom if operator.namespace not in plan.foreign]
+    own = [
+        operator for operator in plan.custom if operator.namespace not in plan.external_namespaces
+    ]
     refusals = {
         operator.name: _REFUSED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
         for operator in own

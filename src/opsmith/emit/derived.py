@@ -1,7 +1,7 @@
 """The body of a derived variant: what is written around a call of another variant's kernel.
 
-One method per :class:`~opsmith.plan.Derivation`.  All of them handle several results, lists of Tensors
-and arguments that the operator changes beside its results alike: see :attr:`Operator.results`.  Called
+Written by the rules of :class:`~opsmith.plan.Derivation`.  Several results, lists of Tensors and arguments
+that the operator changes beside its results are handled alike: see :attr:`Operator.results`.  Called
 by ``wrapper``, which knows how the kernel is called.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from opsmith.description import Execution
 from opsmith.emit.signature import Parameter, Signature, Signatures, Structured
-from opsmith.plan import Derivation, Elementwise, Entry, MetaRule, Shape
-from opsmith.schema import Result
+from opsmith.plan import Elementwise, Entry, Into, MetaRule, Rule, Shape
+from opsmith.schema import Variant
 
 
 @dataclass
@@ -38,92 +38,90 @@ class DerivedBody:
     def lines(self) -> list[str]:
         """The body, from the check of the arguments' contract to the return."""
         assert self.entry.derivation is not None
-        return _DERIVATIONS[self.entry.derivation](self)
-
-    # ---- one method per derivation
-
-    def functional_from_out(self) -> list[str]:
-        outs = self.source.outputs()
-        copies, renamed = self._copies(self.source.results()[len(outs) :])
+        rule = self.entry.derivation.rule
+        if rule.into is Into.RETURNED:
+            options = self._options_of_out() if rule.wanted is Variant.OUT else {}
+            return [*self._contract(rule), *self._write_results(options), *self._return_changed()]
+        names, destination = self._destination(rule)
+        values = dict(zip(self.source.outputs(), names, strict=False))
+        operand, finish = [], []
+        if rule.source is Variant.INPLACE:
+            operand = [f"auto operand = opsmith::operand_in({names[0]}, self);"]
+            finish = [f"opsmith::finish({names[0]}, operand);"]
+            values = {"self": "operand"}
+        copies: dict[str, str] = {}
+        if rule.wanted is Variant.FUNCTIONAL:
+            changed = self.source.results()[len(names) :]
+            copies = {result.name: f"new_{result.name}" for result in changed}
+        filled = [
+            *operand,
+            *(f"auto {new} = opsmith::copy_of({old});" for old, new in copies.items()),
+        ]
         return [
-            *self._allocate(outs, fast=True),
-            *self.unless_taken(outs),
-            *copies,
-            *(self._settled() if copies else []),
-            f"{self.run(renamed)};",
-            self._return_new([*outs, *renamed.values()]),
+            *self._contract(rule),
+            *destination,
+            *filled,
+            *(self._settled() if filled else []),
+            f"{self.run({**values, **copies})};",
+            *finish,
+            *(self._write_back(rule, names) if rule.writes_back else []),
+            *(
+                [self._return_new([*names, *copies.values()])]
+                if rule.wanted is Variant.FUNCTIONAL
+                else self._return_changed()
+            ),
         ]
 
-    def functional_from_inplace(self) -> list[str]:
-        copies, renamed = self._copies(self.source.results()[1:])
-        return [
-            *self._allocate(["result"], fast=False),
-            "auto operand = opsmith::operand_in(result, self);",
-            *copies,
-            *self._settled(),
-            f"{self.run({'self': 'operand', **renamed})};",
-            "opsmith::finish(result, operand);",
-            self._return_new(["result", *renamed.values()]),
-        ]
+    # ---- the steps of a rule
 
-    def out_from_functional(self) -> list[str]:
-        outs = self.signature.outputs()
-        values = {}
-        if self.source.factory:
-            values = {
-                "dtype": f"{outs[0]}.scalar_type()",
-                "layout": f"{outs[0]}.layout()",
-                "device": f"{outs[0]}.device()",
-                "pin_memory": "::std::nullopt",
-            }
-        check = []
-        if self.entry.shape is Shape.STRUCTURED_META:
-            check = self._structured_check("kOut", outs)
-        else:
-            check = self._check_out_overlap()
-        return [*check, *self._write_results(values), *self._return_changed()]
+    def _contract(self, rule: Rule) -> list[str]:
+        """What PyTorch's own variant checks before it writes anything."""
+        structured = self.entry.shape is Shape.STRUCTURED_META
+        if rule.wanted is Variant.OUT and structured:
+            return self._structured_check("kOut", self.signature.outputs())
+        if rule.wanted is Variant.OUT:
+            return self._check_out_overlap()
+        if rule.wanted is Variant.INPLACE and (structured or rule.into is Into.SELF):
+            return self._check_self()
+        return []
 
-    def out_from_inplace(self) -> list[str]:
-        (out,) = self.signature.outputs()
-        operands = ", ".join(self._operands())
-        check = []
-        if self.entry.shape is Shape.STRUCTURED_META:
-            check = self._structured_check("kOut", [out])
-        else:
-            check = self._check_out_overlap()
-        return [
-            *check,
-            f"const auto shape = {self._first_shape()};",
-            f"auto result = opsmith::result_in({out}, shape, {operands});",
-            "auto operand = opsmith::operand_in(result, self);",
-            *self._settled(),
-            f"{self.run({'self': 'operand'})};",
-            "opsmith::finish(result, operand);",
-            f"opsmith::write_out({self._quoted_name()}, result, {out});",
-            *self._return_changed(),
-        ]
-
-    def inplace_from_out(self) -> list[str]:
-        (out,) = self.source.outputs()
-        return [*self._check_self(), f"{self.run({out: 'self'})};", *self._return_changed()]
-
-    def inplace_from_out_temporary(self) -> list[str]:
-        (out,) = self.source.outputs()
-        if self.entry.shape is Shape.STRUCTURED_META:
+    def _destination(self, rule: Rule) -> tuple[list[str], list[str]]:
+        """The names of the Tensors that the kernel writes to, and the lines that make them."""
+        if rule.into is Into.SELF:
+            return ["self"], []
+        if rule.into is Into.OUT:
+            (out,) = self.signature.outputs()
+            return ["result"], [
+                f"const auto shape = {self._first_shape()};",
+                f"auto result = opsmith::result_in({', '.join([out, 'shape', *self._operands()])});",
+            ]
+        names = self.source.outputs() or ["result"]
+        if rule.wanted is Variant.INPLACE and self.entry.shape is Shape.STRUCTURED_META:
+            # What the contract has checked is shaped as self is.
             empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
-            allocate = [*self._check_self(), f"at::Tensor {out} = {empty};"]
-        else:
-            allocate = self._allocate([out], fast=False)
+            return names, [f"at::Tensor {names[0]} = {empty};"]
+        allocated = self._allocate(names, fast=rule.elementwise)
+        return names, [*allocated, *(self.unless_taken(names) if self.source.outputs() else [])]
+
+    def _write_back(self, rule: Rule, names: Sequence[str]) -> list[str]:
+        how = "out" if rule.wanted is Variant.OUT else "inplace"
+        targets = self.signature.outputs() or ["self"]
         return [
-            *allocate,
-            f"{self.run({})};",
-            f"opsmith::write_inplace({self._quoted_name()}, {out}, self);",
-            *self._return_changed(),
+            f"opsmith::write_{how}({self._quoted_name()}, {name}, {target});"
+            for name, target in zip(names, targets, strict=True)
         ]
 
-    def inplace_from_functional(self) -> list[str]:
-        check = self._check_self() if self.entry.shape is Shape.STRUCTURED_META else []
-        return [*check, *self._write_results({}), *self._return_changed()]
+    def _options_of_out(self) -> dict[str, str]:
+        """The arguments of a factory function, for a kernel that makes what ``out`` is to hold."""
+        if not self.source.factory:
+            return {}
+        out = self.signature.outputs()[0]
+        return {
+            "dtype": f"{out}.scalar_type()",
+            "layout": f"{out}.layout()",
+            "device": f"{out}.device()",
+            "pin_memory": "::std::nullopt",
+        }
 
     # ---- an out kernel that must be given the shape of its result
 
@@ -171,14 +169,6 @@ class DerivedBody:
         ]
 
     # ---- results
-
-    def _copies(self, changed: tuple[Result, ...]) -> tuple[list[str], dict[str, str]]:
-        """Copies of arguments that the kernel changes, for a variant that must not; their names."""
-        renamed = {result.name: f"new_{result.name}" for result in changed}
-        return (
-            [f"auto {new} = opsmith::copy_of({old});" for old, new in renamed.items()],
-            renamed,
-        )
 
     def _settled(self) -> list[str]:
         """Waits for copies that the device is still making, where the kernel reads them on the host."""
@@ -347,17 +337,6 @@ class DerivedBody:
 
     def _quoted_name(self) -> str:
         return f'"{self.signature.qualified_name}"'
-
-
-_DERIVATIONS: Mapping[Derivation, Callable[[DerivedBody], list[str]]] = {
-    Derivation.FUNCTIONAL_FROM_OUT: DerivedBody.functional_from_out,
-    Derivation.FUNCTIONAL_FROM_INPLACE: DerivedBody.functional_from_inplace,
-    Derivation.OUT_FROM_FUNCTIONAL: DerivedBody.out_from_functional,
-    Derivation.OUT_FROM_INPLACE: DerivedBody.out_from_inplace,
-    Derivation.INPLACE_FROM_OUT: DerivedBody.inplace_from_out,
-    Derivation.INPLACE_FROM_OUT_TEMPORARY: DerivedBody.inplace_from_out_temporary,
-    Derivation.INPLACE_FROM_FUNCTIONAL: DerivedBody.inplace_from_functional,
-}
 
 
 def _on_meta(parameter: Parameter) -> str:

@@ -112,8 +112,8 @@ def _signatures(plan: Plan) -> Signatures:
 
 def _given_metas(entries: Iterable[Entry]) -> list[Meta]:
     """What shapes the results of operators of ATen in the place of PyTorch's meta kernels, once each."""
-    layers = (layer for entry in entries for layer in entry.layers)
-    found = {layer.meta.operator: layer.meta for layer in layers if layer.meta}
+    links = (link for entry in entries for link in entry.chain)
+    found = {link.meta.operator: link.meta for link in links if link.meta}
     return [found[name] for name in sorted(found)]
 
 
@@ -188,10 +188,10 @@ def _declared_once(
     Overloads share a symbol, and two operators may share one function.
     """
     found: dict[tuple[tuple[str, str], ...], tuple[Kernel, Declarations]] = {}
-    for layer in (layer for entry in entries for layer in entry.layers):
-        if layer.kernel and not layer.kernel.through:
-            declared = declarations(layer.kernel, signatures)
-            found[tuple(declared.by_symbol.items())] = layer.kernel, declared
+    for link in (link for entry in entries for link in entry.chain):
+        if link.kernel and not link.kernel.through:
+            declared = declarations(link.kernel, signatures)
+            found[tuple(declared.by_symbol.items())] = link.kernel, declared
     return [found[key] for key in sorted(found)]
 
 
@@ -267,8 +267,8 @@ def _boxed(route: Route) -> str:
     return f"torch::CppFunction::makeFromBoxedFunction<&{BOXED_KERNELS[route]}>()"
 
 
-def _whole(plan: Plan) -> list[str]:
-    """The registrations of the composites that are caught whole.
+def _interceptions(plan: Plan) -> list[str]:
+    """The registrations of the composites that are intercepted.
 
     One whose gradient comes from its parts is registered for the autograd key as well: what stands below
     would else silence PyTorch's decomposition above.
@@ -276,10 +276,10 @@ def _whole(plan: Plan) -> list[str]:
     kernels: dict[str, str] = {}
     above: dict[str, str] = {}
     for entry in plan.entries:
-        if entry.whole is None:
+        if entry.interception is None:
             continue
-        composite = entry.whole.composite
-        function = "whole_without_dropout" if entry.whole.dropout else "whole"
+        composite = entry.interception.composite
+        function = "intercept_without_dropout" if entry.interception.dropout else "intercept"
         kernel = f"opsmith::{function}<c10::DispatchKey::{composite.value}>"
         kernels[entry.name] = f"torch::CppFunction::makeFromBoxedFunction<&{kernel}>()"
         if composite is Composite.IMPLICIT:
@@ -288,18 +288,18 @@ def _whole(plan: Plan) -> list[str]:
 
 
 def _fallback(plan: Plan) -> str:
-    unserved = [entry for entry in plan.entries if not (entry.kernel or entry.whole)]
+    unserved = [entry for entry in plan.entries if not (entry.kernel or entry.interception)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
     exceptions = [
         entry for entry in last_resorts if entry.route is not plan.unlisted or entry.by_name
     ]
-    whole = _whole(plan)
+    interceptions = _interceptions(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback/fallback.h>",
         "#include <opsmith/fallback/pure_outputs.h>",
-        *(["#include <opsmith/fallback/whole.h>"] if whole else []),
+        *(["#include <opsmith/fallback/interception.h>"] if interceptions else []),
         "",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
@@ -314,8 +314,11 @@ def _fallback(plan: Plan) -> str:
         "",
     ]
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
-    if whole:
-        lines += ["// Composites that are caught before PyTorch decomposes them.", *whole]
+    if interceptions:
+        lines += [
+            "// Composites that are intercepted before PyTorch decomposes them.",
+            *interceptions,
+        ]
     lines += [
         "namespace {\n",
         "[[maybe_unused]] const bool outputs_set = [] {",

@@ -263,6 +263,10 @@ class Signature:
         """The names of the ``out`` arguments; empty for other variants."""
         return [argument.name for argument in self.function.func.arguments.out]
 
+    def tensor_arguments(self) -> tuple[list[str], list[str]]:
+        """The schema's names of the inputs and of the outputs that are Tensors or hold some."""
+        return [p.name for p in self.inputs() if p.tensor], self.outputs()
+
     def dispatcher_arguments(self, rename: Callable[[Parameter], str]) -> str:
         """The arguments of a call through :attr:`ops_struct`, made from this function's parameters.
 
@@ -318,6 +322,12 @@ class CustomSignature(Signature):
     def parameter_of(self, argument: str) -> str:
         """The name of the parameter that stands for the schema's ``argument``."""
         return _free_name(argument, self._not_free)
+
+    def tensor_arguments(self) -> tuple[list[str], list[str]]:
+        """The schema's names of the inputs and of the outputs that are Tensors or hold some."""
+        names = list(self.operator.tensor_arguments)
+        inputs = len(names) - len(self.outputs())
+        return names[:inputs], names[inputs:]
 
     def meta_declaration(self, symbol: str) -> str:
         """How a meta kernel that an author writes is declared, without its namespace."""

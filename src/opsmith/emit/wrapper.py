@@ -14,7 +14,16 @@ from opsmith.description import Abi, DimOrder, Execution, Kernel
 from opsmith.emit.derived import DerivedBody
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import address, comment, dtype_set, quoted
-from opsmith.plan import Derivation, Entry, Operands, Route
+from opsmith.plan import Entry, Into, Operands, Route
+from opsmith.plan.conditions import (
+    ComputesIn,
+    HasDimOrder,
+    HasDtype,
+    SameDtype,
+    ShareDtype,
+    conditions,
+    converted_scalars,
+)
 
 # The boxed kernel of the runtime that each last resort ends in.
 BOXED_KERNELS: Mapping[Route, str] = {
@@ -56,21 +65,21 @@ class Wrapper:
 def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
     """The function registered for ``entry``, whose route must be one that opsmith generates.
 
-    The functions of its backups stand before it.
+    The functions of the rest of its chain stand before it.
     """
-    names = [_layer_name(signatures[entry.name], depth) for depth in range(len(entry.layers))]
-    layers = [
-        _Writer(layer, signatures, name, backup).write()
-        for layer, name, backup in zip(entry.layers, names, [*names[1:], ""], strict=True)
+    names = [_function_name(signatures[entry.name], depth) for depth in range(len(entry.chain))]
+    written = [
+        _Writer(link, signatures, name, behind).write()
+        for link, name, behind in zip(entry.chain, names, [*names[1:], ""], strict=True)
     ]
-    first = layers[0]
-    text = "\n".join(layer.text for layer in reversed(layers) if layer.text)
-    headers = first.headers.union(*(layer.headers for layer in layers))
+    first = written[0]
+    text = "\n".join(each.text for each in reversed(written) if each.text)
+    headers = first.headers.union(*(each.headers for each in written))
     return Wrapper(first.target, first.signature, text, headers)
 
 
-def _layer_name(signature: Signature, depth: int) -> str:
-    return f"{signature.cpp_name}_backup{depth}" if depth else signature.cpp_name
+def _function_name(signature: Signature, depth: int) -> str:
+    return f"{signature.cpp_name}_next{depth}" if depth else signature.cpp_name
 
 
 def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
@@ -79,13 +88,13 @@ def registered(wrappers: Iterable[tuple[Entry, Wrapper]]) -> dict[str, str]:
 
 
 class _Writer:
-    """Writes the function ``name``, which leaves what its kernel does not take to ``backup``, if any."""
+    """Writes the function ``name``, which leaves what its kernel does not take to ``behind``, if any."""
 
-    def __init__(self, entry: Entry, signatures: Signatures, name: str, backup: str) -> None:
+    def __init__(self, entry: Entry, signatures: Signatures, name: str, behind: str) -> None:
         assert entry.kernel is not None
         self.entry = entry
         self.name = name
-        self.backup = backup
+        self.behind = behind
         self.kernel: Kernel = entry.kernel
         self.signatures = signatures
         # A structured kernel gets what PyTorch's meta function computed, which has no SymInt.
@@ -94,6 +103,11 @@ class _Writer:
         self.source = signatures[self.kernel.operator].taking(symint=symint)
         self.headers = {self.signature.header}
         self.is_lean = self.kernel.abi is Abi.EXECUTORCH
+        self.conditions = conditions(entry, *self.source.tensor_arguments())
+        self.computes_in = next(
+            (c.dtypes for c in self.conditions if isinstance(c, ComputesIn)), ()
+        )
+        self.names = self._names_of_kernels_arguments()
         if self.kernel.through:
             self.headers |= {self.source.native_header, "opsmith/generated/stub.h"}
         if self.is_lean:
@@ -122,7 +136,7 @@ class _Writer:
     def _needs_wrapper(self) -> bool:
         return bool(
             self.entry.fails_over
-            or self.backup
+            or self.behind
             or self.kernel.device_guard
             or self.kernel.dtypes
             or self.kernel.execution is Execution.HOST
@@ -147,22 +161,36 @@ class _Writer:
             self.headers.add("opsmith/generated/factory.h")
             if tensors and self.entry.route is Route.DERIVED:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
-        if self.is_lean:
-            if tests := self._lean_tests():
-                lines += self._refuse_unless(" && ".join(tests))
-        elif self.kernel.dtypes and not self._is_iterator() and not self.kernel.through:
-            lines += self._refuse_unless(" && ".join(self._dtype_tests()))
+        if tests := self._tests(self.names, self.names):
+            lines += self._refuse_unless(" && ".join(tests))
         return lines
 
-    def _is_iterator(self) -> bool:
-        return self.kernel.structured and Structured(self.kernel.operator).iterator
+    def _tests(self, names: Mapping[str, str], new: Collection[str]) -> list[str]:
+        """The kernel's conditions on its arguments, as C++.
 
-    def _dtype_tests(self) -> list[str]:
-        names = [p.name for p in self.signature.parameters() if p.tensor]
-        return [
-            self._has(dtypes, self.signature.parameter_of(argument) if argument else names[0])
-            for argument, dtypes in self.kernel.dtypes
-        ]
+        ``names`` stand for those that are there, of which ``new`` have not been tested.
+        """
+        tests = []
+        for condition in self.conditions:
+            match condition:
+                case HasDtype(argument, dtypes, ()) if argument in new:
+                    tests.append(self._has(dtypes, names[argument]))
+                case HasDtype(argument, dtypes, operands) if argument in new:
+                    asked = ", ".join(names[each] for each in (argument, *operands))
+                    tests.append(f"opsmith::takes({dtype_set(dtypes)}, {asked})")
+                case ShareDtype(arguments, dtypes):
+                    every = dict.fromkeys(names[each] for each in arguments if each in names)
+                    if every:
+                        tests.append(
+                            f"opsmith::share_dtype({dtype_set(dtypes)}, {', '.join(every)})"
+                        )
+                case SameDtype(first, second) if {first, second} <= names.keys():
+                    if {first, second}.intersection(new):
+                        tests.append(f"opsmith::share_dtype({names[first]}, {names[second]})")
+                case HasDimOrder(argument, dim_order) if argument in new:
+                    order = ", ".join(map(str, dim_order))
+                    tests.append(f"opsmith::has_dim_order({names[argument]}, {{{order}}})")
+        return tests
 
     def _has(self, dtypes: Sequence[str], name: str) -> str:
         """Whether what the parameter ``name`` holds has one of ``dtypes``."""
@@ -172,51 +200,15 @@ class _Writer:
             return f"opsmith::all_have({dtype_set(dtypes)}, {name})"
         return f"{dtype_set(dtypes)}.has({name})"
 
-    def _lean_tests(self) -> list[str]:
-        """Whether the Tensors that this variant is given are those that its lean kernel takes."""
-        given = {p.name: p for p in self.signature.parameters() if p.tensor}
-        names = self._names_of_kernels_arguments()
-        tests = self._lean_dtype_tests(names, names)
-        tied: dict[int, str] = {}
-        for meta in self.kernel.arg_meta:
-            name = names.get(meta.argument, "")
-            if name not in given:
-                continue
-            tests.append(self._has(meta.dtypes, name))
-            if other := tied.setdefault(meta.tied, name):
-                tests += [f"opsmith::share_dtype({other}, {name})"] if other != name else []
-            order = ", ".join(map(str, meta.dim_order))
-            tests.append(f"opsmith::has_dim_order({name}, {{{order}}})")
-        return tests
-
-    def _lean_dtype_tests(self, names: Mapping[str, str], asked: Collection[str]) -> list[str]:
-        """Whether the kernel takes the dtypes of ``asked`` among its arguments, which ``names`` stand for."""
-        tests = []
-        for argument, dtypes in self.kernel.dtypes:
-            if not argument:
-                every = ", ".join(dict.fromkeys(names.values()))
-                tests.append(f"opsmith::share_dtype({dtype_set(dtypes)}, {every})")
-            elif argument in asked and argument in self._converted_scalars():
-                operands = ", ".join([names[argument], *self._converted_scalars()])
-                tests.append(f"opsmith::takes({dtype_set(dtypes)}, {operands})")
-            elif argument in asked:
-                tests.append(self._has(dtypes, names[argument]))
-        return tests
-
-    def _converted_scalars(self) -> list[str]:
-        """The operands that the bridge converts where they are Python scalars."""
-        inputs = [p.name for p in self.source.inputs() if p.tensor]
-        mixes = self.entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1
-        return inputs if mixes else []
-
     def _names_of_kernels_arguments(self) -> dict[str, str]:
         """The parameter of this variant that stands for each Tensor argument of the kernel."""
-        mine = [p.name for p in self.signature.parameters() if p.tensor]
-        outs = self.source.outputs()
-        names = {p.name: p.name for p in self.source.inputs() if p.tensor and p.name in mine}
+        mine = {p.name for p in self.signature.parameters() if p.tensor}
+        inputs, outs = self.source.tensor_arguments()
+        names = {name: self.source.parameter_of(name) for name in inputs}
+        names = {name: parameter for name, parameter in names.items() if parameter in mine}
         if self.signature.outputs():
             names |= dict(zip(outs, self.signature.outputs(), strict=True))
-        elif self.entry.derivation is Derivation.INPLACE_FROM_OUT:
+        elif self.entry.derivation and self.entry.derivation.rule.into is Into.SELF:
             names |= {outs[0]: "self"}
         return names
 
@@ -225,7 +217,7 @@ class _Writer:
 
     def _last_resort(self) -> str:
         """The boxed kernel for calls that no kernel takes; empty where another one is asked first."""
-        if self.backup:
+        if self.behind:
             return ""
         assert self.entry.other_dtypes is not None
         return BOXED_KERNELS[self.entry.other_dtypes]
@@ -236,12 +228,12 @@ class _Writer:
     def _hand_over(self, boxed: str) -> str:
         arguments = ", ".join(parameter.name for parameter in self.signature.parameters())
         if not boxed:
-            return f"return {self.backup}({arguments});"
+            return f"return {self.behind}({arguments});"
         return f"return opsmith::call_boxed<{self.signature.ops_struct}, &{boxed}>({arguments});"
 
     def _or_refused(self, body: list[str]) -> list[str]:
         """``body``, and what happens where a stub within it is called in a dtype that it does not take."""
-        if not (self.kernel.through and self.kernel.dtypes):
+        if not (self.kernel.through and self.computes_in):
             return body
         refusal = self._hand_over(self._last_resort())
         return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
@@ -281,16 +273,9 @@ class _Writer:
         return body.lines() if self.entry.derivation else body.out_of_lean()
 
     def _unless_result_is_taken(self, names: Sequence[str]) -> list[str]:
-        """Hands over where a lean kernel does not take the dtype of a result that was allocated for it."""
-        if not self.is_lean:
-            return []
-        outs = dict(zip(self.source.outputs(), names, strict=True))
-        tests = self._lean_dtype_tests({**self._names_of_kernels_arguments(), **outs}, outs)
-        tests += [
-            self._has(meta.dtypes, outs[meta.argument])
-            for meta in self.kernel.arg_meta
-            if meta.argument in outs
-        ]
+        """Hands over where the kernel does not take a result that was allocated for it."""
+        _, outs = self.source.tensor_arguments()
+        tests = self._tests({**self.names, **dict(zip(outs, names, strict=True))}, outs)
         return self._refuse_unless(" && ".join(tests)) if tests else []
 
     def _elsewhere_if(self, condition: str) -> list[str]:
@@ -324,8 +309,8 @@ class _Writer:
         if self.kernel.through:
             impl = structured.impl_arguments(self.signature, expressions)
             return [*lines, f"op.impl({impl});", *tail]
-        if structured.iterator and self.kernel.dtypes:
-            lines += self._refuse_unless(f"{dtype_set(self.kernel.dtypes[0][1])}.has(op)")
+        if self.computes_in:
+            lines += self._refuse_unless(f"{dtype_set(self.computes_in)}.has(op)")
         call = (
             f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
         )
@@ -346,8 +331,9 @@ class _Writer:
             quoted(f"`{self.kernel.symbol}` (library {self.kernel.library})"),
             f"opsmith::DimOrders::{orders}",
         ]
-        if scalars := self._converted_scalars():
-            operands = ", ".join(values.get(name, name) for name in scalars)
+        if scalars := converted_scalars(self.entry, self.source.tensor_arguments()[0]):
+            names = [self.source.parameter_of(name) for name in scalars]
+            operands = ", ".join(values.get(name, name) for name in names)
             about.append(f"opsmith::scalar_dtype({operands})")
         call = ", ".join([f"{{{', '.join(about)}}}", *arguments])
         return f"opsmith::lean_call<&::{self.kernel.symbol}>({call})"

@@ -10,8 +10,8 @@ from typing import Any
 
 from opsmith.executorch.own_operators import backend_of
 from opsmith.executorch.tasks import Failed, RunProgram, Stop
+from opsmith.runtime.defining_modules import WRITTEN_BY_PT2E
 from opsmith.runtime.load import load
-from opsmith.runtime.owners import WRITTEN_BY_PT2E
 
 
 class Comparison:

@@ -24,8 +24,8 @@ from opsmith.executorch.runtime import installed_runtime
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import OpenedBackend
 from opsmith.plan.executorch.resolver import Runtime, ServedForm, serve_forms
+from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.load import load
-from opsmith.runtime.owners import import_owners
 from opsmith.schema import Catalogue, with_operators
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def export_program(
     backend = opened.description
     catalogue = with_operators(opened.catalogue, backend.operators)
     runtime = installed_runtime(cache_root())
-    import_owners(owner for library in backend.libraries for owner in library.owners)
+    import_defining_modules(
+        each for library in backend.libraries for each in library.external_namespaces
+    )
     report(Progress(f"exporting {what.name}"))
     extra_files = {}
     try:
@@ -155,7 +157,9 @@ def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
 def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str | None]:
     """The functional operators of the forms that nobody serves."""
     return {
-        _functional(each, catalogue) for each in forms if each.kernel is None and not each.backup
+        _functional(each, catalogue)
+        for each in forms
+        if each.kernel is None and not each.in_runtime
     }
 
 

@@ -1,11 +1,13 @@
 """The plan: which route serves every operator, and why.  Nothing else decides anything."""
 
+from opsmith.plan.derivation_rules import Derivation, Into, Rule
+from opsmith.plan.interception import decompositions
 from opsmith.plan.model import (
     Autograd,
     AutogradRoute,
-    Derivation,
     Elementwise,
     Entry,
+    Interception,
     Meta,
     MetaRule,
     NotServed,
@@ -13,12 +15,10 @@ from opsmith.plan.model import (
     Plan,
     Route,
     Shape,
-    Whole,
     claims_of,
 )
 from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
 from opsmith.plan.resolver import resolve, resolve_group
-from opsmith.plan.whole import decompositions
 
 __all__ = [
     "Autograd",
@@ -26,6 +26,8 @@ __all__ = [
     "Derivation",
     "Elementwise",
     "Entry",
+    "Interception",
+    "Into",
     "Meta",
     "MetaRule",
     "NotServed",
@@ -33,8 +35,8 @@ __all__ = [
     "Operands",
     "Plan",
     "Route",
+    "Rule",
     "Shape",
-    "Whole",
     "claims_of",
     "decompositions",
     "open_backend",

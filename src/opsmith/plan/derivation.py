@@ -1,7 +1,7 @@
 """Which variant of a group can be derived from which, from the schemas alone.
 
-The rules are the table of docs/describe/variants.md.  A derivation that is impossible comes back as the
-reason in words, one of :class:`Obstacle`, which the plan shows.
+Chooses among the rules of ``derivation_rules``.  A derivation that is impossible comes back as the reason in
+words, one of :class:`Obstacle`, which the plan shows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from opsmith.description import Derive, Kernel
-from opsmith.plan.model import Derivation, Elementwise, Shape
+from opsmith.plan.derivation_rules import Derivation
+from opsmith.plan.model import Elementwise, Shape
 from opsmith.schema import Catalogue, Group, Operator, Variant
 
 
@@ -59,25 +60,6 @@ _OTHER_LAYOUT = re.compile(
 # What `.to(device)` comes down to, through the runtime's `_copy_from`.
 _BETWEEN_DEVICES = frozenset({"copy", "copy_"})
 
-# The kernels to build on, best first, for each wanted variant.
-_PREFERENCE: Mapping[Variant, tuple[Variant, ...]] = {
-    Variant.FUNCTIONAL: (Variant.OUT, Variant.INPLACE),
-    Variant.OUT: (Variant.FUNCTIONAL, Variant.INPLACE),
-    Variant.INPLACE: (Variant.OUT, Variant.FUNCTIONAL),
-}
-
-# Derivations that must know the result's shape and dtype before the kernel runs.
-_ALLOCATING = frozenset(
-    {
-        Derivation.FUNCTIONAL_FROM_OUT,
-        Derivation.FUNCTIONAL_FROM_INPLACE,
-        Derivation.OUT_FROM_INPLACE,
-        Derivation.INPLACE_FROM_OUT,
-        Derivation.INPLACE_FROM_OUT_TEMPORARY,
-    }
-)
-
-
 # The variant that a library says others are to be built on.
 _PREFERRED: Mapping[Derive, Variant] = {
     Derive.FUNCTIONAL: Variant.FUNCTIONAL,
@@ -123,53 +105,38 @@ def derive(
     if not differentiable:
         return Obstacle.DECOMPOSED.value
     reasons = []
-    for available in _by_preference(wanted.variant, kernels):
-        if kernel := kernels.get(available):
-            source = catalogue.operators[kernel.operator]
-            derivation = _derivation(wanted.variant, available, group, catalogue)
-            obstacle = _obstacle(wanted, source, derivation, group, catalogue)
-            if obstacle is None:
-                return _derived(kernel, derivation, group, catalogue)
-            reasons.append(
-                obstacle.value.format(
-                    inplace=group.inplace,
-                    functional=group.functional,
-                    wanted=wanted.name,
-                    available=source.name,
-                    name=source.name if source.results is None else wanted.name,
-                )
+    for derivation in _by_preference(wanted.variant, group, kernels, catalogue):
+        kernel = kernels[derivation.rule.source]
+        source = catalogue.operators[kernel.operator]
+        obstacle = _obstacle(wanted, source, derivation, group, catalogue)
+        if obstacle is None:
+            return _derived(kernel, derivation, group, catalogue)
+        reasons.append(
+            obstacle.value.format(
+                inplace=group.inplace,
+                functional=group.functional,
+                wanted=wanted.name,
+                available=source.name,
+                name=source.name if source.results is None else wanted.name,
             )
+        )
     return reasons[0]
 
 
-def _by_preference(wanted: Variant, kernels: Mapping[Variant, Kernel]) -> list[Variant]:
-    """The variants to build on, best first: those that the description prefers, then the cheapest."""
-
-    def is_preferred(variant: Variant) -> bool:
-        kernel = kernels.get(variant)
-        return kernel is not None and _PREFERRED.get(kernel.derive) is variant
-
-    return sorted(_PREFERENCE[wanted], key=lambda variant: not is_preferred(variant))
-
-
-def _derivation(
-    wanted: Variant, available: Variant, group: Group, catalogue: Catalogue
-) -> Derivation:
-    match wanted, available:
-        case Variant.FUNCTIONAL, Variant.OUT:
-            return Derivation.FUNCTIONAL_FROM_OUT
-        case Variant.FUNCTIONAL, _:
-            return Derivation.FUNCTIONAL_FROM_INPLACE
-        case Variant.OUT, Variant.FUNCTIONAL:
-            return Derivation.OUT_FROM_FUNCTIONAL
-        case Variant.OUT, _:
-            return Derivation.OUT_FROM_INPLACE
-        case Variant.INPLACE, Variant.OUT if is_pointwise(group, catalogue):
-            return Derivation.INPLACE_FROM_OUT
-        case Variant.INPLACE, Variant.OUT:
-            return Derivation.INPLACE_FROM_OUT_TEMPORARY
-        case _:
-            return Derivation.INPLACE_FROM_FUNCTIONAL
+def _by_preference(
+    wanted: Variant, group: Group, kernels: Mapping[Variant, Kernel], catalogue: Catalogue
+) -> list[Derivation]:
+    """What can be made of ``kernels``, best first: what the description prefers, then the cheapest."""
+    pointwise = is_pointwise(group, catalogue)
+    best: dict[Variant, Derivation] = {}
+    for derivation in Derivation:
+        rule = derivation.rule
+        if rule.wanted is wanted and rule.source in kernels and (pointwise or not rule.pointwise):
+            best.setdefault(rule.source, derivation)
+    return sorted(
+        best.values(),
+        key=lambda each: _PREFERRED.get(kernels[each.rule.source].derive) is not each.rule.source,
+    )
 
 
 def _obstacle(
@@ -189,7 +156,7 @@ def _obstacle(
         return Obstacle.NOT_TENSORS
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
-    if derivation in _ALLOCATING:
+    if derivation.rule.needs_shape:
         return _obstacle_to_allocating(group, catalogue)
     return None
 
@@ -216,13 +183,7 @@ def _shape(group: Group, catalogue: Catalogue) -> Shape | None:
 
 def _derived(kernel: Kernel, derivation: Derivation, group: Group, catalogue: Catalogue) -> Derived:
     # A result of a functional kernel has its shape; only PyTorch's own meta checks what it goes to.
-    needed = group.structured or derivation in _ALLOCATING
+    needed = group.structured or derivation.rule.needs_shape
     shape = _shape(group, catalogue) if needed else None
-    known = derivation in (
-        Derivation.FUNCTIONAL_FROM_OUT,
-        Derivation.INPLACE_FROM_OUT,
-        Derivation.INPLACE_FROM_FUNCTIONAL,
-    )
-    return Derived(
-        kernel, derivation, shape, elementwise_result(group, catalogue) if known else None
-    )
+    elementwise = elementwise_result(group, catalogue) if derivation.rule.elementwise else None
+    return Derived(kernel, derivation, shape, elementwise)

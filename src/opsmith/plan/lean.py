@@ -33,7 +33,7 @@ class LeanKernels:
         operator = self._catalogue.operators.get(kernel.operator)
         if operator is None:
             return f"serves ExecuTorch's programs only: torch {self._catalogue.torch} has no such operator"
-        lean = lean_operator(kernel, self._catalogue, self._metas.foreign)
+        lean = lean_operator(kernel, self._catalogue, self._metas.external_namespaces)
         if any(out.is_list for out in lean.outs):
             return "serves ExecuTorch's programs only: it writes to a list of Tensors"
         if reason := self._reason(operator):

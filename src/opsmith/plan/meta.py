@@ -30,8 +30,8 @@ class Metas:
         self, libraries: Sequence[Library], served: Collection[str], catalogue: Catalogue
     ) -> None:
         self._served = served
-        self.foreign = frozenset(
-            owner.namespace for library in libraries for owner in library.owners
+        self.external_namespaces = frozenset(
+            each.namespace for library in libraries for each in library.external_namespaces
         )
         """The namespaces of operators that others define."""
         self._catalogue = catalogue
@@ -68,7 +68,10 @@ class Metas:
     def _rule(self, operator: Operator) -> Meta | None:
         if given := self._given.get(operator.name):
             return _meta(operator.name, given)
-        if operator.namespace in self.foreign and operator.variant is Variant.FUNCTIONAL:
+        if (
+            operator.namespace in self.external_namespaces
+            and operator.variant is Variant.FUNCTIONAL
+        ):
             return Meta(operator.name, MetaRule.ELSEWHERE)
         if operator.schema.endswith("-> ()"):
             return Meta(operator.name, MetaRule.NOTHING)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from opsmith.description import Abi, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
+from opsmith.plan.derivation_rules import Derivation
 from opsmith.schema import Composite, Group, Operator
 
 
@@ -30,21 +31,6 @@ class Route(Enum):
     FALLBACK = "fallback"
     DENIED = "denied"
     MISSING = "missing"
-
-
-class Derivation(Enum):
-    """How a missing variant is built around another variant's kernel.
-
-    The value is the reason that people read.
-    """
-
-    FUNCTIONAL_FROM_OUT = "allocates the result and runs {kernel} into it"
-    FUNCTIONAL_FROM_INPLACE = "copies self into a new result and runs {kernel} on it"
-    OUT_FROM_FUNCTIONAL = "runs {kernel}, resizes out and copies the result into it"
-    OUT_FROM_INPLACE = "copies self into out and runs {kernel} on it"
-    INPLACE_FROM_OUT = "runs {kernel} with out=self, which is safe for a pointwise operator"
-    INPLACE_FROM_OUT_TEMPORARY = "runs {kernel} into a temporary and copies it back into self"
-    INPLACE_FROM_FUNCTIONAL = "runs {kernel} and copies the result back into self"
 
 
 class Shape(Enum):
@@ -152,7 +138,7 @@ class Operands(Enum):
 
 
 @dataclass(frozen=True)
-class Whole:
+class Interception:
     """A composite that one call of the fallback runs, where nobody has to see its parts.
 
     ``composite`` is the kernel by which PyTorch decomposes it otherwise; ``dropout``: it draws random
@@ -200,8 +186,8 @@ class Entry:
     ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
     calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
     operator, in the place of PyTorch's composite kernel.
-    ``whole``, where given: the operator is a composite, and the fallback runs it as one call.
-    ``backup``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
+    ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
+    ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
     or of a later one; ``other_dtypes`` is then what comes after the last of them.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of another dtype than the result's will
     do, and casts; the fallback runs such a call.
@@ -224,16 +210,16 @@ class Entry:
     autograd: Autograd | None = None
     operands: Operands = Operands.ONE_DEVICE
     fails_over: bool = False
-    whole: Whole | None = None
+    interception: Interception | None = None
     by_name: bool = False
-    backup: Entry | None = None
+    next: Entry | None = None
     meta: Meta | None = None
     casts_on_cpu: bool = False
 
     @property
-    def layers(self) -> tuple[Entry, ...]:
-        """This entry and the backups behind it, in the order in which they are asked."""
-        return (self, *(self.backup.layers if self.backup else ()))
+    def chain(self) -> tuple[Entry, ...]:
+        """This entry and those behind it, in the order in which they are asked."""
+        return (self, *(self.next.chain if self.next else ()))
 
     @property
     def is_on_cpu(self) -> bool:
@@ -286,7 +272,7 @@ class Plan:
     ``custom`` are the operators that the description itself declares, with the variants that were
     generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
     that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
-    ``foreign`` are the namespaces of operators among ``custom`` that others define.
+    ``external_namespaces`` are the namespaces of operators among ``custom`` that others define.
     """
 
     backend: str
@@ -297,7 +283,7 @@ class Plan:
     not_served: tuple[NotServed, ...] = ()
     stubs: tuple[StubKernel, ...] = ()
     metas: tuple[Meta, ...] = ()
-    foreign: tuple[str, ...] = ()
+    external_namespaces: tuple[str, ...] = ()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:
@@ -393,7 +379,7 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
     autograd = entry.autograd
     return replace(
         entry,
-        backup=entry.backup and _with_relative_places(entry.backup, folder),
+        next=entry.next and _with_relative_places(entry.next, folder),
         kernel=entry.kernel and moved(entry.kernel),
         meta=entry.meta and replace(entry.meta, location=_moved(entry.meta.location, folder)),
         source=entry.source.replace(prefix, ""),

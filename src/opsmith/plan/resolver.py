@@ -12,6 +12,7 @@ from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault
 from opsmith.errors import KernelRefused, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
+from opsmith.plan.interception import Interceptions
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import (
@@ -25,7 +26,6 @@ from opsmith.plan.model import (
     claims_of,
 )
 from opsmith.plan.stubs import StubService, serve_through_stubs
-from opsmith.plan.whole import WholeCalls
 from opsmith.schema import (
     GENERATED,
     Catalogue,
@@ -125,7 +125,7 @@ class _Resolver:
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
-        self.whole = WholeCalls(
+        self.interceptions = Interceptions(
             backend.fallback,
             catalogue,
             self._below_autograd,
@@ -140,7 +140,7 @@ class _Resolver:
             for entry in [self.entry(operator)]
             if self._exists(operator, entry)
         ]
-        self.whole.check_named({entry.name: entry for entry in entries})
+        self.interceptions.check_named({entry.name: entry for entry in entries})
         names = {entry.name for entry in entries}
         custom = tuple(
             operator
@@ -156,7 +156,7 @@ class _Resolver:
             not_served=tuple(self.not_served),
             custom=custom,
             metas=tuple(meta for operator in custom if (meta := self.metas.of(operator))),
-            foreign=tuple(sorted(self.metas.foreign)),
+            external_namespaces=tuple(sorted(self.metas.external_namespaces)),
         )
 
     def _obstacle(self, kernel: Kernel) -> str:
@@ -237,6 +237,12 @@ class _Resolver:
                     location=kernel.location,
                     remedy=f"its schema is {operator.schema}",
                 )
+            if not operator.tensor_arguments:
+                raise KernelRefused(
+                    f"`dtypes` says which Tensors a kernel takes, and `{operator.name}` takes none",
+                    location=kernel.location,
+                    remedy=f"remove `dtypes`; its schema is {operator.schema}",
+                )
 
     @staticmethod
     def _check_structured(kernel: Kernel, operator: Operator, group: Group | None) -> None:
@@ -277,7 +283,7 @@ class _Resolver:
     def entry(self, operator: Operator) -> Entry:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
-        entry = self.whole.caught(operator, entry) or entry
+        entry = self.interceptions.intercepted(operator, entry) or entry
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
@@ -318,7 +324,7 @@ class _Resolver:
         left = (each for each in self.candidates.get(name, ()) if each not in refused)
         return next(left, None)
 
-    def _backup(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
+    def _next(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
         """What serves the calls that ``kernel`` does not take, if that is another kernel."""
         if not (kernel.dtypes or kernel.arg_meta):
             return None
@@ -349,7 +355,7 @@ class _Resolver:
             why = f"`{kernel.symbol}` ({kernel.location}) has the CPU compute it; {reason}"
             entry = self._served(operator, kernel, route, why, refused)
             # Registered all the same: it refuses with the reason, unless the process overrides the policy.
-            is_told = route is Route.FALLBACK or entry.backup is not None
+            is_told = route is Route.FALLBACK or entry.next is not None
             return entry if is_told else replace(entry, refusal=entry.why)
         why = f"`{kernel.symbol}` ({kernel.location})"
         return self._served(operator, kernel, Route.KERNEL, why, refused)
@@ -364,8 +370,8 @@ class _Resolver:
         derived: Derived | None = None,
     ) -> Entry:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
-        backup = self._backup(operator, kernel, refused)
-        note, other_dtypes, refusal = self._other_dtypes(operator, kernel, backup)
+        behind = self._next(operator, kernel, refused)
+        note, other_dtypes, refusal = self._other_dtypes(operator, kernel, behind)
         shape, elementwise = self._expected(operator, kernel)
         shape = (derived.shape if derived else None) or shape
         meta = None
@@ -391,7 +397,7 @@ class _Resolver:
             refusal=refusal,
             operands=self._operands(operator, kernel),
             fails_over=kernel.fails_over,
-            backup=backup,
+            next=behind,
             meta=meta,
             casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
         )
@@ -440,7 +446,7 @@ class _Resolver:
         kernel = derived.kernel
         if derived.shape is not None:
             self._check_shaped(operator, kernel)
-        how = derived.derivation.value.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
+        how = derived.derivation.rule.why.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         why = f"from the kernel of `{kernel.operator}`: {how}"
         return self._served(operator, kernel, Route.DERIVED, why, refused, derived)
 
@@ -570,15 +576,15 @@ class _Resolver:
         return Route.FALLBACK, f"the fallback runs it on the CPU ({policy.location})"
 
     def _other_dtypes(
-        self, operator: Operator, kernel: Kernel, backup: Entry | None
+        self, operator: Operator, kernel: Kernel, behind: Entry | None
     ) -> tuple[str, Route | None, str]:
         """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if not (kernel.dtypes or kernel.arg_meta):
             return "", None, ""
         claims = claims_of(kernel)
-        if backup is not None:
-            note = f"; takes {claims}, and else: {backup.why}"
-            return note, backup.other_dtypes, backup.refusal
+        if behind is not None:
+            note = f"; takes {claims}, and else: {behind.why}"
+            return note, behind.other_dtypes, behind.refusal
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
         if route is not Route.FALLBACK:

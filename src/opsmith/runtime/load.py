@@ -19,8 +19,8 @@ from opsmith.description import Dtypes, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
 from opsmith.runtime import calls, fallback_policy, fallbacks
+from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import loaded_if_any, set_loaded_backend
-from opsmith.runtime.owners import import_owners
 from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
 from opsmith.runtime.trace import recording
 from opsmith.schema import qualified
@@ -190,7 +190,7 @@ def _register(built: BuiltBackend) -> None:
             remedy=f"load `{built.name}` in a process that does not import the package behind "
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
-    import_owners(built.owners)
+    import_defining_modules(built.external_namespaces)
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:

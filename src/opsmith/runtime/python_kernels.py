@@ -30,11 +30,13 @@ from opsmith.description import (
     with_python_kernels,
 )
 from opsmith.errors import KernelDuplicate, LoadError, Unsupported
-from opsmith.plan import Entry, OpenedBackend, Plan, Shape, resolve_group
+from opsmith.plan import Entry, OpenedBackend, Plan, Route, Shape, resolve_group
+from opsmith.plan.conditions import ComputesIn, HasDtype, conditions
 from opsmith.runtime.trace import recording
 from opsmith.schema import (
     Catalogue,
     Declaration,
+    Operator,
     group_declared,
     qualified,
 )
@@ -208,7 +210,8 @@ class PythonKernels:
         current = self._served.get(entry.name)
         if current is not None and current.entry == entry and current.kernel is kernel:
             return current
-        return _Served(entry, kernel, _registration(entry, kernel, adapter))
+        operator = self.catalogue.operators[entry.kernel.operator]
+        return _Served(entry, kernel, _registration(entry, operator, kernel, adapter))
 
     @functools.cached_property
     def catalogue(self) -> Catalogue:
@@ -234,21 +237,27 @@ class PythonKernels:
         return load_adapter(self._built, self._progress)
 
 
-def _registration(entry: Entry, kernel: PythonKernel[..., Any], adapter: ModuleType) -> object:
-    """The dispatcher's entry for what the plan says of one operator."""
+def _registration(
+    entry: Entry, operator: Operator, kernel: PythonKernel[..., Any], adapter: ModuleType
+) -> object:
+    """The dispatcher's entry for what the plan says of one operator; ``operator`` is the kernel's."""
     described = kernel.description
     name = f"the Python kernel `{described.symbol}` ({described.location})"
-    how = entry.derivation.name if entry.derivation else entry.route.name
     return adapter.VariantRegistration(
         name=qualified(entry.name),
         kernel_operator=qualified(described.operator),
         shaped_by=qualified(entry.shaped_by) if entry.shaped_by else None,
         like_self=entry.shape is Shape.LIKE_SELF,
-        service=how,
+        own_kernel=entry.route is Route.KERNEL,
+        writes_back=entry.derivation is not None and entry.derivation.rule.writes_back,
         alike_result=entry.elementwise.name if entry.elementwise else "",
         promotes=entry.promotes,
         operands=entry.operands.name,
-        dtypes=[(argument, list(names)) for argument, names in described.dtypes],
+        dtypes=[
+            (each.argument if isinstance(each, HasDtype) else "", list(each.dtypes))
+            for each in conditions(entry, operator.tensor_arguments, ())
+            if isinstance(each, (HasDtype, ComputesIn))
+        ],
         other_dtypes=entry.other_dtypes.value if entry.other_dtypes else "",
         fails_over=entry.fails_over,
         kernel=adapter.PythonKernel(

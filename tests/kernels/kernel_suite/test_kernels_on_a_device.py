@@ -117,7 +117,7 @@ def check(asked: Sequence[OperatorCall]) -> set[str]:
 def kernels_of(operator: str) -> list[Kernel]:
     """The device's kernels for an operator, in the order in which they are asked."""
     known = LOADED.plan.by_name.get(operator.removeprefix("aten::"))
-    return [entry.kernel for entry in known.layers if entry.kernel] if known else []
+    return [entry.kernel for entry in known.chain if entry.kernel] if known else []
 
 
 OPERATORS = {

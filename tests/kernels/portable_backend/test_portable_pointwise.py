@@ -149,7 +149,7 @@ FAMILIES = (
 
 @pytest.mark.parametrize("name", FAMILIES.split())
 def test_the_portable_library_is_asked(name: str) -> None:
-    layers = LOADED.plan.entry(name).layers
+    layers = LOADED.plan.entry(name).chain
     libraries = [layer.kernel.library for layer in layers if layer.kernel is not None]
     assert "portable" in (libraries[:1] if ALONE else libraries)
 

@@ -29,8 +29,8 @@ def form_json(each: ServedForm) -> dict[str, object]:
     return {
         "operator": each.form.operator,
         "key": each.form.key,
-        "library": each.kernel.library if each.kernel else RUNTIME if each.backup else None,
-        "backup": RUNTIME if each.backup and each.kernel else None,
+        "library": each.kernel.library if each.kernel else RUNTIME if each.in_runtime else None,
+        "next": RUNTIME if each.in_runtime and each.kernel else None,
         "why": each.why,
     }
 
@@ -38,4 +38,4 @@ def form_json(each: ServedForm) -> dict[str, object]:
 def _library(each: ServedForm) -> str:
     if each.kernel is not None:
         return each.kernel.library
-    return RUNTIME if each.backup else "[bold red]none[/]"
+    return RUNTIME if each.in_runtime else "[bold red]none[/]"

@@ -15,23 +15,6 @@ namespace py = pybind11;
 namespace opsmith {
 namespace {
 
-// The names of plan.Derivation's members, and those of the two routes on which the kernel is the operator's
-// own.
-const std::unordered_map<std::string, Service>& services() {
-  static const std::unordered_map<std::string, Service> all{
-      {"KERNEL", Service::kKernel},
-      {"STRUCTURED", Service::kStructured},
-      {"FUNCTIONAL_FROM_OUT", Service::kFunctionalFromOut},
-      {"FUNCTIONAL_FROM_INPLACE", Service::kFunctionalFromInplace},
-      {"OUT_FROM_FUNCTIONAL", Service::kOutFromFunctional},
-      {"OUT_FROM_INPLACE", Service::kOutFromInplace},
-      {"INPLACE_FROM_OUT", Service::kInplaceFromOut},
-      {"INPLACE_FROM_OUT_TEMPORARY", Service::kInplaceFromOutTemporary},
-      {"INPLACE_FROM_FUNCTIONAL", Service::kInplaceFromFunctional},
-  };
-  return all;
-}
-
 const std::unordered_map<std::string, AlikeResult>& alike_results() {
   static const std::unordered_map<std::string, AlikeResult> all{
       {"", AlikeResult::kUnknown}, {"SAME", AlikeResult::kSame}, {"BOOL", AlikeResult::kBool}};
@@ -72,7 +55,7 @@ using Dtypes = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 std::unique_ptr<VariantRegistration> register_variant(
     const std::string& name, const std::string& kernel_operator, const std::optional<std::string>& shaped_by,
-    bool like_self, const std::string& service, const std::string& alike_result, bool promotes,
+    bool like_self, bool own_kernel, bool writes_back, const std::string& alike_result, bool promotes,
     const std::string& operands, const Dtypes& dtypes, const std::string& other_dtypes, bool fails_over,
     std::shared_ptr<PythonKernel> kernel) {
   Variant variant{.name = operator_name(name), .kernel = operator_name(kernel_operator), .shaped_by = {}};
@@ -83,7 +66,8 @@ std::unique_ptr<VariantRegistration> register_variant(
     }
   }
   variant.like_self = like_self;
-  variant.service = named(services(), service);
+  variant.own_kernel = own_kernel;
+  variant.writes_back = writes_back;
   variant.alike_result = named(alike_results(), alike_result);
   variant.promotes = promotes;
   variant.operands = named(operand_rules(), operands);
@@ -114,9 +98,9 @@ PYBIND11_MODULE(opsmith_adapter, m) {
            py::arg("function"), py::arg("operator"), py::arg("description"), py::arg("refusal"));
   py::class_<VariantRegistration>(m, "VariantRegistration")
       .def(py::init(&register_variant), py::kw_only(), py::arg("name"), py::arg("kernel_operator"),
-           py::arg("shaped_by"), py::arg("like_self"), py::arg("service"), py::arg("alike_result"),
-           py::arg("promotes"), py::arg("operands"), py::arg("dtypes"), py::arg("other_dtypes"),
-           py::arg("fails_over"), py::arg("kernel"));
+           py::arg("shaped_by"), py::arg("like_self"), py::arg("own_kernel"), py::arg("writes_back"),
+           py::arg("alike_result"), py::arg("promotes"), py::arg("operands"), py::arg("dtypes"),
+           py::arg("other_dtypes"), py::arg("fails_over"), py::arg("kernel"));
   m.def("set_reason", &set_reason, py::arg("operator"), py::arg("reason"));
 }
 

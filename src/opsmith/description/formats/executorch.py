@@ -82,14 +82,14 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
 class ExecutorchHeader:
     """What a file says of all its entries: all but ``library`` is a manifest's.
 
-    ``foreign`` are the namespaces that others define.
+    ``external_namespaces`` are the namespaces that others define.
     """
 
     library: str
     entry: type[FunctionsEntry] = FunctionsEntry
     dim_order: DimOrder = DimOrder.CONTIGUOUS
     type_alias: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    foreign: frozenset[str] = frozenset()
+    external_namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def read_executorch_entries(
         kernels += own
         # ExecuTorch's files also declare what another library implements. The functional variants of others'
         # operators have names that no rule tells.
-        if own or operator.name.partition("::")[0] in header.foreign:
+        if own or operator.name.partition("::")[0] in header.external_namespaces:
             declared += reader.declared()
         metas += reader.metas()
     return ExecutorchEntries(

@@ -55,13 +55,13 @@ class LibraryKernel:
 class ServedForm:
     """Who serves one form of call: a kernel of the libraries, or the runtime's own (None).
 
-    ``backup``: the runtime has a kernel for the operator.  ``why`` says what the libraries that come
+    ``in_runtime``: the runtime has a kernel for the operator.  ``why`` says what the libraries that come
     before have against it.
     """
 
     form: CallForm
     kernel: Kernel | None
-    backup: bool
+    in_runtime: bool
     why: str
 
 
@@ -132,10 +132,12 @@ class _Resolver:
         self.backend = backend
         self.runtime = runtime
         self.kernels: dict[str, list[tuple[LeanOperator, Kernel]]] = {}
-        foreign = {owner.namespace for library in backend.libraries for owner in library.owners}
+        external = {
+            each.namespace for library in backend.libraries for each in library.external_namespaces
+        }
         for library in backend.lean_libraries:
             for kernel in library.kernels:
-                operator = lean_operator(kernel, catalogue, foreign)
+                operator = lean_operator(kernel, catalogue, external)
                 _check_keys(operator, kernel)
                 self.kernels.setdefault(operator.name, []).append((operator, kernel))
         for offered in self.kernels.values():
@@ -145,16 +147,16 @@ class _Resolver:
 
     def serve(self, form: CallForm) -> ServedForm:
         """Who serves calls of this ``form``."""
-        backup = form.operator in self.runtime.operators
+        in_runtime = form.operator in self.runtime.operators
         why: list[str] = []
         for operator, kernel in self.kernels.get(form.operator, ()):
             reason = self._reason_against(operator, kernel, form)
             if not reason:
-                return ServedForm(form, kernel, backup, "; ".join(why))
+                return ServedForm(form, kernel, in_runtime, "; ".join(why))
             why.append(f"{kernel.library} does not take {reason}")
         if not why:
             why.append("no library has a kernel for it")
-        return ServedForm(form, None, backup, "; ".join(why))
+        return ServedForm(form, None, in_runtime, "; ".join(why))
 
     def _reason_against(self, operator: LeanOperator, kernel: Kernel, form: CallForm) -> str:
         if not form.tensors and form.operator in self.runtime.operators:
@@ -163,7 +165,7 @@ class _Resolver:
 
     def check_served(self, served: Sequence[ServedForm]) -> None:
         """Raises :class:`OperatorsUnserved` for what nobody serves, all of it."""
-        missing = [each for each in served if each.kernel is None and not each.backup]
+        missing = [each for each in served if each.kernel is None and not each.in_runtime]
         if not missing:
             return
         known = sorted(self.runtime.operators | self.kernels.keys())

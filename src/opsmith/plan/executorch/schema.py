@@ -72,11 +72,11 @@ class LeanOperator:
 
 
 def lean_operator(
-    kernel: Kernel, catalogue: Catalogue, foreign: Collection[str] = frozenset()
+    kernel: Kernel, catalogue: Catalogue, external_namespaces: Collection[str] = frozenset()
 ) -> LeanOperator:
     """The operator of ``kernel``, as ExecuTorch calls it.
 
-    ``foreign`` are the namespaces that others define, whose schemas are taken as they are.
+    ``external_namespaces`` are the namespaces that others define, whose schemas are taken as they are.
     Raises :class:`KernelRefused` where it cannot.
     """
     operator = catalogue.operators.get(kernel.operator)
@@ -96,7 +96,7 @@ def lean_operator(
         replace(_argument(kernel, operator, argument), out=argument.name in outs)
         for argument in schema.arguments.flat_all
     )
-    if operator.namespace != "aten" and operator.namespace not in foreign:
+    if operator.namespace != "aten" and operator.namespace not in external_namespaces:
         _check_custom(kernel, operator, schema)
     return LeanOperator(operator, arguments)
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from opsmith.description import ArgMeta, DimOrder
+from opsmith.description import DimOrder
+from opsmith.plan.conditions import (
+    Declared,
+    HasDimOrder,
+    HasDtype,
+    LeanCondition,
+    SameDtype,
+    ShareDtype,
+    lean_conditions,
+)
 from opsmith.plan.executorch.kernel_keys import DTYPE_NUMBERS, Argument, CallForm, TensorMeta
 
 
-class Taken(Protocol):
+class Supported(Declared, Protocol):
     """What a manifest says of the calls that a kernel takes, as in :class:`~opsmith.description.Kernel`."""
 
     @property
-    def dtypes(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
-    @property
     def dim_order(self) -> DimOrder: ...
-    @property
-    def arg_meta(self) -> tuple[ArgMeta, ...]: ...
 
 
-def refusal(arguments: Sequence[str], kernel: Taken, form: CallForm) -> str:
+def refusal(arguments: Sequence[str], kernel: Supported, form: CallForm) -> str:
     """What of ``form`` the ``kernel`` does not take, in words; empty where it takes all of it.
 
     ``arguments`` are the names of the schema's arguments.
@@ -28,43 +33,44 @@ def refusal(arguments: Sequence[str], kernel: Taken, form: CallForm) -> str:
     if len(form.arguments) < len(arguments):
         return f"{len(form.arguments)} arguments instead of {len(arguments)}"
     given = dict(zip(arguments, form.arguments, strict=False))
+    keyed = {meta.argument for meta in kernel.arg_meta}
     for argument, meta in _tensors(given):
         if meta.dtype not in DTYPE_NUMBERS:
             return f"{meta.dtype} as `{argument}`"
-    if kernel.arg_meta:
-        return _by_arg_meta(kernel.arg_meta, given)
-    for argument, meta in _tensors(given):
-        if kernel.dim_order is DimOrder.CONTIGUOUS and not meta.is_contiguous:
-            return f"`{argument}` in the dim order {list(meta.dim_order)}"
-    return _by_dtypes(dict(kernel.dtypes), given)
-
-
-def _by_arg_meta(metas: Sequence[ArgMeta], given: Mapping[str, Argument]) -> str:
-    named = {meta.argument for meta in metas}
     for argument, value in given.items():
-        if isinstance(value, TensorMeta) and argument not in named:
+        if keyed and isinstance(value, TensorMeta) and argument not in keyed:
             return f"{value} as `{argument}`"
-    tied: dict[int, str] = {}
-    for wanted in metas:
-        value = given[wanted.argument]
-        if not isinstance(value, TensorMeta):
-            return f"None as `{wanted.argument}`"
-        fits = value.dtype in wanted.dtypes and value.dim_order == wanted.dim_order
-        if not fits or tied.setdefault(wanted.tied, value.dtype) != value.dtype:
-            return f"{value} as `{wanted.argument}`"
-    return ""
-
-
-def _by_dtypes(declared: Mapping[str, tuple[str, ...]], given: Mapping[str, Argument]) -> str:
-    shared = ""
+        if argument in keyed and not isinstance(value, TensorMeta):
+            return f"None as `{argument}`"
     for argument, meta in _tensors(given):
-        dtypes = declared.get(argument, declared.get(""))
-        if dtypes is not None and meta.dtype not in dtypes:
-            return f"{meta.dtype} as `{argument}`"
-        if "" in declared:
-            shared = shared or meta.dtype
-            if meta.dtype != shared:
-                return f"{meta.dtype} beside {shared}"
+        if kernel.dim_order is DimOrder.CONTIGUOUS and not keyed and not meta.is_contiguous:
+            return f"`{argument}` in the dim order {list(meta.dim_order)}"
+    unmet = (_unmet(each, given, keyed) for each in lean_conditions(kernel, arguments))
+    return next(filter(None, unmet), "")
+
+
+def _unmet(condition: LeanCondition, given: Mapping[str, Argument], keyed: set[str]) -> str:
+    """What of ``given`` does not meet ``condition``."""
+    found = list(_tensors(given))
+    match condition:
+        case HasDtype(wanted, dtypes):
+            for argument, meta in found:
+                if argument == wanted and meta.dtype not in dtypes:
+                    return f"{meta if argument in keyed else meta.dtype} as `{argument}`"
+        case HasDimOrder(wanted, dim_order):
+            for argument, meta in found:
+                if argument == wanted and meta.dim_order != dim_order:
+                    return f"{meta} as `{argument}`"
+        case SameDtype(first, second):
+            metas = dict(found)
+            if metas[first].dtype != metas[second].dtype:
+                return f"{metas[second]} as `{second}`"
+        case ShareDtype(_, dtypes):
+            for argument, meta in found:
+                if meta.dtype not in dtypes:
+                    return f"{meta.dtype} as `{argument}`"
+                if meta.dtype != found[0][1].dtype:
+                    return f"{meta.dtype} beside {found[0][1].dtype}"
     return ""
 
 

@@ -247,7 +247,6 @@ class BoxedDerivation final : public UnboxedServer {
         outputs_(outputs_of(schema_)),
         kind_(kind_of(schema_)),
         kernel_kind_(kind_of(kernel_schema_)),
-        direct_(variant_.service == Service::kKernel),
         kernel_sources_(sources(kernel_schema_, schema_, /*with_outputs=*/false)),
         returned_(returned_arguments(schema_)) {
     if (variant_.shaped_by.has_value()) {
@@ -301,9 +300,14 @@ class BoxedDerivation final : public UnboxedServer {
     const size_t inputs = count - outputs_;
     const at::Tensor* first = arguments[0].tensor;
     if (C10_UNLIKELY(first->device() != c10::Device(c10::kPrivateUse1, current_device()) ||
-                     !argument_dtypes_.empty() ||
                      (computed_dtypes_ != 0 && !has(computed_dtypes_, first->scalar_type())))) {
       return false;
+    }
+    for (const auto& [index, mask] : argument_dtypes_) {
+      const at::Tensor* given = arguments[index].tensor;
+      if (given == nullptr || !given->defined() || !has(mask, given->scalar_type())) {
+        return false;
+      }
     }
     if (variant_.alike_result == AlikeResult::kUnknown) {
       return serve_seen(arguments, count, result);
@@ -321,7 +325,7 @@ class BoxedDerivation final : public UnboxedServer {
     const at::ScalarType dtype =
         variant_.alike_result == AlikeResult::kBool ? at::kBool : first->scalar_type();
     if (kernel_kind_ == Kind::kFunctional) {
-      if (!direct_) {
+      if (!variant_.own_kernel) {
         return false;
       }
       result = kernel_->run({arguments, count});
@@ -332,7 +336,8 @@ class BoxedDerivation final : public UnboxedServer {
       return true;
     }
     if (kernel_kind_ == Kind::kInplace) {
-      if (!direct_ || dtype != first->scalar_type() || !is_clear(*first, arguments + 1, inputs - 1)) {
+      if (!variant_.own_kernel || dtype != first->scalar_type() ||
+          !is_clear(*first, arguments + 1, inputs - 1)) {
         return false;
       }
       kernel_->run({arguments, count});
@@ -346,7 +351,7 @@ class BoxedDerivation final : public UnboxedServer {
         kernel_->run({arguments, count + 1});
         return true;
       case Kind::kInplace:
-        if (variant_.service == Service::kInplaceFromOutTemporary || dtype != first->scalar_type() ||
+        if (variant_.writes_back || dtype != first->scalar_type() ||
             !is_clear(*first, arguments + 1, inputs - 1)) {
           return false;
         }
@@ -369,7 +374,8 @@ class BoxedDerivation final : public UnboxedServer {
  private:
   // A functional kernel that has been called with such operands before, and has returned what it must.
   bool serve_seen(UnboxedArgument* arguments, size_t count, at::Tensor& result) const {
-    if (!direct_ || variant_.promotes || kernel_kind_ != Kind::kFunctional || !shaped_by_.has_value()) {
+    if (!variant_.own_kernel || variant_.promotes || kernel_kind_ != Kind::kFunctional ||
+        !shaped_by_.has_value()) {
       return false;
     }
     uint64_t key = SeenOperands::kNoOperands;
@@ -510,26 +516,13 @@ class BoxedDerivation final : public UnboxedServer {
     if (!takes_arguments(given)) {
       return false;
     }
-    const bool as_given = direct_ && !variant_.promotes;
-    if (computed_dtypes_ != 0 && !variant_.promotes) {
-      bool taken = true;
-      bool first = true;
-      for (const c10::IValue& value : given) {
-        each_tensor_of(value, [&](const at::Tensor& tensor) {
-          taken &= !first || has(computed_dtypes_, tensor.scalar_type());
-          first = false;
-        });
-      }
-      if (!taken) {
-        return false;
-      }
-    }
+    const bool as_given = variant_.own_kernel && !variant_.promotes;
     if (as_given && kernel_kind_ != Kind::kFunctional) {
       (*kernel_)(given, results);
       return true;
     }
     if (kernel_kind_ == Kind::kFunctional && !variant_.promotes) {
-      if (direct_) {
+      if (variant_.own_kernel) {
         (*kernel_)(given, results);
       } else {
         (*kernel_)(taken(kernel_schema_, kernel_sources_, given), results);
@@ -552,7 +545,7 @@ class BoxedDerivation final : public UnboxedServer {
         return false;
       }
     }
-    if (direct_ && kernel_kind_ == Kind::kFunctional && expected.like != nullptr) {
+    if (variant_.own_kernel && kernel_kind_ == Kind::kFunctional && expected.like != nullptr) {
       (*kernel_)(given, results);
       check(results, expected);
       return true;
@@ -701,13 +694,13 @@ class BoxedDerivation final : public UnboxedServer {
 
   // `self`, if the result may be computed in it, or a stand-in.
   Destination into_self(Values given, const Expected& expected, size_t index, const at::Tensor& self) const {
-    if (variant_.service == Service::kStructured && !variant_.promotes) {
+    if (variant_.shaped_by == variant_.name) {
       return {self, at::Tensor()};  // its own meta kernel has checked it
     }
     check_inplace(given, expected, index, self);
-    const bool safe = variant_.service != Service::kInplaceFromOutTemporary;
-    return safe && self.scalar_type() == expected.dtype(index) ? Destination{self, at::Tensor()}
-                                                               : Destination{expected.allocate(index), self};
+    return !variant_.writes_back && self.scalar_type() == expected.dtype(index)
+               ? Destination{self, at::Tensor()}
+               : Destination{expected.allocate(index), self};
   }
 
   // ---- an in-place kernel
@@ -826,7 +819,6 @@ class BoxedDerivation final : public UnboxedServer {
   size_t outputs_;
   Kind kind_;
   Kind kernel_kind_;
-  bool direct_;  // the kernel is this operator's own
   std::vector<std::optional<size_t>> kernel_sources_;
   std::vector<std::optional<size_t>> returned_;
   std::optional<c10::OperatorHandle> shaped_by_;

@@ -42,19 +42,6 @@ class OPSMITH_EXPORT RuntimeKernel {
   virtual std::string description() const = 0;
 };
 
-// How the kernel serves the variant; the plan's routes and derivations.
-enum class Service {
-  kKernel,
-  kStructured,
-  kFunctionalFromOut,
-  kFunctionalFromInplace,
-  kOutFromFunctional,
-  kOutFromInplace,
-  kInplaceFromOut,
-  kInplaceFromOutTemporary,
-  kInplaceFromFunctional,
-};
-
 // The dtype of the result when all operands share one floating dtype and one shape: the operands', Bool, or
 // only the meta kernel knows.
 enum class AlikeResult { kUnknown, kSame, kBool };
@@ -68,13 +55,14 @@ struct Variant {
   std::optional<c10::OperatorName> shaped_by;
   // What to ask instead of that operator's kernel for the meta device, where there is something faster.
   std::optional<c10::KernelFunction> meta_function;
-  bool like_self = false;  // nothing knows them, but they are like the first argument, as in place
-  Service service = Service::kKernel;
+  bool like_self = false;    // nothing knows them, but they are like the first argument, as in place
+  bool own_kernel = true;    // the kernel is that of `name`, and gets the arguments as they are
+  bool writes_back = false;  // Rule.writes_back: what an out kernel writes is copied to `self` afterwards
   AlikeResult alike_result = AlikeResult::kUnknown;
-  bool promotes =
-      false;  // operands and outputs arrive in the common dtype, as TensorIterator's do on the CPU
+  // Operands and outputs arrive in the common dtype, as TensorIterator's do on the CPU.
+  bool promotes = false;
   Operands operands = Operands::kOneDevice;
-  // By argument, "" standing for the dtype that is computed in; other dtypes go to `other_dtypes`.
+  // By argument, "" standing for the common dtype, in which the kernel computes; others go to `other_dtypes`.
   std::vector<std::pair<std::string, std::vector<c10::ScalarType>>> dtypes;
   c10::KernelFunction::BoxedKernelFunction_withDispatchKeys* other_dtypes = nullptr;
   bool fails_over = false;  // calls that the kernel refuses, with Unsupported, go to fallback()

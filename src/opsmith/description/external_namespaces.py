@@ -10,15 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from opsmith.description.document import Document
-from opsmith.description.model import Owner
+from opsmith.description.model import ExternalNamespace
 from opsmith.description.names import IDENTIFIER, obstacle_in_cpp
 from opsmith.errors import SyntaxInvalid
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def read_owners(document: Document, given: Mapping[str, Sequence[str]]) -> tuple[Owner, ...]:
-    """The owners that ``defined_by`` names.  Raises :class:`SyntaxInvalid` at the first mistake."""
+def read_external_namespaces(
+    document: Document, given: Mapping[str, Sequence[str]]
+) -> tuple[ExternalNamespace, ...]:
+    """The namespaces that ``defined_by`` names.  Raises :class:`SyntaxInvalid` at the first mistake."""
     for namespace, modules in given.items():
         place = document.locate("defined_by", namespace)
         obstacle = "" if namespace == "aten" else obstacle_in_cpp(namespace, IDENTIFIER)
@@ -37,6 +39,6 @@ def read_owners(document: Document, given: Mapping[str, Sequence[str]]) -> tuple
                     "torch.ao.quantization.fx._decomposed",
                 )
     return tuple(
-        Owner(namespace, tuple(modules), document.locate("defined_by", namespace))
+        ExternalNamespace(namespace, tuple(modules), document.locate("defined_by", namespace))
         for namespace, modules in given.items()
     )

@@ -10,15 +10,15 @@ import contextlib
 import importlib
 from collections.abc import Iterable
 
-from opsmith.description import Owner
+from opsmith.description import ExternalNamespace
 
 # The operators that pt2e writes into a graph; PyTorch defines them in Python, when somebody imports this.
 WRITTEN_BY_PT2E = "torch.ao.quantization.fx._decomposed"
 
 
-def import_owners(owners: Iterable[Owner]) -> None:
-    """Imports the owners' modules.  Those that are not installed define nothing."""
-    for owner in owners:
-        for module in owner.modules:
+def import_defining_modules(namespaces: Iterable[ExternalNamespace]) -> None:
+    """Imports the modules of ``namespaces``.  Those that are not installed define nothing."""
+    for each in namespaces:
+        for module in each.modules:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(module)

@@ -16,11 +16,12 @@ namespace opsmith {
 // alone silences the composite above it and, with it, the gradient. It decomposes where a gradient is needed,
 // too.
 //
-// whole_without_dropout() also decomposes where an argument asks for dropout, whose random numbers are to be
-// the device's.
+// intercept_without_dropout() also decomposes where an argument asks for dropout, whose random numbers are to
+// be the device's.
 template <c10::DispatchKey kComposite>
-void whole(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 template <c10::DispatchKey kComposite>
-void whole_without_dropout(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+void intercept_without_dropout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                               torch::jit::Stack* stack);
 
 }  // namespace opsmith

@@ -1,5 +1,5 @@
-// See foreign_schema.h.
-#include "foreign_schema.h"
+// See external_schema.h.
+#include "external_schema.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-"""Which composites are caught whole: run by one call of the fallback instead of part by part.
+"""Which composites are intercepted: run by one call of the fallback instead of part by part.
 
 Follows what PyTorch decomposes a composite into through this plan's routes, and refuses what one call on the
 CPU could not equal.  Called by the resolver for operators on the route ``composite``.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from opsmith.description import Fallback
-from opsmith.errors import Location, WholeRefused
-from opsmith.plan.model import Entry, Route, Whole
+from opsmith.errors import InterceptionRejected, Location
+from opsmith.plan.model import Entry, Interception, Route
 from opsmith.schema import Catalogue, Composite, Operator, read_parts
 
 _RANDOM = "nondeterministic_seeded"
@@ -76,10 +76,10 @@ def decompositions(operator: Operator, catalogue: Catalogue) -> tuple[Mapping[st
     return read_parts().parts.get(operator.name, ())
 
 
-class WholeCalls:
-    """The composites that a fallback policy catches whole.
+class Interceptions:
+    """The composites that a fallback policy intercepts.
 
-    ``entry_of`` gives the plan's entry of an operator as it is without `whole`; ``last_resort`` the route
+    ``entry_of`` gives the plan's entry of an operator as it is without `intercept`; ``last_resort`` the route
     and the reason by the policy; ``differentiated`` tells of operators whose autograd key the description
     provides for.
     """
@@ -96,16 +96,16 @@ class WholeCalls:
         self._entry_of = entry_of
         self._last_resort = last_resort
         self._differentiated = differentiated
-        self._auto = policy.whole_auto
-        self._whole = policy.whole
+        self._auto = policy.intercept_auto
+        self._listed = policy.intercept
         self._named: dict[str, Location] = {}
-        for named in policy.whole:
+        for named in policy.intercept:
             for name in catalogue.variants_of(named.name):
                 self._named.setdefault(name, named.location)
         self._outcomes: dict[str, frozenset[_Outcome]] = {}
 
-    def caught(self, operator: Operator, entry: Entry) -> Entry | None:
-        """The entry of a composite that is caught whole, in the place of ``entry``; None if it is not."""
+    def intercepted(self, operator: Operator, entry: Entry) -> Entry | None:
+        """The entry of a composite that is intercepted, in the place of ``entry``; None if it is not."""
         place = self._named.get(operator.name, self._auto)
         if place is None or self._obstacle(operator, entry):
             return None
@@ -115,21 +115,21 @@ class WholeCalls:
             entry,
             route=Route.FALLBACK,
             source=str(place),
-            why=f"caught whole ({place}): one call on the CPU, in the place of "
+            why=f"intercepted ({place}): one call on the CPU, in the place of "
             f"{self._parts_in_words(operator)}",
-            whole=Whole(operator.composite, self._draws(operator)),
+            interception=Interception(operator.composite, self._draws(operator)),
         )
 
     def check_named(self, entries: Mapping[str, Entry]) -> None:
-        """Raises :class:`WholeRefused` for an operator that the policy names and that is not caught."""
-        for named in self._whole:
+        """Raises :class:`InterceptionRejected` for an operator that the policy names, and that is not."""
+        for named in self._listed:
             entry = entries[named.name]
-            if entry.whole is None:
+            if entry.interception is None:
                 operator = self._catalogue.operators[named.name]
-                raise WholeRefused(
-                    f"`{operator.name}` cannot be caught whole: {self._obstacle(operator, entry)}",
+                raise InterceptionRejected(
+                    f"`{operator.name}` cannot be intercepted: {self._obstacle(operator, entry)}",
                     location=named.location,
-                    remedy=f"take `{operator.name}` out of `whole`",
+                    remedy=f"take `{operator.name}` out of `intercept`",
                 )
 
     # ---- what stands against it

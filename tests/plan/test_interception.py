@@ -1,4 +1,4 @@
-"""`whole`: which composites are caught, why others are not, what is registered, and that it is right."""
+"""`intercept`: which composites are, why others are not, what is registered, and that it is right."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import yaml
 import fork_server
 from opsmith.description import read_backend
 from opsmith.emit import emit
-from opsmith.errors import WholeRefused
+from opsmith.errors import InterceptionRejected, SyntaxInvalid
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, Composite, read_parts
-from refusal import refusal
 
 Describe = Callable[..., Path]
 REPOSITORY = Path(__file__).parents[2]
@@ -26,8 +25,8 @@ def planned(path: Path, catalogue: Catalogue) -> Plan:
     return resolve(read_backend(path, catalogue), catalogue)
 
 
-def caught(plan: Plan) -> set[str]:
-    return {entry.name for entry in plan.entries if entry.whole}
+def intercepted(plan: Plan) -> set[str]:
+    return {entry.name for entry in plan.entries if entry.interception}
 
 
 def shown(plan: Plan, path: Path, name: str) -> str:
@@ -39,82 +38,82 @@ def shown(plan: Plan, path: Path, name: str) -> str:
 # ---- the plan
 
 
-def test_without_the_key_nothing_is_caught(describe: Describe, catalogue: Catalogue) -> None:
-    assert caught(planned(describe(), catalogue)) == set()
+def test_without_the_key_nothing_is_intercepted(describe: Describe, catalogue: Catalogue) -> None:
+    assert intercepted(planned(describe(), catalogue)) == set()
 
 
-def test_auto_catches_what_would_fall_back_more_than_once(
+def test_auto_intercepts_what_would_fall_back_more_than_once(
     describe: Describe, catalogue: Catalogue
 ) -> None:
-    path = describe(fallback="{whole: auto}")
+    path = describe(fallback="{intercept: auto}")
     plan = planned(path, catalogue)
     assert shown(plan, path, "linalg_multi_dot") == (
-        "fallback | DIR/backend.yaml:4:12 | caught whole (DIR/backend.yaml:4:12): one call on the CPU, in "
+        "fallback | DIR/backend.yaml:4:12 | intercepted (DIR/backend.yaml:4:12): one call on the CPU, in "
         "the place of `mm` (more than once), which falls back"
     )
     assert shown(plan, path, "gru.input") == (
-        "fallback | DIR/backend.yaml:4:12 | caught whole (DIR/backend.yaml:4:12): one call on the CPU, in "
+        "fallback | DIR/backend.yaml:4:12 | intercepted (DIR/backend.yaml:4:12): one call on the CPU, in "
         "the place of `cat` (more than once), `matmul` (more than once) and `stack` (more than once), which "
         "fall back, and 1 more that need not"
     )
-    assert {"_foreach_add_.List", "cosine_similarity", "einsum", "quantile"} <= caught(plan)
+    assert {"_foreach_add_.List", "cosine_similarity", "einsum", "quantile"} <= intercepted(plan)
     # One call of one kernel, a view, and something that is no composite.
     for name in ("linear", "cdist", "reshape", "add.Tensor", "add.out"):
-        assert plan.entry(name).whole is None
+        assert plan.entry(name).interception is None
     assert all(
         plan.entry(name).route is Route.FALLBACK and plan.entry(name).kernel is None
-        for name in caught(plan)
+        for name in intercepted(plan)
     )
 
 
 def test_a_kernel_for_a_part_decides(describe: Describe, catalogue: Catalogue) -> None:
     mm = "- {op: mm.out, kernel_name: chip::mm}"
-    plan = planned(describe(mm, fallback="{whole: auto}"), catalogue)
+    plan = planned(describe(mm, fallback="{intercept: auto}"), catalogue)
     assert plan.entry("linalg_multi_dot").route is Route.COMPOSITE
     # cat and stack still fall back, but what the device multiplies is not taken from it.
     assert plan.entry("gru.input").route is Route.COMPOSITE
-    assert plan.entry("cosine_similarity").whole is not None
-    bare = planned(describe(fallback="{whole: auto}"), catalogue)
-    assert caught(plan) < caught(bare)
+    assert plan.entry("cosine_similarity").interception is not None
+    bare = planned(describe(fallback="{intercept: auto}"), catalogue)
+    assert intercepted(plan) < intercepted(bare)
 
 
-def test_foreach_is_caught_until_its_parts_have_a_kernel(
+def test_foreach_is_intercepted_until_its_parts_have_a_kernel(
     describe: Describe, catalogue: Catalogue
 ) -> None:
     add = "- {op: add.out, kernel_name: chip::add, structured: true}"
-    plan = planned(describe(add, fallback="{whole: auto}"), catalogue)
+    plan = planned(describe(add, fallback="{intercept: auto}"), catalogue)
     assert plan.entry("_foreach_add_.List").route is Route.COMPOSITE
-    assert plan.entry("_foreach_mul_.List").whole is not None
+    assert plan.entry("_foreach_mul_.List").interception is not None
 
 
 def test_a_name_stands_for_its_group_and_needs_no_gain(
     describe: Describe, catalogue: Catalogue
 ) -> None:
-    path = describe(fallback="{whole: [linalg_matrix_power, cdist]}")
+    path = describe(fallback="{intercept: [linalg_matrix_power, cdist]}")
     plan = planned(path, catalogue)
-    assert caught(plan) == {"linalg_matrix_power", "linalg_matrix_power.out", "cdist"}
+    assert intercepted(plan) == {"linalg_matrix_power", "linalg_matrix_power.out", "cdist"}
     assert shown(plan, path, "cdist") == (
-        "fallback | DIR/backend.yaml:4:41 | caught whole (DIR/backend.yaml:4:41): one call on the CPU, in "
+        "fallback | DIR/backend.yaml:4:45 | intercepted (DIR/backend.yaml:4:45): one call on the CPU, in "
         "the place of `_cdist_forward`, which falls back"
     )
     assert shown(plan, path, "linalg_matrix_power.out").startswith(
-        "fallback | DIR/backend.yaml:4:20 | caught whole (DIR/backend.yaml:4:20)"
+        "fallback | DIR/backend.yaml:4:24 | intercepted (DIR/backend.yaml:4:24)"
     )
 
 
 def test_auto_stands_beside_names(describe: Describe, catalogue: Catalogue) -> None:
-    plan = planned(describe(fallback="{whole: [auto, cdist]}"), catalogue)
-    auto = planned(describe(fallback="{whole: auto}"), catalogue)
-    assert caught(plan) == caught(auto) | {"cdist"}
+    plan = planned(describe(fallback="{intercept: [auto, cdist]}"), catalogue)
+    auto = planned(describe(fallback="{intercept: auto}"), catalogue)
+    assert intercepted(plan) == intercepted(auto) | {"cdist"}
 
 
 def test_what_becomes_of_gradients_and_dropout(describe: Describe, catalogue: Catalogue) -> None:
-    plan = planned(describe(fallback="{whole: auto}"), catalogue)
+    plan = planned(describe(fallback="{intercept: auto}"), catalogue)
     whys = {}
     for name in ("linalg_multi_dot", "_foreach_add_.List", "scaled_dot_product_attention"):
-        whole = plan.entry(name).whole
-        assert whole is not None
-        whys[name] = whole.why
+        interception = plan.entry(name).interception
+        assert interception is not None
+        whys[name] = interception.why
     assert whys == {
         "linalg_multi_dot": "its gradient comes from its parts: PyTorch decomposes it where one is needed",
         "_foreach_add_.List": "PyTorch's own formula for the gradient stands above it",
@@ -127,23 +126,23 @@ def test_what_becomes_of_gradients_and_dropout(describe: Describe, catalogue: Ca
 
 
 @pytest.mark.parametrize(
-    ("fallback", "is_caught"),
+    ("fallback", "is_intercepted"),
     [
-        ("{deny: [linalg_multi_dot], whole: auto}", False),
-        ("{deny: [linalg_multi_dot.out], whole: auto}", False),
-        ("{deny: [mm], whole: auto}", False),  # it would run on the CPU unseen
-        ("{deny: [mm], whole: [linalg_multi_dot]}", True),
-        ("{only: [mm], whole: auto}", False),
-        ("{only: [mm, linalg_multi_dot], whole: auto}", True),
-        ("{only: [linalg_multi_dot], whole: [linalg_multi_dot]}", True),
-        ("{default: none, whole: auto}", False),
+        ("{deny: [linalg_multi_dot], intercept: auto}", False),
+        ("{deny: [linalg_multi_dot.out], intercept: auto}", False),
+        ("{deny: [mm], intercept: auto}", False),  # it would run on the CPU unseen
+        ("{deny: [mm], intercept: [linalg_multi_dot]}", True),
+        ("{only: [mm], intercept: auto}", False),
+        ("{only: [mm, linalg_multi_dot], intercept: auto}", True),
+        ("{only: [linalg_multi_dot], intercept: [linalg_multi_dot]}", True),
+        ("{default: none, intercept: auto}", False),
     ],
 )
 def test_the_policy_on_the_operator_comes_first(
-    fallback: str, is_caught: bool, describe: Describe, catalogue: Catalogue
+    fallback: str, is_intercepted: bool, describe: Describe, catalogue: Catalogue
 ) -> None:
     plan = planned(describe(fallback=fallback), catalogue)
-    assert (plan.entry("linalg_multi_dot").whole is not None) is is_caught
+    assert (plan.entry("linalg_multi_dot").interception is not None) is is_intercepted
 
 
 REFUSED = {
@@ -159,11 +158,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_name_that_cannot_be_caught(name: str, describe: Describe, catalogue: Catalogue) -> None:
-    path = describe("- {op: relu, kernel_name: chip::relu}", fallback=f"{{whole: [cdist, {name}]}}")
-    assert refusal(WholeRefused, planned, path, catalogue).replace(str(path.parent), "DIR") == (
-        f"DIR/backend.yaml:4:27: `{name}` cannot be caught whole: {REFUSED[name]}\n"
-        f"  remedy: take `{name}` out of `whole`"
+def test_a_name_that_cannot_be_intercepted(
+    name: str, describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(
+        "- {op: relu, kernel_name: chip::relu}", fallback=f"{{intercept: [cdist, {name}]}}"
+    )
+    with pytest.raises(InterceptionRejected) as error:
+        planned(path, catalogue)
+    assert str(error.value).replace(str(path.parent), "DIR") == (
+        f"DIR/backend.yaml:4:31: `{name}` cannot be intercepted: {REFUSED[name]}\n"
+        f"  remedy: take `{name}` out of `intercept`"
     )
 
 
@@ -171,15 +176,43 @@ def test_an_operator_that_the_description_differentiates(
     describe: Describe, catalogue: Catalogue
 ) -> None:
     kernels = "- {op: linalg_multi_dot, autograd: chip::multi_dot}"
-    path = describe(kernels, fallback="{whole: [linalg_multi_dot]}")
-    with pytest.raises(WholeRefused, match="the description says how it is differentiated"):
+    path = describe(kernels, fallback="{intercept: [linalg_multi_dot]}")
+    with pytest.raises(InterceptionRejected, match="the description says how it is differentiated"):
         planned(path, catalogue)
 
 
-def test_opsmith_plan_says_how_many_are_caught(describe: Describe) -> None:
-    path = describe(fallback="{whole: [cdist, linalg_multi_dot]}")
+def test_the_old_name_of_the_key(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(fallback="{whole: [cdist, auto]}")
+    with pytest.warns(FutureWarning) as warned:
+        plan = planned(path, catalogue)
+    assert [(Path(each.filename), each.lineno, str(each.message)) for each in warned] == [
+        (
+            path,
+            4,
+            "`whole` is called `intercept` now, and the next version of opsmith no longer reads `whole`; "
+            "write `intercept` in its place",
+        )
+    ]
+    assert plan.entry("cdist").source == f"{path}:4:20"
+    assert intercepted(planned(describe(fallback="{intercept: [cdist, auto]}"), catalogue)) == (
+        intercepted(plan)
+    )
+
+
+def test_both_names_of_the_key(describe: Describe, catalogue: Catalogue) -> None:
+    path = describe(fallback="{intercept: auto, whole: [cdist]}")
+    with pytest.raises(SyntaxInvalid) as error:
+        planned(path, catalogue)
+    assert str(error.value).replace(str(path.parent), "DIR") == (
+        "DIR/backend.yaml:4:29: `whole` is called `intercept` now, and both stand here\n"
+        "  remedy: move what `whole` says into `intercept`, and remove `whole`"
+    )
+
+
+def test_opsmith_plan_says_how_many_are_intercepted(describe: Describe) -> None:
+    path = describe(fallback="{intercept: [cdist, linalg_multi_dot]}")
     run = fork_server.run([sys.executable, "-m", "opsmith", "plan", path], check=True)
-    assert "\n3 of the route fallback are composites that are caught whole\n" in run.stdout
+    assert "\n3 of the route fallback are composites that are intercepted\n" in run.stdout
 
 
 # ---- generated code
@@ -187,16 +220,18 @@ def test_opsmith_plan_says_how_many_are_caught(describe: Describe) -> None:
 
 def test_what_is_registered(describe: Describe, catalogue: Catalogue) -> None:
     names = "linalg_multi_dot, _foreach_add_.List, scaled_dot_product_attention"
-    plan = planned(describe(fallback=f"{{whole: [{names}]}}"), catalogue)
+    plan = planned(describe(fallback=f"{{intercept: [{names}]}}"), catalogue)
     text = next(file.text for file in emit(plan) if file.name == "RegisterChipFallback.cpp")
-    assert "#include <opsmith/fallback/whole.h>" in text
+    assert "#include <opsmith/fallback/interception.h>" in text
     registered: dict[str, list[str]] = {}
     for key, block in re.findall(
         r"TORCH_LIBRARY_IMPL\(aten, (\w+), m\) \{(.*?)\n\}", text, re.DOTALL
     ):
         kernels = re.findall(r'm.impl\(\s*"([^"]*)",\s*(.*?)\);', block, re.DOTALL)
         registered[key] = [f"{name}: {''.join(kernel.split())}" for name, kernel in kernels]
-    boxed = "torch::CppFunction::makeFromBoxedFunction<&opsmith::whole{}<c10::DispatchKey::{}>>()"
+    boxed = (
+        "torch::CppFunction::makeFromBoxedFunction<&opsmith::intercept{}<c10::DispatchKey::{}>>()"
+    )
     explicit = boxed.format("", "CompositeExplicitAutograd")
     implicit = boxed.format("", "CompositeImplicitAutograd")
     above = [

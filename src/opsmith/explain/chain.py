@@ -11,7 +11,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Layer:
+class Link:
     """One kernel that serves an operator: ``takes`` are its dtypes and dim orders, or :data:`ALL`."""
 
     library: str
@@ -28,23 +28,23 @@ class ServedOperator:
     """
 
     name: str
-    layers: tuple[Layer, ...]
+    chain: tuple[Link, ...]
     last_resort: str
 
 
 def served_operators(plan: Plan) -> tuple[ServedOperator, ...]:
     """The operators of ``plan`` that some kernel serves, sorted by name."""
-    return tuple(served for entry in plan.entries if (served := served_operator(entry)).layers)
+    return tuple(served for entry in plan.entries if (served := served_operator(entry)).chain)
 
 
 def served_operator(entry: Entry) -> ServedOperator:
-    """What serves the operator of ``entry``; no layers where it has no kernel."""
+    """What serves the operator of ``entry``; an empty chain where it has no kernel."""
     return ServedOperator(
         entry.name,
         tuple(
-            Layer(kernel.library, kernel.symbol, claims_of(kernel) or ALL)
-            for layer in entry.layers
-            if (kernel := layer.kernel) is not None
+            Link(kernel.library, kernel.symbol, claims_of(kernel) or ALL)
+            for link in entry.chain
+            if (kernel := link.kernel) is not None
         ),
         entry.other_dtypes.value if entry.other_dtypes else "",
     )

@@ -1,4 +1,4 @@
-"""Composites that are caught whole against the CPU: values, gradients, and when their parts are called.
+"""Composites that are intercepted against the CPU: values, gradients, and when their parts are called.
 
 Once for each mode of the fallback.
 """
@@ -31,16 +31,18 @@ pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"), 
 
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
-CAUGHT = {entry.name for entry in LOADED.plan.entries if entry.whole}
+INTERCEPTED = {entry.name for entry in LOADED.plan.entries if entry.interception}
 DEVICE = "chip"
 
 
 def counted(call: Callable[[], Any]) -> tuple[Any, dict[str, int], int]:
-    """What ``call`` returns, the composites caught in it, and how often it fell back."""
+    """What ``call`` returns, the composites intercepted in it, and how often it fell back."""
     with record_calls() as recorded:
         result = call()
-    caught = {name: calls for name, calls in recorded.calls.by_operator.items() if name in CAUGHT}
-    return result, caught, recorded.calls.by_route(LOADED.plan)[Route.FALLBACK]
+    intercepted = {
+        name: calls for name, calls in recorded.calls.by_operator.items() if name in INTERCEPTED
+    }
+    return result, intercepted, recorded.calls.by_route(LOADED.plan)[Route.FALLBACK]
 
 
 def data(*shape: int) -> Tensor:
@@ -112,7 +114,7 @@ def gradients(result: Any, arguments: Any) -> Any:
 
 
 class Comparison:
-    """Calls of OpInfo's entries on both devices, as far as they catch a composite."""
+    """Calls of OpInfo's entries on both devices, as far as they intercept a composite."""
 
     def __init__(self) -> None:
         self.differences: list[str] = []
@@ -122,7 +124,7 @@ class Comparison:
     def compare(
         self, name: str, call: Callable[..., Any], samples: list[Any], *, grad: bool
     ) -> None:
-        """Compares the calls with ``samples``: with all, if one of the first two caught a composite."""
+        """Compares the calls with ``samples``: with all, if one of the first two intercepted a composite."""
         if any([self._compare(name, call, sample, grad) for sample in samples[:2]]):
             for sample in samples[2:]:
                 self._compare(name, call, sample, grad)
@@ -130,20 +132,20 @@ class Comparison:
     def _compare(self, name: str, call: Callable[..., Any], arguments: Any, grad: bool) -> bool:
         here, there = copied(arguments, "cpu"), copied(arguments, DEVICE)
         with torch.set_grad_enabled(grad):
-            result, caught, falls = counted(lambda: outcome(lambda: call(*there)))
-            if not caught:
+            result, intercepted, falls = counted(lambda: outcome(lambda: call(*there)))
+            if not intercepted:
                 return False
             expected = outcome(lambda: call(*here))
-        self.seen.update(caught)
-        if falls == 1 and len(caught) == 1:
-            self.one_call |= caught.keys()
+        self.seen.update(intercepted)
+        if falls == 1 and len(intercepted) == 1:
+            self.one_call |= intercepted.keys()
         flaw = self._flaw(expected, result) or difference(here, there, arguments=True)
         if grad and not flaw and not isinstance(result, Exception):
             wanted = outcome(lambda: gradients(expected, here))
             found = outcome(lambda: gradients(result, there))
             flaw = self._flaw(wanted, found)
         if flaw:
-            self.differences.append(f"{name}, {', '.join(caught)}, {grad=}: {flaw}")
+            self.differences.append(f"{name}, {', '.join(intercepted)}, {grad=}: {flaw}")
         return True
 
     @staticmethod
@@ -224,7 +226,7 @@ def test_all_composites_that_opinfo_reaches() -> None:
         compare_entry(info, comparison)
     assert comparison.differences == []
     assert len(comparison.seen) > 280
-    # What another composite calls that is caught itself is seen for itself only where a gradient is needed.
+    # What another composite calls that is intercepted is seen for itself only where a gradient is needed.
     assert sorted(comparison.seen.keys() - comparison.one_call) == sorted(WITHIN_OTHERS)
 
 
@@ -233,15 +235,15 @@ def test_all_composites_that_opinfo_does_not_reach() -> None:
     one_call: set[str] = set()
     for here, there in zip(calls_by_hand("cpu"), calls_by_hand(DEVICE), strict=True):
         expected = outcome(here)
-        result, caught, falls = counted(lambda there=there: outcome(there))
+        result, intercepted, falls = counted(lambda there=there: outcome(there))
         # The samples' own making is counted too: a module's first state, a vector of zeros or of steps.
-        one_call |= caught.keys() if falls <= 3 else set()
+        one_call |= intercepted.keys() if falls <= 3 else set()
         if isinstance(expected, Exception) or isinstance(result, Exception):
             if type(expected) is not type(result):
                 differences.append(f"{result!r} for {expected!r}")
         # What was packed has its lengths on the CPU.
         elif flaw := difference(expected, result, devices=("cpu", DEVICE)):
-            differences.append(f"{', '.join(caught)}: {flaw}")
+            differences.append(f"{', '.join(intercepted)}: {flaw}")
     assert differences == []
     assert {"gru.input", "lstm.input", "rnn_tanh.input", "quantile", "vander"} <= one_call
 

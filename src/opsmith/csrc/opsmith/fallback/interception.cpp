@@ -1,5 +1,5 @@
-// Composites in one call. See whole.h.
-#include <opsmith/fallback/whole.h>
+// Composites in one call. See interception.h.
+#include <opsmith/fallback/interception.h>
 
 #include <opsmith/fallback/fallback.h>
 #include <opsmith/generated/written_argument.h>
@@ -163,7 +163,7 @@ void in_one_call(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit:
 }  // namespace
 
 template <DispatchKey kComposite>
-void whole(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack* stack) {
+void intercept(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack* stack) {
   if (is_one_call<kComposite>(torch::jit::last(*stack, op.schema().arguments().size()))) {
     in_one_call<kComposite>(op, keys, stack);
   } else {
@@ -172,18 +172,18 @@ void whole(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack
 }
 
 template <DispatchKey kComposite>
-void whole_without_dropout(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack* stack) {
+void intercept_without_dropout(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack* stack) {
   if (has_dropout(op.schema(), torch::jit::last(*stack, op.schema().arguments().size()))) {
     decompose<kComposite>(op, stack);
   } else {
-    whole<kComposite>(op, keys, stack);
+    intercept<kComposite>(op, keys, stack);
   }
 }
 
-#define OPSMITH_INSTANTIATE(key)                                                                         \
-  template void whole<DispatchKey::key>(const c10::OperatorHandle&, DispatchKeySet, torch::jit::Stack*); \
-  template void whole_without_dropout<DispatchKey::key>(const c10::OperatorHandle&, DispatchKeySet,      \
-                                                        torch::jit::Stack*);
+#define OPSMITH_INSTANTIATE(key)                                                                             \
+  template void intercept<DispatchKey::key>(const c10::OperatorHandle&, DispatchKeySet, torch::jit::Stack*); \
+  template void intercept_without_dropout<DispatchKey::key>(const c10::OperatorHandle&, DispatchKeySet,      \
+                                                            torch::jit::Stack*);
 OPSMITH_INSTANTIATE(CompositeImplicitAutograd)
 OPSMITH_INSTANTIATE(CompositeExplicitAutograd)
 OPSMITH_INSTANTIATE(CompositeExplicitAutogradNonFunctional)

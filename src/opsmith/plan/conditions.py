@@ -1,0 +1,122 @@
+"""Which calls a kernel takes: the one reading of what a description says of dtypes and dim orders.
+
+Generated code tests these conditions (``emit.wrapper``), so does the boxed kernel of Python functions, and
+the calls of ExecuTorch programs are compared with them (``plan.executorch.supported``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from opsmith.description import Abi, ArgMeta
+from opsmith.plan.model import Entry, Operands
+
+
+@dataclass(frozen=True)
+class HasDtype:
+    """Each Tensor of ``argument`` has one of ``dtypes``.
+
+    ``operands`` is not empty where Python scalars are converted for the kernel: to the common dtype of
+    these arguments.
+    """
+
+    argument: str
+    dtypes: tuple[str, ...]
+    operands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShareDtype:
+    """All Tensors of ``arguments`` have the same dtype, which is one of ``dtypes``."""
+
+    arguments: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SameDtype:
+    """Two arguments have the same dtype."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class HasDimOrder:
+    """``argument`` has the dimensions ``dim_order``, from the outermost in memory to the innermost."""
+
+    argument: str
+    dim_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ComputesIn:
+    """The common dtype of the operands, in which the kernel computes, is one of ``dtypes``."""
+
+    dtypes: tuple[str, ...]
+
+
+LeanCondition: TypeAlias = HasDtype | ShareDtype | SameDtype | HasDimOrder
+Condition: TypeAlias = LeanCondition | ComputesIn
+
+
+class Declared(Protocol):
+    """What a description says of a kernel on lean tensors, as in :class:`~opsmith.description.Kernel`."""
+
+    @property
+    def dtypes(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
+    @property
+    def arg_meta(self) -> tuple[ArgMeta, ...]: ...
+
+
+def conditions(
+    entry: Entry, inputs: Sequence[str], outputs: Sequence[str]
+) -> tuple[Condition, ...]:
+    """What must hold of a call for the kernel of ``entry`` to take it.
+
+    ``inputs`` and ``outputs`` name the Tensor arguments of the kernel's operator, as its schema does.
+    """
+    kernel = entry.kernel
+    assert kernel is not None
+    if kernel.abi is Abi.EXECUTORCH:
+        return lean_conditions(kernel, (*inputs, *outputs), converted_scalars(entry, inputs))
+    if kernel.abi is Abi.PYTHON:
+        computes = entry.promotes
+    else:
+        iterator = kernel.structured and entry.group is not None and entry.group.iterator
+        computes = iterator or bool(kernel.through)
+    return tuple(
+        ComputesIn(dtypes)
+        if computes and not argument
+        else HasDtype(argument or (*inputs, *outputs)[0], dtypes)
+        for argument, dtypes in kernel.dtypes
+    )
+
+
+def lean_conditions(
+    kernel: Declared, arguments: Sequence[str], converted: Sequence[str] = ()
+) -> tuple[LeanCondition, ...]:
+    """What must hold of the Tensors among ``arguments`` that a kernel on lean tensors is given."""
+    found: list[LeanCondition] = []
+    for argument, dtypes in kernel.dtypes:
+        if not argument:
+            found.append(ShareDtype(tuple(arguments), dtypes))
+        else:
+            operands = tuple(converted) if argument in converted else ()
+            found.append(HasDtype(argument, dtypes, operands))
+    tied: dict[int, str] = {}
+    for meta in kernel.arg_meta:
+        found.append(HasDtype(meta.argument, meta.dtypes))
+        first = tied.setdefault(meta.tied, meta.argument)
+        if first != meta.argument:
+            found.append(SameDtype(first, meta.argument))
+        found.append(HasDimOrder(meta.argument, meta.dim_order))
+    return tuple(found)
+
+
+def converted_scalars(entry: Entry, inputs: Sequence[str]) -> tuple[str, ...]:
+    """The operands of a lean kernel that its caller converts where they are Python scalars."""
+    mixes = entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1
+    return tuple(inputs) if mixes else ()
