@@ -212,30 +212,7 @@ def test_no_stub_of_that_name() -> None:
 
 # ---- the generated code
 
-
-def test_generated_code(
-    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = describe(
-        """
-        - {stub: sin_stub, kernel_name: chip::sin, dtypes: [Float]}
-        - {stub: masked_fill_stub, kernel_name: chip::masked_fill}
-        """,
-        header="execution: host",
-    )
-    monkeypatch.chdir(path.parent)
-    files = {
-        file.name: file.text
-        for file in emit(resolve(read_backend(Path(path.name), catalogue), catalogue))
-    }
-    assert (
-        "// sin_stub (chiplib, kernels.yaml:5:6)\n"
-        "namespace chip {\n"
-        "void sin(at::TensorIteratorBase&);\n"
-        "}\n"
-    ) in files["ChipNativeFunctions.h"]
-    assert files["RegisterChipStubs.cpp"].endswith(
-        """
+REGISTRATIONS = """
 #include <opsmith/generated/stub.h>
 
 #include <ATen/native/IndexKernel.h>
@@ -259,7 +236,30 @@ REGISTER_PRIVATEUSE1_DISPATCH(
                                     opsmith::Stubs::kCommonDtype, at::ScalarType::Float>::call))
 }  // namespace at::native
 """
+
+
+def test_generated_code(
+    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = describe(
+        """
+        - {stub: sin_stub, kernel_name: chip::sin, dtypes: [Float]}
+        - {stub: masked_fill_stub, kernel_name: chip::masked_fill}
+        """,
+        header="execution: host",
     )
+    monkeypatch.chdir(path.parent)
+    files = {
+        file.name: file.text
+        for file in emit(resolve(read_backend(Path(path.name), catalogue), catalogue))
+    }
+    assert (
+        "// sin_stub (chiplib, kernels.yaml:5:6)\n"
+        "namespace chip {\n"
+        "void sin(at::TensorIteratorBase&);\n"
+        "}\n"
+    ) in files["ChipNativeFunctions.h"]
+    assert files["RegisterChipStubs.cpp"].endswith(REGISTRATIONS)
     wrappers = "".join(text for name, text in files.items() if re.search(r"_\d\.cpp", name))
     assert (
         """
