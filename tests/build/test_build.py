@@ -24,13 +24,7 @@ from damage import DAMAGE
 from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
-from opsmith.build.cache import (
-    mark_used,
-    prune,
-    size_in_bytes,
-    usable_cache,
-    write_whole,
-)
+from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import Progress
@@ -278,11 +272,7 @@ def test_finding_torch_does_not_import_it() -> None:
 @DAMAGE
 @pytest.mark.parametrize("of_seal", [False, True], ids=["file", "seal"])
 def test_a_damaged_library_is_linked_again(
-    damage: Callable[[Path], None],
-    of_seal: bool,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
+    damage: Callable[[Path], None], of_seal: bool, sources: Path, compiler: Compiler, cache: Path
 ) -> None:
     library = library_of(written(sources / "answer.cpp", ANSWER))
     path, _ = built(library, compiler, cache)
@@ -296,11 +286,7 @@ def test_a_damaged_library_is_linked_again(
 @DAMAGE
 @pytest.mark.parametrize("of_seal", [False, True], ids=["file", "seal"])
 def test_a_damaged_object_is_compiled_again(
-    damage: Callable[[Path], None],
-    of_seal: bool,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
+    damage: Callable[[Path], None], of_seal: bool, sources: Path, compiler: Compiler, cache: Path
 ) -> None:
     one = written(sources / "one.cpp", ANSWER)
     two = written(sources / "two.cpp", "int two() { return 2; }\n")
@@ -527,11 +513,7 @@ def test_a_full_disk(
 
 @pytest.mark.parametrize("free", [0, 256 << 10])
 def test_a_disk_that_is_full(
-    free: int,
-    sources: Path,
-    compiler: Compiler,
-    monkeypatch: pytest.MonkeyPatch,
-    small_disk: Path,
+    free: int, sources: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch, small_disk: Path
 ) -> None:
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(small_disk))
     filler = small_disk / "filler"
@@ -702,11 +684,7 @@ def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("executable", ["", "/bin/false"])
 def test_a_process_that_only_embeds_python(
-    executable: str,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    executable: str, sources: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     path, _ = built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
@@ -714,11 +692,7 @@ def test_a_process_that_only_embeds_python(
 
 
 def test_no_python_for_the_steps_of_a_build(
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    sources: Path, compiler: Compiler, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
@@ -788,12 +762,8 @@ def test_pruning_removes_what_was_not_used_for_a_month(
     assert old_object.exists() and old_library.exists()  # there is room for them
     monkeypatch.setattr(cache_room, "PRUNED_ABOVE_BYTES", 39)
     prune(cache)
-    assert [path.exists() for path in (old_object, used_object, new_object, old_library)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    paths = (old_object, used_object, new_object, old_library)
+    assert [path.exists() for path in paths] == [False, True, True, False]
     assert size_in_bytes(cache) == 20
 
 

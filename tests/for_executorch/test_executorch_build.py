@@ -18,24 +18,19 @@ from refusal import refusal
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("build")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chip(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
-def chip(folder: Path) -> Path:
-    return write_chip(folder / "chip")
-
-
-@pytest.fixture(scope="module")
-def mixed(folder: Path, chip: Path) -> Path:
-    return export(Mixed(), matrices(), folder / "mixed.pte", chip).program
+def mixed(chip: Path) -> Path:
+    return export(Mixed(), matrices(), chip.parent / "mixed.pte", chip).program
 
 
 @pytest.mark.needs("binutils")
-def test_the_whole_library_holds_every_kernel(chip: Path, folder: Path) -> None:
-    built = build(chip, folder / "whole")
-    assert [path.name for path in (folder / "whole").iterdir()] == ["libchip_executorch.so"]
+def test_the_whole_library_holds_every_kernel(chip: Path) -> None:
+    built = build(chip, chip.parent / "whole")
+    assert [path.name for path in (chip.parent / "whole").iterdir()] == ["libchip_executorch.so"]
     described = read_library_file(built.library).description
     assert not described.selected
     assert {each.symbol for each in described.kernels} == {each.symbol for each in built.kernels}
@@ -51,10 +46,8 @@ def _size(library: Path) -> int:
 
 
 @pytest.mark.needs("binutils")
-def test_a_selected_library_holds_what_the_program_calls(
-    chip: Path, mixed: Path, folder: Path
-) -> None:
-    built = build(chip, folder / "selected", mixed)
+def test_a_selected_library_holds_what_the_program_calls(chip: Path, mixed: Path) -> None:
+    built = build(chip, chip.parent / "selected", mixed)
     assert sorted(each.symbol for each in built.kernels) == [
         "chip::fast::native::add_out",
         "chip::fast::native::mul_out",
@@ -82,8 +75,8 @@ def test_a_selected_library_holds_what_the_program_calls(
 
 
 @pytest.mark.needs("binutils")
-def test_the_command(chip: Path, mixed: Path, folder: Path) -> None:
-    output = folder / "command"
+def test_the_command(chip: Path, mixed: Path) -> None:
+    output = chip.parent / "command"
     done = run_opsmith("executorch", "build", chip, "--for", mixed, "-o", output, "--json")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in output.iterdir()] == ["libchip_executorch.so"]
@@ -104,7 +97,7 @@ def test_the_command(chip: Path, mixed: Path, folder: Path) -> None:
     }
 
 
-def test_another_build_replaces_the_library(chip: Path, folder: Path, tmp_path: Path) -> None:
+def test_another_build_replaces_the_library(chip: Path, tmp_path: Path) -> None:
     largest = export(Largest(), matrices(1), tmp_path / "largest.pte", chip).program
     first = build(chip, tmp_path / "out").text
     second = build(chip, tmp_path / "out", largest).text

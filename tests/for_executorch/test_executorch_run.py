@@ -41,35 +41,30 @@ pytestmark = pytest.mark.usefixtures("runtime_in_forks")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("run")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chip(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
-def chip(folder: Path) -> Path:
-    return write_chip(folder / "chip")
-
-
-@pytest.fixture(scope="module")
-def whole(chip: Path, folder: Path) -> Path:
+def whole(chip: Path) -> Path:
     """The library with every kernel of chip."""
-    return build(chip, folder / "whole").library
+    return build(chip, chip.parent / "whole").library
 
 
 @pytest.fixture(scope="module")
-def mixed(chip: Path, folder: Path) -> Path:
-    return export(Mixed(), matrices(), folder / "mixed.pte", chip).program
+def mixed(chip: Path) -> Path:
+    return export(Mixed(), matrices(), chip.parent / "mixed.pte", chip).program
 
 
 @pytest.fixture(scope="module")
-def small(chip: Path, folder: Path) -> Path:
-    return export(Small(), matrices(), folder / "small.pte", chip).program
+def small(chip: Path) -> Path:
+    return export(Small(), matrices(), chip.parent / "small.pte", chip).program
 
 
 @pytest.fixture(scope="module")
-def selected(chip: Path, mixed: Path, folder: Path) -> Path:
+def selected(chip: Path, mixed: Path) -> Path:
     """The library for ``mixed``."""
-    return build(chip, folder / "selected", mixed).library
+    return build(chip, chip.parent / "selected", mixed).library
 
 
 SERVED = {
@@ -119,7 +114,7 @@ def test_several_results(chip: Path, whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def scaled(chip: Path, folder: Path) -> Path:
+def scaled(chip: Path) -> Path:
     """A program with an operator that only chip has."""
     library = torch.library.Library("chip", "DEF")
     library.define("scale(Tensor self, float factor) -> Tensor")
@@ -131,7 +126,7 @@ def scaled(chip: Path, folder: Path) -> Path:
             result: Tensor = torch.ops.chip.scale(x, 2.5)
             return result
 
-    return export(Scaled(), matrices(1), folder / "scaled.pte", chip).program
+    return export(Scaled(), matrices(1), chip.parent / "scaled.pte", chip).program
 
 
 def test_a_custom_operator(scaled: Path, whole: Path, tmp_path: Path) -> None:

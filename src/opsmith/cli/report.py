@@ -8,17 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
-from opsmith.cli.options import (
-    LOCAL_FILE,
-    Against,
-    Backend,
-    Bench,
-    Conform,
-    Coverage,
-    SourceLink,
-    Table,
-)
 from opsmith.output_files import check_writable, write_output
 from opsmith.report.document import ReportData
 from opsmith.report.gathering import Gathering, Inputs
@@ -33,16 +24,16 @@ def warn(document: ReportData) -> None:
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
-    backend: Backend = "sim",
-    conform: Conform = None,
-    coverage: Coverage = None,
-    bench: Bench = None,
-    against: Against = None,
+    backend: options.Backend = "sim",
+    conform: options.Conform = None,
+    coverage: options.Coverage = None,
+    bench: options.Bench = None,
+    against: options.Against = None,
     data: Annotated[
         Path | None, typer.Option(help="Write the report's data as JSON too, for --against.")
     ] = None,
-    source_link: SourceLink = LOCAL_FILE,
-    table: Table = True,
+    source_link: options.SourceLink = options.LOCAL_FILE,
+    table: options.Table = True,
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""
