@@ -8,7 +8,7 @@ plan (:class:`~opsmith.plan.AutogradRoute`); what it does at run time is in ``cs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from opsmith.description import Kernel
 from opsmith.emit.signature import Signature, Signatures
@@ -23,7 +23,8 @@ from opsmith.emit.text import (
     registrations,
 )
 from opsmith.emit.wrapper import wrapper
-from opsmith.plan import Autograd, AutogradRoute, Entry, Operands, Plan, Route
+from opsmith.plan import Autograd, AutogradRoute, Entry, Plan
+from opsmith.plan.autograd import gradient_entry
 from opsmith.schema import Operator
 
 
@@ -232,26 +233,7 @@ class _Gradient:
         self.operator = operator
         self.results = len(signatures[forward.name].result_names)
         self.signature = signatures[operator.name]
-        # Its dtypes are those of the forward kernel, checked by the node that calls it.
-        kernel = replace(
-            autograd.kernel,
-            operator=operator.name,
-            symbol=autograd.kernel.backward,
-            structured=False,
-            meta_symbol="",
-            casts=False,
-            dtypes=(),
-        )
-        entry = Entry(
-            name=operator.name,
-            route=Route.KERNEL,
-            source=str(kernel.location),
-            library=kernel.library,
-            why=f"`{kernel.symbol}` ({kernel.location})",
-            kernel=kernel,
-            operands=Operands.of(operator),
-        )
-        self.wrapper = wrapper(entry, signatures)
+        self.wrapper = wrapper(gradient_entry(autograd), signatures)
         target = self.wrapper.target
         self.target = f"gradients::{target}" if self.wrapper.text else target
 

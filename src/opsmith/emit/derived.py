@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from opsmith.description import Execution
 from opsmith.emit.signature import Parameter, Signature, Signatures, Structured
-from opsmith.plan import Elementwise, Entry, Into, MetaRule, Rule, Shape
-from opsmith.schema import Variant
+from opsmith.plan import Elementwise, Into, KernelCall, MetaRule, Rule, Shape
+from opsmith.schema import Group, Variant
 
 
 @dataclass
@@ -26,7 +26,8 @@ class DerivedBody:
     a condition that are the CPU's.  ``headers`` collects what the lines need.
     """
 
-    entry: Entry
+    call: KernelCall
+    group: Group | None
     signatures: Signatures
     signature: Signature
     source: Signature
@@ -37,8 +38,8 @@ class DerivedBody:
 
     def lines(self) -> list[str]:
         """The body, from the check of the arguments' contract to the return."""
-        assert self.entry.derivation is not None
-        rule = self.entry.derivation.rule
+        assert self.call.derivation is not None
+        rule = self.call.derivation.rule
         if rule.into is Into.RETURNED:
             options = self._options_of_out() if rule.wanted is Variant.OUT else {}
             return [*self._contract(rule), *self._write_results(options), *self._return_changed()]
@@ -76,7 +77,7 @@ class DerivedBody:
 
     def _contract(self, rule: Rule) -> list[str]:
         """What PyTorch's own variant checks before it writes anything."""
-        structured = self.entry.shape is Shape.STRUCTURED_META
+        structured = self.call.shape is Shape.STRUCTURED_META
         if rule.wanted is Variant.OUT and structured:
             return self._structured_check("kOut", self.signature.outputs())
         if rule.wanted is Variant.OUT:
@@ -96,7 +97,7 @@ class DerivedBody:
                 f"auto result = opsmith::result_in({', '.join([out, 'shape', *self._operands()])});",
             ]
         names = self.source.outputs() or ["result"]
-        if rule.wanted is Variant.INPLACE and self.entry.shape is Shape.STRUCTURED_META:
+        if rule.wanted is Variant.INPLACE and self.call.shape is Shape.STRUCTURED_META:
             # What the contract has checked is shaped as self is.
             empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
             return names, [f"at::Tensor {names[0]} = {empty};"]
@@ -128,14 +129,14 @@ class DerivedBody:
     def out_of_lean(self) -> list[str]:
         """The body of the out variant itself around a kernel on lean tensors."""
         outs = self.signature.outputs()
-        if self.entry.shape is Shape.STRUCTURED_META:
+        if self.call.shape is Shape.STRUCTURED_META:
             results = {out: f"op.result({index})" for index, out in enumerate(outs)}
             checked = [
                 *self._structured_check("kOut", outs),
                 f"{self.run(results)};",
                 "op.finish();",
             ]
-            if self.entry.elementwise:
+            if self.call.elementwise:
                 alike = ", ".join([*outs, self._elementwise_dtype(), *self._deciding()])
                 condition = f"opsmith::elementwise_out({alike})"
                 checked = [
@@ -172,8 +173,7 @@ class DerivedBody:
 
     def _settled(self) -> list[str]:
         """Waits for copies that the device is still making, where the kernel reads them on the host."""
-        assert self.entry.kernel is not None
-        if self.entry.kernel.execution is not Execution.HOST:
+        if self.call.kernel.execution is not Execution.HOST:
             return []
         return ["opsmith::wait_for_device(opsmith::current_device());"]
 
@@ -209,7 +209,7 @@ class DerivedBody:
 
     def _allocate(self, names: list[str], *, fast: bool) -> list[str]:
         """Declares the variables ``names`` with the shapes and dtypes of the first results."""
-        if self.entry.shape is not Shape.STRUCTURED_META:
+        if self.call.shape is not Shape.STRUCTURED_META:
             return self._allocate_as_meta(names)
         structured = self._structured_class()
         allocate = [
@@ -218,7 +218,7 @@ class DerivedBody:
             *(f"{name} = op.take({i});" for i, name in enumerate(names)),
         ]
         lines = [f"at::Tensor {name};" for name in names]
-        if not (fast and self.entry.elementwise):
+        if not (fast and self.call.elementwise):
             return [*lines, "{", *allocate, "}"]
         like = self._operands()[0]
         dtype = self._elementwise_dtype()
@@ -232,7 +232,7 @@ class DerivedBody:
         ]
 
     def _allocate_as_meta(self, names: list[str]) -> list[str]:
-        if self.entry.shape is Shape.LIKE_SELF or self._returned_by_functional() == 1:
+        if self.call.shape is Shape.LIKE_SELF or self._returned_by_functional() == 1:
             return [f"auto {names[0]} = opsmith::allocate_as({self._first_shape()});"]
         return [
             f"const auto shapes = {self._meta_call()};",
@@ -243,12 +243,7 @@ class DerivedBody:
         ]
 
     def _check_out_overlap(self) -> list[str]:
-        """Pointwise operators refuse an out that overlaps an operand in part.
-
-        Those whose out variant torchgen wrote do not: it copies a finished result.
-        """
-        pointwise = "pointwise" in self._functional().function.tags
-        if not pointwise or "generated" in self.signature.function.tags:
+        if not self.call.checks_overlap:
             return []
         outs = self.signature.outputs()
         return [
@@ -257,7 +252,7 @@ class DerivedBody:
 
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
-        if self.entry.shape is Shape.STRUCTURED_META:
+        if self.call.shape is Shape.STRUCTURED_META:
             check = self._structured_check("kInplace", ["self"])
         else:
             others = [name for name in self._operands() if name != "self"]
@@ -266,7 +261,7 @@ class DerivedBody:
                 f"opsmith::check_inplace_result({self._quoted_name()}, {shape}, self);",
                 *(f"opsmith::check_overlap(self, {name});" for name in others),
             ]
-        if self.entry.elementwise:
+        if self.call.elementwise:
             condition = f"opsmith::elementwise_into({', '.join(self._deciding())})"
             check = [f"if (C10_UNLIKELY(!{condition})) {{", *check, "}"]
         return check
@@ -281,16 +276,16 @@ class DerivedBody:
 
     def _structured_class(self) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""
-        assert self.entry.group is not None and self.entry.group.out is not None
-        structured = Structured(self.entry.group.out)
+        assert self.group is not None and self.group.out is not None
+        structured = Structured(self.group.out)
         self.headers.add(structured.header)
         return structured
 
     # ---- the meta kernel
 
     def _functional(self) -> Signature:
-        assert self.entry.group is not None and self.entry.group.functional is not None
-        functional = self.signatures[self.entry.group.functional]
+        assert self.group is not None and self.group.functional is not None
+        functional = self.signatures[self.group.functional]
         return functional.taking(symint=self.signature.symint)
 
     def _returned_by_functional(self) -> int:
@@ -315,7 +310,7 @@ class DerivedBody:
 
     def _first_shape(self) -> str:
         """What has the shape and dtype of the first result."""
-        if self.entry.shape is Shape.LIKE_SELF:
+        if self.call.shape is Shape.LIKE_SELF:
             return "self"
         call = self._meta_call()
         return call if self._returned_by_functional() == 1 else f"std::get<0>({call})"
@@ -332,7 +327,7 @@ class DerivedBody:
 
     def _elementwise_dtype(self) -> str:
         """The dtype of the result where all operands are alike."""
-        is_bool = self.entry.elementwise is Elementwise.BOOL
+        is_bool = self.call.elementwise is Elementwise.BOOL
         return "at::kBool" if is_bool else f"{self._operands()[0]}.scalar_type()"
 
     def _quoted_name(self) -> str:

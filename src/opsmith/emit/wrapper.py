@@ -91,11 +91,12 @@ class _Writer:
     """Writes the function ``name``, which leaves what its kernel does not take to ``behind``, if any."""
 
     def __init__(self, entry: Entry, signatures: Signatures, name: str, behind: str) -> None:
-        assert entry.kernel is not None
+        assert entry.call is not None
         self.entry = entry
+        self.call = entry.call
         self.name = name
         self.behind = behind
-        self.kernel: Kernel = entry.kernel
+        self.kernel = entry.call.kernel
         self.signatures = signatures
         # A structured kernel gets what PyTorch's meta function computed, which has no SymInt.
         symint = self.kernel.symint and not self.kernel.structured
@@ -135,7 +136,7 @@ class _Writer:
 
     def _needs_wrapper(self) -> bool:
         return bool(
-            self.entry.fails_over
+            self.kernel.fails_over
             or self.behind
             or self.kernel.device_guard
             or self.kernel.dtypes
@@ -152,7 +153,7 @@ class _Writer:
             runs = "kOnHost" if self.kernel.execution is Execution.HOST else "kOnDevice"
             kind = "FactoryCall" if factory else "Call"
             options = ["layout", "device", "pin_memory"] if factory else []
-            operands = _OPERANDS[self.entry.operands]
+            operands = _OPERANDS[self.call.operands]
             lines.append(
                 f"const opsmith::{kind}<opsmith::Operands::{operands}, opsmith::Runs::{runs}> "
                 f"call({', '.join([self._quoted_name(), *options, *tensors])});"
@@ -206,11 +207,9 @@ class _Writer:
         inputs, outs = self.source.tensor_arguments()
         names = {name: self.source.parameter_of(name) for name in inputs}
         names = {name: parameter for name, parameter in names.items() if parameter in mine}
-        if self.signature.outputs():
-            names |= dict(zip(outs, self.signature.outputs(), strict=True))
-        elif self.entry.derivation and self.entry.derivation.rule.into is Into.SELF:
-            names |= {outs[0]: "self"}
-        return names
+        if self.call.derivation and self.call.derivation.rule.into is Into.SELF:
+            return names | {outs[0]: "self"}
+        return names | dict(zip(outs, self.signature.outputs(), strict=False))
 
     def _refuse_unless(self, condition: str) -> list[str]:
         return self._hand_over_if(f"!({condition})", self._last_resort())
@@ -219,8 +218,8 @@ class _Writer:
         """The boxed kernel for calls that no kernel takes; empty where another one is asked first."""
         if self.behind:
             return ""
-        assert self.entry.other_dtypes is not None
-        return BOXED_KERNELS[self.entry.other_dtypes]
+        assert self.call.other_dtypes is not None
+        return BOXED_KERNELS[self.call.other_dtypes]
 
     def _hand_over_if(self, condition: str, boxed: str) -> list[str]:
         return [f"if (C10_UNLIKELY({condition})) {{", self._hand_over(boxed), "}"]
@@ -240,7 +239,7 @@ class _Writer:
 
     def _or_fallen_back(self, body: list[str]) -> list[str]:
         """``body``, and the fallback where its kernel refuses the call."""
-        if not self.entry.fails_over:
+        if not self.kernel.fails_over:
             return body
         self.headers.add("opsmith/fallback/fallback_cause.h")
         arguments = ["refusal", *(parameter.name for parameter in self.signature.parameters())]
@@ -261,7 +260,8 @@ class _Writer:
         if self.kernel.structured:
             return self._structured()
         body = DerivedBody(
-            self.entry,
+            self.call,
+            self.entry.group,
             self.signatures,
             self.signature,
             self.source,
@@ -270,7 +270,7 @@ class _Writer:
             self._elsewhere_if,
             self.headers,
         )
-        return body.lines() if self.entry.derivation else body.out_of_lean()
+        return body.lines() if self.call.derivation else body.out_of_lean()
 
     def _unless_result_is_taken(self, names: Sequence[str]) -> list[str]:
         """Hands over where the kernel does not take a result that was allocated for it."""
@@ -280,7 +280,7 @@ class _Writer:
 
     def _elsewhere_if(self, condition: str) -> list[str]:
         """Hands over calls whose `out` has another dtype than the result, where the CPU can answer them."""
-        return self._hand_over_if(condition, "opsmith::fallback") if self.entry.casts_on_cpu else []
+        return self._hand_over_if(condition, "opsmith::fallback") if self.call.casts_on_cpu else []
 
     def _structured(self) -> list[str]:
         structured = self._structured_class(self.kernel.operator)
@@ -331,7 +331,7 @@ class _Writer:
             quoted(f"`{self.kernel.symbol}` (library {self.kernel.library})"),
             f"opsmith::DimOrders::{orders}",
         ]
-        if scalars := converted_scalars(self.entry, self.source.tensor_arguments()[0]):
+        if scalars := converted_scalars(self.call, self.source.tensor_arguments()[0]):
             names = [self.source.parameter_of(name) for name in scalars]
             operands = ", ".join(values.get(name, name) for name in names)
             about.append(f"opsmith::scalar_dtype({operands})")

@@ -7,10 +7,11 @@ Called by the resolver, which has collected the kernels.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from opsmith.description import Abi, Kernel
 from opsmith.errors import KernelRefused, nearest
-from opsmith.plan.model import Autograd, AutogradRoute, Entry
+from opsmith.plan.model import Autograd, AutogradRoute, Entry, KernelCall, Operands, Route
 from opsmith.schema import Catalogue, Composite, Operator, Variant, gradient_operator, result_names
 
 
@@ -154,6 +155,30 @@ def _obstacle_to_backward(operator: Operator) -> tuple[str, str] | None:
     if not operator.tensor_arguments:
         return "it has no Tensor argument to differentiate with respect to", "remove `backward`"
     return None
+
+
+def gradient_entry(autograd: Autograd) -> Entry:
+    """The plan for the operator that a backward kernel is registered as."""
+    operator = autograd.gradient
+    assert operator is not None
+    # Its dtypes are those of the forward kernel, checked by the node that calls it.
+    kernel = replace(
+        autograd.kernel,
+        operator=operator.name,
+        symbol=autograd.kernel.backward,
+        structured=False,
+        meta_symbol="",
+        casts=False,
+        dtypes=(),
+    )
+    return Entry(
+        name=operator.name,
+        route=Route.KERNEL,
+        source=str(kernel.location),
+        library=kernel.library,
+        why=f"`{kernel.symbol}` ({kernel.location})",
+        call=KernelCall(kernel, operands=Operands.of(operator)),
+    )
 
 
 def _autograd(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from opsmith.description import Abi, ArgMeta
-from opsmith.plan.model import Entry, Operands
+from opsmith.plan.model import Entry, KernelCall, Operands
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def conditions(
 
     ``inputs`` and ``outputs`` name the Tensor arguments of the kernel's operator, as its schema does.
     """
-    kernel = entry.kernel
-    assert kernel is not None
+    assert entry.call is not None
+    kernel = entry.call.kernel
     if kernel.abi is Abi.EXECUTORCH:
-        return lean_conditions(kernel, (*inputs, *outputs), converted_scalars(entry, inputs))
+        return lean_conditions(kernel, (*inputs, *outputs), converted_scalars(entry.call, inputs))
     if kernel.abi is Abi.PYTHON:
         computes = entry.promotes
     else:
@@ -116,7 +116,7 @@ def lean_conditions(
     return tuple(found)
 
 
-def converted_scalars(entry: Entry, inputs: Sequence[str]) -> tuple[str, ...]:
+def converted_scalars(call: KernelCall, inputs: Sequence[str]) -> tuple[str, ...]:
     """The operands of a lean kernel that its caller converts where they are Python scalars."""
-    mixes = entry.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1
+    mixes = call.operands is Operands.SCALARS_FROM_CPU and len(inputs) > 1
     return tuple(inputs) if mixes else ()

@@ -173,6 +173,32 @@ def claims_of(kernel: Kernel) -> str:
 
 
 @dataclass(frozen=True)
+class KernelCall:
+    """What stands between an operator's caller and the kernel that serves it.
+
+    ``derivation`` is how another variant's kernel is used, ``shape`` where the results' shapes and dtypes
+    come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps an
+    operand in part is refused.  ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
+    another dtype than the result's will do, and casts; the fallback runs such a call.
+    ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
+    of a later one; ``other_dtypes`` is what comes after the last of them.
+    ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
+    meta kernel; those of custom operators are the plan's :attr:`Plan.metas`.
+    """
+
+    kernel: Kernel
+    derivation: Derivation | None = None
+    shape: Shape | None = None
+    elementwise: Elementwise | None = None
+    operands: Operands = Operands.ONE_DEVICE
+    checks_overlap: bool = False
+    casts_on_cpu: bool = False
+    meta: Meta | None = None
+    next: Entry | None = None
+    other_dtypes: Route | None = None
+
+
+@dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
 
@@ -181,18 +207,11 @@ class Entry:
     description provides for it, is what stands above; else PyTorch's own formulas do.
     ``source`` is where the route comes from: the kernel's place in the YAML, the operator that a
     variant is derived from, the composite's dispatch key, or the place of the fallback policy.
-    ``other_dtypes`` says what serves the dtypes that ``kernel`` does not take; ``refusal``, where that
-    or the route is ``denied`` or ``missing``, is the reason that a refused caller is told.
-    ``operands`` says which Tensors the caller of ``kernel`` lets pass; ``fails_over`` that it runs the
-    calls on the CPU which the kernel refuses; ``by_name`` that the fallback is registered for this very
-    operator, in the place of PyTorch's composite kernel.
+    ``call`` is given where a kernel serves it.  ``refusal``, where the route or what comes after the kernel
+    is ``denied`` or ``missing``, is the reason that a refused caller is told.
     ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
-    ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library
-    or of a later one; ``other_dtypes`` is then what comes after the last of them.
-    ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of another dtype than the result's will
-    do, and casts; the fallback runs such a call.
-    ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
-    meta kernel; those of custom operators are the plan's :attr:`Plan.metas`.
+    ``by_name``: the fallback is registered for this very operator, in the place of PyTorch's composite
+    kernel.
     """
 
     name: str
@@ -200,21 +219,32 @@ class Entry:
     source: str
     library: str
     why: str
-    kernel: Kernel | None = None
-    derivation: Derivation | None = None
-    shape: Shape | None = None
-    elementwise: Elementwise | None = None
     group: Group | None = None
-    other_dtypes: Route | None = None
+    call: KernelCall | None = None
     refusal: str = ""
     autograd: Autograd | None = None
-    operands: Operands = Operands.ONE_DEVICE
-    fails_over: bool = False
     interception: Interception | None = None
     by_name: bool = False
-    next: Entry | None = None
-    meta: Meta | None = None
-    casts_on_cpu: bool = False
+
+    @property
+    def kernel(self) -> Kernel | None:
+        return self.call.kernel if self.call else None
+
+    @property
+    def next(self) -> Entry | None:
+        return self.call.next if self.call else None
+
+    @property
+    def derivation(self) -> Derivation | None:
+        return self.call.derivation if self.call else None
+
+    @property
+    def meta(self) -> Meta | None:
+        return self.call.meta if self.call else None
+
+    @property
+    def other_dtypes(self) -> Route | None:
+        return self.call.other_dtypes if self.call else None
 
     @property
     def chain(self) -> tuple[Entry, ...]:
@@ -244,7 +274,7 @@ class Entry:
         writes a structured operator's variants without TensorIterator: there the meta function sees
         ``out`` or ``self``, and may go by its dtype, as ``cumsum`` does.
         """
-        if self.shape is None or self.shape is Shape.LIKE_SELF:
+        if self.call is None or self.call.shape in (None, Shape.LIKE_SELF):
             return None
         if self.route is Route.STRUCTURED and not self.promotes:
             return self.name
@@ -377,11 +407,16 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
         return replace(kernel, location=_relative(kernel.location, folder))
 
     autograd = entry.autograd
+    call = entry.call
     return replace(
         entry,
-        next=entry.next and _with_relative_places(entry.next, folder),
-        kernel=entry.kernel and moved(entry.kernel),
-        meta=entry.meta and replace(entry.meta, location=_moved(entry.meta.location, folder)),
+        call=call
+        and replace(
+            call,
+            kernel=moved(call.kernel),
+            next=call.next and _with_relative_places(call.next, folder),
+            meta=call.meta and replace(call.meta, location=_moved(call.meta.location, folder)),
+        ),
         source=entry.source.replace(prefix, ""),
         why=entry.why.replace(prefix, ""),
         refusal=entry.refusal.replace(prefix, ""),

@@ -18,6 +18,7 @@ from opsmith.plan.meta import Metas
 from opsmith.plan.model import (
     Elementwise,
     Entry,
+    KernelCall,
     NotServed,
     Operands,
     Plan,
@@ -388,18 +389,34 @@ class _Resolver:
             source=kernel.operator if derived else str(kernel.location),
             library=kernel.library,
             why=f"{why}{note}{self._untraced_note(operator, kernel)}",
-            kernel=kernel,
             group=self.catalogue.group_of.get(operator.name),
-            derivation=derived.derivation if derived else None,
-            shape=shape,
-            elementwise=(derived.elementwise if derived else None) or elementwise,
-            other_dtypes=other_dtypes,
+            call=KernelCall(
+                kernel=kernel,
+                derivation=derived.derivation if derived else None,
+                shape=shape,
+                elementwise=(derived.elementwise if derived else None) or elementwise,
+                operands=self._operands(operator, kernel),
+                checks_overlap=self._checks_overlap(operator),
+                casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
+                meta=meta,
+                next=behind,
+                other_dtypes=other_dtypes,
+            ),
             refusal=refusal,
-            operands=self._operands(operator, kernel),
-            fails_over=kernel.fails_over,
-            next=behind,
-            meta=meta,
-            casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
+        )
+
+    def _checks_overlap(self, operator: Operator) -> bool:
+        """Whether PyTorch's own refuses an ``out`` that overlaps an operand in part: pointwise ones do.
+
+        Those whose out variant torchgen wrote do not: it copies a finished result.
+        """
+        group = self.catalogue.group_of.get(operator.name)
+        return (
+            operator.variant is Variant.OUT
+            and group is not None
+            and group.functional is not None
+            and "pointwise" in self.catalogue.operators[group.functional].tags
+            and GENERATED not in operator.tags
         )
 
     def _casts_on_cpu(self, operator: Operator, kernel: Kernel, shape: Shape | None) -> bool:

@@ -242,29 +242,31 @@ def _registration(
 ) -> object:
     """The dispatcher's entry for what the plan says of one operator; ``operator`` is the kernel's."""
     described = kernel.description
+    call = entry.call
+    assert call is not None
     name = f"the Python kernel `{described.symbol}` ({described.location})"
     return adapter.VariantRegistration(
         name=qualified(entry.name),
         kernel_operator=qualified(described.operator),
         shaped_by=qualified(entry.shaped_by) if entry.shaped_by else None,
-        like_self=entry.shape is Shape.LIKE_SELF,
+        like_self=call.shape is Shape.LIKE_SELF,
         own_kernel=entry.route is Route.KERNEL,
-        writes_back=entry.derivation is not None and entry.derivation.rule.writes_back,
-        alike_result=entry.elementwise.name if entry.elementwise else "",
+        writes_back=call.derivation is not None and call.derivation.rule.writes_back,
+        alike_result=call.elementwise.name if call.elementwise else "",
         promotes=entry.promotes,
-        operands=entry.operands.name,
+        operands=call.operands.name,
         dtypes=[
             (each.argument if isinstance(each, HasDtype) else "", list(each.dtypes))
             for each in conditions(entry, operator.tensor_arguments, ())
             if isinstance(each, (HasDtype, ComputesIn))
         ],
-        other_dtypes=entry.other_dtypes.value if entry.other_dtypes else "",
-        fails_over=entry.fails_over,
+        other_dtypes=call.other_dtypes.value if call.other_dtypes else "",
+        fails_over=described.fails_over,
         kernel=adapter.PythonKernel(
             kernel.function,
             qualified(described.operator),
             name,
-            refusal=Unsupported if entry.fails_over else None,
+            refusal=Unsupported if described.fails_over else None,
         ),
     )
 

@@ -73,9 +73,9 @@ def chosen(groups: list[Group]) -> list[Group]:
             if GIVEN.get(name) == member:
                 found.add(("given", variant))
             if entry := entries.get(member):
-                rule = entry.meta and entry.meta.rule
-                made = (entry.derivation, entry.shape, entry.elementwise, rule, entry.operands)
-                found.add((variant, entry.route, *made))
+                call, rule = entry.call, entry.meta and entry.meta.rule
+                made = call and (call.derivation, call.shape, call.elementwise, call.operands)
+                found.add((variant, entry.route, rule, made))
         return found
 
     return representatives(groups, features_of)
