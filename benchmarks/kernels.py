@@ -344,10 +344,7 @@ def together(results: list[Timed], what: str, peer: str, goal: float) -> Measure
     ratios = [1 / speedup(each) for each in results if each.counts]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     return measured(
-        f"{what}: geometric mean of {len(ratios)} calls",
-        f"of {peer}'s",
-        [mean],
-        goal=1 / goal,
+        f"{what}: geometric mean of {len(ratios)} calls", f"of {peer}'s", [mean], goal=1 / goal
     )
 
 

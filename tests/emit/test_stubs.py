@@ -160,8 +160,7 @@ def test_a_host_kernel_needs_the_host_window(plan: Callable[..., Plan]) -> None:
 
 def opsmith_stubs(*arguments: str) -> subprocess.CompletedProcess[str]:
     return fork_server.run(
-        [sys.executable, "-m", "opsmith", "stubs", *arguments],
-        env={**os.environ, "COLUMNS": "110"},
+        [sys.executable, "-m", "opsmith", "stubs", *arguments], env={**os.environ, "COLUMNS": "110"}
     )
 
 

@@ -153,9 +153,7 @@ def test_lists_of_tensors_are_checked_and_not_in_the_key(
     mixed = form("aten::cat.out", (FLOAT, DOUBLE), None, FLOAT, FLOAT)
     assert floats.key == mixed.key == "v1/6;0,1|6;0,1"
     assert servers(backend, catalogue, floats) == [("plain", "")]
-    assert servers(backend, catalogue, mixed) == [
-        ("", "plain does not take Double as `tensors`"),
-    ]
+    assert servers(backend, catalogue, mixed) == [("", "plain does not take Double as `tensors`")]
 
 
 def test_dtypes_may_be_given_by_argument(tmp_path: Path, catalogue: Catalogue) -> None:

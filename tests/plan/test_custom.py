@@ -15,12 +15,7 @@ import torch
 from opsmith.build.backend import located_symbol
 from opsmith.description import read_backend
 from opsmith.emit import emit
-from opsmith.errors import (
-    DescriptionError,
-    OperatorUnknown,
-    SchemaInvalid,
-    SymbolUndefined,
-)
+from opsmith.errors import DescriptionError, OperatorUnknown, SchemaInvalid, SymbolUndefined
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import CPP_WORDS, Catalogue
 from opsmith.schema.words import SCHEMA_WORDS
@@ -170,8 +165,7 @@ def test_libraries_may_share_an_operator(describe: Describe, catalogue: Catalogu
 
 def test_the_fallback_may_be_denied_to_it(describe: Describe, catalogue: Catalogue) -> None:
     path = describe(
-        f"- {{func: '{SCALE}', kernel_name: f, dtypes: [Half]}}",
-        fallback="{deny: [myop::scale]}",
+        f"- {{func: '{SCALE}', kernel_name: f, dtypes: [Half]}}", fallback="{deny: [myop::scale]}"
     )
     entry = planned(path, catalogue).entry("myop::scale")
     assert entry.other_dtypes is Route.DENIED

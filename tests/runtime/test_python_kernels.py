@@ -209,9 +209,7 @@ CASES: dict[str, tuple[OnHost, dict[str, Any], dict[str, tuple[str, list[tuple[A
     "mul.Tensor": (
         OnHost(aten.mul.Tensor),
         {},
-        {
-            "mul.Tensor": ("KERNEL", [(torch.mul, X, Y), (torch.mul, X, 2), (torch.mul, INT, X)]),
-        },
+        {"mul.Tensor": ("KERNEL", [(torch.mul, X, Y), (torch.mul, X, 2), (torch.mul, INT, X)])},
     ),
     "std_mean.correction": (
         OnHost(aten.std_mean.correction),

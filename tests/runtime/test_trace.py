@@ -673,10 +673,7 @@ def test_threads_and_forks_and_a_backend(program: Path) -> None:
     ]
     # The main thread, the other one, and the fork.
     assert served == [
-        [
-            ("aten::empty.memory_format", "kernel", []),
-            ("aten::neg", "derived", ["float32[2, 3]"]),
-        ],
+        [("aten::empty.memory_format", "kernel", []), ("aten::neg", "derived", ["float32[2, 3]"])],
         [("aten::sin", "derived", ["float32[2, 3]"])],
         [("aten::cos", "derived", ["float32[2, 3]"])],
     ]

@@ -24,10 +24,7 @@ def databases() -> list[Any]:
     foreach = [
         name for name in dir(invocations) if name.startswith("foreach_") and name.endswith("_op_db")
     ]
-    return [
-        *invocations.op_db,
-        *(info for name in foreach for info in getattr(invocations, name)),
-    ]
+    return [*invocations.op_db, *(info for name in foreach for info in getattr(invocations, name))]
 
 
 def calls_of(info: Any, device: str) -> Iterator[Call]:

@@ -485,10 +485,7 @@ def test_a_network_of_convolutions_learns_as_on_the_cpu(dtype: torch.dtype) -> N
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    (
-        {"stride": [1, 1, 1]},
-        "expected stride, padding and dilation of 1 or 2 numbers, but got 3",
-    ),
+    ({"stride": [1, 1, 1]}, "expected stride, padding and dilation of 1 or 2 numbers, but got 3"),
     (
         {"bias": torch.zeros(5)},
         "expected bias to be 1-dimensional with 6 elements of the input's dtype",

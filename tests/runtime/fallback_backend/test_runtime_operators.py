@@ -168,13 +168,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "stepped": lambda x: x[:, ::2],
     "expanded": lambda x: x[:1].expand(3, -1),
 }
-DIRECTIONS = [
-    ("cpu", "sim"),
-    ("sim", "cpu"),
-    ("sim", "sim"),
-    ("sim", "sim:1"),
-    ("sim:1", "sim"),
-]
+DIRECTIONS = [("cpu", "sim"), ("sim", "cpu"), ("sim", "sim"), ("sim", "sim:1"), ("sim:1", "sim")]
 
 
 def laid_out(data: Tensor, layout: str, device: str) -> Tensor:
