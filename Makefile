@@ -21,7 +21,7 @@ TESTS_MAY := $(addprefix --disable-error-code=,arg-type call-arg call-overload f
 
 CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '*.h'
 # What includes none of PyTorch's headers: the simulated driver, and kernels on lean tensors.
-LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/shapes/*' -not -path '*/simd/*' \
+LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' -not -path '*/simd/*' \
   | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
 LEAN_FLAGS := from opsmith.build.flags import lean_flags, lean_include_dirs; \
   from opsmith.build.toolchain import find_executorch; \

@@ -109,9 +109,9 @@ def sim() -> LoadedBackend:
 @pytest.fixture
 def runtime_in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """ExecuTorch's runtime is not loaded by a process that has to import torch first."""
-    from opsmith.executorch import process
+    from opsmith.executorch import worker_process
 
-    monkeypatch.setattr(process, "subprocess", fork_server.AsForks)
+    monkeypatch.setattr(worker_process, "subprocess", fork_server.AsForks)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,9 @@ class OpsmithError(Exception):
         self.message = message
         self.location = location
         self.remedy = remedy
-        place = f"{location}: " if location else ""
+        where = f"{location}: " if location else ""
         advice = f"\n  remedy: {remedy}" if remedy else ""
-        super().__init__(f"{place}{message}{advice}")
+        super().__init__(f"{where}{message}{advice}")
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
@@ -65,6 +66,33 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
     close = difflib.get_close_matches(name, overloads, n=count, cutoff=0.0)
     close = close or difflib.get_close_matches(name, candidates, n=count, cutoff=0.6)
     return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+# ---- names of the version before ---------------------------------------------------------------
+
+_OLD_NAMES = {
+    "GapInvalid": "ExpectedFailureInvalid",
+    "InputsRefused": "InputsRejected",
+    "KernelRefused": "KernelRejected",
+    "LibraryRefused": "LibraryRejected",
+    "OutputRefused": "OutputRejected",
+    "TraceRefused": "TraceRejected",
+    "WholeRefused": "InterceptionRejected",
+}
+
+
+def __getattr__(name: str) -> type[OpsmithError]:
+    """The class that was called ``name`` in the version before this one, with a warning."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        f"opsmith.errors.{name} is called {_OLD_NAMES[name]} now; the next version of opsmith has the new "
+        "name only",
+        FutureWarning,
+        stacklevel=2,
+    )
+    found: type[OpsmithError] = globals()[_OLD_NAMES[name]]
+    return found
 
 
 # ---- the description ---------------------------------------------------------------------------
@@ -106,7 +134,7 @@ class KernelDuplicate(DescriptionError):
     """Two kernels for the same operator and dtypes in one library."""
 
 
-class KernelRefused(DescriptionError):
+class KernelRejected(DescriptionError):
     """A kernel that cannot serve its operator as declared."""
 
 
@@ -126,7 +154,7 @@ class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 
 
-class OutputRefused(OpsmithError):
+class OutputRejected(OpsmithError):
     """A file that a command was to write exists already, or cannot be written."""
 
 
@@ -207,7 +235,7 @@ class DriverInvalid(LoadError):
     """A driver library that cannot be opened, or that has another ABI version."""
 
 
-class LibraryRefused(LoadError):
+class LibraryRejected(LoadError):
     """A kernel library for ExecuTorch that was built for another one, or whose kernels are taken."""
 
 
@@ -223,7 +251,7 @@ class BudgetInvalid(OpsmithError):
     """What a command is told that may fall back cannot be meant."""
 
 
-class TraceRefused(OpsmithError):
+class TraceRejected(OpsmithError):
     """A trace that cannot start: another one runs, or nothing can be recorded."""
 
 
@@ -250,7 +278,7 @@ class ProgramInvalid(OpsmithError):
     """What a command is to run as a program is none: a factory that gives no module, a broken graph."""
 
 
-class InputsRefused(OpsmithError):
+class InputsRejected(OpsmithError):
     """What a program of ExecuTorch is to be called with is not what it was exported for."""
 
 
@@ -273,5 +301,5 @@ class ConformanceError(OpsmithError):
     """A conformance run that cannot be made: something that it is asked for, or that it needs, is missing."""
 
 
-class GapInvalid(OpsmithError):
-    """A declared gap that names nothing that can be run."""
+class ExpectedFailureInvalid(OpsmithError):
+    """An expected failure that names nothing that can be run."""

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from opsmith.errors import OutputRefused
+from opsmith.errors import OutputRejected
 
 
 def check_writable(path: Path) -> None:
-    """Raises :class:`~opsmith.errors.OutputRefused` where :func:`write_output` could not write ``path``.
+    """Raises :class:`~opsmith.errors.OutputRejected` where :func:`write_output` could not write ``path``.
 
     For before long work whose result would be lost.
     """
@@ -26,7 +26,7 @@ def check_writable(path: Path) -> None:
     try:
         kind = _kind(target)
     except OSError as error:
-        raise _refused(path, os.strerror(error.errno or errno.EIO)) from None
+        raise _rejection(path, os.strerror(error.errno or errno.EIO)) from None
     reason = _OBSTACLES.get(kind)
     if reason is None and not target.parent.is_dir():
         reason = errno.ENOENT
@@ -36,14 +36,14 @@ def check_writable(path: Path) -> None:
     if reason is None and not all(os.access(each, os.W_OK) for each in written):
         reason = errno.EACCES
     if reason is not None:
-        raise _refused(path, os.strerror(reason))
+        raise _rejection(path, os.strerror(reason))
 
 
 def write_output(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Writes ``content``, or its pieces, to ``path``; an interrupted write leaves what was there before.
 
     A link stays one, and what it points to is written.  A device or a named pipe is written in place, a pipe
-    once somebody reads from it.  Raises :class:`~opsmith.errors.OutputRefused`.
+    once somebody reads from it.  Raises :class:`~opsmith.errors.OutputRejected`.
     """
     check_writable(path)
     target = _target(path)
@@ -56,14 +56,14 @@ def write_output(path: Path, content: bytes | Iterable[bytes]) -> None:
         try:
             _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), content)
             if _kind(target) not in _REPLACED:
-                raise _refused(path, "it has become something else than a file meanwhile")
+                raise _rejection(path, "it has become something else than a file meanwhile")
             os.replace(temporary, target)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
     except OSError as error:
-        raise _refused(path, error.strerror or str(error)) from None
+        raise _rejection(path, error.strerror or str(error)) from None
 
 
 # What a path must be for another file to take its place: a file, or nothing.
@@ -93,7 +93,7 @@ def _write(descriptor: int, content: bytes | Iterable[bytes]) -> None:
         file.writelines([content] if isinstance(content, bytes) else content)
 
 
-def _refused(path: Path, reason: str) -> OutputRefused:
-    return OutputRefused(
+def _rejection(path: Path, reason: str) -> OutputRejected:
+    return OutputRejected(
         f"`{path}` cannot be written: {reason}", remedy="name a file in a folder of yours"
     )

@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 
 from opsmith.build.compile import Compilation
-from opsmith.build.library import SharedLibrary
 from opsmith.build.progress import Progress
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
 from opsmith.errors import OpsmithError
 

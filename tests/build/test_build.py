@@ -26,8 +26,8 @@ from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
 from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
 from opsmith.build.toolchain import (
     Compiler,

@@ -25,10 +25,10 @@ from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.stored import is_sound, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
-from opsmith.doctor.checks import diagnose
+from opsmith.doctor.requirements import diagnose
 from opsmith.errors import CacheUnusable, CompilerMissing, SettingInvalid
 from opsmith.executorch import runtime as executorch_runtime
-from opsmith.plan import cache as plan_room
+from opsmith.plan import kept_plans as plan_room
 from opsmith.plan import plan_backend
 from refusal import refusal
 
@@ -396,7 +396,7 @@ from pathlib import Path
 from opsmith.build import backend as room
 from opsmith.build.compile import Compilation
 from opsmith.description import find_backend, read_backend
-from opsmith.plan import cache as plans
+from opsmith.plan import kept_plans as plans
 cache = Path(sys.argv[1])
 backend = read_backend(find_backend("sim"), None)
 installed = room._Installed.found(backend, cache)

@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
-from opsmith.build.library import SharedLibrary
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler
 cache = usable_cache()
 name, *sources = sys.argv[1:]

@@ -11,7 +11,7 @@ import pytest
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PUBLIC_HEADERS
-from opsmith.build.library import SharedLibrary
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
 from opsmith.build.units import own_units, together
 from opsmith.description.backend import PACKAGE

@@ -21,12 +21,25 @@ from fork_server import obey_interrupts
 from opsmith import conformance
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
-from opsmith.conformance.gaps import everything, read_gaps, with_gaps, with_passing_gaps
+from opsmith.conformance.expected_failures import (
+    everything,
+    read_expected_failures,
+    with_expected_failures,
+    with_unexpected_passes,
+)
 from opsmith.conformance.junit import write_junit
-from opsmith.conformance.results import Check, Results, Status, Verdict, latest_path
+from opsmith.conformance.results import (
+    Check,
+    Results,
+    Status,
+    Verdict,
+    latest_path,
+    read_results,
+    write_results,
+)
 from opsmith.conformance.selection import select
 from opsmith.description import find_backend, read_backend
-from opsmith.errors import GapInvalid, OpsmithError
+from opsmith.errors import ExpectedFailureInvalid, Location, OpsmithError
 from opsmith.plan import resolve
 from opsmith.runtime import LoadedBackend
 from opsmith.schema import Catalogue
@@ -104,7 +117,7 @@ def test_planted_faults_are_found_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("sim")
 def test_sim_conforms_in_float32() -> None:
-    """What docs/observe/conformance.md promises: no bad verdict, and at most five declared gaps."""
+    """What docs/observe/conformance.md promises: no bad verdict, and at most five expected failures."""
     outcome = conformance.run("sim", dtypes=["float32"], checks=["forward"])
     results = outcome.results
     assert [verdict for verdict in results.verdicts if verdict.status.is_bad] == []
@@ -153,7 +166,7 @@ def test_a_check_is_made_where_an_entry_has_it(known: tuple[EntryFacts, ...]) ->
         ({"checks": ["foward"]}, "there is no check `foward` (did you mean forward"),
         ({"operators": ["_cudnn_rnn"]}, "OpInfo has no entry about `_cudnn_rnn`, and none called it"),
         ({"kernels": Path("no.py")}, "there is no file `no.py`"),
-        ({"gaps": Path("no.yaml")}, "there is no file no.yaml"),
+        ({"expected_failures": Path("no.yaml")}, "there is no file no.yaml"),
         ({"backend": "simm"}, "there is no backend `simm` (did you mean sim?)"),
     ],
 )  # fmt: skip
@@ -267,11 +280,11 @@ def test_an_interrupted_run_is_kept_and_continued(
     )
 
 
-# ---- gaps
+# ---- expected failures
 
 
 def declared(text: str, tmp_path: Path) -> Path:
-    path = tmp_path / "gaps.yaml"
+    path = tmp_path / "expected_failures.yaml"
     path.write_text(text)
     return path
 
@@ -280,42 +293,74 @@ def declared(text: str, tmp_path: Path) -> Path:
     ("text", "message"),
     [
         (
-            "gaps:\n  - operators: [cumsun]\n    reason: x\n",
+            "expected_failures:\n  - operators: [cumsun]\n    reason: x\n",
             "{path}:2:17: there is no operator `cumsun` (did you mean cumsum, ",
         ),
         (
-            "gaps:\n  - {operators: [cumsum], checks: [foward], reason: x}\n",
+            "expected_failures:\n  - {operators: [cumsum], checks: [foward], reason: x}\n",
             "{path}:2:36: there is no check `foward` (did you mean forward",
         ),
         (
-            "gaps:\n  - {operators: [cumsum], dtypes: [Float], reason: x}\n",
+            "expected_failures:\n  - {operators: [cumsum], dtypes: [Float], reason: x}\n",
             "{path}:2:36: there is no dtype `Float` (did you mean float",
         ),
         (
-            "gaps:\n  - operators: [cumsum]\n",
+            "expected_failures:\n  - operators: [cumsum]\n",
             "{path}:2:5: the key `reason` is missing",
         ),
         (
-            "gaps:\n  - operators: [cumsum]\n    reason: ''\n",
-            "{path}:3:5: the reason of this gap is empty",
+            "expected_failures:\n  - operators: [cumsum]\n    reason: ''\n",
+            "{path}:3:5: the reason of this expected failure is empty",
         ),
     ],
 )  # fmt: skip
-def test_gaps_that_cannot_be_meant(
+def test_expected_failures_that_cannot_be_meant(
     text: str, message: str, known: tuple[EntryFacts, ...], tmp_path: Path
 ) -> None:
     path = declared(text, tmp_path)
     with pytest.raises(OpsmithError) as error:
-        read_gaps(path.with_name("backend.yaml"), known)
+        read_expected_failures(path.with_name("backend.yaml"), known)
     assert str(error.value).startswith(message.format(path=path))
-    assert isinstance(error.value, GapInvalid) or "missing" in message
+    assert isinstance(error.value, ExpectedFailureInvalid) or "missing" in message
+
+
+def test_the_old_names_of_expected_failures(known: tuple[EntryFacts, ...], tmp_path: Path) -> None:
+    path = tmp_path / "gaps.yaml"
+    path.write_text("# known\ngaps:\n  - {operators: [cumsum], reason: so}\n")
+    with pytest.warns(FutureWarning) as warned:
+        (failure,) = read_expected_failures(tmp_path / "backend.yaml", known)
+    assert failure.location == Location(path, 3, 5)
+    assert [
+        (each.filename, each.lineno, str(each.message).partition(",")[0]) for each in warned
+    ] == [
+        (str(path), 1, "`gaps.yaml` is called `expected_failures.yaml` now"),
+        (str(path), 2, "`gaps` is called `expected_failures` now"),
+    ]
+
+
+def test_results_of_the_first_format(tmp_path: Path) -> None:
+    verdicts = tuple(
+        Verdict("cumsum", check, "float32", status, message="so")
+        for check, status in (
+            (Check.FORWARD, Status.EXPECTED_FAILURE),
+            (Check.OUT, Status.UNEXPECTED_PASS),
+            (Check.META, Status.PASSED),
+        )
+    )
+    results = Results("chip", "2.13.0", "backend.yaml", "", "", complete=True, verdicts=verdicts)
+    path = tmp_path / "results.json"
+    write_results(results, path)
+    text = path.read_text().replace('"expected failure"', '"gap"')
+    text = text.replace('"unexpected pass"', '"gap passes"').replace('"format":2', '"format":1')
+    path.write_text(text)
+    assert read_results(path).verdicts == verdicts
 
 
 def judged(
     text: str, failing: set[str], known: tuple[EntryFacts, ...], tmp_path: Path
 ) -> dict[str, Status]:
     """How forward runs of ``cumsum`` and ``cumprod`` in two dtypes are judged, by entry and dtype."""
-    gaps = read_gaps(declared(text, tmp_path).with_name("backend.yaml"), known)
+    expected = read_expected_failures(declared(text, tmp_path).with_name("backend.yaml"), known)
     entries = tuple(facts for facts in known if facts.name in {"cumsum", "cumprod"})
     small = tuple(replace(facts, dtypes=("float32", "int64")) for facts in entries)
     could_run = [
@@ -327,38 +372,56 @@ def judged(
         )
         for entry, dtype, check in could_run
     ]
-    made = with_passing_gaps([*with_gaps(verdicts, gaps)], gaps, could_run)
+    made = with_unexpected_passes(
+        [*with_expected_failures(verdicts, expected)], expected, could_run
+    )
     return {f"{verdict.entry} {verdict.dtype}": verdict.status for verdict in made}
 
 
-def test_a_gap_is_no_failure_and_one_that_passes_is(
+def test_an_expected_failure_fails_no_run_and_one_that_passes_does(
     known: tuple[EntryFacts, ...], tmp_path: Path
 ) -> None:
     judge: Callable[[str, set[str]], dict[str, Status]] = lambda text, failing: judged(  # noqa: E731
-        f"gaps:\n  - {{{text}, reason: so}}\n", failing, known, tmp_path
+        f"expected_failures:\n  - {{{text}, reason: so}}\n", failing, known, tmp_path
     )
     one = {"cumsum float32"}
     assert judge("operators: [cumsum]", one) == {
         "cumprod float32": Status.PASSED, "cumprod int64": Status.PASSED,
-        "cumsum float32": Status.GAP, "cumsum int64": Status.PASSED,
+        "cumsum float32": Status.EXPECTED_FAILURE, "cumsum int64": Status.PASSED,
     }  # fmt: skip
     # Every word must be true: neither a dtype nor a pattern may be declared beside one that fails.
     passes = judge("operators: [cumsum], dtypes: [float32, int64]", one)
-    assert passes["cumsum int64"] is Status.GAP_PASSES and passes["cumsum float32"] is Status.GAP
+    assert (
+        passes["cumsum int64"] is Status.UNEXPECTED_PASS
+        and passes["cumsum float32"] is Status.EXPECTED_FAILURE
+    )
     passes = judge("operators: [cumsum, cumprod]", one)
-    assert passes["cumprod int64"] is Status.GAP_PASSES
+    assert passes["cumprod int64"] is Status.UNEXPECTED_PASS
     assert judge("operators: [cumprod]", one)["cumsum float32"] is Status.FAILED
     # A run that leaves something out cannot tell that nothing fails.
-    gaps = read_gaps(tmp_path / "backend.yaml", known)
+    expected = read_expected_failures(tmp_path / "backend.yaml", known)
     some = [Verdict("cumprod", Check.FORWARD, "float32", Status.PASSED)]
-    assert with_passing_gaps(some, gaps, everything(known)) == some
+    assert with_unexpected_passes(some, expected, everything(known)) == some
 
 
 @pytest.mark.usefixtures("sim")
-def test_a_wrong_claim_and_a_gap_that_passes_fail_the_run(tmp_path: Path) -> None:
-    gaps = declared("gaps:\n  - {operators: [cosh], checks: [dtypes], reason: so}\n", tmp_path)
+def test_a_wrong_claim_and_an_unexpected_pass_fail_the_run(tmp_path: Path) -> None:
+    expected = declared(
+        "expected_failures:\n  - {operators: [cosh], checks: [dtypes], reason: so}\n", tmp_path
+    )
     summary, _ = conform(
-        *("--op", "atan", "--op", "cosh", "--check", "dtypes", "--gaps", str(gaps), "-j", "1"),
+        *(
+            "--op",
+            "atan",
+            "--op",
+            "cosh",
+            "--check",
+            "dtypes",
+            "--expected-failures",
+            str(expected),
+            "-j",
+            "1",
+        ),
         *("--kernels", str(FAULTS), "--json"),
         status=1,
     )
@@ -368,10 +431,10 @@ def test_a_wrong_claim_and_a_gap_that_passes_fail_the_run(tmp_path: Path) -> Non
         f"OpInfo claims forward in float64 and `faults.wrong_claim` ({FAULTS}:21) declares Double, but "
         "sample 0, (float64[20, 20]) raises RuntimeError('this unit has no doubles')"
     )
-    passing = [failure for failure in summary["failures"] if failure["status"] == "gap passes"]
+    passing = [failure for failure in summary["failures"] if failure["status"] == "unexpected pass"]
     assert {failure["entry"] for failure in passing} == {"cosh"} and len(passing) > 10
     assert {failure["message"] for failure in passing} == {
-        f"{gaps}:2:5 declares that `cosh` fails, and it does not: take it out"
+        f"{expected}:2:5 declares that `cosh` fails, and it does not: take it out"
     }
 
 
@@ -388,15 +451,23 @@ LinearCrossEntropyOptions._adjust = lambda self, device, **call: adjust(
 
 
 @pytest.mark.usefixtures("sim")
-def test_the_gap_of_linear_cross_entropy_is_the_dtype_that_pytorch_sums_up_in(
+def test_the_expected_failure_of_linear_cross_entropy_is_the_dtype_that_pytorch_sums_up_in(
     tmp_path: Path,
 ) -> None:
     chosen = tmp_path / "as_on_the_cpu.py"
     chosen.write_text(AS_ON_THE_CPU)
-    gaps = declared("gaps: []\n", tmp_path)
+    expected = declared("expected_failures: []\n", tmp_path)
     summary, _ = conform(
         *("--op", "nn.functional.linear_cross_entropy.chunked*", "--dtype", "float16"),
-        *("--check", "forward", "--check", "backward", "--gaps", str(gaps), "--json"),
+        *(
+            "--check",
+            "forward",
+            "--check",
+            "backward",
+            "--expected-failures",
+            str(expected),
+            "--json",
+        ),
         *("--kernels", str(chosen)),
     )
     totals = summary["totals"]
@@ -447,23 +518,33 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     (checkout / "test").mkdir(parents=True)
     (checkout / "version.txt").write_text("2.12.1\n")
     (checkout / "test" / "test_view_ops.py").write_text(VIEWS)
-    gaps = declared(
-        "gaps:\n  - operators: ['test_view_ops::*::test_wrong_*']\n    reason: it is wrong\n",
+    expected = declared(
+        "expected_failures:\n  - operators: ['test_view_ops::*::test_wrong_*']\n    reason: it is wrong\n",
         tmp_path,
     )
-    arguments = ["--upstream", str(checkout), "-j", "1", "--timeout", "10", "--gaps", str(gaps)]
+    arguments = [
+        "--upstream",
+        str(checkout),
+        "-j",
+        "1",
+        "--timeout",
+        "10",
+        "--expected-failures",
+        str(expected),
+    ]
     summary, printed = conform(*arguments, "--json", status=1)
     assert f"warning: {checkout.resolve()} is a checkout of 2.12.1, and torch 2.13" in printed
     assert summary["totals"] == {
-        "passed": 2, "failed": 0, "timed out": 1, "crashed": 1, "gap": 1, "gap passes": 0, "skipped": 1,
+        "passed": 2, "failed": 0, "timed out": 1, "crashed": 1, "expected failure": 1,
+        "unexpected pass": 0, "skipped": 1,
     }  # fmt: skip
     of = "test_view_ops::TestViewsPRIVATEUSE1::"
     assert {failure["entry"]: failure["message"] for failure in summary["failures"]} == {
         f"{of}test_ends_the_process_sim": "the process ended itself with status 3",
         f"{of}test_hangs_sim": "no end after 10 s",
     }
-    (gap,) = summary["gaps"]
-    assert gap["message"] == "it is wrong; AssertionError: Tensor-likes are not close!"
+    (failure,) = summary["expected_failures"]
+    assert failure["message"] == "it is wrong; AssertionError: Tensor-likes are not close!"
     scored = {(score["check"], score["dtype"]): score["passed"] for score in summary["scores"]}
     assert scored == {
         ("upstream", "float32"): 1, ("upstream", "complex64"): 1, ("upstream", ""): 0,

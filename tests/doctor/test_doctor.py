@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from opsmith.build.backend import BuiltBackend
 from opsmith.build.compile import Compilation
-from opsmith.build.library import SharedLibrary
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.cli.main import app
-from opsmith.doctor import checks
-from opsmith.doctor.checks import Diagnosis, diagnose
+from opsmith.doctor import requirements
 from opsmith.doctor.driver_facts import expected_abi_version
+from opsmith.doctor.requirements import Diagnosis, diagnose
 from opsmith.errors import Location
 
 NAMES = [
@@ -56,7 +56,7 @@ def built_driver(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -
     """Where the backend's built driver is, as far as the doctor knows."""
     path = tmp_path / "libtoy.so"
     built = BuiltBackend("sim", path, path, tmp_path, True, Location(tmp_path), cache)
-    monkeypatch.setattr(checks, "find_built", lambda description: built)
+    monkeypatch.setattr(requirements, "find_built", lambda description: built)
     return path
 
 
@@ -121,7 +121,7 @@ def test_without_a_compiler_the_command_fails(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.14.0", "3.0.0"])
 def test_a_torch_outside_the_tested_range(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "torch_version", lambda: version)
+    monkeypatch.setattr(requirements, "torch_version", lambda: version)
     assert check("torch") == Diagnosis(
         "torch",
         False,
@@ -132,7 +132,7 @@ def test_a_torch_outside_the_tested_range(version: str, monkeypatch: pytest.Monk
 
 def test_the_range_is_the_one_that_pip_is_told() -> None:
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    oldest, too_new = (".".join(map(str, version)) for version in checks.TESTED_TORCH)
+    oldest, too_new = (".".join(map(str, version)) for version in requirements.TESTED_TORCH)
     assert f'"torch>={oldest},<{too_new}"' in text
 
 

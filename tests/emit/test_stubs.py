@@ -16,7 +16,7 @@ import fork_server
 from opsmith.build.csrc import INCLUDE_DIRS
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.build.units import generated_units
-from opsmith.description import read_backend
+from opsmith.description import Execution, read_backend
 from opsmith.emit import emit
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, read_stubs
@@ -40,7 +40,7 @@ def test_every_declared_stub_is_in_the_map() -> None:
     }
     headers = sorted({d.header for d in declared})
     together = compatible(headers, find_torch().root)
-    assert known.apart == {header for group in together[1:] for header in group}
+    assert known.isolated == {header for group in together[1:] for header in group}
 
 
 @pytest.mark.nightly
@@ -143,16 +143,19 @@ def test_stubs_that_are_filled_twice_come_from_the_first_library(
     assert [stub.symbol for stub in planned.stubs] == ["chip::first"]
 
 
-def test_a_host_kernel_needs_the_host_window(plan: Callable[..., Plan]) -> None:
+def test_a_host_kernel_gets_copies_without_a_host_window(plan: Callable[..., Plan]) -> None:
     planned = plan(
         "- {stub: sin_stub, kernel_name: chip::sin}",
+        "- {stub: LayerNormKernel, kernel_name: chip::layer_norm}",
         header="execution: host",
         driver="{sources: [driver.c], host_window: false}",
     )
-    entry = planned.entry("sin.out")
-    assert entry.route is Route.FALLBACK
-    assert "runs on the host and needs the driver's host window, which is off" in entry.why
-    assert planned.stubs == ()
+    assert planned.entry("sin.out").route is Route.STUB
+    assert {stub.execution for stub in planned.stubs} == {Execution.COPIES}
+    assert planned.entry("native_layer_norm").route is Route.FALLBACK
+    assert planned.entry("native_layer_norm").why.endswith(
+        "runs on the host and takes addresses, for which the driver has no host window"
+    )
 
 
 # ---- opsmith stubs
@@ -268,7 +271,7 @@ def test_generated_code(
     op.impl(self, op.result(0));
     op.finish();
     return out;
-  } catch (const opsmith::StubRefused&) {
+  } catch (const opsmith::StubRejected&) {
     return opsmith::call_boxed<at::_ops::sin_out, &opsmith::fallback>(self, out);
   }
 """

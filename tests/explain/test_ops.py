@@ -13,7 +13,7 @@ from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.errors import ExpressionInvalid, FilterInvalid, OperatorUnknown
 from opsmith.explain.explanation import TableRow, dispatch_table
 from opsmith.explain.keys import keys_of
-from opsmith.explain.operators import OperatorFacts, OperatorFilter, gather, road
+from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
 from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.plan import open_backend
 from opsmith.runtime import LoadedBackend
@@ -122,7 +122,7 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
     assert OperatorFilter(search="no such thing at all").choose(operators) == ()
     core = OperatorFilter(tag="core", variant="functional", route="fallback").choose(operators)
     assert core and all("core" in facts.tags and facts.route == "fallback" for facts in core)
-    halves = OperatorFilter(dtype="Half", library="hosted").choose(operators)
+    halves = OperatorFilter(dtype="Half", library="example_kernels").choose(operators)
     assert halves and all(not facts.dtypes or "Half" in facts.dtypes for facts in halves)
     structured = OperatorFilter(structured=True).choose(operators)
     assert len(structured) + len(OperatorFilter(structured=False).choose(operators)) == len(
@@ -142,8 +142,8 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
             "no operator has the tag `pointwize` (did you mean pointwise?)",
         ),
         (
-            OperatorFilter(library="hostd"),
-            "no operator has the library `hostd` (did you mean hosted?)",
+            OperatorFilter(library="example_kernel"),
+            "no operator has the library `example_kernel` (did you mean example_kernels?)",
         ),
     ],
 )
@@ -155,17 +155,17 @@ def test_filters_that_nothing_can_pass(
     assert error.value.message == message
 
 
-# ---- the road through the dispatcher
+# ---- the path through the dispatcher
 
 
 def test_the_road_of_a_call(sim: LoadedBackend) -> None:
-    stops = {stop.key: stop for stop in road(dispatch_table("aten::lgamma"))}
+    stops = {stop.key: stop for stop in dispatch_path(dispatch_table("aten::lgamma"))}
     assert stops["AutogradPrivateUse1"].what == (
         "runs first, unless under torch.inference_mode(), and passes on: the alias Autograd"
     )
     assert stops["ADInplaceOrView"].what == ("passes through: the key's fallback for all operators")
     assert stops["PrivateUse1"].what == "wins: a kernel for this very key"
-    assert stops["PrivateUse1"].place.startswith("RegisterSimFallback.cpp:")
+    assert stops["PrivateUse1"].location.startswith("RegisterSimFallback.cpp:")
     keys = list(stops)
     assert (
         keys.index("AutogradPrivateUse1")
@@ -173,17 +173,17 @@ def test_the_road_of_a_call(sim: LoadedBackend) -> None:
         < keys.index("PrivateUse1")
     )
     assert "CPU" not in stops
-    assert road([TableRow("CPU", "registered at x.cpp:1", "kernel")]) == ()
+    assert dispatch_path([TableRow("CPU", "registered at x.cpp:1", "kernel")]) == ()
 
 
 def test_a_composite_is_decomposed_above_the_device(sim: LoadedBackend) -> None:
-    stops = {stop.key: stop.what for stop in road(dispatch_table("aten::layer_norm"))}
+    stops = {stop.key: stop.what for stop in dispatch_path(dispatch_table("aten::layer_norm"))}
     decomposes = "the alias CompositeImplicitAutograd, which decomposes it"
     assert stops["AutogradPrivateUse1"] == (
         f"wins, unless under torch.inference_mode(): {decomposes}"
     )
     assert stops["PrivateUse1"] == f"wins under torch.inference_mode(): {decomposes}"
-    explicit = {stop.key: stop.what for stop in road(dispatch_table("aten::mvlgamma"))}
+    explicit = {stop.key: stop.what for stop in dispatch_path(dispatch_table("aten::mvlgamma"))}
     assert explicit["PrivateUse1"] == (
         "wins: the alias CompositeExplicitAutograd, which decomposes it"
     )
@@ -269,7 +269,7 @@ def test_the_commands() -> None:
     ]
     shown = as_json("ops", "show", "aten::add_.Tensor")
     assert shown["operator"] == listed["operators"][0]
-    assert [stop["key"] for stop in shown["road"]][-1] == "PrivateUse1"
+    assert [stop["key"] for stop in shown["dispatch_path"]][-1] == "PrivateUse1"
     assert "tests" in shown
     text = command("ops", "show", "add.out")
     assert (

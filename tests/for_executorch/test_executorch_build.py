@@ -11,8 +11,8 @@ import pytest
 from command import run_opsmith
 from executorch_chip import FAST, PLAIN, write_chip
 from executorch_programs import Largest, Mixed, build, export, matrices
-from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
-from opsmith.executorch.library import read_library_file
+from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
+from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.sizes import text_size
 from refusal import refusal
 
@@ -110,13 +110,13 @@ def test_another_build_replaces_the_library(chip: Path, tmp_path: Path) -> None:
 
 def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) -> None:
     (tmp_path / "libother.so").touch()
-    assert refusal(OutputRefused, build, chip, tmp_path) == (
+    assert refusal(OutputRejected, build, chip, tmp_path) == (
         f"`{tmp_path}` holds another shared library, `libother.so`, and is to hold exactly one\n"
         "  remedy: remove it, or name another folder with -o"
     )
     file = tmp_path / "file"
     file.touch()
-    assert refusal(OutputRefused, build, chip, file) == (
+    assert refusal(OutputRejected, build, chip, file) == (
         f"`{file}` cannot hold the library: File exists\n  remedy: name a folder of yours with -o"
     )
 
@@ -160,7 +160,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
-    backend.write_text("backend: chip\ndriver: sim\nlibraries: [hosted]\n")
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [example_kernels]\n")
     assert refusal(OperatorsUnserved, lambda: build(backend, tmp_path / "out")) == (
         f"{backend}:1:1: no library of `chip` has kernels for ExecuTorch\n"
         "  remedy: list one whose manifest says `abi: executorch`, such as portable"

@@ -12,7 +12,7 @@ from executorch_chip import write_chip
 from opsmith.description import read_backend
 from opsmith.emit.executorch import emit_executorch
 from opsmith.plan.executorch.kernel_keys import CallForm, TensorMeta
-from opsmith.plan.executorch.library import BuiltFor
+from opsmith.plan.executorch.library_facts import BuiltFor
 from opsmith.plan.executorch.resolver import ExecutorchPlan, Runtime, plan_executorch
 from opsmith.schema import Catalogue
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from command import run_opsmith
 from executorch_chip import write_chip
 from executorch_programs import Silu, Small, export, matrices
-from opsmith.errors import InputsRefused, OutputRefused, ProgramInvalid
+from opsmith.errors import InputsRejected, OutputRejected, ProgramInvalid
 from opsmith.executorch.export import Exported
 from opsmith.executorch.program import read_program
 
@@ -119,7 +119,7 @@ def test_a_factory_may_say_which_sizes_change(chip: Path) -> None:
 
 def test_inputs_in_an_order_that_executorch_does_not_take(chip: Path, tmp_path: Path) -> None:
     x = torch.randn(4, 3).t()
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         export(Small(), (matrices(1)[0], x), tmp_path / "small.pte", chip)
     assert str(refused.value) == (
         "example input 1 of `Small` has the strides [1, 3], and ExecuTorch takes contiguous and "
@@ -143,7 +143,7 @@ def test_a_module_that_cannot_be_exported(chip: Path, tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(chip: Path, tmp_path: Path) -> None:
-    with pytest.raises(OutputRefused) as refused:
+    with pytest.raises(OutputRejected) as refused:
         export(Small(), matrices(), tmp_path / "none" / "small.pte", chip)
     assert str(refused.value) == (
         f"`{tmp_path}/none/small.pte` cannot be written: No such file or directory\n"

@@ -11,7 +11,7 @@ from opsmith.description import read_backend
 from opsmith.errors import (
     DescriptionError,
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     OperatorsUnserved,
     RegistryFull,
 )
@@ -269,7 +269,7 @@ def test_what_executorch_cannot_call(
     tmp_path: Path, catalogue: Catalogue, entry: str, text: str
 ) -> None:
     expected = text.replace("TORCH", catalogue.torch)
-    assert refused(tmp_path, catalogue, entry, KernelRefused) == expected
+    assert refused(tmp_path, catalogue, entry, KernelRejected) == expected
 
 
 KEYED = """\
@@ -314,7 +314,7 @@ KEYED = """\
 def test_keys_that_no_program_has(
     tmp_path: Path, catalogue: Catalogue, entry: str, text: str
 ) -> None:
-    assert refused(tmp_path, catalogue, entry, KernelRefused) == text
+    assert refused(tmp_path, catalogue, entry, KernelRejected) == text
 
 
 def test_two_kernels_for_one_key(tmp_path: Path, catalogue: Catalogue) -> None:
@@ -346,7 +346,7 @@ def test_two_libraries_may_have_one_key(tmp_path: Path, catalogue: Catalogue) ->
 
 def test_libraries_of_other_kinds_are_left_out(tmp_path: Path, catalogue: Catalogue) -> None:
     backend = write_chip(tmp_path)
-    backend.write_text(BACKEND.replace("[fast.yaml", "[hosted, fast.yaml"))
+    backend.write_text(BACKEND.replace("[fast.yaml", "[example_kernels, fast.yaml"))
     assert {each.kernel.library for each in planned(backend, catalogue).kernels} == {
         "fast",
         "plain",

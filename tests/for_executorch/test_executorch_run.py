@@ -23,14 +23,14 @@ from executorch_programs import Largest, Mixed, Silu, Small, build, export, matr
 from opsmith.build.toolchain import find_compiler, find_executorch
 from opsmith.errors import (
     FileMissing,
-    InputsRefused,
-    LibraryRefused,
+    InputsRejected,
+    LibraryRejected,
     OperatorsUnserved,
     OpsmithError,
     ProgramFailed,
     ProgramInvalid,
 )
-from opsmith.executorch import library as library_module
+from opsmith.executorch import library_file as library_module
 from opsmith.executorch.inputs import check_inputs
 from opsmith.executorch.program import read_program
 from opsmith.executorch.run import run_program
@@ -171,7 +171,7 @@ def test_inputs_from_a_file(small: Path, whole: Path, tmp_path: Path) -> None:
 def test_no_inputs(small: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.pte"
     shutil.copy(small, alone)
-    assert refusal(InputsRefused, run_program, alone) == (
+    assert refusal(InputsRejected, run_program, alone) == (
         f"`{alone}`: there are no inputs to call it with: no exported graph is kept beside it\n"
         "  remedy: name a file that torch.save wrote with --input, or export the program with `opsmith "
         "executorch export`, which keeps them"
@@ -184,7 +184,7 @@ def test_a_file_that_holds_no_inputs(small: Path, tmp_path: Path) -> None:
         "  remedy: write them with torch.save: a Tensor, or a tuple of them"
     )
     (tmp_path / "inputs.pt").write_text("three")
-    with pytest.raises(InputsRefused) as refused:
+    with pytest.raises(InputsRejected) as refused:
         run_program(small, [], tmp_path / "inputs.pt")
     assert str(refused.value).startswith(f"`{tmp_path}/inputs.pt`: torch.load cannot read it: ")
 
@@ -288,7 +288,7 @@ def test_beyond_the_exports_bound(chip: Path, whole: Path, tmp_path: Path) -> No
     torch.save((torch.ones(5, 4), torch.ones(5, 4)), inputs)
     assert run_program(program, [whole], inputs).difference == 0
     torch.save((torch.ones(6, 4), torch.ones(6, 4)), inputs)
-    assert refusal(InputsRefused, run_program, program, [whole], inputs) == (
+    assert refusal(InputsRejected, run_program, program, [whole], inputs) == (
         f"`{program}`: input 0 is float32[6, 4], and it takes float32[≤ 5, ≤ 4], the export's bounds\n"
         "  remedy: export it with larger ones: torch.export.Dim(name, max=…)"
     )
@@ -303,13 +303,13 @@ LOAD_ONCE = (
 
 
 def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> None:
-    assert refusal(LibraryRefused, run_program, small, [whole, whole.parent]) == (
+    assert refusal(LibraryRejected, run_program, small, [whole, whole.parent]) == (
         f"`{whole}` is named twice, and its kernels can be registered once\n"
         "  remedy: name each library once"
     )
     copy = tmp_path / "libcopy.so"
     shutil.copy(whole, copy)
-    assert refusal(LibraryRefused, run_program, small, [whole, copy]) == (
+    assert refusal(LibraryRejected, run_program, small, [whole, copy]) == (
         f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
         "already: this library is loaded for the second time, from another file, or another library was "
         "loaded before it\n"
@@ -340,7 +340,7 @@ def test_a_library_for_something_else(
     small: Path, whole: Path, tmp_path: Path, old: bytes, new: bytes, what: str
 ) -> None:
     other = patched(whole, tmp_path / "libother.so", old, new)
-    assert refusal(LibraryRefused, run_program, small, [other]) == (
+    assert refusal(LibraryRejected, run_program, small, [other]) == (
         f"`{other}` was built for {what}\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR"
     )
@@ -356,7 +356,7 @@ def test_a_library_for_another_python(small: Path, whole: Path, tmp_path: Path) 
         f'"python":"{here}"'.encode(),
         f'"python":"{other}"'.encode(),
     )
-    assert refusal(LibraryRefused, run_program, small, [library]) == (
+    assert refusal(LibraryRejected, run_program, small, [library]) == (
         f"`{library}` was built for the Python {other}, and this is {here}\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR"
     )
@@ -369,7 +369,7 @@ def test_a_library_for_a_processor_with_more(
     monkeypatch.setenv("CXX", f"{shlex.join(compiler)} -mavx2 -mfma")
     library = build(chip, tmp_path / "avx2", small).library
     monkeypatch.setattr(library_module, "processor_features", lambda: {"fpu", "sse2", "fma"})
-    assert refusal(LibraryRefused, run_program, small, [library]) == (
+    assert refusal(LibraryRejected, run_program, small, [library]) == (
         f"`{library}` needs avx, avx2, which this processor has not\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR, without -march in CXX"
     )
@@ -380,7 +380,7 @@ def test_the_library_itself_asks_for_its_runtimes_version(
 ) -> None:
     """For those who load it without opsmith: the file's description is not all that says it."""
     other = patched(whole, tmp_path / "libother.so", b"1.4.1\0", b"1.3.0\0")
-    assert refusal(LibraryRefused, run_program, small, [other]) == (
+    assert refusal(LibraryRejected, run_program, small, [other]) == (
         f"`{other}` cannot be loaded: the library was built for ExecuTorch 1.3.0, and this is 1.4.1+cpu\n"
         f"  remedy: {LOAD_ONCE}"
     )
@@ -398,7 +398,7 @@ def test_what_is_no_library_of_opsmith(
 ) -> None:
     path = tmp_path / "libbroken.so"
     path.write_bytes(damage(whole.read_bytes()))
-    assert refusal(LibraryRefused, run_program, small, [path]) == (
+    assert refusal(LibraryRejected, run_program, small, [path]) == (
         f"`{path}` is no kernel library of opsmith for ExecuTorch: {why}\n"
         "  remedy: name the file that `opsmith executorch build` wrote into its folder"
     )
@@ -452,7 +452,7 @@ def test_a_library_that_is_not_there(small: Path, tmp_path: Path) -> None:
         f"the kernel library `{tmp_path}/lib.so` cannot be read: No such file or directory\n"
         "  remedy: name the file that `opsmith executorch build` wrote into its folder"
     )
-    assert refusal(LibraryRefused, run_program, small, [tmp_path]) == (
+    assert refusal(LibraryRejected, run_program, small, [tmp_path]) == (
         f"`{tmp_path}` holds no shared libraries, and one is wanted\n"
         "  remedy: name a file, or a folder that `opsmith executorch build` wrote"
     )
@@ -518,7 +518,7 @@ def test_damaged_programs_are_refused(small: Path, whole: Path, tmp_path: Path) 
 
 
 def test_a_method_that_it_has_not(small: Path) -> None:
-    assert refusal(InputsRefused, run_program, small, method="forwards") == (
+    assert refusal(InputsRejected, run_program, small, method="forwards") == (
         f"`{small}` has no method `forwards` (did you mean forward?)\n  remedy: its methods are forward"
     )
     assert list(read_program(small).inputs) == ["forward"]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from command import imported_by, run_opsmith
 from opsmith.errors import FileMissing, ProgramInvalid
 from opsmith.executorch.program import KernelCall, ProgramInput, read_program
-from opsmith.executorch.selection import select
+from opsmith.executorch.selected_kernels import select
 from opsmith.plan.executorch.kernel_keys import (
     Argument,
     CallForm,

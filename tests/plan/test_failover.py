@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.description import read_backend
-from opsmith.errors import KernelRefused, SyntaxInvalid
+from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.plan import resolve
 from opsmith.schema import Catalogue
 from refusal import refusal
@@ -27,7 +27,7 @@ def test_it_needs_a_fallback(describe: Callable[..., Path], catalogue: Catalogue
     path = describe(
         "- {op: mul.out, kernel_name: chip::mul, on_error: fallback}", fallback="{deny: [mul.out]}"
     )
-    with pytest.raises(KernelRefused) as error:
+    with pytest.raises(KernelRejected) as error:
         resolve(read_backend(path, catalogue), catalogue)
     folder = path.parent
     assert str(error.value) == (

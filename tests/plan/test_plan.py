@@ -15,7 +15,7 @@ from torchgen.model import BaseTy, BaseType
 from opsmith.description import Kernel, read_backend
 from opsmith.errors import Location, OperatorUnknown
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
-from opsmith.plan import cache as cache_room
+from opsmith.plan import kept_plans as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
 from opsmith.schema import Catalogue, Composite
 from opsmith.schema.catalogue import native_function
@@ -182,17 +182,18 @@ def test_no_fallback(describe: Describe, catalogue: Catalogue) -> None:
     )
 
 
-def test_host_kernels_need_the_host_window(describe: Describe, catalogue: Catalogue) -> None:
+def test_host_kernels_get_copies_without_a_host_window(
+    describe: Describe, catalogue: Catalogue
+) -> None:
     path = describe(
         "- {op: add.out, kernel_name: chip::add, structured: true}",
         header="execution: host",
         driver="{sources: [driver.c], host_window: off}",
     )
     plan = planned(path, catalogue)
-    assert plan.entry("add.out").route is Route.FALLBACK
+    assert plan.entry("add.out").route is Route.STRUCTURED
     assert shown(plan, path, "add.out").endswith(
-        "; the kernel `chip::add` (DIR/kernels.yaml:5:6) runs on the host and needs the driver's host "
-        "window, which is off (DIR/backend.yaml:2:1)"
+        "; on copies in host memory: there is no host window (DIR/backend.yaml:2:1)"
     )
 
 

@@ -21,17 +21,17 @@ import fork_server
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.results import Results, Status, scores
 from opsmith.description import read_backend
-from opsmith.errors import FileMissing, Location, OpsmithError, OutputRefused, ResultsInvalid
+from opsmith.errors import FileMissing, Location, OpsmithError, OutputRejected, ResultsInvalid
 from opsmith.explain.explanation import dispatch_table
-from opsmith.explain.operators import road
+from opsmith.explain.operators import dispatch_path
 from opsmith.explain.verdicts import is_named_for
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import plan_backend
-from opsmith.report import operators as report_operators
-from opsmith.report.document import ReportData, read_document
+from opsmith.report import operator_columns as report_operators
 from opsmith.report.gathering import Gathering, Inputs
-from opsmith.report.operators import inspect_backend
+from opsmith.report.operator_columns import inspect_backend
 from opsmith.report.page import embeddable, render
+from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, results_of_sim, with_routes, with_verdict
@@ -125,11 +125,14 @@ def test_an_operator_has_its_facts_its_road_and_its_source(
     stops = [
         (text(key), text(what), text(place))
         for (key, what), place in zip(
-            operators.roads[operators.road[row]], operators.places[row], strict=True
+            operators.dispatch_paths[operators.dispatch_path[row]],
+            operators.locations[row],
+            strict=True,
         )
     ]
     assert stops == [
-        (stop.key, stop.what, stop.place) for stop in road(dispatch_table("aten::add_.Tensor"))
+        (stop.key, stop.what, stop.location)
+        for stop in dispatch_path(dispatch_table("aten::add_.Tensor"))
     ]
     symbol, shown, link = operators.sources[operators.source[row]]
     assert symbol == "opsmith::optimized::native::add_out"
@@ -263,12 +266,25 @@ def test_inputs_of_other_versions_and_backends_are_warned_of(
 # ---- bad input
 
 
+def test_a_report_of_the_first_format(written: Written, tmp_path: Path) -> None:
+    text = written.data.read_text(encoding="utf-8")
+    text = (
+        text.replace('"dispatch_paths":', '"roads":')
+        .replace('"locations":', '"places":')
+        .replace('"dispatch_path":', '"road":')
+    )
+    assert text.count('"format":2') >= 1
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(text.replace('"format":2', '"format":1'), encoding="utf-8")
+    assert read_document(earlier).operators == read_document(written.data).operators
+
+
 def test_a_report_of_a_newer_version(tmp_path: Path) -> None:
     newer = tmp_path / "newer.json"
-    newer.write_text('{"format": 2, "operators": "in some other way"}')
+    newer.write_text('{"format": 3, "operators": "in some other way"}')
     done = command("report", "-o", tmp_path / "r.html", "--against", newer, status=1)
     assert " ".join(done.stderr.split()) == (
-        f"error: `{newer}` has format 2, and this opsmith reads a report up to format 1 "
+        f"error: `{newer}` has format 3, and this opsmith reads a report up to format 2 "
         "remedy: update opsmith: pip install --upgrade opsmith"
     )
     assert not (tmp_path / "r.html").exists()
@@ -338,7 +354,7 @@ def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
     link.symlink_to(target)
     write_output(link, b"page")
     assert link.is_symlink() and target.read_bytes() == b"page"
-    with pytest.raises(OutputRefused, match="Is a directory"):
+    with pytest.raises(OutputRejected, match="Is a directory"):
         write_output(tmp_path, b"page")
 
 
@@ -365,7 +381,7 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
     except PermissionError:
         pytest.skip("making a device takes root")
     write_output(sink, b"page")
-    assert refusal(OutputRefused, write_output, full, b"page") == (
+    assert refusal(OutputRejected, write_output, full, b"page") == (
         f"`{full}` cannot be written: No space left on device\n  remedy: name a file in a folder of yours"
     )
     assert sink.is_char_device() and full.is_char_device()
@@ -392,7 +408,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
             (socket_path, "No such device or address"),
         ]:
             for refuse in (check_writable, lambda path: write_output(path, b"page")):
-                assert refusal(OutputRefused, refuse, path) == (
+                assert refusal(OutputRejected, refuse, path) == (
                     f"`{path}` cannot be written: {reason}\n  remedy: name a file in a folder of yours"
                 )
         assert socket_path.is_socket()
@@ -406,7 +422,7 @@ def test_what_becomes_a_pipe_meanwhile_stays_one(tmp_path: Path) -> None:
         yield b"page"
         os.mkfifo(path)
 
-    with pytest.raises(OutputRefused, match="become something else"):
+    with pytest.raises(OutputRejected, match="become something else"):
         write_output(path, pieces())
     assert path.is_fifo() and [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
@@ -442,7 +458,7 @@ def test_tables_that_this_process_may_have_changed_are_not_kept(
     monkeypatch.setattr(report_operators, "_read", lambda record: None)
     monkeypatch.setattr(report_operators, "_write", lambda *record: kept.append(record))
     found = inspect_backend("sim", tables=True)
-    assert len(found.operators.roads) > 10 and kept == []
+    assert len(found.operators.dispatch_paths) > 10 and kept == []
 
 
 # ---- without a browser
@@ -460,7 +476,7 @@ def test_a_backend_without_results(
     document = read_document(page)
     assert document.conformance is document.trend is None
     assert [each.name for each in document.coverage] == ["ATen", "core ATen"]
-    assert document.operators.roads == ((),)
+    assert document.operators.dispatch_paths == ((),)
     assert document.description == str(backend)
 
 

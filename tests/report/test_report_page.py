@@ -25,9 +25,9 @@ from fork_server import obey_interrupts
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.plan import plan_backend
-from opsmith.report.document import read_document
 from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.page import render
+from opsmith.report.report_data import read_document
 from planted_results import (
     FAILS,
     planted_bench,

@@ -18,7 +18,7 @@ from torch import Tensor
 from opsmith.build.toolchain import find_python
 from opsmith.errors import (
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     OperatorUnknown,
     OpsmithError,
     PythonHeadersMissing,
@@ -488,18 +488,18 @@ def test_an_operator_that_does_not_exist(sim: LoadedBackend) -> None:
 
 
 def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
-    assert refused(sim, KernelRefused, "add.out") == (
+    assert refused(sim, KernelRejected, "add.out") == (
         "HERE: `test_python_kernels.kernel_of_two(self, other)` cannot be called with the "
         "arguments of `add.out`: got an unexpected keyword argument 'alpha'\n"
         "  remedy: its schema is add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> "
         "Tensor(a!); write `def kernel_of_two(self, other, *, alpha, out):`"
     )
-    assert "too many positional arguments" in refused(sim, KernelRefused, "addmm.out")
-    assert "missing a required argument: 'other'" in refused(sim, KernelRefused, "relu")
+    assert "too many positional arguments" in refused(sim, KernelRejected, "addmm.out")
+    assert "missing a required argument: 'other'" in refused(sim, KernelRejected, "relu")
 
 
 def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
-    with pytest.raises(KernelRefused) as caught:
+    with pytest.raises(KernelRejected) as caught:
         sim.structured("relu")(lambda self, out: None)
     assert str(caught.value).partition(": ")[2] == (
         "`relu.out` is not structured in PyTorch: there is no meta function to write the variants around\n"
@@ -509,7 +509,7 @@ def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
 
 
 def test_a_composite_implicit_operator(sim: LoadedBackend) -> None:
-    assert refused(sim, KernelRefused, "matmul") == (
+    assert refused(sim, KernelRejected, "matmul") == (
         "HERE: `matmul` is CompositeImplicitAutograd: a kernel for the device would take the place of the "
         "decomposition that makes it differentiable\n"
         "  remedy: give kernels for the operators it decomposes into"
@@ -527,7 +527,7 @@ def test_a_second_kernel(sim: LoadedBackend) -> None:
 
 def test_an_unknown_dtype(sim: LoadedBackend) -> None:
     assert "unknown dtype `Flot` (did you mean Float" in refused(
-        sim, KernelRefused, "maximum", dtypes=["Flot"]
+        sim, KernelRejected, "maximum", dtypes=["Flot"]
     )
 
 
@@ -609,7 +609,7 @@ def test_a_kernel_that_calls_itself(sim: LoadedBackend) -> None:
 
 def test_casts_where_nothing_is_cast(sim: LoadedBackend) -> None:
     assert "PyTorch's meta function of `mm` builds none: nothing is cast for the kernel" in refused(
-        sim, KernelRefused, "mm", casts=True
+        sim, KernelRejected, "mm", casts=True
     )
 
 

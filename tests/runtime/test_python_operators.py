@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.errors import KernelDuplicate, KernelRefused, OpsmithError, SchemaInvalid
+from opsmith.errors import KernelDuplicate, KernelRejected, OpsmithError, SchemaInvalid
 from opsmith.plan import Derivation, Route
 from refusal import refusal
 
@@ -200,7 +200,7 @@ def test_what_is_no_schema(sim: LoadedBackend) -> None:
 
 def test_a_result_of_unknown_shape(sim: LoadedBackend) -> None:
     schema = "pyop::bad(Tensor self) -> Tensor"
-    assert refused(sim, KernelRefused, schema) == (
+    assert refused(sim, KernelRejected, schema) == (
         "`pyop::bad` needs one thing to say which shape and dtype its result has\n"
         '  remedy: write `same_as="self"`, naming the argument that the result is like, or `fake=` a '
         "function that makes the result of tensors without data"
@@ -214,7 +214,7 @@ def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
     schema = "pyop::bad(Tensor self, int n) -> Tensor"
     assert (
         "cannot be called with the arguments of `pyop::bad`: too many positional arguments"
-        in refused(sim, KernelRefused, schema, same_as="self")
+        in refused(sim, KernelRejected, schema, same_as="self")
     )
 
 

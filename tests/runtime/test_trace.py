@@ -16,11 +16,11 @@ import torch
 
 import opsmith
 from command import run_opsmith
-from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRefused
+from opsmith.errors import FilterInvalid, OperatorUnknown, TraceRejected
 from opsmith.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
-from opsmith.runtime.trace.calls import How, TracedCall, TracedThread, TraceFilter, totals
 from opsmith.runtime.trace.recording import Trace
+from opsmith.runtime.trace.traced_calls import How, TracedCall, TracedThread, TraceFilter, totals
 from opsmith.schema import Catalogue
 
 _TIME = re.compile(r" [\d.]+ (µs|ms|s)(?=( raised)?$)", re.MULTILINE)
@@ -421,11 +421,11 @@ def test_calls_beyond_the_limit_are_counted(x: torch.Tensor) -> None:
 def test_one_trace_at_a_time(x: torch.Tensor) -> None:
     with (
         opsmith.trace(),
-        pytest.raises(TraceRefused, match="a trace runs already"),
+        pytest.raises(TraceRejected, match="a trace runs already"),
         opsmith.trace(),
     ):
         pass
-    with pytest.raises(TraceRefused, match="a limit of 0 calls"), opsmith.trace(limit=0):
+    with pytest.raises(TraceRejected, match="a limit of 0 calls"), opsmith.trace(limit=0):
         pass
     with opsmith.trace() as traced:
         x.neg()

@@ -9,7 +9,7 @@ import torch
 
 from opsmith.schema import Catalogue, Composite, Group, Operator, Result, Variant
 from opsmith.schema.catalogue import function_schema, native_function
-from opsmith.schema.stored import Stored, stored
+from opsmith.schema.kept_catalogue import Stored, stored
 
 _ALIASES = {
     # In the dispatcher's order of precedence.

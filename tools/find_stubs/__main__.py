@@ -32,7 +32,7 @@ _HEADER = """\
 #   own_dtypes  the operands of the stub's iterator keep their own dtypes
 #   callers  operators whose kernel does its work through stubs on any device, and gave the CPU's results
 #   unfit    operators whose kernel reaches stubs, but cannot serve a device
-#   apart    headers that no file can include together with another stub's header
+#   isolated headers that no file can include together with another stub's header
 """
 
 # The compiler's spelling of a type → PyTorch's.
@@ -83,7 +83,7 @@ def document(
     own = {stub for trial in found.values() if not trial.casts for stub in trial.stubs}
     data = {
         "torch": ".".join(torch.__version__.split(".")[:2]),
-        "apart": [header for group in compatible(headers, torch_root)[1:] for header in group],
+        "isolated": [header for group in compatible(headers, torch_root)[1:] for header in group],
         "stubs": {
             declaration.name: {
                 "signature": spelled(signatures[declaration.name]),

@@ -22,7 +22,7 @@ import msgspec
 import opsmith
 from opsmith.benchmarks.measurements import BenchmarkReport, Measurement
 from opsmith.errors import BenchmarkUnknown, FileMissing, nearest
-from opsmith.json_files import read_versioned
+from opsmith.json_files import read_checked
 from opsmith.schema import torch_version
 
 FORMAT = 1
@@ -203,4 +203,4 @@ def read_run(path: Path) -> BenchRun:
     that holds none, or is of a newer version.
     """
     remedy = "write it with `opsmith bench --output FILE`"
-    return read_versioned(path, BenchRun, FORMAT, "a run of benchmarks", remedy)
+    return read_checked(path, BenchRun, FORMAT, "a run of benchmarks", remedy)

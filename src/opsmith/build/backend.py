@@ -17,8 +17,8 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE, PUBLIC_HEADERS
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import (
     Compiler,
@@ -42,8 +42,8 @@ from opsmith.description import (
 from opsmith.errors import CompilerMissing, Location, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 
-# What shapes the results of the package's own lean libraries: one object for whichever of them a backend has.
-_SHAPES = tuple(sorted((PACKAGE / "kernels").rglob("shapes/*.cpp")))
+# The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
+_META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))
 _INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _FROM_ABOVE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+)"', re.MULTILINE)
 # The name of the record of a machine that has none.
@@ -217,7 +217,7 @@ def _library(
     ours = [library for library in aten if _is_package(library.location.path)]
     # Two libraries may share what shapes their results.
     metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
-    bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_SHAPES] if lean else []
+    bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_META_FUNCTIONS] if lean else []
     return SharedLibrary(
         name=f"opsmith_{backend.name}",
         sources=(

@@ -15,10 +15,10 @@ from pathlib import Path
 from opsmith.build.cache import mark_used, prune, unusable
 from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
-from opsmith.build.library import SharedLibrary
 from opsmith.build.ninja import Step, run_script, write_script
 from opsmith.build.objects import Object, Objects
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import is_being_made, is_sound, seal_of
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit

@@ -13,9 +13,9 @@ from pathlib import Path
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,
@@ -63,7 +63,7 @@ def build_cpu_operators(
 ) -> BuiltOperators:
     """The libraries of the kernels that ``sources`` register with ``EXECUTORCH_LIBRARY``.
 
-    The first source names them.  Raises :class:`~opsmith.errors.KernelRefused` for a kernel that cannot be
+    The first source names them.  Raises :class:`~opsmith.errors.KernelRejected` for a kernel that cannot be
     an operator, and a :class:`~opsmith.errors.BuildError`.
     """
     for path in sources:

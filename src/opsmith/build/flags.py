@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
-from opsmith.build.library import LeanSources, SharedLibrary
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import ExecutorchInstallation
 from opsmith.build.units import FASTEST, Unit
 

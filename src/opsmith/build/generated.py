@@ -12,7 +12,7 @@ import msgspec
 
 from opsmith.build.cache import mark_used, write_whole
 from opsmith.plan import Plan
-from opsmith.plan.cache import planning_code_digest
+from opsmith.plan.kept_plans import planning_code_digest
 
 _EMIT = Path(__file__).resolve().parent.parent / "emit"
 

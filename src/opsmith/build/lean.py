@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
-from opsmith.build.library import LeanSources
+from opsmith.build.shared_library import LeanSources
 from opsmith.build.toolchain import ExecutorchInstallation
 from opsmith.description import Library
 

@@ -23,7 +23,7 @@ from opsmith.build.flags import (
     named_link_flags,
     standard,
 )
-from opsmith.build.library import SharedLibrary
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, ExecutorchInstallation
 from opsmith.build.units import FASTEST, Unit, own_optimization, own_units, single
 

@@ -12,8 +12,8 @@ from opsmith.build.backend import BuiltBackend
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
-from opsmith.build.library import SharedLibrary
 from opsmith.build.progress import OnProgress
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.build.units import generated_units, together
 from opsmith.emit import emit_structured_metas

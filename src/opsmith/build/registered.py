@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.errors import BuildError, KernelRefused, Location, SymbolUndefined
+from opsmith.errors import BuildError, KernelRejected, Location, SymbolUndefined
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,16 @@ print(json.dumps([(library.opsmith_lean_kernel_name(i).decode(),
 def registered_kernels(library: Path, sources: Sequence[Path]) -> tuple[RegisteredKernel, ...]:
     """The kernels that ``sources``, linked into ``library``, register; in the order of their names.
 
-    Raises :class:`KernelRefused` where there are none, or one cannot be an operator of PyTorch.
+    Raises :class:`KernelRejected` where there are none, or one cannot be an operator of PyTorch.
     """
     functions = {
         int(found["address"], 16): found for found in _FUNCTION.finditer(_symbols(library))
     }
     kernels: dict[str, RegisteredKernel] = {}
     for name, address in _listed(library):
-        location = _place_of(name, sources)
+        location = _location_of(name, sources)
         if address not in functions:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{name}` is registered with a function that takes a stack of values: its arguments are "
                 "not known",
                 location=location,
@@ -128,14 +128,14 @@ def registered_kernels(library: Path, sources: Sequence[Path]) -> tuple[Register
             )
         kernel = _kernel(name, functions[address], location)
         if name in kernels:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{name}` is registered twice",
                 location=location,
                 remedy="remove one, or give it another overload: `scale.Scalar_out`",
             )
         kernels[name] = kernel
     if not kernels:
-        raise KernelRefused(
+        raise KernelRejected(
             "no kernel is registered here",
             location=Location(sources[0]),
             remedy='end the file with EXECUTORCH_LIBRARY(myop, "scale.out", scale_out);, or describe the '
@@ -146,20 +146,20 @@ def registered_kernels(library: Path, sources: Sequence[Path]) -> tuple[Register
 
 def _kernel(name: str, function: re.Match[str], location: Location) -> RegisteredKernel:
     if not _NAME.fullmatch(name):
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{name}` is no out variant's name",
             location=location,
             remedy="write it like myop::scale.out, or myop::scale.Scalar_out for another overload",
         )
     context, *parameters = _split(function["parameters"])
     if context != _CONTEXT or not parameters or parameters[-1] != f"{_TENSOR}&":
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{name}`: `{function['symbol']}` is no out variant: it takes ({function['parameters']})",
             location=location,
             remedy="take KernelRuntimeContext& first and the Tensor& that is written to last",
         )
     if function["result"] != f"{_TENSOR}&":
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{name}`: `{function['symbol']}` returns {function['result']}, not the Tensor& that it writes",
             location=location,
             remedy="return `out`",
@@ -167,7 +167,7 @@ def _kernel(name: str, function: re.Match[str], location: Location) -> Registere
     kinds = []
     for parameter in parameters[:-1]:
         if parameter not in _SCHEMA_TYPES:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{name}`: no schema has an argument of the type {parameter}",
                 location=location,
                 remedy=f"the types are {', '.join(sorted(set(_SCHEMA_TYPES.values())))}: const Tensor&, "
@@ -176,7 +176,7 @@ def _kernel(name: str, function: re.Match[str], location: Location) -> Registere
             )
         kinds.append(_SCHEMA_TYPES[parameter])
     if "(anonymous namespace)" in function["symbol"]:
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{name}`: `{function['symbol']}` is not visible outside its file",
             location=location,
             remedy="move it out of the anonymous namespace",
@@ -222,7 +222,7 @@ def _split(parameters: str) -> list[str]:
     return [*found, parameters[start:].strip()]
 
 
-def _place_of(name: str, sources: Iterable[Path]) -> Location:
+def _location_of(name: str, sources: Iterable[Path]) -> Location:
     """The line of the registration, where the operator's name is written as it is."""
     base = name.partition("::")[2]
     paths = tuple(sources)

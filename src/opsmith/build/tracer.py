@@ -10,8 +10,8 @@ from pathlib import Path
 
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC
-from opsmith.build.library import SharedLibrary
 from opsmith.build.progress import OnProgress
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.build.units import together
 from opsmith.cache_folder import cache_root

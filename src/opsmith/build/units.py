@@ -24,7 +24,7 @@ FASTEST = "-O3"
 GENERATED = "-O1"
 # What one compiler takes about half a minute for.
 _BYTES_PER_GENERATED_UNIT = 700_000
-# What `emit` writes apart: stubs whose header of PyTorch's defines what another one defines too.
+# What `emit` writes to a file of its own: stubs whose header defines what another stub's defines too.
 _WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
 # PyTorch's headers then bring the operators that they name, not all three thousand. A user's sources may rely
 # on what comes along.
@@ -57,13 +57,13 @@ def together(
     What no ``#include`` can name is compiled by itself.  Raises :class:`~opsmith.errors.SettingInvalid`.
     """
     is_on = _is_on()
-    apart = [source for source in sources if not is_on or _UNNAMEABLE.search(str(source))]
-    if apart:
-        rest = [source for source in sources if source not in apart]
+    isolated = [source for source in sources if not is_on or _UNNAMEABLE.search(str(source))]
+    if isolated:
+        rest = [source for source in sources if source not in isolated]
         units = together(name, rest, count, optimize) if rest else ()
         return (
             *units,
-            *(Unit(source.name, (source,), optimize, _FEWER_HEADERS) for source in apart),
+            *(Unit(source.name, (source,), optimize, _FEWER_HEADERS) for source in isolated),
         )
     sizes = [source.stat().st_size for source in sources]
     runs: list[list[Path]] = [[] for _ in range(count)]
@@ -87,20 +87,20 @@ def together(
 def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     """The units of ``sources``, those of the runtime that every backend has."""
     # Alone, it brings all of PyTorch's operators.
-    apart = [source for source in sources if source.stem == "autocast"]
-    rest = [source for source in sources if source not in apart]
-    return (*together("autocast", apart, optimize=GENERATED), *together("runtime", rest, 2))
+    isolated = [source for source in sources if source.stem == "autocast"]
+    rest = [source for source in sources if source not in isolated]
+    return (*together("autocast", isolated, optimize=GENERATED), *together("runtime", rest, 2))
 
 
 def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     """The units of a backend's generated ``sources``."""
-    apart = [source for source in sources if _WITH_CLASHING_HEADER.search(source.name)]
-    rest = [source for source in sources if source not in apart]
+    isolated = [source for source in sources if _WITH_CLASHING_HEADER.search(source.name)]
+    rest = [source for source in sources if source not in isolated]
     size = sum(source.stat().st_size for source in rest)
     count = max(1, round(size / _BYTES_PER_GENERATED_UNIT))
     return (
         *together("generated", rest, count, GENERATED),
-        *(unit for source in apart for unit in together(source.stem, [source], 1, GENERATED)),
+        *(unit for source in isolated for unit in together(source.stem, [source], 1, GENERATED)),
     )
 
 

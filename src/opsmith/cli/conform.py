@@ -63,8 +63,9 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on where the last run
 Kernels = Annotated[
     Path | None, typer.Option(help="A Python file that registers kernels on the device.")
 ]
-Gaps = Annotated[
-    Path | None, typer.Option(help="Known failures, in the place of gaps.yaml beside it.")
+ExpectedFailures = Annotated[
+    Path | None,
+    typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
 ]
 UpstreamCheckout = Annotated[
     Path | None,
@@ -88,7 +89,8 @@ def conform(
     timeout: Annotated[float, typer.Option(help="Seconds that one check may take.")] = 300.0,
     resume: Resume = False,
     kernels: Kernels = None,
-    gaps: Gaps = None,
+    expected_failures: ExpectedFailures = None,
+    gaps: Annotated[Path | None, typer.Option(hidden=True)] = None,
     upstream: UpstreamCheckout = None,
     file: Files = None,
     output: Output = None,
@@ -97,9 +99,16 @@ def conform(
 ) -> None:
     """Check a device against PyTorch's own operator database, OpInfo.
 
-    Exits with 1 where something fails that `gaps.yaml`, beside `backend.yaml`, does not declare, or
-    where what it declares passes.
+    Exits with 1 where something fails that `expected_failures.yaml`, beside `backend.yaml`, does not
+    declare, or where what it declares passes.
     """
+    if gaps is not None:
+        err.print(
+            "[yellow]warning[/]: --gaps is called --expected-failures now, and the next version of opsmith "
+            "no longer takes it",
+            soft_wrap=True,
+        )
+        expected_failures = expected_failures or gaps
     if upstream is not None and (op or dtype or check or samples or kernels):
         raise FilterInvalid(
             "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
@@ -127,9 +136,11 @@ def conform(
             kernels=kernels,
         )
     )
-    how = {"jobs": jobs, "timeout": timeout, "resume": resume, "gaps": gaps}
+    how = {"jobs": jobs, "timeout": timeout, "resume": resume}
     with shown_standing() as (report, building):
-        outcome = chosen(**how, report=report, building=building)
+        outcome = chosen(
+            **how, expected_failures=expected_failures, report=report, building=building
+        )
     _end(outcome, output, junit, json)
 
 
@@ -247,5 +258,7 @@ def _summary(results: Results) -> dict[str, object]:
             for (check, dtype), (passed, total) in scores(results.verdicts).items()
         ],
         "failures": [verdict for verdict in results.verdicts if verdict.status.is_bad],
-        "gaps": [verdict for verdict in results.verdicts if verdict.status is Status.GAP],
+        "expected_failures": [
+            verdict for verdict in results.verdicts if verdict.status is Status.EXPECTED_FAILURE
+        ],
     }

@@ -31,7 +31,7 @@ def print_json(value: Any) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes ``value`` as JSON to ``path``, whole or not at all.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     write_output(path, msgspec.json.encode(value) + b"\n")
 
@@ -43,8 +43,8 @@ def many(count: int, what: str) -> str:
 
 def fail(error: OpsmithError) -> NoReturn:
     """Prints ``error`` and ends the process with status 1."""
-    place = f"[bold]{escape(str(error.location))}[/]: " if error.location else ""
-    err.print(f"[bold red]error[/]: {place}{escape(error.message)}", soft_wrap=True)
+    where = f"[bold]{escape(str(error.location))}[/]: " if error.location else ""
+    err.print(f"[bold red]error[/]: {where}{escape(error.message)}", soft_wrap=True)
     if error.remedy:
         err.print(f"  [bold green]remedy[/]: {escape(error.remedy)}", soft_wrap=True)
     raise typer.Exit(1)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
-from opsmith.doctor.checks import Diagnosis, diagnose
+from opsmith.doctor.requirements import Diagnosis, diagnose
 
 
 def doctor(

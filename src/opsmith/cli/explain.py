@@ -46,7 +46,7 @@ def explain(
         for column in ("key", "kernel", "registered as"):
             shown.add_column(column, overflow="fold")
         for row in rows:
-            shown.add_row(row.key, row.place, row.kind)
+            shown.add_row(row.key, row.location, row.kind)
         out.print(shown)
 
 

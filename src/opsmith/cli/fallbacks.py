@@ -123,22 +123,22 @@ def _share(seconds: float, found: Fallbacks) -> float:
 
 
 def _callers(count: FallbackCount) -> str:
-    places = sorted(count.callers.items(), key=lambda place: -place[1])
+    locations = sorted(count.callers.items(), key=lambda location: -location[1])
     lines = [
-        f"{_shown(place)} ×{calls:,}" if calls > 1 else _shown(place)
-        for place, calls in places[:_SHOWN_CALLERS]
+        f"{_shown(location)} ×{calls:,}" if calls > 1 else _shown(location)
+        for location, calls in locations[:_SHOWN_CALLERS]
     ]
-    if len(places) > _SHOWN_CALLERS:
-        lines.append(f"and {len(places) - _SHOWN_CALLERS} more")
+    if len(locations) > _SHOWN_CALLERS:
+        lines.append(f"and {len(locations) - _SHOWN_CALLERS} more")
     return escape("\n".join(lines))
 
 
-def _shown(place: str) -> str:
+def _shown(location: str) -> str:
     """The place relative to the working directory, where it is below it."""
     try:
-        return str(Path(place).relative_to(Path.cwd()))
+        return str(Path(location).relative_to(Path.cwd()))
     except ValueError:
-        return place or "a thread without Python"
+        return location or "a thread without Python"
 
 
 def _by_reason(counts: list[FallbackCount]) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from opsmith.cli.console import err
 from opsmith.description import import_library
-from opsmith.errors import OutputRefused
+from opsmith.errors import OutputRejected
 from opsmith.output_files import write_output
 from opsmith.schema import read_catalogue
 
@@ -27,7 +27,7 @@ def import_(
 ) -> None:
     """Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith."""
     if output is not None and output.exists() and not force:
-        raise OutputRefused(
+        raise OutputRejected(
             f"{output} exists already", remedy="write another file, or overwrite it with --force"
         )
     imported = import_library(file, read_catalogue())

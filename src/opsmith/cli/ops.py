@@ -12,7 +12,7 @@ from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.cli.options import Backend
 from opsmith.conformance.record import latest_results
 from opsmith.explain.explanation import dispatch_table
-from opsmith.explain.operators import OperatorFacts, OperatorFilter, gather, road
+from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
 from opsmith.explain.verdicts import OperatorVerdicts, verdicts_of
 from opsmith.plan import open_backend
 from opsmith.schema import qualified
@@ -71,7 +71,7 @@ def show(
     backend: Backend = "sim",
     json: Json = False,
 ) -> None:
-    """Show one operator in full: schema, group, kernels, and its road through the dispatcher."""
+    """Show one operator in full: schema, group, kernels, and its path through the dispatcher."""
     from opsmith.runtime.load import load
 
     opened = open_backend(backend)
@@ -79,11 +79,11 @@ def show(
     facts = next(facts for facts in gather(opened) if facts.name == name)
     with shown_progress() as progress:
         load(backend, progress=progress)
-    stops = road(dispatch_table(qualified(name)))
+    stops = dispatch_path(dispatch_table(qualified(name)))
     results = latest_results(opened.path)
     tests = None if results is None else verdicts_of(name, results, opened.plan)
     if json:
-        print_json({"operator": facts, "road": stops, "tests": tests})
+        print_json({"operator": facts, "dispatch_path": stops, "tests": tests})
         return
     out.print(_grid(facts, _in_words(tests, backend)))
     for verdict in () if tests is None else tests.bad:
@@ -97,7 +97,7 @@ def show(
     for column in ("key", "what happens", "kernel"):
         table.add_column(column, overflow="fold")
     for stop in stops:
-        table.add_row(*map(escape, (stop.key, stop.what, stop.place)))
+        table.add_row(*map(escape, (stop.key, stop.what, stop.location)))
     out.print(table)
 
 

@@ -11,9 +11,9 @@ from rich.markup import escape
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.output_files import check_writable, write_output
-from opsmith.report.document import ReportData
 from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.page import render
+from opsmith.report.report_data import ReportData
 
 
 def warn(document: ReportData) -> None:

@@ -18,9 +18,9 @@ from opsmith.errors import OpsmithError
 from opsmith.output_files import check_writable, write_output
 from opsmith.programs.process import Program
 from opsmith.programs.trace import ProgramTrace, check_filter, check_met, trace_program
-from opsmith.runtime.trace.calls import TraceFilter, totals
 from opsmith.runtime.trace.recording import LIMIT, Request
 from opsmith.runtime.trace.shown import perfetto, rows, table, text
+from opsmith.runtime.trace.traced_calls import TraceFilter, totals
 from opsmith.schema import read_catalogue
 
 

@@ -19,10 +19,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What JUnit calls each; what passed has no element.
 _ELEMENTS = {
     Status.FAILED: "failure",
-    Status.GAP_PASSES: "failure",
+    Status.UNEXPECTED_PASS: "failure",
     Status.TIMED_OUT: "error",
     Status.CRASHED: "error",
-    Status.GAP: "skipped",
+    Status.EXPECTED_FAILURE: "skipped",
     Status.SKIPPED: "skipped",
 }
 
@@ -30,7 +30,7 @@ _ELEMENTS = {
 def write_junit(results: Results, path: Path) -> None:
     """Writes ``path``: a suite for each check, a case for each entry and dtype.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     root = ElementTree.Element("testsuites", name=f"opsmith conform {results.backend}")
     suites: dict[str, list[Verdict]] = defaultdict(list)

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from opsmith.conformance.gaps import Gap, Key, with_gaps, with_passing_gaps
+from opsmith.conformance.expected_failures import (
+    ExpectedFailure,
+    Key,
+    with_expected_failures,
+    with_unexpected_passes,
+)
 from opsmith.conformance.results import (
     Results,
     Status,
@@ -47,7 +52,7 @@ class Record:
     """
 
     header: Results
-    gaps: tuple[Gap, ...]
+    expected_failures: tuple[ExpectedFailure, ...]
     report: OnStanding
     _verdicts: dict[Key, Verdict] = field(default_factory=dict)
     _kept: dict[Key, Verdict] = field(default_factory=dict)
@@ -75,8 +80,11 @@ class Record:
             for verdict in earlier.verdicts:
                 if not is_wanted(verdict.key):
                     self._kept[verdict.key] = verdict
-                # Whether a failure is a declared gap may have changed, so these run again.
-                elif resume and verdict.status not in {Status.GAP, Status.GAP_PASSES}:
+                # Whether a failure is expected may have changed, so these run again.
+                elif resume and verdict.status not in {
+                    Status.EXPECTED_FAILURE,
+                    Status.UNEXPECTED_PASS,
+                }:
                     self._verdicts[verdict.key] = verdict
                     self._bad += verdict.status.is_bad
         self.write()
@@ -93,7 +101,7 @@ class Record:
 
     def add(self, verdict: Verdict) -> None:
         """One check has ended."""
-        (verdict,) = with_gaps([verdict], self.gaps)
+        (verdict,) = with_expected_failures([verdict], self.expected_failures)
         self._verdicts[verdict.key] = verdict
         self._bad += verdict.status.is_bad
         self._tell(verdict)
@@ -124,11 +132,13 @@ class Record:
     def end(self, could_run: Iterable[Key] | None) -> Results:
         """Writes the file for the last time; the results of this run alone.
 
-        ``could_run`` is all that a whole run makes: gaps are judged by it.  None for a run that was
-        interrupted.
+        ``could_run`` is all that a whole run makes: expected failures are judged by it.  None for a run
+        that was interrupted.
         """
         if could_run is not None and not self.header.samples:
-            judged = with_passing_gaps([*self._verdicts.values()], self.gaps, could_run)
+            judged = with_unexpected_passes(
+                [*self._verdicts.values()], self.expected_failures, could_run
+            )
             self._verdicts = {verdict.key: verdict for verdict in judged}
         complete = could_run is not None
         self.write(complete=complete)

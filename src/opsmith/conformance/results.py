@@ -15,11 +15,16 @@ from pathlib import Path
 import msgspec
 
 from opsmith.cache_folder import cache_root
-from opsmith.json_files import read_versioned
+from opsmith.json_files import read_checked
 from opsmith.output_files import write_output
 
-FORMAT = 1
+FORMAT = 2
 """The version of the file's format; a file of a newer one is refused."""
+
+_RENAMED = {
+    '"status":"gap"': '"status":"expected failure"',
+    '"status":"gap passes"': '"status":"unexpected pass"',
+}
 
 
 class Check(Enum):
@@ -41,23 +46,24 @@ class Check(Enum):
 class Status(Enum):
     """How a check ended.
 
-    ``GAP`` is a failure that the gaps file declares, ``GAP_PASSES`` a declared one that did not fail:
-    it fails the run.  ``SKIPPED`` checks have nothing to run, and say why.  A worker that ``CRASHED`` or
-    ``TIMED_OUT`` did so on the device; where PyTorch's CPU did, the check is skipped.
+    ``EXPECTED_FAILURE`` is a failure that the backend's author has declared, ``UNEXPECTED_PASS`` a declared
+    one that did not fail: it fails the run.  ``SKIPPED`` checks have nothing to run, and say why.  A
+    worker that ``CRASHED`` or ``TIMED_OUT`` did so on the device; where PyTorch's CPU did, the check is
+    skipped.
     """
 
     PASSED = "passed"
     FAILED = "failed"
     TIMED_OUT = "timed out"
     CRASHED = "crashed"
-    GAP = "gap"
-    GAP_PASSES = "gap passes"
+    EXPECTED_FAILURE = "expected failure"
+    UNEXPECTED_PASS = "unexpected pass"
     SKIPPED = "skipped"
 
     @property
     def is_bad(self) -> bool:
         """Whether a run with such a verdict fails."""
-        return self in {Status.FAILED, Status.TIMED_OUT, Status.CRASHED, Status.GAP_PASSES}
+        return self in {Status.FAILED, Status.TIMED_OUT, Status.CRASHED, Status.UNEXPECTED_PASS}
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Verdict:
 
     ``entry`` is OpInfo's name with its variant (``linalg.norm``, ``div.floor_rounding``); ``dtype`` as
     torch names it, ``float32``.  ``samples`` is how many inputs were run.  ``message`` says what
-    differed, why it was skipped, or the declared reason of a gap; empty where it passed.
+    differed, why it was skipped, or the declared reason of an expected failure; empty where it passed.
     """
 
     entry: str
@@ -131,13 +137,13 @@ def read_results(path: Path) -> Results:
     that is none, or of a newer version.
     """
     remedy = "write them with `opsmith conform --output FILE`"
-    return read_versioned(path, Results, FORMAT, "conformance results", remedy)
+    return read_checked(path, Results, FORMAT, "conformance results", remedy, _RENAMED)
 
 
 def write_results(results: Results, path: Path) -> None:
     """Writes the file ``path`` so that a reader finds it as before or whole.
 
-    Raises :class:`~opsmith.errors.OutputRefused`.
+    Raises :class:`~opsmith.errors.OutputRejected`.
     """
     write_output(path, msgspec.json.encode(results))
 
@@ -149,6 +155,6 @@ def scores(verdicts: Iterable[Verdict]) -> dict[tuple[Check, str], tuple[int, in
         if verdict.status is Status.SKIPPED:
             continue
         passed, total = counted.get((verdict.check, verdict.dtype), (0, 0))
-        passes = verdict.status in {Status.PASSED, Status.GAP_PASSES}
+        passes = verdict.status in {Status.PASSED, Status.UNEXPECTED_PASS}
         counted[verdict.check, verdict.dtype] = (passed + passes, total + 1)
     return counted

@@ -16,7 +16,7 @@ from opsmith.build.backend import BuiltBackend, build_backend
 from opsmith.build.progress import OnProgress
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
-from opsmith.conformance.gaps import everything, read_gaps
+from opsmith.conformance.expected_failures import everything, read_expected_failures
 from opsmith.conformance.pool import Listener, Pool
 from opsmith.conformance.protocol import Setting
 from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
@@ -53,7 +53,7 @@ def run(
     timeout: float = 300.0,
     resume: bool = False,
     kernels: Path | None = None,
-    gaps: Path | None = None,
+    expected_failures: Path | None = None,
     report: OnStanding = _nobody,
     building: OnProgress | None = None,
 ) -> Outcome:
@@ -64,13 +64,13 @@ def run(
     entry, 0: all; ``seed`` draws them.  ``jobs`` workers run at a time, as many as there are cores if
     None.  A check that takes longer than ``timeout`` seconds fails.  ``resume`` goes on with what an
     interrupted run of the same build, torch, samples and seed has left.  ``kernels`` is a Python file that
-    registers kernels, run in each worker; ``gaps`` declares known failures in the place of the file
-    ``gaps.yaml`` beside the description.  ``report`` is told how far it is, ``building`` of each step of
-    a build.
+    registers kernels, run in each worker; ``expected_failures`` declares known failures in the place of
+    ``expected_failures.yaml`` beside the description.  ``report`` is told how far it is, ``building`` of
+    each step of a build.
 
     Ctrl-C ends the run with what is done.  Raises :class:`~opsmith.errors.FilterInvalid` for what there
-    is none of, and other :class:`~opsmith.errors.OpsmithError`: a description that is wrong, a gaps file
-    that is, nothing to resume.
+    is none of, and other :class:`~opsmith.errors.OpsmithError`: a description that is wrong, a file of
+    expected failures that is, nothing to resume.
     """
     opened = open_backend(backend)
     known = known_entries(cache_root())
@@ -83,7 +83,9 @@ def run(
         called=earlier.operators if earlier else {},
         aten=opened.plan.by_name,
     )
-    record = _record(opened.path, known, gaps, kernels, samples, seed, report, building)
+    record = _record(
+        opened.path, known, expected_failures, kernels, samples, seed, report, building
+    )
     units = [*selection.units()]
     wanted = {(unit.entry, unit.dtype, check) for unit in units for check in unit.checks}
     record.begin(earlier, wanted.__contains__, resume=resume)
@@ -111,7 +113,7 @@ def run_upstream(
     jobs: int | None = None,
     timeout: float = 300.0,
     resume: bool = False,
-    gaps: Path | None = None,
+    expected_failures: Path | None = None,
     report: OnStanding = _nobody,
     building: OnProgress | None = None,
 ) -> Outcome:
@@ -125,7 +127,7 @@ def run_upstream(
     known = known_entries(cache_root())
     chosen = checkout.chosen(files)
     prefixes = tuple(key_prefix(file) for file in chosen)
-    record = _record(description, known, gaps, None, 0, 0, report, building)
+    record = _record(description, known, expected_failures, None, 0, 0, report, building)
     record.begin(
         latest_results(description),
         lambda key: key[2] is Check.UPSTREAM and f"{key[0]}::".startswith(prefixes),
@@ -165,7 +167,7 @@ def _record(
     report: OnStanding,
     building: OnProgress | None,
 ) -> Record:
-    gaps = read_gaps(description, known, named)
+    expected_failures = read_expected_failures(description, known, named)
     if kernels is not None and not kernels.is_file():
         raise FileMissing(
             f"there is no file `{kernels}`",
@@ -184,7 +186,7 @@ def _record(
         samples=samples,
         seed=seed,
     )
-    return Record(header, gaps, report)
+    return Record(header, expected_failures, report)
 
 
 def _without(unit: WorkUnit, done: frozenset[tuple[str, str, Check]]) -> WorkUnit:

@@ -24,6 +24,7 @@ from opsmith.description.model import (
     StubKernel,
     Unserved,
 )
+from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.python_kernel import (
     Dtypes,
     Parameters,
@@ -67,5 +68,7 @@ __all__ = [
     "read_document",
     "read_library",
     "shipped_backends",
+    "warn_of_old_name",
+    "with_new_name",
     "with_python_kernels",
 ]

@@ -27,7 +27,7 @@ from opsmith.description.model import (
     NamedOperator,
 )
 from opsmith.description.names import check_library_name, operator_name
-from opsmith.description.old_names import with_new_name
+from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.errors import (
     BackendUnknown,
@@ -42,6 +42,9 @@ from opsmith.schema import Catalogue, Declaration, with_operators
 
 PACKAGE = Path(__file__).resolve().parent.parent
 RUNTIME_MANIFEST = PACKAGE / "csrc" / "runtime.yaml"
+
+# Shipped libraries by their names of the version before.
+_OLD_LIBRARIES = {"hosted": "example_kernels"}
 
 _AUTO = "auto"  # in `intercept`, in the place of an operator's name
 
@@ -114,7 +117,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
     Raises a :class:`DescriptionError` at the place of the first mistake.
     """
     document = read_document(path)
-    _refuse_library(document)
+    _reject_library(document)
     document = with_new_name(document, "whole", "intercept", "fallback")
     raw = document.convert(_Backend)
     check_device_name(raw.backend, document.locate("backend"))
@@ -201,7 +204,7 @@ def _completed(
     )
 
 
-def _refuse_library(document: Document) -> None:
+def _reject_library(document: Document) -> None:
     """Raises :class:`FormatUnknown` for a kernel library where a backend is wanted."""
     try:
         kind = format_of(document)
@@ -220,6 +223,10 @@ def _find_library(name: str, document: Document, index: int) -> Path:
     if name in shipped:
         return shipped[name]
     path = document.path.parent / name
+    if name in _OLD_LIBRARIES and not path.exists():
+        new = _OLD_LIBRARIES[name]
+        warn_of_old_name(name, new, document.locate("libraries", index))
+        return shipped[new]
     if is_directory(path):
         path = path / "kernels.yaml"
     if is_file(path):
@@ -280,10 +287,10 @@ def _fallback(
         return Fallback(location, FallbackDefault(raw))
 
     def named(key: str, names: Sequence[str]) -> tuple[NamedOperator, ...]:
-        places = [document.locate("fallback", key, index) for index in range(len(names))]
+        locations = [document.locate("fallback", key, index) for index in range(len(names))]
         return tuple(
-            NamedOperator(operator_name(name, place, catalogue), place)
-            for name, place in zip(names, places, strict=True)
+            NamedOperator(operator_name(name, location, catalogue), location)
+            for name, location in zip(names, locations, strict=True)
             if (key, name) != ("intercept", _AUTO)
         )
 

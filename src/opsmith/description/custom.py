@@ -37,13 +37,13 @@ def read_declaration(
 
     Raises :class:`~opsmith.errors.SchemaInvalid` where the mistake stands.
     """
-    place = document.locate(*steps, "func")
-    tag_places = {tag: document.locate(*steps, "tags", i) for i, tag in enumerate(tags)}
+    location = document.locate(*steps, "func")
+    tag_locations = {tag: document.locate(*steps, "tags", i) for i, tag in enumerate(tags)}
 
     def locate(offending: str) -> Location:
-        return tag_places.get(offending) or _inside(document, place, text, offending)
+        return tag_locations.get(offending) or _inside(document, location, text, offending)
 
-    return Declaration(parse_operator(text, locate, tags), place)
+    return Declaration(parse_operator(text, locate, tags), location)
 
 
 def read_meta(
@@ -53,13 +53,13 @@ def read_meta(
     meta: str | DescribedMeta,
 ) -> GivenMeta:
     """What the entry at ``steps`` says of the results' shapes.  Raises :class:`SyntaxInvalid`."""
-    place = document.locate(*steps, "meta")
+    location = document.locate(*steps, "meta")
     given = DescribedMeta(kernel_name=meta) if isinstance(meta, str) else meta
     same_as = (given.same_as,) if isinstance(given.same_as, str) else tuple(given.same_as)
     if bool(given.kernel_name) == bool(same_as):
         raise SyntaxInvalid(
             "`meta` says how the results are shaped, in exactly one way",
-            location=place,
+            location=location,
             remedy="write `meta: {same_as: self}`, or `meta: my_namespace::my_meta`, a C++ function that "
             "makes them",
         )
@@ -67,22 +67,22 @@ def read_meta(
     if obstacle is not None:
         raise SyntaxInvalid(
             f"`{given.kernel_name}` is not a C++ function's qualified name{obstacle}",
-            location=place,
+            location=location,
             remedy="write it like my_namespace::my_meta, or `{same_as: self}`",
         )
-    return GivenMeta(operator, place, same_as, given.kernel_name)
+    return GivenMeta(operator, location, same_as, given.kernel_name)
 
 
-def _inside(document: Document, place: Location, text: str, offending: str) -> Location:
+def _inside(document: Document, location: Location, text: str, offending: str) -> Location:
     """The place of ``offending`` in the schema ``text`` as the file has it, else that of its key."""
     lines = document.path.read_text(encoding="utf-8").splitlines()
     # Spaces are normalised and a folded scalar spans lines: the longest part found on one line counts.
     words = offending.split(" ")
-    span = range(place.line, min(place.line + 1 + text.count("\n") + 8, len(lines) + 1))
+    span = range(location.line, min(location.line + 1 + text.count("\n") + 8, len(lines) + 1))
     for length in range(len(words), 0, -1):
         wanted = re.compile(r"\s*".join(re.escape(word) for word in words[:length]))
         for number in span:
-            start = place.column + len("func") if number == place.line else 0
+            start = location.column + len("func") if number == location.line else 0
             if found := wanted.search(lines[number - 1], start):
-                return Location(place.path, number, found.start() + 1)
-    return place
+                return Location(location.path, number, found.start() + 1)
+    return location

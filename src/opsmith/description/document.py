@@ -189,7 +189,7 @@ def parse_document(text: str, path: Path) -> Document:
         mark = error.problem_mark
         raise SyntaxInvalid(
             f"this is not YAML: {error.problem}",
-            location=_place(mark, path) if mark else Location(path),
+            location=_location(mark, path) if mark else Location(path),
             remedy="check the indentation and quotes around this place",
         ) from None
     builder = _Builder(path)
@@ -197,7 +197,7 @@ def parse_document(text: str, path: Path) -> Document:
     return Document(path, data, builder.marks, builder.plain, text)
 
 
-def _place(mark: Any, path: Path) -> Location:
+def _location(mark: Any, path: Path) -> Location:
     return Location(path, mark.line + 1, mark.column + 1)
 
 
@@ -209,7 +209,7 @@ def _check_depth(text: str, path: Path) -> None:
             if depth > _DEEPEST:
                 raise SyntaxInvalid(
                     f"more than {_DEEPEST} lists and mappings stand in each other here",
-                    location=_place(event.start_mark, path),
+                    location=_location(event.start_mark, path),
                     remedy="no description is that deep; check the brackets and the indentation",
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -234,7 +234,7 @@ class _Builder:
 
     def value(self, node: yaml.Node, steps: tuple[Step, ...]) -> Any:
         """The data of ``node``, which stands at ``steps``."""
-        here = _place(node.start_mark, self.path)
+        here = _location(node.start_mark, self.path)
         self.marks.setdefault(steps, here)
         self._count(here)
         if isinstance(node, yaml.ScalarNode):
@@ -249,9 +249,9 @@ class _Builder:
             if isinstance(node, yaml.MappingNode):
                 self._check_tag(node, "map", here)
                 data = {}
-                for key, (place, value) in self._pairs(node).items():
+                for key, (location, value) in self._pairs(node).items():
                     child = (*steps, key)
-                    self.marks[child] = place
+                    self.marks[child] = location
                     data[key] = self.value(value, child)
                 return data
             self._check_tag(node, "seq", here)
@@ -293,7 +293,7 @@ class _Builder:
         own: _Pairs = {}
         merged: _Pairs = {}
         for key, value in node.value:
-            here = _place(key.start_mark, self.path)
+            here = _location(key.start_mark, self.path)
             if key.tag == _TAG + "merge":
                 self._merge(value, merged)
                 continue
@@ -313,7 +313,7 @@ class _Builder:
         sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
         # Of several sources, the first wins.
         for source in reversed(sources):
-            here = _place(source.start_mark, self.path)
+            here = _location(source.start_mark, self.path)
             if not isinstance(source, yaml.MappingNode) or id(source) in self._open:
                 raise SyntaxInvalid(
                     "`<<` merges a mapping, or a list of them, and this is none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from opsmith.errors import KernelRefused, Location, nearest
+from opsmith.errors import KernelRejected, Location, nearest
 
 # c10/core/ScalarType.h, the dtypes that ordinary strided tensors have.
 SCALAR_TYPES: tuple[str, ...] = (
@@ -49,7 +49,7 @@ def expand_dtypes(
 ) -> tuple[str, ...]:
     """``names`` with each alias replaced by its dtypes, in order and without repetition.
 
-    Raises :class:`KernelRefused` for a name that is neither a dtype nor an alias.
+    Raises :class:`KernelRejected` for a name that is neither a dtype nor an alias.
     """
     expanded: dict[str, None] = {}
     for name in names:
@@ -58,7 +58,7 @@ def expand_dtypes(
         elif name in SCALAR_TYPES:
             expanded[name] = None
         else:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"unknown dtype `{name}`{nearest(name, [*aliases, *SCALAR_TYPES])}",
                 location=location,
                 remedy="use a c10 ScalarType name such as Float or Long, or a name from type_alias",

@@ -22,19 +22,19 @@ def read_external_namespaces(
 ) -> tuple[ExternalNamespace, ...]:
     """The namespaces that ``defined_by`` names.  Raises :class:`SyntaxInvalid` at the first mistake."""
     for namespace, modules in given.items():
-        place = document.locate("defined_by", namespace)
+        location = document.locate("defined_by", namespace)
         obstacle = "" if namespace == "aten" else obstacle_in_cpp(namespace, IDENTIFIER)
         if obstacle is not None:
             raise SyntaxInvalid(
                 f"`{namespace}` is no namespace of custom operators{obstacle}",
-                location=place,
+                location=location,
                 remedy="write `defined_by: {their_namespace: [python.module]}`",
             )
         for module in modules:
             if not _MODULE.fullmatch(module) or any(map(keyword.iskeyword, module.split("."))):
                 raise SyntaxInvalid(
                     f"`{module}` cannot be the name of a Python module",
-                    location=place,
+                    location=location,
                     remedy="name the modules whose import defines the operators, like "
                     "torch.ao.quantization.fx._decomposed",
                 )

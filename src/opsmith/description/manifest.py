@@ -33,7 +33,7 @@ from opsmith.description.model import (
 from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
-from opsmith.errors import KernelDuplicate, KernelRefused, Location, SyntaxInvalid
+from opsmith.errors import KernelDuplicate, KernelRejected, Location, SyntaxInvalid
 from opsmith.schema import Catalogue, Declaration
 
 
@@ -216,23 +216,23 @@ def _stub_kernel(
             )
     for key in given:
         if key not in {"stub", "kernel_name", "dtypes"}:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{key}` says nothing about the kernel of a stub: it has the type of `{name}`",
                 location=document.locate("kernels", index, key),
                 remedy=f"remove `{key}`; `opsmith stubs {name}` shows the type",
             )
     _check_symbol(entry.kernel_name, document.locate("kernels", index, "kernel_name"))
-    place = document.locate("kernels", index, "dtypes")
+    of_dtypes = document.locate("kernels", index, "dtypes")
     if "dtypes" in given and not entry.dtypes:
-        raise KernelRefused(
+        raise KernelRejected(
             f"this kernel for `{name}` takes nothing: its list of dtypes is empty",
-            location=place,
+            location=of_dtypes,
             remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
         )
     if isinstance(entry.dtypes, dict):
-        raise KernelRefused(
+        raise KernelRejected(
             "a stub's arguments have no names: its dtypes are those that the kernel computes in",
-            location=place,
+            location=of_dtypes,
             remedy="write a list: `dtypes: [Float]`",
         )
     return StubKernel(
@@ -240,7 +240,7 @@ def _stub_kernel(
         symbol=entry.kernel_name,
         library=manifest.library,
         location=location,
-        dtypes=expand_dtypes(entry.dtypes, manifest.type_alias, place),
+        dtypes=expand_dtypes(entry.dtypes, manifest.type_alias, of_dtypes),
         execution=Execution(manifest.execution),
     )
 
@@ -278,15 +278,15 @@ def _kernel(
     _check_functions(document, index, entry)
     guard = manifest.device_guard if entry.device_guard is None else entry.device_guard
     declared = entry.dtypes if isinstance(entry.dtypes, dict) else {"": entry.dtypes}
-    place = document.locate("kernels", index, "dtypes")
+    of_dtypes = document.locate("kernels", index, "dtypes")
     if "dtypes" in document.data["kernels"][index] and not all([declared, *declared.values()]):
-        raise KernelRefused(
+        raise KernelRejected(
             f"this kernel for `{name}` takes nothing: a list of dtypes is empty",
-            location=place,
+            location=of_dtypes,
             remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
         )
     dtypes = tuple(
-        (argument, expand_dtypes(names, manifest.type_alias, place))
+        (argument, expand_dtypes(names, manifest.type_alias, of_dtypes))
         for argument, names in declared.items()
         if names
     )

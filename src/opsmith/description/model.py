@@ -32,6 +32,8 @@ class Execution(Enum):
     """It enqueues work on the device's current stream."""
     HOST = "host"
     """It computes on the calling thread, through the driver's host window."""
+    COPIES = "copies"
+    """The plan's for ``HOST`` where the driver has no host window: it is given copies in host memory."""
     FALLBACK = "fallback"
     """It has the CPU compute, as the fallback does, and is the fallback policy's to allow."""
 

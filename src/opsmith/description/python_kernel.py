@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from opsmith.description.dtypes import SCALAR_TYPE_OF, expand_dtypes
 from opsmith.description.model import Abi, Backend, Kernel, Library
-from opsmith.errors import KernelRefused, Location, OperatorUnknown, nearest
+from opsmith.errors import KernelRejected, Location, OperatorUnknown, nearest
 from opsmith.schema import Catalogue
 
 LIBRARY = "python"
@@ -62,7 +62,7 @@ def python_kernel(
     """The kernel that ``function`` is of the operator ``name``.
 
     A structured kernel may be named by any operator of its group.  Raises :class:`OperatorUnknown`,
-    or :class:`KernelRefused` where the function cannot be called with the operator's arguments.
+    or :class:`KernelRejected` where the function cannot be called with the operator's arguments.
     """
     location = location_of(function)
     name = name.removeprefix("aten::")
@@ -114,7 +114,7 @@ def location_of(function: Callable[..., object]) -> Location:
 def check_callable(
     function: Callable[..., object], schema: str, name: str, location: Location
 ) -> None:
-    """Raises :class:`KernelRefused` where ``function`` cannot take the arguments of ``schema``."""
+    """Raises :class:`KernelRejected` where ``function`` cannot take the arguments of ``schema``."""
     parameters = parameters_of(schema)
     try:
         signature = inspect.signature(function)
@@ -123,7 +123,7 @@ def check_callable(
     try:
         signature.bind(*parameters.positional, **dict.fromkeys(parameters.keywords))
     except TypeError as error:
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{symbol_of(function)}{signature}` cannot be called with the arguments of `{name}`: {error}",
             location=location,
             remedy=f"its schema is {schema}; write "
@@ -142,7 +142,7 @@ def _dtypes(given: Dtypes, location: Location) -> tuple[tuple[str, tuple[str, ..
 
 def _fails_over(on_error: str, location: Location) -> bool:
     if on_error not in ("raise", "fallback"):
-        raise KernelRefused(
+        raise KernelRejected(
             f"`on_error={on_error!r}` says nothing about a kernel",
             location=location,
             remedy='write `on_error="fallback"`, to run on the CPU the calls for which it raises '

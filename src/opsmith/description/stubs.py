@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from opsmith.errors import KernelRefused, Location, StubUnknown, nearest
+from opsmith.errors import KernelRejected, Location, StubUnknown, nearest
 from opsmith.schema import StubMap, read_stubs
 
 
 def check_stub(name: str, location: Location) -> None:
-    """Raises :class:`StubUnknown` or :class:`KernelRefused` where ``name`` serves no operator."""
+    """Raises :class:`StubUnknown` or :class:`KernelRejected` where ``name`` serves no operator."""
     known = read_stubs()
     if name not in known.stubs:
         raise StubUnknown(
@@ -16,7 +16,7 @@ def check_stub(name: str, location: Location) -> None:
             remedy="`opsmith stubs` lists every stub",
         )
     if obstacle := known.obstacle(name):
-        raise KernelRefused(
+        raise KernelRejected(
             f"nothing can be served through the stub `{name}`: {obstacle}",
             location=location,
             remedy=_instead(known, name),

@@ -184,7 +184,7 @@ def _tuple(values: Sequence[str]) -> str:
 
 
 _NOT_IMPLEMENTED = "torch::autograd::autogradNotImplementedFallback()"
-_REFUSED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::refuse_gradients>()"
+_REJECTED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::reject_gradients>()"
 _COUNTED = "torch::CppFunction::makeFromBoxedFunction<&opsmith::count_writes>()"
 
 
@@ -194,7 +194,7 @@ def _autograd(plan: Plan) -> Iterator[str]:
         operator for operator in plan.custom if operator.namespace not in plan.external_namespaces
     ]
     refusals = {
-        operator.name: _REFUSED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
+        operator.name: _REJECTED if _keeps_what_it_writes(operator) else _NOT_IMPLEMENTED
         for operator in own
     }
     yield from registrations("Autograd", refusals)

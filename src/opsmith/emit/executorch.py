@@ -17,7 +17,12 @@ from opsmith.emit.format import formatted
 from opsmith.emit.lean import lean_declaration
 from opsmith.emit.pytorch import EmittedFile
 from opsmith.emit.text import class_name, comment, in_namespace_of, quoted
-from opsmith.plan.executorch.library import FORMAT, BuiltFor, DescribedKernel, LibraryDescription
+from opsmith.plan.executorch.library_facts import (
+    FORMAT,
+    BuiltFor,
+    DescribedKernel,
+    LibraryDescription,
+)
 from opsmith.plan.executorch.resolver import ExecutorchPlan, LibraryKernel
 from opsmith.plan.executorch.schema import LeanArgument
 from opsmith.schema.catalogue import torch_function

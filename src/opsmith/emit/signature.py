@@ -132,6 +132,11 @@ class Signature:
         """Whether it takes dtype, layout, device and pin_memory of its result."""
         return self.function.func.arguments.tensor_options is not None
 
+    @property
+    def is_functional(self) -> bool:
+        """Whether it returns new results, by its schema."""
+        return self.function.func.kind() is SchemaKind.functional
+
     def results(self) -> tuple[Result, ...]:
         """What it gives back; empty where that is anything else than Tensors."""
         return results_of(self.function) or ()
@@ -380,20 +385,20 @@ class Structured:
         with self._manager():
             return _translate(self._sources(signature), structured.meta_arguments(self.group))
 
-    def kernel_arguments(self, signature: Signature, results: Mapping[str, str]) -> str:
+    def kernel_arguments(self, signature: Signature, results: Mapping[str, str]) -> list[str]:
         """The arguments of the kernel; ``results`` maps each output to its expression."""
         arguments = self._arguments(signature, results, self._kernel_bindings())
-        return ", ".join(["iter"] * self.iterator + [arguments]).rstrip(", ")
+        return ["iter"] * self.iterator + arguments
 
     def impl_arguments(self, signature: Signature, results: Mapping[str, str]) -> str:
         """The arguments of ``impl()`` of a class of PyTorch's own."""
         with self._manager():
             bindings = structured.impl_arguments(self.group)
-        return self._arguments(signature, results, bindings)
+        return ", ".join(self._arguments(signature, results, bindings))
 
     def _arguments(
         self, signature: Signature, results: Mapping[str, str], goals: Sequence[Binding]
-    ) -> str:
+    ) -> list[str]:
         with self._manager():
             sources = list(self._sources(signature))
             sources += [Expr(text, NamedCType(name, _TENSOR_REF)) for name, text in results.items()]
@@ -402,7 +407,7 @@ class Structured:
                 for argument in (argument for values in added for argument in values):
                     kind = structured.argument_type(argument, binds=argument.name)
                     sources.append(Expr(f"precomputed.{argument.name}", kind))
-            return _translate(sources, goals)
+            return [expr.expr for expr in translate(sources, goals, method=False)]
 
     def kernel_declaration(self, symbol: str) -> str:
         """How a structured kernel is declared, without its namespace."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from opsmith.description import Execution, StubKernel
+from opsmith.description import StubKernel
+from opsmith.emit.wrapper import RUNS
 from opsmith.plan import Plan
 from opsmith.schema import read_stubs
 
@@ -48,7 +49,7 @@ def stub_registrations(plan: Plan) -> Iterator[tuple[str, list[str], str]]:
     for kernel in plan.stubs:
         header = known.stubs[kernel.stub].header
         name = header.rpartition("/")[2].removesuffix(".h")
-        together.setdefault(f"_{name}" if header in known.apart else "", []).append(kernel)
+        together.setdefault(f"_{name}" if header in known.isolated else "", []).append(kernel)
     for suffix, kernels in sorted(together.items()):
         headers = sorted({known.stubs[kernel.stub].header for kernel in kernels})
         yield suffix, headers, "\n".join(_fill(kernel, plan) for kernel in kernels)
@@ -57,7 +58,7 @@ def stub_registrations(plan: Plan) -> Iterator[tuple[str, list[str], str]]:
 def _fill(kernel: StubKernel, plan: Plan) -> str:
     stub = read_stubs().stubs[kernel.stub]
     namespace, _, name = f"at::native::{kernel.stub}".rpartition("::")
-    runs = "kOnHost" if kernel.execution is Execution.HOST else "kOnDevice"
+    runs = RUNS[kernel.execution]
     operands = "kOwnDtypes" if stub.own_dtypes else "kCommonDtype"
     dtypes = "".join(f", at::ScalarType::{dtype}" for dtype in kernel.dtypes)
     operators = ", ".join(_operators(kernel, plan)) or "no operator of this plan"

@@ -42,6 +42,12 @@ WRAPPER_HEADERS = (
 )
 
 # The C++ names, in opsmith/generated/call.h.
+RUNS: Mapping[Execution, str] = {
+    Execution.DEVICE: "kOnDevice",
+    Execution.HOST: "kOnHost",
+    Execution.COPIES: "kOnCopies",
+    Execution.FALLBACK: "kOnDevice",
+}
 _OPERANDS: Mapping[Operands, str] = {
     Operands.ONE_DEVICE: "kOneDevice",
     Operands.SCALARS_FROM_CPU: "kScalarsFromCpu",
@@ -140,7 +146,7 @@ class _Writer:
             or self.behind
             or self.kernel.device_guard
             or self.kernel.dtypes
-            or self.kernel.execution is Execution.HOST
+            or self.kernel.execution in (Execution.HOST, Execution.COPIES)
         )
 
     # ---- before the kernel
@@ -150,7 +156,7 @@ class _Writer:
         factory = self.signature.factory
         lines = []
         if tensors or factory:
-            runs = "kOnHost" if self.kernel.execution is Execution.HOST else "kOnDevice"
+            runs = RUNS[self.kernel.execution]
             kind = "FactoryCall" if factory else "Call"
             options = ["layout", "device", "pin_memory"] if factory else []
             operands = _OPERANDS[self.call.operands]
@@ -235,7 +241,7 @@ class _Writer:
         if not (self.kernel.through and self.computes_in):
             return body
         refusal = self._hand_over(self._last_resort())
-        return ["try {", *body, "} catch (const opsmith::StubRefused&) {", refusal, "}"]
+        return ["try {", *body, "} catch (const opsmith::StubRejected&) {", refusal, "}"]
 
     def _or_fallen_back(self, body: list[str]) -> list[str]:
         """``body``, and the fallback where its kernel refuses the call."""
@@ -256,7 +262,10 @@ class _Writer:
 
     def _body(self) -> list[str]:
         if self._is_direct() and not self.is_lean:
-            return [f"return {self._run({})};"]
+            run = self._run({})
+            if self.kernel.execution is Execution.COPIES and not self.signature.is_functional:
+                return [f"{run};", *self._return_given()]
+            return [f"return {run};"]
         if self.kernel.structured:
             return self._structured()
         body = DerivedBody(
@@ -311,20 +320,64 @@ class _Writer:
             return [*lines, f"op.impl({impl});", *tail]
         if self.computes_in:
             lines += self._refuse_unless(f"{dtype_set(self.computes_in)}.has(op)")
-        call = (
-            f"::{self.kernel.symbol}({structured.kernel_arguments(self.signature, expressions)});"
-        )
-        if structured.iterator and self.kernel.casts:
-            call = f"at::TensorIteratorBase& iter = op;\n{call}"
-        elif structured.iterator:
-            call = f"opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) {{ {call} }});"
-        return [*lines, call, *tail]
+        given = structured.kernel_arguments(self.signature, expressions)
+        written = set(expressions.values())
+        if structured.iterator:
+            return [*lines, self._run_iterator(", ".join(given)), *tail]
+        if self.kernel.execution is Execution.COPIES:
+            given = [f"opsmith::overwritten({a})" if a in written else a for a in given]
+        return [*lines, f"{self._call(given)};", *tail]
+
+    def _run_iterator(self, arguments: str) -> str:
+        """A call of a structured kernel with the meta function's iterator, cast unless it does so itself."""
+        call = f"::{self.kernel.symbol}({arguments});"
+        iterator = "op"
+        if self.kernel.execution is Execution.COPIES:
+            iterator = "copies"
+        if self.kernel.casts:
+            call = f"at::TensorIteratorBase& iter = {iterator};\n{call}"
+        else:
+            call = f"opsmith::run_iterator({iterator}, [&](at::TensorIteratorBase& iter) {{ {call} }});"
+        if self.kernel.execution is Execution.COPIES:
+            access = "opsmith::Access::kOverwrite"
+            call = f"opsmith::run_on_copies(op, {access}, [&](at::TensorIterator& copies) {{ {call} }});"
+        return call
+
+    def _call(self, arguments: Sequence[str]) -> str:
+        """A call of a kernel of the ``aten`` ABI."""
+        if self.kernel.execution is not Execution.COPIES:
+            return f"::{self.kernel.symbol}({', '.join(arguments)})"
+        called = f"[&](auto&&... copies) {{ return ::{self.kernel.symbol}(copies...); }}"
+        return self._with_copies(called, arguments)
+
+    def _with_copies(self, called: str, arguments: Sequence[str]) -> str:
+        self.headers.add("opsmith/generated/on_copies.h")
+        return f"opsmith::on_copies({', '.join([called, *arguments])})"
+
+    def _return_given(self) -> list[str]:
+        """The return of an out or in-place variant."""
+        if not self.signature.function.func.returns:
+            return []
+        return [f"return {self._forwarded(self.signature.outputs() or ['self'])};"]
 
     def _run(self, values: Mapping[str, str]) -> str:
         """A call of the kernel, in the signature of its own operator, with other ``values`` for some."""
         arguments = [values.get(p.name, p.name) for p in self.source.parameters()]
+        if self.kernel.execution is Execution.COPIES:
+            outs, results = self.source.outputs(), [each.name for each in self.source.results()]
+            # Batch normalisation changes its statistics, which no schema says.
+            changed = {p.name for p in self.source.parameters() if p.name.startswith("running_")}
+            changed |= set() if self.source.is_functional else set(results)
+            arguments = [
+                f"opsmith::overwritten({value})"
+                if p.name in outs
+                else f"opsmith::changed({value})"
+                if p.name in changed
+                else value
+                for p, value in zip(self.source.parameters(), arguments, strict=True)
+            ]
         if not self.is_lean:
-            return f"::{self.kernel.symbol}({', '.join(arguments)})"
+            return self._call(arguments)
         orders = {DimOrder.ANY: "kAny", DimOrder.CONTIGUOUS: "kContiguous"}[self.kernel.dim_order]
         about = [
             self._quoted_name(),
@@ -335,8 +388,16 @@ class _Writer:
             names = [self.source.parameter_of(name) for name in scalars]
             operands = ", ".join(values.get(name, name) for name in names)
             about.append(f"opsmith::scalar_dtype({operands})")
-        call = ", ".join([f"{{{', '.join(about)}}}", *arguments])
-        return f"opsmith::lean_call<&::{self.kernel.symbol}>({call})"
+        elif self.kernel.execution is Execution.DEVICE:
+            about.append("c10::ScalarType::Undefined")
+        if self.kernel.execution is Execution.DEVICE:
+            about.append("opsmith::Elements::kOnDevice")
+        lean_call = f"opsmith::lean_call<&::{self.kernel.symbol}>"
+        call = f"{{{', '.join(about)}}}"
+        if self.kernel.execution is Execution.COPIES:
+            called = f"[&](const auto&... copies) {{ {lean_call}({call}, copies...); }}"
+            return self._with_copies(called, arguments)
+        return f"{lean_call}({', '.join([call, *arguments])})"
 
     def _structured_class(self, out_name: str) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""

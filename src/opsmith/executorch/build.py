@@ -16,8 +16,8 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
-from opsmith.build.library import LeanSources, SharedLibrary
 from opsmith.build.progress import OnProgress, Progress
+from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import (
     Compiler,
     ExecutorchInstallation,
@@ -27,8 +27,8 @@ from opsmith.build.toolchain import (
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.description import Backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration
-from opsmith.errors import OperatorsUnserved, OutputRefused, SymbolUndefined
-from opsmith.executorch.library import this_installation
+from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
+from opsmith.executorch.library_file import this_installation
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size
@@ -70,7 +70,7 @@ def build_library(
     With ``programs`` it holds what these call, for the dtypes that they have, and registers it when it
     is loaded; without, every kernel of the backend.  ``folder`` is made where it is missing, and has one
     shared library afterwards.  Raises a :class:`~opsmith.errors.DescriptionError`, a
-    :class:`~opsmith.errors.BuildError`, or :class:`~opsmith.errors.OutputRefused`.
+    :class:`~opsmith.errors.BuildError`, or :class:`~opsmith.errors.OutputRejected`.
     """
     report = progress or (lambda step: None)
     builder = _Builder(description, report)
@@ -205,17 +205,17 @@ def _wanted(plan: ExecutorchPlan, backend: Backend) -> Iterator[WantedFunction]:
 
 
 def _check_folder(folder: Path, name: str) -> None:
-    """Raises :class:`~opsmith.errors.OutputRefused` where ``folder`` cannot hold the one library."""
+    """Raises :class:`~opsmith.errors.OutputRejected` where ``folder`` cannot hold the one library."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         others = [path for path in _shared_libraries(folder) if path.name != name]
     except OSError as error:
-        raise OutputRefused(
+        raise OutputRejected(
             f"`{folder}` cannot hold the library: {error.strerror or error}",
             remedy="name a folder of yours with -o",
         ) from None
     if others:
-        raise OutputRefused(
+        raise OutputRejected(
             f"`{folder}` holds another shared library, `{others[0].name}`, and is to hold exactly one",
             remedy="remove it, or name another folder with -o",
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend
-from opsmith.errors import ExecutorchMissing, InputsRefused, ProgramInvalid
+from opsmith.errors import ExecutorchMissing, InputsRejected, ProgramInvalid
 from opsmith.executorch.own_operators import BACKEND_FILE, misses_own_operator
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.quiet import quiet
@@ -70,8 +70,8 @@ def export_program(
     """Exports ``what`` to ``path``, for the kernels of the backend described by the file ``description``.
 
     Raises :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
-    :class:`~opsmith.errors.InputsRefused` for inputs that no program takes, and
-    :class:`~opsmith.errors.OutputRefused`.
+    :class:`~opsmith.errors.InputsRejected` for inputs that no program takes, and
+    :class:`~opsmith.errors.OutputRejected`.
     """
     report = progress or (lambda step: None)
     graph = graph_beside(path)
@@ -122,7 +122,7 @@ def _served(
 
 
 def _check_inputs(what: ModuleToExport) -> None:
-    """Raises :class:`InputsRefused` for Tensors in an order in which the runtime takes none."""
+    """Raises :class:`InputsRejected` for Tensors in an order in which the runtime takes none."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -132,7 +132,7 @@ def _check_inputs(what: ModuleToExport) -> None:
         layouts = {4: torch.channels_last, 5: torch.channels_last_3d}
         layout = layouts.get(value.dim())
         if layout is None or not value.is_contiguous(memory_format=layout):
-            raise InputsRefused(
+            raise InputsRejected(
                 f"example input {place} of `{what.name}` has the strides {list(value.stride())}, and "
                 "ExecuTorch takes contiguous and channels-last Tensors only",
                 remedy="give x.contiguous(): a program keeps the layout of its example inputs",

@@ -23,7 +23,7 @@ _TORCH_DTYPES = {scalar: name for name, scalar in reversed(tuple(SCALAR_TYPE_OF.
 def check_inputs(program: str, inputs: Sequence[Any], expected: Sequence[Expected | None]) -> None:
     """Raises :class:`Stop` for the first of ``inputs`` that ``program`` does not take."""
     if len(inputs) != len(expected):
-        raise _refused(
+        raise _rejection(
             program,
             f"it takes {len(expected)} inputs, and {len(inputs)} are given",
             "give one for each argument of the module that was exported, in their order",
@@ -32,7 +32,7 @@ def check_inputs(program: str, inputs: Sequence[Any], expected: Sequence[Expecte
         if wanted is not None and (wrong := _mismatch(given, wanted)):
             reason, remedy = wrong
             what = f"input {place} is {shown(given)}, and it takes {_taken(wanted)}{reason}"
-            raise _refused(program, what, remedy)
+            raise _rejection(program, what, remedy)
 
 
 def shown(value: Any) -> str:
@@ -48,7 +48,7 @@ def _dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _refused(program: str, reason: str, remedy: str) -> Stop:
+def _rejection(program: str, reason: str, remedy: str) -> Stop:
     return Stop(Failed("inputs", program, reason, remedy))
 
 

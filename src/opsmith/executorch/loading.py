@@ -1,7 +1,7 @@
 """Loads a kernel library into the ExecuTorch runtime of this process.
 
 The runtime must be there first, and programs are loaded afterwards: kernels are bound when a method is.
-Called by users who run programs themselves, and by ``worker``.
+Called by users who run programs themselves, and by ``runtime_worker``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opsmith.errors import LibraryRefused
-from opsmith.executorch.library import LibraryFile, check_fits, read_library_file
+from opsmith.errors import LibraryRejected
+from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.supported import refusal
+from opsmith.plan.executorch.supported import rejection
 
 
 class LoadedLibrary:
@@ -27,18 +27,18 @@ class LoadedLibrary:
         try:
             self._library = ctypes.CDLL(str(file.path.resolve()), mode=os.RTLD_NOW)
         except OSError as error:
-            raise _refused(file.path, str(error)) from None
+            raise _rejection(file.path, str(error)) from None
         for name in ("error", "register", "server"):
             getattr(self._library, f"opsmith_executorch_{name}").restype = ctypes.c_char_p
         self._library.opsmith_executorch_register.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
         if reason := self._library.opsmith_executorch_error():
-            raise _refused(file.path, reason.decode())
+            raise _rejection(file.path, reason.decode())
 
     def register_for(self, forms: Sequence[CallForm]) -> None:
         """Registers the kernels that take ``forms`` and are not registered for them yet.
 
         A library that was built for programs has registered what it can.  Raises
-        :class:`~opsmith.errors.LibraryRefused` where another library has a kernel for one of the keys.
+        :class:`~opsmith.errors.LibraryRejected` where another library has a kernel for one of the keys.
         """
         for place, key in registrations(self.file, forms):
             self.register(place, key)
@@ -53,7 +53,7 @@ class LoadedLibrary:
         if self.server(kernel.operator, key) == kernel.library:
             return
         if reason := self._library.opsmith_executorch_register(place, key.encode()):
-            raise _refused(self.file.path, reason.decode())
+            raise _rejection(self.file.path, reason.decode())
 
     def server(self, operator: str, key: str) -> str | None:
         """The kernel library that serves a call, if it is one of this file's.
@@ -76,7 +76,7 @@ class PlainLibrary:
         try:
             ctypes.CDLL(str(path.resolve()), mode=os.RTLD_NOW)
         except OSError as error:
-            raise _refused(path, str(error)) from None
+            raise _rejection(path, str(error)) from None
         self._operators = set(runtime_module()._get_operator_names()) - before
 
     def server(self, operator: str, key: str) -> str | None:
@@ -88,7 +88,7 @@ def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -
     """Loads the library in the file ``path``, or in the folder, and registers what ``programs`` need of it.
 
     Loads ExecuTorch's runtime first, where that is not there.  Raises
-    :class:`~opsmith.errors.FileMissing` and :class:`~opsmith.errors.LibraryRefused`, where it was built for
+    :class:`~opsmith.errors.FileMissing` and :class:`~opsmith.errors.LibraryRejected`, where it was built for
     something else or its kernels are there already.
     """
     file = read_library_file(library_path(Path(path)))
@@ -117,7 +117,7 @@ def library_path(path: Path) -> Path:
     found = sorted(path.glob("*.so"))
     if len(found) == 1:
         return found[0]
-    raise LibraryRefused(
+    raise LibraryRejected(
         f"`{path}` holds {len(found) or 'no'} shared libraries, and one is wanted",
         remedy="name a file, or a folder that `opsmith executorch build` wrote",
     )
@@ -137,13 +137,13 @@ def registrations(file: LibraryFile, forms: Sequence[CallForm]) -> list[tuple[in
 def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
     """The place of the first kernel that takes ``form``, unless it is registered for that anyway."""
     for place, kernel in enumerate(file.description.kernels):
-        if kernel.operator == form.operator and not refusal(kernel.arguments, kernel, form):
+        if kernel.operator == form.operator and not rejection(kernel.arguments, kernel, form):
             return None if kernel.unkeyed or form.key in kernel.keys else place
     return None
 
 
-def _refused(path: Path, reason: str) -> LibraryRefused:
-    return LibraryRefused(
+def _rejection(path: Path, reason: str) -> LibraryRejected:
+    return LibraryRejected(
         f"`{path}` cannot be loaded: {reason}",
         remedy="load each library once, and beside no other that has its operators, as "
         "executorch.kernels.quantized has; build it anew where it was built for something else",

@@ -1,7 +1,7 @@
 """Operators that a backend's libraries declare: PyTorch knows them once the backend is loaded.
 
 A graph that calls one is exported with the backend loaded, and says so in its file, so that whoever reads it
-loads the backend first.  Called by ``export`` and, in the runtime's process, by ``comparison``.
+loads the backend first.  Called by ``export`` and, in the runtime's process, by ``exported_module``.
 """
 
 from __future__ import annotations

@@ -14,28 +14,28 @@ from opsmith.build.progress import OnProgress, Progress
 from opsmith.cache_folder import cache_root
 from opsmith.errors import (
     FileMissing,
-    InputsRefused,
-    LibraryRefused,
+    InputsRejected,
+    LibraryRejected,
     OperatorsUnserved,
     OpsmithError,
     ProgramFailed,
     nearest,
 )
-from opsmith.executorch.library import (
+from opsmith.executorch.library_file import (
     LibraryFile,
     check_fits,
     describes_itself,
     read_library_file,
 )
 from opsmith.executorch.loading import library_path
-from opsmith.executorch.process import ask
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
+from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.library import DescribedKernel
+from opsmith.plan.executorch.library_facts import DescribedKernel
 from opsmith.plan.executorch.resolver import Runtime
-from opsmith.plan.executorch.supported import refusal
+from opsmith.plan.executorch.supported import rejection
 
 RUNTIME = "executorch"
 """How the runtime's own kernels are called where libraries are named."""
@@ -96,14 +96,14 @@ def run_program(
 
     ``inputs`` is a file that ``torch.save`` wrote, of a Tensor or a tuple of them; without, the example
     inputs that were kept beside the program.  Raises :class:`~opsmith.errors.ProgramInvalid`,
-    :class:`~opsmith.errors.LibraryRefused`, :class:`~opsmith.errors.OperatorsUnserved`,
-    :class:`~opsmith.errors.InputsRefused` or :class:`~opsmith.errors.ProgramFailed`.
+    :class:`~opsmith.errors.LibraryRejected`, :class:`~opsmith.errors.OperatorsUnserved`,
+    :class:`~opsmith.errors.InputsRejected` or :class:`~opsmith.errors.ProgramFailed`.
     """
     report = progress or (lambda step: None)
     report(Progress(f"reading {path.name}"))
     program = read_program(path)
     if method not in program.inputs:
-        raise InputsRefused(
+        raise InputsRejected(
             f"`{path}` has no method `{method}`{nearest(method, program.inputs)}",
             remedy=f"its methods are {', '.join(program.inputs)}",
         )
@@ -172,11 +172,11 @@ def _task(
 
 
 def _check_named_once(paths: Sequence[Path]) -> None:
-    """Raises :class:`~opsmith.errors.LibraryRefused` for a file that is named twice."""
+    """Raises :class:`~opsmith.errors.LibraryRejected` for a file that is named twice."""
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
-            raise LibraryRefused(
+            raise LibraryRejected(
                 f"`{path}` is named twice, and its kernels can be registered once",
                 remedy="name each library once",
             )
@@ -188,7 +188,7 @@ def _takes(kernel: DescribedKernel, form: CallForm, selected: bool) -> bool:
         return False
     if kernel.unkeyed or form.key in kernel.keys:
         return True
-    return not selected and not refusal(kernel.arguments, kernel, form)
+    return not selected and not rejection(kernel.arguments, kernel, form)
 
 
 def _check_served(
@@ -227,9 +227,9 @@ def _check_served(
 def _failure(failed: Failed, log: str) -> OpsmithError:
     said = "".join(f"\n  {line}" for line in _reasons(log))
     if failed.stage == "library":
-        return LibraryRefused(f"{failed.reason}{said}", remedy=failed.remedy)
+        return LibraryRejected(f"{failed.reason}{said}", remedy=failed.remedy)
     if failed.stage == "inputs":
-        return InputsRefused(f"`{failed.subject}`: {failed.reason}", remedy=failed.remedy)
+        return InputsRejected(f"`{failed.subject}`: {failed.reason}", remedy=failed.remedy)
     return ProgramFailed(
         f"`{failed.subject}` {'failed' if failed.stage == 'run' else 'cannot be loaded'}: "
         f"{failed.reason}{said}",

@@ -10,8 +10,8 @@ import msgspec
 from opsmith.build.cache import write_whole
 from opsmith.build.toolchain import find_executorch
 from opsmith.errors import CacheUnusable, ExecutorchMissing
-from opsmith.executorch.process import ask
 from opsmith.executorch.tasks import ListOperators, RuntimeOperators
+from opsmith.executorch.worker_process import ask
 from opsmith.plan.executorch.resolver import Runtime
 
 

@@ -40,7 +40,7 @@ class TableRow:
     kind: str
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the kernel was registered, without the folders of whoever built it."""
         return _FOLDERS.sub("", self.kernel.replace("registered at ", ""))
 

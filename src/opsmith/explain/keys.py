@@ -60,7 +60,9 @@ def keys_of(expression: str, operator: str, catalogue: Catalogue) -> tuple[KeyRo
                 remedy="`opsmith ops` lists every operator",
             )
         table = dispatch_table(qualified(name))
-        kernels = {row.key: f"{row.place}{f' [{row.kind}]' if row.kind else ''}" for row in table}
+        kernels = {
+            row.key: f"{row.location}{f' [{row.kind}]' if row.kind else ''}" for row in table
+        }
     rows = []
     while (key := left.highestPriorityTypeId()) != torch._C.DispatchKey.Undefined:
         left = left.remove(key)

@@ -183,7 +183,7 @@ class OperatorFilter:
         )
 
 
-# ---- the road of a call through the dispatcher
+# ---- the path of a call through the dispatcher
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class DispatchStop:
 
     key: str
     what: str
-    place: str
+    location: str
 
 
 _ONLY_UNDER = {
@@ -215,7 +215,7 @@ _FILLED_BY = {
 _DECOMPOSES_ABOVE = "math kernel"
 
 
-def road(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
+def dispatch_path(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
     """The keys that a call meets, in the dispatcher's order of priority, with what each does and why.
 
     ``table`` is the operator's computed dispatch table.
@@ -230,7 +230,7 @@ def road(table: Sequence[TableRow]) -> tuple[DispatchStop, ...]:
             continue
         what = _what_happens(key, row, decomposed)
         how = _FILLED_BY.get(row.kind, row.kind)
-        stops.append(DispatchStop(key, f"{what}: {how}" if how else what, row.place))
+        stops.append(DispatchStop(key, f"{what}: {how}" if how else what, row.location))
     return tuple(stops)
 
 

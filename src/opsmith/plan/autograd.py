@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from opsmith.description import Abi, Kernel
-from opsmith.errors import KernelRefused, nearest
+from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.model import Autograd, AutogradRoute, Entry, KernelCall, Operands, Route
 from opsmith.schema import Catalogue, Composite, Operator, Variant, gradient_operator, result_names
 
@@ -21,7 +21,7 @@ class Differentiation:
     def __init__(self, kernels: Iterable[Kernel], catalogue: Catalogue, backend: str) -> None:
         """``kernels`` come in order of preference.
 
-        Raises :class:`KernelRefused` for one that cannot differentiate its operator.
+        Raises :class:`KernelRejected` for one that cannot differentiate its operator.
         """
         self._catalogue = catalogue
         self._namespace = f"opsmith_{backend}"
@@ -42,12 +42,12 @@ class Differentiation:
         return operator.variant is Variant.OUT and self._functional(operator) in self._kernels
 
     def check_forward(self, kernel: Kernel, operator: Operator) -> None:
-        """Raises :class:`KernelRefused` where ``kernel`` would take the operator's gradient away."""
+        """Raises :class:`KernelRejected` where ``kernel`` would take the operator's gradient away."""
         if self.provides_for(operator):
             return
         functional = self._functional(operator)
         if operator.variant is Variant.INPLACE and functional in self._kernels:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` is CompositeImplicitAutograd: below autograd nothing would count the "
                 "change of self, on which PyTorch's check of saved Tensors relies",
                 location=kernel.location,
@@ -57,7 +57,7 @@ class Differentiation:
             "this kernel" if functional in ("", operator.name) else f"the kernel of `{functional}`"
         )
         gradient = "or say how it is differentiated: add `backward: …` or `autograd: …`"
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` is CompositeImplicitAutograd: a kernel for the device would "
             "take the place of the decomposition that makes it differentiable",
             location=kernel.location,
@@ -110,7 +110,7 @@ class Differentiation:
             else f"remove `{key}`"
         )
         if operator.variant is Variant.OUT:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` is an out variant, and PyTorch differentiates none: `{key}` would "
                 "never be used",
                 location=kernel.location,
@@ -122,14 +122,14 @@ class Differentiation:
             better = self._catalogue.operators.get(functional)
             if operator.variant is Variant.INPLACE and better and not _obstacle_to_backward(better):
                 remedy = f"{elsewhere}; the in-place variant is made of it"
-            raise KernelRefused(
+            raise KernelRejected(
                 f"no gradient can be generated around `{operator.name}`: {reason}",
                 location=kernel.location,
                 remedy=remedy,
             )
         for name in kernel.saves or ():
             if name not in (results := result_names(operator)):
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{operator.name}` has no result `{name}` to save{nearest(name, results)}",
                     location=kernel.location,
                     remedy=f"its results are {', '.join(results)}; its arguments are saved anyway",
@@ -188,5 +188,5 @@ def _autograd(
     functional: str = "",
     gradient: Operator | None = None,
 ) -> Autograd:
-    why = route.value.format(function=function, place=kernel.location, functional=functional)
+    why = route.value.format(function=function, location=kernel.location, functional=functional)
     return Autograd(route, why, kernel, gradient, functional)

@@ -106,16 +106,16 @@ class Interceptions:
 
     def intercepted(self, operator: Operator, entry: Entry) -> Entry | None:
         """The entry of a composite that is intercepted, in the place of ``entry``; None if it is not."""
-        place = self._named.get(operator.name, self._auto)
-        if place is None or self._obstacle(operator, entry):
+        location = self._named.get(operator.name, self._auto)
+        if location is None or self._obstacle(operator, entry):
             return None
         if operator.name not in self._named and not self._gains(operator):
             return None
         return replace(
             entry,
             route=Route.FALLBACK,
-            source=str(place),
-            why=f"intercepted ({place}): one call on the CPU, in the place of "
+            source=str(location),
+            why=f"intercepted ({location}): one call on the CPU, in the place of "
             f"{self._parts_in_words(operator)}",
             interception=Interception(operator.composite, self._draws(operator)),
         )

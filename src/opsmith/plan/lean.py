@@ -28,7 +28,7 @@ class LeanKernels:
     def obstacle(self, kernel: Kernel) -> str:
         """Why ``kernel`` serves ExecuTorch's programs only; empty where it serves the device too.
 
-        Raises :class:`~opsmith.errors.KernelRefused` for one that can serve neither.
+        Raises :class:`~opsmith.errors.KernelRejected` for one that can serve neither.
         """
         operator = self._catalogue.operators.get(kernel.operator)
         if operator is None:

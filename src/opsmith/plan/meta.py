@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from opsmith.description import GivenMeta, Library
-from opsmith.errors import KernelDuplicate, KernelRefused, nearest
+from opsmith.errors import KernelDuplicate, KernelRejected, nearest
 from opsmith.plan.derivation import is_pointwise
 from opsmith.plan.model import Meta, MetaRule
 from opsmith.schema import Catalogue, Group, Operator, Variant
@@ -22,7 +22,7 @@ from opsmith.schema.catalogue import custom_function, function_schema
 class Metas:
     """The meta kernels of the custom operators in ``catalogue``.
 
-    Raises :class:`KernelRefused` for a ``meta:`` that does not fit its operator, and
+    Raises :class:`KernelRejected` for a ``meta:`` that does not fit its operator, and
     :class:`KernelDuplicate` for two of one library in one group.
     """
 
@@ -40,7 +40,7 @@ class Metas:
             here: dict[str, GivenMeta] = {}
             for meta in library.metas:
                 name = self._shaped(meta.operator)
-                _refuse_second(here.setdefault(name, meta), meta)
+                _reject_second(here.setdefault(name, meta), meta)
                 self._check(meta, catalogue.operators[name])
                 self._given.setdefault(name, meta)
         self.catalogue = _with_metas(catalogue, self._given)
@@ -94,7 +94,7 @@ class Metas:
     def _check(self, meta: GivenMeta, operator: Operator) -> None:
         group = self._catalogue.group_of.get(operator.name)
         if operator.namespace == "aten" and group is not None and group.structured:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{meta.operator}` is structured: PyTorch's meta function, which is compiled, checks and "
                 "shapes its variants",
                 location=meta.location,
@@ -106,7 +106,7 @@ class Metas:
         kinds = {argument.name: str(argument.type) for argument in func.arguments.flat_all}
         returns = [str(result.type) for result in func.returns]
         if len(meta.same_as) != len(returns):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`same_as` names {len(meta.same_as)}, but `{operator.name}` returns {len(returns)}: "
                 f"`{operator.schema}`",
                 location=meta.location,
@@ -115,13 +115,13 @@ class Metas:
             )
         for name, kind in zip(meta.same_as, returns, strict=True):
             if name not in kinds:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{operator.name}` has no argument `{name}`{nearest(name, kinds)}",
                     location=meta.location,
                     remedy=f"its schema is {operator.schema}",
                 )
             if kinds[name] != kind:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"the result of `{operator.name}` is a `{kind}`, which cannot be like `{name}`, a "
                     f"`{kinds[name]}`",
                     location=meta.location,
@@ -140,7 +140,7 @@ def _with_metas(catalogue: Catalogue, names: Collection[str]) -> Catalogue:
     return replace(catalogue, operators={**catalogue.operators, **shaped})
 
 
-def _refuse_second(earlier: GivenMeta, meta: GivenMeta) -> None:
+def _reject_second(earlier: GivenMeta, meta: GivenMeta) -> None:
     if earlier is meta:
         return
     raise KernelDuplicate(

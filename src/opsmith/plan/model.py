@@ -57,9 +57,9 @@ class AutogradRoute(Enum):
     The value is the reason that people read.
     """
 
-    FUNCTION = "`{function}` ({place}) runs and differentiates it"
+    FUNCTION = "`{function}` ({location}) runs and differentiates it"
     BACKWARD = (
-        "what is served below autograd runs; `{function}` ({place}) computes the gradients from the "
+        "what is served below autograd runs; `{function}` ({location}) computes the gradients from the "
         "saved Tensors, scalars and results"
     )
     INPLACE_OR_COPY = (
@@ -350,7 +350,7 @@ class Plan:
         """The same plan with all places below ``folder`` given relative to it."""
         return replace(
             self,
-            entries=tuple(_with_relative_places(entry, folder) for entry in self.entries),
+            entries=tuple(_with_relative_locations(entry, folder) for entry in self.entries),
             metas=tuple(
                 replace(meta, location=_moved(meta.location, folder)) for meta in self.metas
             ),
@@ -400,7 +400,7 @@ def _moved(location: Location | None, folder: Path) -> Location | None:
     return location and _relative(location, folder)
 
 
-def _with_relative_places(entry: Entry, folder: Path) -> Entry:
+def _with_relative_locations(entry: Entry, folder: Path) -> Entry:
     prefix = f"{folder}{os.sep}"
 
     def moved(kernel: Kernel) -> Kernel:
@@ -414,7 +414,7 @@ def _with_relative_places(entry: Entry, folder: Path) -> Entry:
         and replace(
             call,
             kernel=moved(call.kernel),
-            next=call.next and _with_relative_places(call.next, folder),
+            next=call.next and _with_relative_locations(call.next, folder),
             meta=call.meta and replace(call.meta, location=_moved(call.meta.location, folder)),
         ),
         source=entry.source.replace(prefix, ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, find_backend, read_backend
-from opsmith.plan.cache import kept_plan
+from opsmith.plan.kept_plans import kept_plan
 from opsmith.plan.model import Plan
 from opsmith.plan.resolver import resolve
 from opsmith.schema import Catalogue, read_catalogue

@@ -7,9 +7,10 @@ and nowhere else, in the order of preference of :class:`~opsmith.plan.model.Rout
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
-from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel
-from opsmith.errors import KernelRefused, nearest
+from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel, StubKernel
+from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
 from opsmith.plan.interception import Interceptions
@@ -38,11 +39,13 @@ from opsmith.schema import (
     with_operators,
 )
 
+_Kernel = TypeVar("_Kernel", Kernel, StubKernel)
+
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
     """The plan for ``backend``.
 
-    Raises :class:`KernelRefused` for a kernel that cannot serve its operator as declared.
+    Raises :class:`KernelRejected` for a kernel that cannot serve its operator as declared.
     """
     return _Resolver(backend, with_operators(catalogue, backend.operators)).plan()
 
@@ -66,6 +69,27 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
     )
 
 
+def _on_copies(backend: Backend) -> Backend:
+    """``backend`` with copies for the kernels that run on the host, whose driver has no host window."""
+
+    def changed(each: _Kernel) -> _Kernel:
+        if each.execution is not Execution.HOST:
+            return each
+        return replace(each, execution=Execution.COPIES)
+
+    return replace(
+        backend,
+        libraries=tuple(
+            replace(
+                library,
+                kernels=tuple(map(changed, library.kernels)),
+                stubs=tuple(map(changed, library.stubs)),
+            )
+            for library in backend.libraries
+        ),
+    )
+
+
 # What the operators with these tags return depends on their operands' values: no meta kernel knows it.
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
@@ -79,7 +103,7 @@ Refused = tuple[Kernel, ...]
 
 class _Resolver:
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
-        self.backend = backend
+        self.backend = backend = backend if backend.driver.host_window else _on_copies(backend)
         self.denied = {operator.name: operator for operator in backend.fallback.deny}
         only = backend.fallback.only
         self.only = None if only is None else {operator.name for operator in only}
@@ -120,9 +144,7 @@ class _Resolver:
                 )
         self.stubs = StubService()
         if any(library.stubs for library in backend.libraries):
-            self.stubs = serve_through_stubs(
-                backend.libraries, read_stubs(), host_window=backend.driver.host_window
-            )
+            self.stubs = serve_through_stubs(backend.libraries, read_stubs())
         self.declared = {
             declared.operator.name: declared.location for declared in backend.operators
         }
@@ -169,11 +191,6 @@ class _Resolver:
     def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
-        if kernel.execution is Execution.HOST and not self.backend.driver.host_window:
-            return (
-                "runs on the host and needs the driver's host window, which is off "
-                f"({self.backend.driver.location})"
-            )
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
@@ -189,7 +206,7 @@ class _Resolver:
     def _exists(self, operator: Operator, entry: Entry) -> bool:
         """Whether the operator is there at all: nobody asked for a variant that cannot be derived.
 
-        Raises :class:`KernelRefused` where somebody did.
+        Raises :class:`KernelRejected` where somebody did.
         """
         if operator.namespace == "aten" or entry.kernel is not None:
             return True
@@ -204,12 +221,12 @@ class _Resolver:
             reason: Derived | str = "`device_guard: false` is set for those of its variants"
             if siblings:
                 reason = derive(operator, group, siblings, self.catalogue, differentiable=True)
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` has no kernel, and cannot be derived: {reason}",
                 location=self.declared[operator.name],
                 remedy="give it a kernel: `kernel_name: my_namespace::my_kernel`",
             )
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` is declared, but neither it nor a variant of it has a kernel",
             location=self.declared[operator.name],
             remedy="add `kernel_name: my_namespace::my_kernel`",
@@ -225,21 +242,21 @@ class _Resolver:
         self._check_structured_keys(kernel, operator, group)
         route, reason = self._last_resort(kernel.operator)
         if kernel.fails_over and route is not Route.FALLBACK:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`on_error: fallback` sends calls of `{kernel.operator}` to the CPU, but {reason}",
                 location=kernel.location,
                 remedy="remove `on_error: fallback`, or allow the fallback for the operator",
             )
         for argument, _ in kernel.dtypes:
             if argument and argument not in operator.tensor_arguments:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{operator.name}` has no Tensor argument `{argument}`"
                     f"{nearest(argument, operator.tensor_arguments)}",
                     location=kernel.location,
                     remedy=f"its schema is {operator.schema}",
                 )
             if not operator.tensor_arguments:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`dtypes` says which Tensors a kernel takes, and `{operator.name}` takes none",
                     location=kernel.location,
                     remedy=f"remove `dtypes`; its schema is {operator.schema}",
@@ -248,7 +265,7 @@ class _Resolver:
     @staticmethod
     def _check_structured(kernel: Kernel, operator: Operator, group: Group | None) -> None:
         if group is None or not group.structured:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{operator.name}` is not structured in PyTorch: there is no meta function to "
                 "write the variants around",
                 location=kernel.location,
@@ -256,7 +273,7 @@ class _Resolver:
                 "the other variants are derived from it",
             )
         if operator.variant is not Variant.OUT:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"a structured kernel is named by its out operator, not `{operator.name}`",
                 location=kernel.location,
                 remedy=f"write `op: {group.out}`",
@@ -268,13 +285,13 @@ class _Resolver:
         for key, given in keys.items():
             # Around a Python kernel, operands are cast whether it is structured or not.
             if given and not kernel.structured and kernel.abi is not Abi.PYTHON:
-                raise KernelRefused(
+                raise KernelRejected(
                     f"`{key}` is for structured kernels, and this one for `{operator.name}` is not",
                     location=kernel.location,
                     remedy=f"add `structured: true`, or remove `{key}`",
                 )
         if kernel.casts and not (group is not None and group.iterator):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`casts: true` is for kernels that get a TensorIterator, and PyTorch's meta function "
                 f"of `{operator.name}` builds none: nothing is cast for the kernel",
                 location=kernel.location,
@@ -381,6 +398,8 @@ class _Resolver:
         if shape is not None and derived is not None and derived.shape is shape:
             source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
             why += f"; shape and dtype from {source}"
+        if kernel.execution is Execution.COPIES:
+            note += f"; on copies in host memory: there is no host window ({self.backend.driver.location})"
         if kernel.fails_over:
             note += "; calls that it refuses at run time: the fallback runs them on the CPU"
         return Entry(
@@ -476,7 +495,7 @@ class _Resolver:
     def _check_shaped(self, operator: Operator, kernel: Kernel) -> None:
         if self._is_shaped(operator, kernel):
             return
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` is derived from the kernel of `{kernel.operator}`, and nothing says which "
             "shape and dtype its result has",
             location=kernel.location,

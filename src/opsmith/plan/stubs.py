@@ -25,20 +25,16 @@ class StubService:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def serve_through_stubs(
-    libraries: Iterable[Library], known: StubMap, *, host_window: bool
-) -> StubService:
+def serve_through_stubs(libraries: Iterable[Library], known: StubMap) -> StubService:
     """What the stubs that ``libraries`` fill, in order of preference, serve."""
     service = StubService()
-    unusable: dict[str, StubKernel] = {}
     for library in libraries:
         for stub in library.stubs:
-            usable = host_window or stub.execution is Execution.DEVICE
-            (service.filled if usable else unusable).setdefault(stub.stub, stub)
+            service.filled.setdefault(stub.stub, stub)
     for caller in known.callers.values():
-        if not any(stub in service.filled or stub in unusable for stub in caller.stubs):
+        if not any(stub in service.filled for stub in caller.stubs):
             continue
-        if obstacle := _obstacle(caller, service.filled, unusable):
+        if obstacle := _obstacle(caller, service.filled, known):
             service.notes[caller.operator] = obstacle
         else:
             through = tuple(service.filled[stub] for stub in caller.stubs)
@@ -59,15 +55,13 @@ def _kernel(caller: Caller, through: tuple[StubKernel, ...]) -> Kernel:
     )
 
 
-def _obstacle(
-    caller: Caller, filled: dict[str, StubKernel], unusable: dict[str, StubKernel]
-) -> str:
+def _obstacle(caller: Caller, filled: dict[str, StubKernel], known: StubMap) -> str:
     for stub in caller.stubs:
-        if stub in unusable and stub not in filled:
-            kernel = unusable[stub]
+        kernel = filled.get(stub)
+        if kernel and kernel.execution is Execution.COPIES and "*" in known.stubs[stub].signature:
             return (
-                f"; the kernel `{kernel.symbol}` of `{stub}` ({kernel.location}) runs on the host and "
-                "needs the driver's host window, which is off"
+                f"; the kernel `{kernel.symbol}` of `{stub}` ({kernel.location}) runs on the host and takes "
+                "addresses, for which the driver has no host window"
             )
     missing = [stub for stub in caller.stubs if stub not in filled]
     if missing:

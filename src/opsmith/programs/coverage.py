@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.explain.advice import Advice, FallenBack, kernels_to_write
-from opsmith.json_files import read_versioned
+from opsmith.json_files import read_checked
 from opsmith.plan import Plan, Route, decompositions
 from opsmith.programs.process import Program
 from opsmith.runtime.calls import REPORT_VARIABLE, Call, Calls, CallsReport, merged
@@ -278,4 +278,4 @@ def read_coverage(path: Path) -> ProgramCoverage:
     that holds none, or is of a newer version.
     """
     remedy = "write it with `opsmith coverage --output FILE PROGRAM`"
-    return read_versioned(path, ProgramCoverage, FORMAT, "coverage of a program", remedy)
+    return read_checked(path, ProgramCoverage, FORMAT, "coverage of a program", remedy)

@@ -141,8 +141,8 @@ def read_gate(
     }
     allowed: set[str] = set()
     if allow is not None:
-        for place, name in _lines(allow):
-            allowed.update(_members(catalogue, name, f"`{allow}`", place))
+        for location, name in _lines(allow):
+            allowed.update(_members(catalogue, name, f"`{allow}`", location))
     if both := sorted(allowed & forbidden):
         raise BudgetInvalid(
             f"`{both[0]}` is allowed by {allow} and forbidden by --fail-on",
@@ -172,14 +172,14 @@ def _lines(path: Path) -> list[tuple[Location, str]]:
 
 
 def _members(
-    catalogue: Catalogue, name: str, where: str, place: Location | None
+    catalogue: Catalogue, name: str, where: str, location: Location | None
 ) -> tuple[str, ...]:
     name = name.removeprefix("aten::")
     if name not in catalogue.operators and "::" not in name:
         raise OperatorUnknown(
             f"{where} names `{name}`, and torch {catalogue.torch} has no such operator"
             f"{nearest(name, catalogue.operators)}",
-            location=place,
+            location=location,
             remedy="name the overload too, as the table of `opsmith fallbacks` does",
         )
     return catalogue.variants_of(name)

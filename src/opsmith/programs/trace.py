@@ -20,9 +20,9 @@ from opsmith.errors import FilterInvalid, LoadError, OperatorUnknown, nearest
 from opsmith.plan import Route, plan_backend
 from opsmith.programs.process import Program
 from opsmith.runtime import trace
-from opsmith.runtime.trace.calls import TracedThread, TraceFilter, names, routed
 from opsmith.runtime.trace.files import read_threads
 from opsmith.runtime.trace.recording import REQUEST, ProcessFacts, Request, check_modules
+from opsmith.runtime.trace.traced_calls import TracedThread, TraceFilter, names, routed
 from opsmith.schema import Catalogue
 
 

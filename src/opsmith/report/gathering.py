@@ -16,10 +16,10 @@ from opsmith.build.progress import OnProgress
 from opsmith.conformance.results import Results, latest_path, read_results
 from opsmith.description import find_backend
 from opsmith.programs.coverage import Coverage, entries_coverage, read_coverage
-from opsmith.report.document import ReportData, read_document
-from opsmith.report.operators import inspect_backend
+from opsmith.report.operator_columns import inspect_backend
+from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.trend import trend
-from opsmith.report.verdicts import in_columns
+from opsmith.report.verdict_columns import in_columns
 from opsmith.schema import torch_version
 
 _ABSENT = "absent"

@@ -15,7 +15,7 @@ import msgspec
 from markupsafe import Markup
 
 from opsmith.plan import Route
-from opsmith.report.document import OPENING, OperatorColumns, ReportData
+from opsmith.report.report_data import OPENING, OperatorColumns, ReportData
 
 _ASSETS = Path(__file__).parent / "page"
 # In this order: each script uses what those before it define.

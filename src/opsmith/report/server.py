@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from opsmith.errors import OpsmithError, PortTaken
-from opsmith.report.document import ReportData
 from opsmith.report.gathering import Gathering
 from opsmith.report.page import render
+from opsmith.report.report_data import ReportData
 
 HOST = "127.0.0.1"
 _CHANGES = "changes"

@@ -6,8 +6,8 @@ from collections import Counter
 
 from opsmith.benchmarks.runs import changes
 from opsmith.plan import Route
-from opsmith.report.document import Conformance, ReportData, RouteChange, Trend, VerdictChange
-from opsmith.report.verdicts import status_of
+from opsmith.report.report_data import Conformance, ReportData, RouteChange, Trend, VerdictChange
+from opsmith.report.verdict_columns import status_of
 
 _PREFERENCE = {route.value: rank for rank, route in enumerate(Route)}
 _NOT_THERE = len(_PREFERENCE)

@@ -78,7 +78,7 @@ class LoadedBackend:
 
         Raises :class:`~opsmith.errors.KernelDuplicate` for a second kernel of an operator, unless that
         is to ``replace`` the first; :class:`~opsmith.errors.OperatorUnknown`,
-        :class:`~opsmith.errors.KernelRefused` or a :class:`~opsmith.errors.BuildError`.
+        :class:`~opsmith.errors.KernelRejected` or a :class:`~opsmith.errors.BuildError`.
         """
         return self._python_kernels.decorator(
             operator,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from opsmith.description import check_callable, location_of, parameters_of
-from opsmith.errors import KernelDuplicate, KernelRefused, Location, nearest
+from opsmith.errors import KernelDuplicate, KernelRejected, Location, nearest
 from opsmith.runtime.python_kernels import PythonKernels
 from opsmith.schema import Operator, Variant, declarations_of, group_declared
 
@@ -137,7 +137,7 @@ def _fake(
 ) -> Callable[..., Any]:
     """What makes the results of tensors without data."""
     if (same_as is None) == (fake is None):
-        raise KernelRefused(
+        raise KernelRejected(
             f"`{operator.name}` needs one thing to say which shape and dtype its result has",
             location=location,
             remedy='write `same_as="self"`, naming the argument that the result is like, or '
@@ -148,7 +148,7 @@ def _fake(
         return fake
     assert same_as is not None
     if same_as not in operator.tensor_arguments or len(operator.results or ()) != 1:
-        raise KernelRefused(
+        raise KernelRejected(
             f"the result of `{operator.name}` cannot be like `{same_as}`"
             f"{nearest(same_as, operator.tensor_arguments)}",
             location=location,
@@ -222,7 +222,7 @@ def _register_writing(operator: Operator, library: torch.library.Library) -> Non
     """What PyTorch's own in-place and out variants do above the device's kernel."""
     outputs = _outputs(operator)
 
-    def refuse_gradients(keys: Any, *args: Any, **kwargs: Any) -> Any:
+    def reject_gradients(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in _tensors((*args, *kwargs.values()))
         ):
@@ -242,7 +242,7 @@ def _register_writing(operator: Operator, library: torch.library.Library) -> Non
             torch.autograd.graph.increment_version(tensor)
         return result
 
-    _implement(library, operator.name, refuse_gradients, "Autograd", with_keyset=True)
+    _implement(library, operator.name, reject_gradients, "Autograd", with_keyset=True)
     _implement(library, operator.name, count_versions, "ADInplaceOrView", with_keyset=True)
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import yaml
 
 from opsmith.errors import LoadError
+from opsmith.schema.kept_catalogue import Stored, stored
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
-from opsmith.schema.stored import Stored, stored
 
 if TYPE_CHECKING:
     from torchgen.gen import ParsedYaml
@@ -293,7 +293,13 @@ def read_catalogue() -> Catalogue:
     )
 
 
-_MADE_FROM = ("catalogue.py", "operator.py", "stored.py", "unlisted.yaml", "without_meta.yaml")
+_MADE_FROM = (
+    "catalogue.py",
+    "operator.py",
+    "kept_catalogue.py",
+    "unlisted.yaml",
+    "without_meta.yaml",
+)
 
 
 def _parsed() -> Stored:

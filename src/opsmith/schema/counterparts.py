@@ -54,7 +54,7 @@ def with_operators(catalogue: Catalogue, declarations: Sequence[Declaration]) ->
         members = by_signature.setdefault(
             (operator.namespace, str(function.func.signature(strip_default=False))), {}
         )
-        _refuse_second(members.get(operator.variant), declaration)
+        _reject_second(members.get(operator.variant), declaration)
         members[operator.variant] = replace(declaration, operator=operator)
     for members in by_signature.values():
         named = {variant: member.operator.name for variant, member in members.items()}
@@ -111,7 +111,7 @@ def _tagged(operator: Operator) -> Operator:
     return replace(operator, tags=tuple(sorted({*operator.tags, tag})))
 
 
-def _refuse_second(earlier: Declaration | None, declaration: Declaration) -> None:
+def _reject_second(earlier: Declaration | None, declaration: Declaration) -> None:
     if earlier is None:
         return
     first, second = earlier.operator.name, declaration.operator.name
@@ -144,7 +144,7 @@ def _counterparts(
     if Variant.FUNCTIONAL not in members:
         schema = _functional_schema(function)
         made[Variant.FUNCTIONAL] = _generated(schema, tags, origin.operator)
-        _refuse_misfit(made[Variant.FUNCTIONAL], origin, declared)
+        _reject_misfit(made[Variant.FUNCTIONAL], origin, declared)
     if Variant.OUT not in members:
         to_out = {
             Variant.FUNCTIONAL: functional_to_out_signature,
@@ -182,7 +182,7 @@ def _generated(schema: FunctionSchema, tags: set[str], origin: Operator) -> Oper
     return _tagged(operator_of(custom_function(written)))
 
 
-def _refuse_misfit(
+def _reject_misfit(
     functional: Operator, origin: Declaration, declared: Mapping[str, Declaration]
 ) -> None:
     """A variant needs a functional by this name, and one is declared that does not fit."""

@@ -123,7 +123,7 @@ class _Reader:
         self._check_tags(tags)
         return self._parsed(namespace, name, schema, tuple(tags))
 
-    def refuse(self, offending: str, message: str, remedy: str) -> SchemaInvalid:
+    def rejection(self, offending: str, message: str, remedy: str) -> SchemaInvalid:
         return SchemaInvalid(message, location=self.locate(offending), remedy=remedy)
 
     def _parts(self) -> tuple[str, str, str]:
@@ -131,9 +131,9 @@ class _Reader:
         text = self.text
         opening = text.find("(")
         if not text:
-            raise self.refuse(text, "the schema is empty", f"write it like {_EXAMPLE}")
+            raise self.rejection(text, "the schema is empty", f"write it like {_EXAMPLE}")
         if opening < 0:
-            raise self.refuse(
+            raise self.rejection(
                 text, f"`{text}` is not a schema: it has no arguments", f"write it like {_EXAMPLE}"
             )
         depth = 0
@@ -142,14 +142,14 @@ class _Reader:
             if depth == 0:
                 break
         else:
-            raise self.refuse(
+            raise self.rejection(
                 text[opening:],
                 f"a parenthesis is not closed: `{text[opening:]}`",
                 f"write it like {_EXAMPLE}",
             )
         head, arguments, rest = text[:opening], text[opening + 1 : closing], text[closing + 1 :]
         if not rest.strip().startswith("->"):
-            raise self.refuse(
+            raise self.rejection(
                 rest.strip() or text,
                 f"`{text}` does not say what it returns",
                 f"end it with `-> Tensor`, or with `-> ()` for nothing: {head}({arguments}) -> Tensor",
@@ -160,7 +160,7 @@ class _Reader:
         """The namespace, and the name with its overload."""
         namespace, colons, name = head.rpartition("::")
         if not colons:
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{head}` has no namespace",
                 f"put your library's before it, e.g. `myop::{head}`; for an operator of PyTorch write "
@@ -170,7 +170,7 @@ class _Reader:
         base, _, overload = name.partition(".")
         for part, what in ((namespace, "a namespace"), (base, "an operator's name")):
             if not _IDENTIFIER.fullmatch(part):
-                raise self.refuse(
+                raise self.rejection(
                     head,
                     f"`{part}` cannot be {what}",
                     "use letters, digits and _, as in " + _EXAMPLE.partition("(")[0],
@@ -180,26 +180,26 @@ class _Reader:
         for part, what in ((namespace, "a namespace"), (function, "an operator's name")):
             self._check_word(part, head)
             if reserved_in_cpp(part):
-                raise self.refuse(
+                raise self.rejection(
                     head,
                     f"`{part}` cannot be {what}: it is a word of C++",
                     f"choose another, e.g. `my_{part}`",
                 )
         if ("." in name and not _OVERLOAD.fullmatch(overload)) or overload == "default":
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{overload}` cannot be an overload's name",
                 f"write `{namespace}::{base}`, or name the overload, e.g. `{namespace}::{base}.Scalar`",
             )
         self._check_word(overload, head)
         if base.endswith("_out"):
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{base}` ends with `_out`, which PyTorch keeps for overloads",
                 f"write `{namespace}::{base.removesuffix('_out')}.out`",
             )
         if "functional" in overload or base.endswith("_functional"):
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{name}` contains `functional`, which torchgen keeps for variants that it generates",
                 "choose another name",
@@ -209,14 +209,14 @@ class _Reader:
     def _check_namespace(self, namespace: str, name: str, head: str) -> None:
         """Refuses those of PyTorch."""
         if namespace == "aten":
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{head}` is in `aten`, PyTorch's own namespace",
                 f"for PyTorch's operator write `op: {name}`, for one of your own choose another "
                 "namespace",
             )
         if namespace in _TAKEN_NAMESPACES:
-            raise self.refuse(
+            raise self.rejection(
                 head,
                 f"`{head}` is in `{namespace}`, a namespace of PyTorch",
                 f"choose another, e.g. `my{namespace}::{name}`",
@@ -224,7 +224,7 @@ class _Reader:
 
     def _check_word(self, name: str, offending: str) -> None:
         if name in SCHEMA_WORDS:
-            raise self.refuse(
+            raise self.rejection(
                 offending,
                 f"`{name}` cannot be a name in a schema: PyTorch reads it as a word of TorchScript",
                 f"choose another, e.g. `my_{name}`",
@@ -237,7 +237,7 @@ class _Reader:
         for piece in _split(text):
             if piece == "*":
                 if keyword:
-                    raise self.refuse(
+                    raise self.rejection(
                         text,
                         f"`*` stands twice in `({text})`",
                         "keep the first: all arguments behind it are passed by keyword",
@@ -246,14 +246,14 @@ class _Reader:
                 continue
             argument = self._argument(piece, keyword)
             if argument.name in seen:
-                raise self.refuse(
+                raise self.rejection(
                     piece,
                     f"two arguments are called `{argument.name}`: `{seen[argument.name].text}` and "
                     f"`{piece}`",
                     "rename one",
                 )
             if defaulted is not None and not argument.default and not keyword:
-                raise self.refuse(
+                raise self.rejection(
                     piece,
                     f"`{piece}` has no default, but `{defaulted.text}` before it has one",
                     f"give it a default too, or pass it by keyword: `*, {piece}`",
@@ -265,27 +265,27 @@ class _Reader:
 
     def _argument(self, piece: str, keyword: bool) -> _Argument:
         if not piece:
-            raise self.refuse(self.text, f"a comma too many in `{self.text}`", "remove it")
+            raise self.rejection(self.text, f"a comma too many in `{self.text}`", "remove it")
         declared, _, default = piece.partition("=")
         kind, _, name = declared.rpartition(" ")
         if not kind:
             hint = _FOREIGN_TYPES.get(declared, declared)
             known = declared in TYPES or declared in _FOREIGN_TYPES or "[" in declared
-            raise self.refuse(
+            raise self.rejection(
                 piece,
                 f"the argument `{piece}` has no {'name' if known else 'type'}",
                 f"write `{hint} x`" if known else f"write `Tensor {piece}`, or another type",
             )
         typed = self._type(kind)
         if not _IDENTIFIER.fullmatch(name):
-            raise self.refuse(
+            raise self.rejection(
                 piece, f"`{name}` cannot be an argument's name", "use letters, digits and _"
             )
         self._check_word(name, piece)
         if default:
             self._check_default(piece, typed, default)
         elif piece.endswith("="):
-            raise self.refuse(
+            raise self.rejection(
                 piece, f"`{piece}` has no value behind `=`", "write one, or remove `=`"
             )
         return _Argument(piece, typed, name, default, keyword)
@@ -295,14 +295,14 @@ class _Reader:
         base = matched["base"] if matched else text
         if matched is None or matched["rest"] or base not in TYPES:
             meant = _meant(text) or nearest(base, TYPES)
-            raise self.refuse(
+            raise self.rejection(
                 text,
                 f"unknown type `{text}`{meant}",
                 f"the types are {', '.join(TYPES)}, each with ? (may be None) or [] (a list) behind it",
             )
         alias = matched["alias"] or ""
         if matched["alias"] is not None and not re.fullmatch(r"[a-z]!?", alias):
-            raise self.refuse(
+            raise self.rejection(
                 text,
                 f"`({alias})` in `{text}` is not an alias annotation",
                 "write (a!) at a Tensor that the operator writes to, (b!) at the next",
@@ -313,7 +313,7 @@ class _Reader:
         if typed.suffix.endswith("?") and default == "None":
             return
         if typed.base not in _DEFAULTS:
-            raise self.refuse(
+            raise self.rejection(
                 piece,
                 f"`{typed.text}` cannot have the default `{default}`",
                 f"write `{typed.base}? {piece.partition('=')[0].rpartition(' ')[2]}=None`, or no default",
@@ -325,7 +325,7 @@ class _Reader:
             pattern = f"{listed}|{pattern}" if sized else listed
             example = f"[{example}]"
         if not re.fullmatch(pattern, default):
-            raise self.refuse(
+            raise self.rejection(
                 piece,
                 f"`{default}` is no default for `{typed.text}`",
                 f"write it like `{piece.partition('=')[0]}={example}`",
@@ -333,7 +333,7 @@ class _Reader:
 
     def _returns(self, text: str) -> list[_Typed]:
         if not text:
-            raise self.refuse(
+            raise self.rejection(
                 self.text,
                 f"nothing stands behind `->` in `{self.text}`",
                 "write `-> Tensor`, or `-> ()`",
@@ -347,13 +347,13 @@ class _Reader:
             typed = self._type(kind if kind else name)
             self._check_word(name if kind else "", piece)
             if "?" in typed.suffix:
-                raise self.refuse(
+                raise self.rejection(
                     place,
                     f"`{piece}` is returned, but an operator cannot return None in the place of a value",
                     "return an empty Tensor, or one operator for each case",
                 )
             if typed.alias and not typed.written:
-                raise self.refuse(
+                raise self.rejection(
                     place,
                     f"`{piece}` says that the result shares its argument's memory; a view cannot be a "
                     "custom operator, since PyTorch would not know how to replay it",
@@ -364,7 +364,7 @@ class _Reader:
 
     def _check_tensors(self, arguments: Sequence[_Argument]) -> None:
         if not any(argument.type.base == "Tensor" for argument in arguments):
-            raise self.refuse(
+            raise self.rejection(
                 self.text,
                 f"`{self.text}` takes no Tensor, so PyTorch cannot tell which device it is meant for",
                 "add a Tensor argument; a factory is better written as a function around torch.empty",
@@ -381,12 +381,12 @@ class _Reader:
             self._check_inplace(name, arguments, returns)
         elif called_out and not outs:
             if misplaced := written:
-                raise self.refuse(
+                raise self.rejection(
                     misplaced[0].text,
                     f"`{misplaced[0].text}` of `{name}` is not passed by keyword",
                     f"write `*, {misplaced[0].text}` at the end of the arguments",
                 )
-            raise self.refuse(
+            raise self.rejection(
                 name,
                 f"`{name}` is called an out variant, but writes to no argument",
                 "end the arguments with `*, Tensor(a!) out` and return `Tensor(a!)`",
@@ -396,7 +396,7 @@ class _Reader:
         if not outs and not base.endswith("_"):
             for result in returns:
                 if result.written:
-                    raise self.refuse(
+                    raise self.rejection(
                         name,
                         f"`{name}` returns `{result.text}`, but only in-place and out variants return what "
                         "they write to",
@@ -409,13 +409,13 @@ class _Reader:
     ) -> None:
         target = next((argument for argument in arguments if argument.name == "self"), None)
         if target is None or not target.type.written:
-            raise self.refuse(
+            raise self.rejection(
                 target.text if target else name,
                 f"`{name}` ends with `_`, so it is in-place, but it does not write to `self`",
                 "write `Tensor(a!) self` as its first argument",
             )
         if [result.alias for result in returns] != [target.type.alias] and target.type.suffix == "":
-            raise self.refuse(
+            raise self.rejection(
                 self.text[self.text.rindex("->") :],
                 f"`{name}` is in-place, but does not return `self`",
                 f"write `-> {target.type.text}`",
@@ -427,7 +427,7 @@ class _Reader:
         last = arguments[-len(outs) :]
         if [argument.name for argument in last] != [argument.name for argument in outs]:
             stray = next(argument for argument in reversed(arguments) if argument not in outs)
-            raise self.refuse(
+            raise self.rejection(
                 stray.text,
                 f"`{stray.text}` stands behind the out argument `{outs[0].text}`",
                 "move what is written to the end",
@@ -436,7 +436,7 @@ class _Reader:
         expected = [] if lists else [argument.type.text for argument in outs]
         if [result.text for result in returns] != expected:
             shown = expected[0] if len(expected) == 1 else f"({', '.join(expected)})"
-            raise self.refuse(
+            raise self.rejection(
                 self.text[self.text.rindex("->") :],
                 f"an out variant returns what it writes to, here `{shown}`",
                 f"write `-> {shown}`",
@@ -446,7 +446,7 @@ class _Reader:
         known = tag_names()
         for tag in tags:
             if tag not in known:
-                raise self.refuse(
+                raise self.rejection(
                     tag,
                     f"PyTorch has no tag `{tag}`{nearest(tag, known)}",
                     f"the tags are {', '.join(sorted(known))}",
@@ -460,7 +460,7 @@ class _Reader:
         try:
             function = native_function_of(namespace, schema, tags)
         except asserted as error:
-            raise self.refuse(
+            raise self.rejection(
                 self.text,
                 f"torchgen cannot read `{schema}`: {_first_line(error)}",
                 f"write it like {_EXAMPLE}",
@@ -470,7 +470,7 @@ class _Reader:
                 DispatcherSignature.from_schema(function.func).type()
                 NativeSignature(function.func, symint=True).decl()
         except asserted as error:
-            raise self.refuse(
+            raise self.rejection(
                 self.text,
                 f"`{schema}` has a type that C++ kernels cannot take: {_first_line(error)}",
                 "use two arguments, or a simpler type",

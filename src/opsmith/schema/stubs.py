@@ -67,14 +67,14 @@ class Unfit:
 class StubMap:
     """Every stub of one torch, and who calls them.
 
-    ``apart`` are headers that no file can include together with another stub's header.
+    ``isolated`` are headers that no file can include together with another stub's header.
     """
 
     torch: str
     stubs: Mapping[str, Stub]
     callers: Mapping[str, Caller]
     unfit: Mapping[str, Unfit]
-    apart: frozenset[str]
+    isolated: frozenset[str]
 
     def operators(self, stub: str) -> tuple[str, ...]:
         """The operators that can be served through ``stub``, sorted; some need other stubs too."""
@@ -116,7 +116,7 @@ class _Stub(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Map(msgspec.Struct, forbid_unknown_fields=True):
     torch: str
-    apart: list[str]
+    isolated: list[str]
     stubs: dict[str, _Stub]
     callers: dict[str, _Caller]
     unfit: dict[str, _Unfit]
@@ -139,5 +139,5 @@ def read_stubs() -> StubMap:
             name: Caller(name, caller.kernel, caller.stubs) for name, caller in raw.callers.items()
         },
         unfit={name: Unfit(name, unfit.stubs, unfit.why) for name, unfit in raw.unfit.items()},
-        apart=frozenset(raw.apart),
+        isolated=frozenset(raw.isolated),
     )

@@ -313,7 +313,7 @@ TORCH_LIBRARY_IMPL(myop, Autograd, m) {
 }
 
 TORCH_LIBRARY_IMPL(other, Autograd, m) {
-  m.impl("add", torch::CppFunction::makeFromBoxedFunction<&opsmith::refuse_gradients>());
+  m.impl("add", torch::CppFunction::makeFromBoxedFunction<&opsmith::reject_gradients>());
 }
 
 TORCH_LIBRARY_IMPL(myop, ADInplaceOrView, m) {

@@ -26,11 +26,11 @@ from recording import recording
 from torch import Tensor
 
 from opsmith.executorch.build import build_library
-from opsmith.executorch.library import read_library_file
+from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.loading import load_library, runtime_module
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.library import DescribedKernel
-from opsmith.plan.executorch.supported import refusal
+from opsmith.plan.executorch.library_facts import DescribedKernel
+from opsmith.plan.executorch.supported import rejection
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from instruction_sets import SUPPORTED
@@ -65,7 +65,7 @@ def kernels(library: str) -> dict[str, tuple[int, DescribedKernel]]:
 
 def reason_against(kernel: DescribedKernel, call: OperatorCall) -> str:
     """What of ``call`` the manifest does not let ``kernel`` take."""
-    return refusal(kernel.arguments, kernel, form_of(call))
+    return rejection(kernel.arguments, kernel, form_of(call))
 
 
 @dataclass(frozen=True)

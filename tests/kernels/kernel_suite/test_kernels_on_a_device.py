@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 import opsmith
 from opsmith.description import Kernel
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
-from opsmith.plan.executorch.supported import refusal
+from opsmith.plan.executorch.supported import rejection
 
 pytestmark = pytest.mark.isolated(
     OPSMITH_SUITE=("portable", "portable_alone", "optimized", "quantized"),
@@ -70,7 +70,7 @@ def is_taken(kernel: Kernel, call: OperatorCall) -> bool:
     form = form_of(call)
     arguments = [argument.name for argument in schema_of(call.operator).arguments]
     laid = CallForm(form.operator, tuple(map(_contiguous, form.arguments)))
-    return not refusal(arguments, kernel, laid)
+    return not rejection(arguments, kernel, laid)
 
 
 def _contiguous(argument: Argument) -> Argument:

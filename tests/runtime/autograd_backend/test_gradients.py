@@ -1,7 +1,7 @@
 """Gradients of the device's own functions against the CPU's, and what autograd promises beside values.
 
 Each case is a row of the table in docs/describe/autograd.md; kernels count their calls, so that no case
-passes by another road.
+passes by another route.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every derivation against the CPU: values, and the contract of each variant.
 
-The routes of the operators are checked as well, so that no case passes by another road.
+The routes of the operators are checked as well, so that no case passes by another route.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Operators served through filled stubs against the CPU: values, and who is told what.
 
-The routes are checked as well, so that no case passes by another road.
+The routes are checked as well, so that no case passes by another route.
 """
 
 from __future__ import annotations

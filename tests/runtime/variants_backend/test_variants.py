@@ -3,7 +3,7 @@
 By default of representatives; every group that OpInfo reaches takes a long build.
 For each group: the calls that OpInfo's samples make, through each variant, on the device and on the
 CPU; value, dtype, shape, strides, warnings and exceptions must be the same.  A difference that is meant
-is declared in ``gaps.yaml`` with its reason; one that has gone must be removed there.
+is declared in ``expected_failures.yaml`` with its reason; one that has gone must be removed there.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ NOT_CHECKED = re.compile(
 # Results whose elements nobody promised.
 UNDEFINED_VALUES = re.compile(r"(new_)?empty")
 
-GAPS = {
-    (group, where): gap["reason"]
-    for gap in yaml.safe_load(Path(__file__).with_name("gaps.yaml").read_text(encoding="utf-8"))
-    for where, groups in gap["where"].items()
+EXPECTED_FAILURES = {
+    (group, where): failure["reason"]
+    for failure in yaml.safe_load(
+        Path(__file__).with_name("expected_failures.yaml").read_text(encoding="utf-8")
+    )
+    for where, groups in failure["where"].items()
     for group in groups
 }
 """The reasons of the differences that are meant, by group and kind of call."""
@@ -68,7 +70,11 @@ def chosen(groups: list[Group]) -> list[Group]:
     def features_of(group: Group) -> set[Feature]:
         found = features(group, CATALOGUE)
         name = group.functional or ""
-        found |= {("gap", where, why) for (named, where), why in GAPS.items() if named == name}
+        found |= {
+            ("expected", where, why)
+            for (named, where), why in EXPECTED_FAILURES.items()
+            if named == name
+        }
         for variant, member in group.members():
             if GIVEN.get(name) == member:
                 found.add(("given", variant))
@@ -90,7 +96,7 @@ GROUPS = [
     for group in CATALOGUE.groups
     if group.functional in CALLS and not NOT_CHECKED.fullmatch(group.functional)
 ]
-# Each group's given variant is the same whatever part of them is checked, and so are its gaps.
+# Each group's given variant is the same whatever part of them is checked, and so are its expected failures.
 GIVEN = given(GROUPS, CATALOGUE)
 if GROUPS_CHECKED == "representatives":
     GROUPS = chosen(GROUPS)
@@ -336,12 +342,12 @@ def disagreements(group: Group) -> dict[str, str]:
 def test_variants_agree_with_pytorch(group: Group) -> None:
     assert group.functional is not None
     found = disagreements(group)
-    declared = {where for name, where in GAPS if name == group.functional}
+    declared = {where for name, where in EXPECTED_FAILURES if name == group.functional}
     assert set(found) == declared, (GIVEN.get(group.functional), found)
 
 
-def test_declared_gaps_name_groups_that_exist() -> None:
-    assert {name for name, _ in GAPS if name not in CATALOGUE.operators} == set()
+def test_expected_failures_name_groups_that_exist() -> None:
+    assert {name for name, _ in EXPECTED_FAILURES if name not in CATALOGUE.operators} == set()
 
 
 def test_how_much_is_covered() -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, many, out, print_json
 from opsmith.executorch.program import read_program
-from opsmith.executorch.selection import KernelSelection, select
+from opsmith.executorch.selected_kernels import KernelSelection, select
 
 
 def select_kernels(

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
 
 namespace opsmith {
 
@@ -89,17 +90,28 @@ void LeanInput::describe_dense(const at::TensorBase& tensor) {
 void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
   check_size(call, tensor, kMostDims, kMostElements);
   if (is_scalar(call, tensor)) {
-    const c10::ScalarType dtype = keeps_value(tensor, call.scalars) ? call.scalars : tensor.scalar_type();
+    const bool converts = call.scalars != c10::ScalarType::Undefined &&
+                          tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+                          keeps_value(tensor, call.scalars);
+    const c10::ScalarType dtype = converts ? call.scalars : tensor.scalar_type();
+    if (call.elements == Elements::kOnDevice) {
+      held_ = at::scalar_tensor(tensor.item(), at::device(lean_device()).dtype(dtype));
+      describe_contiguous(held_.sizes());
+      bind(call, held_, held_.const_data_ptr());
+      return;
+    }
     convert_element(tensor, dtype, element_.data());
     bind(dtype, 0, element_.data());
   } else if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
     describe_dense(tensor);
-    bind(tensor, tensor.const_data_ptr());
+    bind(call, tensor, tensor.const_data_ptr());
   } else {
     held_ = tensor.contiguous();
-    wait_for_copies();
+    if (call.elements == Elements::kOnHost) {
+      wait_for_copies();
+    }
     describe_contiguous(held_.sizes());
-    bind(held_, held_.const_data_ptr());
+    bind(call, held_, held_.const_data_ptr());
   }
 }
 
@@ -111,17 +123,17 @@ LeanOutput::LeanOutput(const LeanCall& call, const at::Tensor& tensor) : out_(te
   }
   if (C10_LIKELY(is_direct(tensor))) {
     describe_contiguous(tensor.sizes());
-    bind(tensor, tensor.mutable_data_ptr());
+    bind(call, tensor, tensor.mutable_data_ptr());
     return;
   }
   check_size(call, tensor, kMostDims, kMostElements);
   if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
     describe_dense(tensor);
-    bind(tensor, tensor.mutable_data_ptr());
+    bind(call, tensor, tensor.mutable_data_ptr());
   } else {
     held_ = at::empty(tensor.sizes(), tensor.options());
     describe_contiguous(held_.sizes());
-    bind(held_, held_.mutable_data_ptr());
+    bind(call, held_, held_.mutable_data_ptr());
   }
 }
 

@@ -27,6 +27,9 @@ namespace lean = ::executorch::aten;
 // Which dense Tensors a kernel takes; the others are copied for it.
 enum class DimOrders { kContiguous, kAny };
 
+// Where a kernel finds the elements: on the host, or at the device's own addresses.
+enum class Elements { kOnHost, kOnDevice };
+
 // What a call needs to know of each of its Tensors.
 struct LeanCall {
   const char* operator_name;
@@ -34,6 +37,7 @@ struct LeanCall {
   DimOrders orders;
   // What Python scalars among the operands become; Undefined where they are passed as they are.
   c10::ScalarType scalars = c10::ScalarType::Undefined;
+  Elements elements = Elements::kOnHost;
 };
 
 // A Tensor that the kernel reads. Throws NotImplementedError for one that is too large for lean Tensors.
@@ -42,7 +46,7 @@ class LeanInput {
   LeanInput(const LeanCall& call, const at::Tensor& tensor) {
     if (C10_LIKELY(is_direct(tensor) && !is_scalar(call, tensor))) {
       describe_contiguous(tensor.sizes());
-      bind(tensor, tensor.const_data_ptr());
+      bind(call, tensor, tensor.const_data_ptr());
     } else {
       convert(call, tensor);
     }
@@ -74,8 +78,10 @@ class LeanInput {
     }
   }
 
-  void bind(const at::TensorBase& tensor, const void* elements) {
-    bind(tensor.scalar_type(), tensor.dim(), host_pointer(elements));
+  void bind(const LeanCall& call, const at::TensorBase& tensor, const void* elements) {
+    void* const found =
+        call.elements == Elements::kOnHost ? host_pointer(elements) : const_cast<void*>(elements);
+    bind(tensor.scalar_type(), tensor.dim(), found);
   }
 
   void bind(c10::ScalarType dtype, int64_t dim, void* elements) {
@@ -84,8 +90,11 @@ class LeanInput {
     tensor_.emplace(&*impl_);
   }
 
+  // Whether it lies beside the operands and has to be converted, or taken to the device.
   static bool is_scalar(const LeanCall& call, const at::Tensor& tensor) {
-    return call.scalars != c10::ScalarType::Undefined && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    return (call.scalars != c10::ScalarType::Undefined &&
+            tensor.unsafeGetTensorImpl()->is_wrapped_number()) ||
+           (call.elements == Elements::kOnDevice && tensor.is_cpu());
   }
 
   // Of a Tensor that is dense and not contiguous.

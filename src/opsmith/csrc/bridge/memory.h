@@ -2,6 +2,8 @@
 // of operators without a device (OPSMITH_FOR_CPU), where they are.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #ifdef OPSMITH_FOR_CPU
 
 namespace opsmith {
@@ -11,6 +13,10 @@ inline void* host_pointer(const void* pointer) {
 }
 
 inline void wait_for_copies() {}
+
+inline c10::Device lean_device() {
+  return c10::kCPU;
+}
 
 }  // namespace opsmith
 
@@ -24,6 +30,11 @@ namespace opsmith {
 // Until what the bridge copied is where the host looks.
 inline void wait_for_copies() {
   wait_for_device(current_device());
+}
+
+// Of the Tensors whose kernel is called.
+inline c10::Device lean_device() {
+  return {c10::kPrivateUse1, current_device()};
 }
 
 }  // namespace opsmith

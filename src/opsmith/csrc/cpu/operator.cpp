@@ -19,7 +19,7 @@ std::vector<at::Tensor> zeros_like_meta(at::TensorList metas) {
   return zeros;
 }
 
-std::vector<int64_t> sizes_of(const RefusedShape& shape) {
+std::vector<int64_t> sizes_of(const RejectedShape& shape) {
   return {shape.sizes.begin(), shape.sizes.begin() + shape.dim};
 }
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include <bridge/lean_call.h>
-#include <lean/refused_shape.h>
+#include <lean/rejected_shape.h>
 
 #include <optional>
 #include <tuple>
@@ -106,16 +106,16 @@ inline at::TensorList as_given(const std::vector<at::Tensor>& tensors) {
   return tensors;
 }
 
-std::vector<int64_t> sizes_of(const RefusedShape& shape);
+std::vector<int64_t> sizes_of(const RejectedShape& shape);
 
 // Calls the kernel, whose last argument is `out`. The sizes that it wants, where `out` has others; else it
 // ran.
 template <auto kKernel, class... Inputs>
 std::optional<std::vector<int64_t>> wanted_shape(const LeanCall& call, const at::Tensor& out,
                                                  const Inputs&... inputs) {
-  take_refused_shape();
+  take_rejected_shape();
   const Error error = call_lean<kKernel>(call, inputs..., out);
-  const RefusedShape shape = take_refused_shape();
+  const RejectedShape shape = take_rejected_shape();
   if (shape.wanted) {
     return sizes_of(shape);
   }

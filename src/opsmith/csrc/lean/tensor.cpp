@@ -1,6 +1,6 @@
 // The part of ExecuTorch's lean Tensor that its headers only declare, for kernels that run on a PyTorch
 // device. A Tensor there always has the shape that PyTorch's meta function gave it: resizing is checking.
-#include <lean/refused_shape.h>
+#include <lean/rejected_shape.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,12 +13,12 @@
 namespace opsmith {
 namespace {
 
-thread_local RefusedShape refused;
+thread_local RejectedShape refused;
 
 }  // namespace
 
-RefusedShape take_refused_shape() {
-  return std::exchange(refused, RefusedShape{});
+RejectedShape take_rejected_shape() {
+  return std::exchange(refused, RejectedShape{});
 }
 
 }  // namespace opsmith

@@ -29,7 +29,7 @@ from opsmith.description.model import (
 from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp
 from opsmith.errors import (
     KernelDuplicate,
-    KernelRefused,
+    KernelRejected,
     Location,
     OperatorUnknown,
     SchemaInvalid,
@@ -320,12 +320,12 @@ class _EntryReader:
     def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if "dtypes" not in self.document.at(*self.steps):
             return ()
-        place = self._locate("dtypes")
+        location = self._locate("dtypes")
         declared = raw.dtypes if isinstance(raw.dtypes, dict) else {"": raw.dtypes}
         if not all([declared, *declared.values()]):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this kernel for `{self.operator.name}` takes nothing: a list of dtypes is empty",
-                location=place,
+                location=location,
                 remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
             )
         for argument in declared:
@@ -333,15 +333,16 @@ class _EntryReader:
                 self._check_argument(argument, self._locate("dtypes", argument))
         aliases = {**self.header.type_alias, **raw.type_alias}
         return tuple(
-            (argument, expand_dtypes(names, aliases, place)) for argument, names in declared.items()
+            (argument, expand_dtypes(names, aliases, location))
+            for argument, names in declared.items()
         )
 
-    def _check_argument(self, argument: str, place: Location) -> None:
+    def _check_argument(self, argument: str, location: Location) -> None:
         if self.arguments is not None and argument not in self.arguments:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{self.operator.name}` has no Tensor argument `{argument}`"
                 f"{nearest(argument, self.arguments)}",
-                location=place,
+                location=location,
                 remedy=f"its Tensor arguments are {', '.join(self.arguments) or 'none'}",
             )
 
@@ -373,7 +374,7 @@ class _EntryReader:
             return ()
         steps: tuple[Step, ...] = ("kernels", index, "arg_meta")
         if not kernel.arg_meta:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this kernel of `{self.operator.name}` takes nothing: `arg_meta` names no argument",
                 location=self._locate(*steps),
                 remedy="write `arg_meta: null` for a kernel that takes what no other takes",
@@ -381,38 +382,38 @@ class _EntryReader:
         numbers: dict[str, int] = {}
         metas = []
         for argument, spec in kernel.arg_meta.items():
-            place = self._locate(*steps, argument)
-            self._check_argument(argument, place)
+            location = self._locate(*steps, argument)
+            self._check_argument(argument, location)
             if len(spec) != 2:
                 raise SyntaxInvalid(
                     f"`{argument}` needs a name from type_alias and one from dim_order_alias, and has "
                     f"{len(spec)} names",
-                    location=place,
+                    location=location,
                     remedy=f"write `{argument}: [T0, D0]`",
                 )
             dtype, order = spec
             metas.append(
                 ArgMeta(
                     argument=argument,
-                    dtypes=self._dtypes(dtype, place),
-                    dim_order=self._dim_order(order, place),
+                    dtypes=self._dtypes(dtype, location),
+                    dim_order=self._dim_order(order, location),
                     tied=numbers.setdefault(dtype, len(numbers)),
                 )
             )
         return tuple(metas)
 
-    def _dtypes(self, alias: str, place: Location) -> tuple[str, ...]:
-        names = self._aliased(alias, self.raw.type_alias, "type_alias", "[Float]", place)
+    def _dtypes(self, alias: str, location: Location) -> tuple[str, ...]:
+        names = self._aliased(alias, self.raw.type_alias, "type_alias", "[Float]", location)
         return expand_dtypes(names, {}, self._locate("type_alias", alias))
 
-    def _dim_order(self, alias: str, place: Location) -> tuple[int, ...]:
-        dims = self._aliased(alias, self.raw.dim_order_alias, "dim_order_alias", "[0, 1]", place)
+    def _dim_order(self, alias: str, location: Location) -> tuple[int, ...]:
+        dims = self._aliased(alias, self.raw.dim_order_alias, "dim_order_alias", "[0, 1]", location)
         try:
             order = tuple(int(dim) for dim in dims)
         except ValueError:
             order = ()
         if sorted(order) != list(range(len(dims))):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{alias}` is no dim order: [{', '.join(str(dim) for dim in dims)}]",
                 location=self._locate("dim_order_alias", alias),
                 remedy="write each dimension from 0 on once, outermost first: [0, 1, 2, 3], or "
@@ -426,16 +427,16 @@ class _EntryReader:
         aliases: Mapping[str, Sequence[Any]],
         key: str,
         example: str,
-        place: Location,
+        location: Location,
     ) -> Sequence[Any]:
         if alias not in aliases:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"this entry's {key} has no `{alias}`{nearest(alias, aliases)}",
-                location=place,
+                location=location,
                 remedy=f"write `{key}: {{{alias}: {example}}}` in the same entry",
             )
         if not aliases[alias]:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{alias}` stands for nothing, so this kernel takes nothing",
                 location=self._locate(key, alias),
                 remedy=f"write something like `{alias}: {example}`",

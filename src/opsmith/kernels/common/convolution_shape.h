@@ -2,10 +2,10 @@
 // rejections included.
 //
 // Note [Large and small]
-// A convolution ties two images: the large one (input; output where it is transposed) and the small one,
-// whose pixel g meets the large one's pixel g · stride - padding + tap · dilation. The weight is (channels of
-// the small one, channels of the large one / groups, taps) in either case. So there are three products: small
-// from large, large from small, and the weight from both.
+// A convolution ties two feature maps: the large one (input; output where it is transposed) and the small
+// one, whose pixel g meets the large one's pixel g · stride - padding + k · dilation for every place k in the
+// kernel. The weight is (channels of the small one, channels of the large one / groups, kernel) in either
+// case. So there are three products: small from large, large from small, and the weight from both.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 #include "dims.h"
 #include "dtype_names.h"
-#include "image.h"
+#include "feature_map.h"
 
 namespace opsmith {
 
@@ -31,14 +31,14 @@ struct ConvolutionParameters {
   int64_t groups;
 };
 
-// How the pixels of two images meet, by spatial dimension: missing ones, in front, have a kernel of 1.
+// How the pixels of two feature maps meet, by spatial dimension: missing ones, in front, have a kernel of 1.
 struct ConvolutionWindow {
   int64_t kernel[kSpatial];
   int64_t stride[kSpatial];
   int64_t padding[kSpatial];
   int64_t dilation[kSpatial];
 
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t kernel_size() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
 inline ConvolutionWindow convolution_window(const Tensor& weight, const ConvolutionParameters& parameters) {

@@ -72,6 +72,17 @@ inline InstructionSet instruction_set() {
   return decided;
 }
 
+// Whether the processor has VDPBF16PS, which AVX-512 need not bring.
+inline bool multiplies_bfloat16() {
+#if defined(OPSMITH_HAS_LEVELS)
+  static const bool has =
+      instruction_set() == InstructionSet::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  return has;
+#else
+  return false;
+#endif
+}
+
 template <class Function>
 Function* best(Function* baseline, Function* avx2, Function* avx512) {
   const InstructionSet chosen = instruction_set();
@@ -80,12 +91,10 @@ Function* best(Function* baseline, Function* avx2, Function* avx512) {
 
 }  // namespace opsmith
 
-// The function `name` that simd/declarations.h of the library in `space` declares for each instruction set. A
-// kernel that no program selects refers to none, so the linker drops them.
+// The function `name` of the library's simd/ for this processor; used in the library's namespace. A kernel
+// that no program selects refers to none, so the linker drops them.
 #if defined(OPSMITH_HAS_LEVELS)
-#define OPSMITH_BEST_OF(space, name)                                               \
-  (::opsmith::best(::opsmith::space::baseline::name, ::opsmith::space::avx2::name, \
-                   ::opsmith::space::avx512::name))
+#define OPSMITH_BEST(name) (::opsmith::best(baseline::name, avx2::name, avx512::name))
 #else
-#define OPSMITH_BEST_OF(space, name) (&::opsmith::space::baseline::name)
+#define OPSMITH_BEST(name) (&baseline::name)
 #endif

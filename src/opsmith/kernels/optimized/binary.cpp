@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "../common/strided_iteration.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -100,7 +100,7 @@ template <class T>
 void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Layout& layout,
                     const Operation& operation) {
   const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
-  walk_rows<3>(layout, kGrain / 4, [&](const Offsets& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<3>(layout, kGrain / 4, [&](const Offsets& at, int64_t rows, int64_t n) {
     float x[kBlock], y[kBlock];
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t begin = 0; begin < n; begin += kBlock) {
@@ -121,7 +121,7 @@ void compute_spread(const T* x, const T* y, T* z, const Layout& layout, const Op
   const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
   const int full = stride[1] == 1 && row_stride[1] == layout.innermost().size ? 1 : 2;
   const int spread = 3 - full;
-  walk_rows<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
     T block[kBlock];
     const int64_t together = kBlock / n;
     const T* const from = (spread == 1 ? x : y) + at[spread];
@@ -172,7 +172,7 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
   const bool streamed = is_large && length >= kStreamedRun;
   const bool is_dense = length == 1 || stride[0] == 1;
   const auto each_row = [&](auto&& run) {
-    walk_rows<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
+    for_each_row_in_threads<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
       for (int64_t row = 0; row < rows; ++row) {
         run(at[1] + row * row_stride[1], at[2] + row * row_stride[2], z + at[0] + row * row_stride[0], n);
       }

@@ -2,8 +2,9 @@
 // Note [Large and small] in convolution_shape.h.
 //
 // Note [Phases]
-// A large image from the small one is sorted by the remainders of its indices by the stride, its phases: the
-// pixels of each meet the same taps, and so it is a convolution of stride 1 with these.
+// A large feature map from the small one is sorted by the remainders of its indices by the stride, its
+// phases: the pixels of each meet the same places of the kernel, and so it is a convolution of stride 1 with
+// these.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -13,9 +14,9 @@
 #include "../common/resize.h"
 #include "../common/temporary.h"
 #include "../common/convolution_shape.h"
-#include "dtypes.h"
-#include "image_blocks.h"
-#include "instruction_set.h"
+#include "by_dtype.h"
+#include "feature_map_blocks.h"
+#include "simd/float_functions.h"
 #include "product.h"
 #include "threads.h"
 
@@ -33,7 +34,8 @@ constexpr int64_t kRows = 96;
 constexpr int64_t kMostPixels = 256;
 // As many pieces of the work as all threads should have.
 constexpr int64_t kFewTasks = 8;
-// A group with up to so many channels on either side is summed up tap by tap, rather than as a product.
+// A group with up to so many channels on either side is summed up place by place of the kernel, rather than
+// as a product.
 constexpr int64_t kFewRows = 2;
 // Of the weight's gradient: rows of the patches, and bytes of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
@@ -58,7 +60,7 @@ bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64
   return true;
 }
 
-// A weight by group, channel of the small image, channel of the large one, and place in the kernel.
+// A weight by group, channel of the small map, channel of the large one, and place in the kernel.
 template <class T>
 struct Weight {
   T* data;
@@ -75,72 +77,73 @@ struct Convolution {
   Weight<T> weight;
 };
 
-// The pixels of a small image, each of which meets all taps.
-Axis axis_of_small(const ConvolutionWindow& window, int64_t d, int64_t size) {
-  Axis axis;
-  axis.count = size;
-  axis.step = window.stride[d];
-  axis.first = -window.padding[d];
-  axis.taps = window.kernel[d];
-  axis.tap_step = window.dilation[d];
-  return axis;
+// The pixels of a small map, each of which meets the whole kernel.
+WindowDim dim_of_small(const ConvolutionWindow& window, int64_t d, int64_t size) {
+  WindowDim dim;
+  dim.count = size;
+  dim.step = window.stride[d];
+  dim.first = -window.padding[d];
+  dim.kernel_size = window.kernel[d];
+  dim.dilation = window.dilation[d];
+  return dim;
 }
 
-// The pixels of a large image from `phase` on, as many as have its remainder: see Note [Phases].
-Axis axis_of_large(const ConvolutionWindow& window, int64_t d, int64_t size, int64_t phase) {
+// The pixels of a large map from `phase` on, as many as have its remainder: see Note [Phases].
+WindowDim dim_of_large(const ConvolutionWindow& window, int64_t d, int64_t size, int64_t phase) {
   const int64_t stride = window.stride[d], from = phase + window.padding[d];
-  Axis axis;
-  axis.count = size > phase ? ceil_divided(size - phase, stride) : 0;
-  axis.result_first = phase;
-  axis.result_step = stride;
-  int64_t tap = 0, step = 1;
-  while (tap < window.kernel[d] && (from - tap * window.dilation[d]) % stride != 0) {
-    ++tap;
+  WindowDim dim;
+  dim.count = size > phase ? ceil_divided(size - phase, stride) : 0;
+  dim.result_first = phase;
+  dim.result_step = stride;
+  int64_t place = 0, step = 1;
+  while (place < window.kernel[d] && (from - place * window.dilation[d]) % stride != 0) {
+    ++place;
   }
-  if (tap == window.kernel[d]) {
-    return axis;
+  if (place == window.kernel[d]) {
+    return dim;
   }
   while (step * window.dilation[d] % stride != 0) {
     ++step;
   }
-  // From the last tap on, which meets the first pixel.
-  axis.taps = (window.kernel[d] - 1 - tap) / step + 1;
-  axis.kernel_first = tap + (axis.taps - 1) * step;
-  axis.kernel_step = -step;
-  axis.first = (from - axis.kernel_first * window.dilation[d]) / stride;
-  axis.tap_step = step * window.dilation[d] / stride;
-  return axis;
+  // From the last place on, which meets the first pixel.
+  dim.kernel_size = (window.kernel[d] - 1 - place) / step + 1;
+  dim.kernel_first = place + (dim.kernel_size - 1) * step;
+  dim.kernel_step = -step;
+  dim.first = (from - dim.kernel_first * window.dilation[d]) / stride;
+  dim.dilation = step * window.dilation[d] / stride;
+  return dim;
 }
 
-// The result's pixels that the axes describe.
+// The result's pixels that the dimensions describe.
 template <class T>
-Image<T> phase_of(Image<T> image, const Axis (&axes)[kSpatial]) {
+FeatureMap<T> phase_of(FeatureMap<T> map, const WindowDim (&dims)[kSpatial]) {
   for (int64_t d = 0; d < kSpatial; ++d) {
-    image.data += axes[d].result_first * image.stride[d];
-    image.stride[d] *= axes[d].result_step;
-    image.size[d] = axes[d].count;
+    map.data += dims[d].result_first * map.stride[d];
+    map.stride[d] *= dims[d].result_step;
+    map.size[d] = dims[d].count;
   }
-  return image;
+  return map;
 }
 
 template <class T>
-int64_t tap_offset(const Weight<T>& weight, const Axis (&axes)[kSpatial], const int64_t (&tap)[kSpatial]) {
+int64_t weight_offset(const Weight<T>& weight, const WindowDim (&dims)[kSpatial],
+                      const int64_t (&place)[kSpatial]) {
   int64_t offset = 0;
   for (int64_t d = 0; d < kSpatial; ++d) {
-    offset += (axes[d].kernel_first + tap[d] * axes[d].kernel_step) * weight.stride[d];
+    offset += (dims[d].kernel_first + place[d] * dims[d].kernel_step) * weight.stride[d];
   }
   return offset;
 }
 
-// body(number, offset in the weight) of all taps.
+// body(number, offset in the weight) of all places in the kernel.
 template <class T, class Body>
-void each_tap(const Weight<T>& weight, const Axis (&axes)[kSpatial], const Body& body) {
+void for_each_place(const Weight<T>& weight, const WindowDim (&dims)[kSpatial], const Body& body) {
   int64_t number = 0;
-  int64_t tap[kSpatial];
-  for (tap[0] = 0; tap[0] < axes[0].taps; ++tap[0]) {
-    for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1]) {
-      for (tap[2] = 0; tap[2] < axes[2].taps; ++tap[2]) {
-        body(number++, tap_offset(weight, axes, tap));
+  int64_t place[kSpatial];
+  for (place[0] = 0; place[0] < dims[0].kernel_size; ++place[0]) {
+    for (place[1] = 0; place[1] < dims[1].kernel_size; ++place[1]) {
+      for (place[2] = 0; place[2] < dims[2].kernel_size; ++place[2]) {
+        body(number++, weight_offset(weight, dims, place));
       }
     }
   }
@@ -153,7 +156,7 @@ struct ConvolutionFunctions {
   ProductFunctions<float> float_product;
   CopyRows<T>* copy_units;   // as the product takes them: pairs of bfloat16
   CopyRows<T>* copy_floats;  // widened
-  void (*add_taps)(const Taps<T>& taps);
+  void (*add_depthwise)(const Depthwise<T>& kernel_size);
   void (*sum_each)(const T* x, int64_t rows, int64_t stride, int64_t n, double* totals);
   void (*sum_rows)(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 };
@@ -174,12 +177,12 @@ T one_of() {
   }
 }
 
-// One of the two images from the other, for pixels that the axes describe.
+// One of the two maps from the other, for pixels that the dimensions describe.
 template <class T>
-struct ImageProduct {
+struct MapProduct {
   const Convolution<const T>& convolution;
-  Image<const T> source;
-  Image<T> result;
+  FeatureMap<const T> source;
+  FeatureMap<T> result;
   bool from_small;
   const T* bias;
   const ConvolutionFunctions<T>& with;
@@ -192,98 +195,107 @@ struct ImageProduct {
   int64_t channel_stride() const {
     return from_small ? convolution.weight.small_stride : convolution.weight.large_stride;
   }
-  // Groups divide the channels of the small image.
+  // Groups divide the channels of the small map.
   const T* weight(int64_t group) const {
     const int64_t small = (from_small ? source.channels : result.channels) / convolution.groups;
     return convolution.weight.data + group * small * convolution.weight.small_stride;
   }
 };
 
-// ---- a few channels: sums over the taps of one
+// ---- a few channels: sums over the kernel of one
+
+// The weights of all channels, channel after channel.
+template <class T>
+void widen_weights(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int64_t kernel_size,
+                   float* weights) {
+  const int64_t rows = p.rows();
+  for (int64_t channel = 0; channel < p.result.channels; ++channel) {
+    const T* const own = p.weight(channel / rows) + channel % rows * p.row_stride();
+    for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
+      weights[channel * kernel_size + number] = widened(own[offset]);
+    });
+  }
+}
 
 template <class T>
-bool add_taps(const ImageProduct<T>& p, const Axis (&axes)[kSpatial]) {
+bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   KernelRuntimeContext& context = p.convolution.context;
-  const int64_t rows = p.rows(), taps = axes[0].taps * axes[1].taps * axes[2].taps;
-  const Image<T> result = phase_of(p.result, axes);
-  const ImageBlocks<T> blocks(p.source, axes, 1, false, true);
-  int64_t* const offsets = temporary<int64_t>(context, taps);
-  float* const weights = temporary<float>(context, p.result.channels * taps);
+  const int64_t rows = p.rows(), groups = p.convolution.groups;
+  const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
+  const FeatureMap<T> to = phase_of(p.result, dims);
+  const FeatureMapBlocks<T> blocks(p.source, dims, 1, false, true);
+  int64_t* const offsets = temporary<int64_t>(context, kernel_size);
+  float* const weights = temporary<float>(context, p.result.channels * kernel_size);
   if (offsets == nullptr || weights == nullptr) {
     return false;
   }
   blocks.offsets(1, offsets);
-  for (int64_t channel = 0; channel < p.result.channels; ++channel) {
-    const T* const own = p.weight(channel / rows) + channel % rows * p.row_stride();
-    each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
-      weights[channel * taps + number] = widened(own[offset]);
-    });
-  }
-  const Image<T>& to = result;
+  widen_weights(p, dims, kernel_size, weights);
   const bool is_dense = to.stride[2] == 1 || to.size[2] == 1;
-  const int64_t row_units = is_dense ? 0 : ceil_divided(blocks.most_pixels() + kSlack, 1);
-  const int64_t groups = p.convolution.groups;
-  const int64_t pixels = result.size[0] * result.size[1] * result.size[2];
-  const int64_t cost = rows * pixels * (taps + 4) / 8;
-  return run_tasks(
-      context, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
-      [&](int64_t task, float* memory) {
-        const int64_t group = task % groups;
-        const auto block = blocks.block(task / groups, group);
-        const Pixels from = blocks.pixels(block);
-        const float* const filled = taps == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
-        T* const lines = reinterpret_cast<T*>(memory + blocks.size());
-        int64_t begin[kSpatial] = {};
-        blocks.begin_of(block, begin);
-        for (int64_t image = 0; image < block.images; ++image) {
-          for (int64_t i = 0; i < rows; ++i) {
-            const int64_t channel = group * rows + i;
-            for (int64_t x = 0; x < from.count[0]; ++x) {
-              T* const at = to.data + (block.image + image) * to.batch_stride + channel * to.channel_stride +
-                            (begin[0] + x) * to.stride[0] + begin[1] * to.stride[1] + begin[2] * to.stride[2];
-              Taps<T> line;
-              line.block = filled + image * from.image_stride + x * from.stride[0];
-              line.block_row = from.stride[1];
-              line.offsets = offsets;
-              line.weights = weights + channel * taps;
-              line.taps = taps;
-              line.bias = p.bias == nullptr ? 0.0f : widened(p.bias[channel]);
-              line.result = is_dense ? at : lines;
-              line.result_row = is_dense ? to.stride[1] : from.count[2];
-              line.rows = from.count[1];
-              line.columns = from.count[2];
-              p.with.add_taps(line);
-              for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
-                for (int64_t z = 0; z < from.count[2]; ++z) {
-                  at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
-                }
-              }
-            }
-          }
+  const int64_t row_units = is_dense ? 0 : blocks.most_pixels() + kSlack;
+  const int64_t cost = rows * to.pixels() * (kernel_size + 4) / 8;
+  // One plane of a block's pixels; `lines` is memory for it where the result is not dense.
+  const auto add_plane = [&](const Pixels& from, const float* filled, int64_t channel, T* at, T* lines) {
+    Depthwise<T> sums;
+    sums.block = filled;
+    sums.block_row = from.stride[1];
+    sums.offsets = offsets;
+    sums.weights = weights + channel * kernel_size;
+    sums.kernel_size = kernel_size;
+    sums.bias = p.bias == nullptr ? 0.0f : widened(p.bias[channel]);
+    sums.result = is_dense ? at : lines;
+    sums.result_row = is_dense ? to.stride[1] : from.count[2];
+    sums.rows = from.count[1];
+    sums.columns = from.count[2];
+    p.with.add_depthwise(sums);
+    for (int64_t y = 0; !is_dense && y < from.count[1]; ++y) {
+      for (int64_t z = 0; z < from.count[2]; ++z) {
+        at[y * to.stride[1] + z * to.stride[2]] = lines[y * from.count[2] + z];
+      }
+    }
+  };
+  const auto add_block = [&](int64_t task, float* memory) {
+    const int64_t group = task % groups;
+    const auto block = blocks.block(task / groups, group);
+    const Pixels from = blocks.pixels(block);
+    const float* const filled = kernel_size == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
+    T* const lines = reinterpret_cast<T*>(memory + blocks.size());
+    int64_t begin[kSpatial] = {};
+    blocks.begin_of(block, begin);
+    for (int64_t sample = 0; sample < block.samples; ++sample) {
+      for (int64_t channel = group * rows; channel < (group + 1) * rows; ++channel) {
+        for (int64_t x = 0; x < from.count[0]; ++x) {
+          T* const at = to.data + (block.sample + sample) * to.batch_stride + channel * to.channel_stride +
+                        (begin[0] + x) * to.stride[0] + begin[1] * to.stride[1] + begin[2] * to.stride[2];
+          add_plane(from, filled + sample * from.sample_stride + x * from.stride[0], channel, at, lines);
         }
-      });
+      }
+    }
+  };
+  return run_tasks(context, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
+                   add_block);
 }
 
 // ---- products
 
-// The weight as [groups][rows][depth]: channels and taps, of bfloat16 pairs of channels for each tap, and one
-// more unit for the bias.
+// The weight as [groups][rows][depth]: channels and places in the kernel, of bfloat16 pairs of channels for
+// each place, and one more unit for the bias.
 template <class T>
-const T* packed_weight(const ImageProduct<T>& p, const Axis (&axes)[kSpatial], int64_t units, bool has_more,
-                       T* packed) {
+const T* packed_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int64_t units,
+                       bool has_more, T* packed) {
   constexpr int64_t kUnit = sizeof(float) / sizeof(T);
   const int64_t rows = p.rows(), channels = p.source_channels();
-  const int64_t taps = axes[0].taps * axes[1].taps * axes[2].taps;
+  const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
   parallel(p.result.channels, rows_per_thread(4 * units), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       T* const to = packed + row * units * kUnit;
       const T* const own = p.weight(row / rows) + row % rows * p.row_stride();
-      each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+      for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
         for (int64_t c = 0; c < channels; ++c) {
-          to[(c / kUnit * taps + number) * kUnit + c % kUnit] = own[c * p.channel_stride() + offset];
+          to[(c / kUnit * kernel_size + number) * kUnit + c % kUnit] = own[c * p.channel_stride() + offset];
         }
         if (channels % kUnit != 0) {
-          to[(channels / kUnit * taps + number) * kUnit + 1] = T{};
+          to[(channels / kUnit * kernel_size + number) * kUnit + 1] = T{};
         }
       });
       if (has_more) {
@@ -300,25 +312,26 @@ const T* packed_weight(const ImageProduct<T>& p, const Axis (&axes)[kSpatial], i
 
 // Whether the weight is there already as packed_weight would lay it.
 template <class T>
-bool is_packed(const ImageProduct<T>& p) {
+bool is_packed(const MapProduct<T>& p) {
   const Weight<const T>& weight = p.convolution.weight;
   const ConvolutionWindow& window = p.convolution.window;
   return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && weight.stride[2] == 1 &&
          weight.stride[1] == window.kernel[2] && weight.stride[0] == window.kernel[1] * window.kernel[2] &&
-         weight.large_stride == window.taps() && weight.small_stride == p.source_channels() * window.taps();
+         weight.large_stride == window.kernel_size() &&
+         weight.small_stride == p.source_channels() * window.kernel_size();
 }
 
 // Strips of pixels of a block times the weight. A strip's patches are packed as panels, some depth at a time.
 template <class T>
 class PatchProduct {
  public:
-  PatchProduct(const ImageProduct<T>& product, const Axis (&axes)[kSpatial])
+  PatchProduct(const MapProduct<T>& product, const WindowDim (&dims)[kSpatial])
       : p_(product),
-        axes_(axes),
-        result_(phase_of(product.result, axes)),
-        blocks_(product.source, axes, product.source_channels(), kUnit == 2, true),
-        gathered_(ceil_divided(product.source_channels(), kUnit) * axes[0].taps * axes[1].taps *
-                  axes[2].taps),
+        dims_(dims),
+        result_(phase_of(product.result, dims)),
+        blocks_(product.source, dims, product.source_channels(), kUnit == 2, true),
+        gathered_(ceil_divided(product.source_channels(), kUnit) * dims[0].kernel_size * dims[1].kernel_size *
+                  dims[2].kernel_size),
         // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
         units_(gathered_ + (product.bias != nullptr || gathered_ == 0 ? 1 : 0)),
         chunk_(kUnit == 2 ? units_ : ceil_divided(units_, ceil_divided(units_, kDepth))),
@@ -336,7 +349,7 @@ class PatchProduct {
       return false;
     }
     weight_ =
-        packs ? packed_weight(p_, axes_, units_, units_ != gathered_, memory) : p_.convolution.weight.data;
+        packs ? packed_weight(p_, dims_, units_, units_ != gathered_, memory) : p_.convolution.weight.data;
     blocks_.offsets(p_.source_channels(), offsets);
     offsets_ = offsets;
     // With few blocks, each thread has some of the rows.
@@ -372,13 +385,13 @@ class PatchProduct {
     int64_t begin[kSpatial];
     blocks_.begin_of(block, begin);
     const int64_t channel = group * p_.rows() + row;
-    T* const corner = result_.data + block.image * result_.batch_stride + channel * result_.channel_stride +
+    T* const corner = result_.data + block.sample * result_.batch_stride + channel * result_.channel_stride +
                       begin[0] * result_.stride[0] + begin[1] * result_.stride[1] +
                       begin[2] * result_.stride[2];
     const T* const a = weight_ + channel * units_ * kUnit;
     float* const panels = memory + block_units();
     T* const sums = reinterpret_cast<T*>(panels + panel_units());
-    const int64_t pixels = block.images * from.of_image();
+    const int64_t pixels = block.samples * from.of_sample();
     for (int64_t first = 0; first < pixels; first += strip_) {
       const int64_t count = std::min(strip_, pixels - first);
       Run runs[kMostPixels];
@@ -411,15 +424,15 @@ class PatchProduct {
 
   void gather_panels(const float* filled, const Pixels& from, int64_t first, int64_t count, int64_t unit,
                      int64_t depth, float* panels) const {
-    const int64_t from_image = std::min(depth, gathered_ - unit);
+    const int64_t from_map = std::min(depth, gathered_ - unit);
     for (int64_t j = 0; j < count; j += kPanel) {
       float* const panel = panels + j * chunk_;
       Run runs[kPanel];
       const int64_t run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
       OPSMITH_BEST(gather)
-      (filled, offsets_ + unit, from_image, runs, run_count, panel, kPanel, blocks_.is_in_place());
-      if (from_image < depth) {
-        T* const ones = reinterpret_cast<T*>(panel + from_image * kPanel);
+      (filled, offsets_ + unit, from_map, runs, run_count, panel, kPanel, blocks_.is_in_place());
+      if (from_map < depth) {
+        T* const ones = reinterpret_cast<T*>(panel + from_map * kPanel);
         for (int64_t i = 0; i < kPanel * kUnit; ++i) {
           ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
         }
@@ -435,11 +448,11 @@ class PatchProduct {
     }
   }
 
-  const ImageProduct<T>& p_;
-  const Axis (&axes_)[kSpatial];
-  const Image<T> result_;
-  const ImageBlocks<T> blocks_;
-  // Units of depth: from the image, in all, and at once; and pixels of a strip.
+  const MapProduct<T>& p_;
+  const WindowDim (&dims_)[kSpatial];
+  const FeatureMap<T> result_;
+  const FeatureMapBlocks<T> blocks_;
+  // Units of depth: from the map, in all, and at once; and pixels of a strip.
   const int64_t gathered_;
   const int64_t units_;
   const int64_t chunk_;
@@ -449,7 +462,7 @@ class PatchProduct {
 };
 
 template <class T>
-bool multiply_images(const ImageProduct<T>& p) {
+bool multiply_maps(const MapProduct<T>& p) {
   const ConvolutionWindow& window = p.convolution.window;
   const int64_t* const size = p.result.size;
   if (p.result.batch == 0 || p.result.channels == 0 || size[0] * size[1] * size[2] == 0) {
@@ -464,12 +477,12 @@ bool multiply_images(const ImageProduct<T>& p) {
     for (int64_t j = 0; j < phases[1]; ++j) {
       for (int64_t k = 0; k < phases[2]; ++k) {
         const int64_t phase[kSpatial] = {i, j, k};
-        Axis axes[kSpatial];
+        WindowDim dims[kSpatial];
         for (int64_t d = 0; d < kSpatial; ++d) {
-          axes[d] =
-              p.from_small ? axis_of_large(window, d, size[d], phase[d]) : axis_of_small(window, d, size[d]);
+          dims[d] =
+              p.from_small ? dim_of_large(window, d, size[d], phase[d]) : dim_of_small(window, d, size[d]);
         }
-        if (!(is_few ? add_taps(p, axes) : PatchProduct<T>(p, axes).run())) {
+        if (!(is_few ? add_depthwise(p, dims) : PatchProduct<T>(p, dims).run())) {
           return false;
         }
       }
@@ -480,64 +493,66 @@ bool multiply_images(const ImageProduct<T>& p) {
 
 // ---- gradients of weight and bias
 
-// What both ways to the weight's gradient share; sums are [groups][channels of large, taps][small channels].
+// What both ways to the weight's gradient share; sums are [groups][channels of large, kernel][small
+// channels].
 template <class T>
 struct WeightProduct {
   const Convolution<T>& convolution;
-  Image<const T> large;
-  Image<const T> small;
+  FeatureMap<const T> large;
+  FeatureMap<const T> small;
   const ConvolutionFunctions<T>& with;
 
-  int64_t rows() const { return large.channels / convolution.groups * convolution.window.taps(); }
+  int64_t rows() const { return large.channels / convolution.groups * convolution.window.kernel_size(); }
   int64_t columns() const { return small.channels / convolution.groups; }
 };
 
 template <class T>
-bool sum_taps(const WeightProduct<T>& p, const Axis (&axes)[kSpatial], const Axis (&points)[kSpatial]) {
+bool sum_depthwise_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[kSpatial],
+                            const WindowDim (&points)[kSpatial]) {
   KernelRuntimeContext& context = p.convolution.context;
-  const int64_t taps = p.rows(), columns = p.columns(), groups = p.convolution.groups;
-  const ImageBlocks<T> large(p.large, axes, 1, false, true);
-  ImageBlocks<T> small(p.small, points, 1, false, true);
-  small.divide_as(large.band(), large.images());
-  int64_t* const offsets = temporary<int64_t>(context, taps);
+  const int64_t kernel_size = p.rows(), columns = p.columns(), groups = p.convolution.groups;
+  const FeatureMapBlocks<T> large(p.large, dims, 1, false, true);
+  FeatureMapBlocks<T> small(p.small, points, 1, false, true);
+  small.divide_as(large.band(), large.samples());
+  int64_t* const offsets = temporary<int64_t>(context, kernel_size);
   if (offsets == nullptr) {
     return false;
   }
   large.offsets(1, offsets);
-  const int64_t cost = large.blocks() * large.most_pixels() * columns * taps / 8;
-  const int64_t total_units = 2 * taps;
+  const int64_t cost = large.blocks() * large.most_pixels() * columns * kernel_size / 8;
+  const int64_t total_units = 2 * kernel_size;
   return run_tasks(context, groups, std::max<int64_t>(1, cost),
                    large.size() + small.size() + total_units + 16, [&](int64_t group, float* memory) {
                      float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
                      double* const totals =
                          reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
                      for (int64_t column = 0; column < columns; ++column) {
-                       std::fill_n(totals, taps, 0.0);
+                       std::fill_n(totals, kernel_size, 0.0);
                        for (int64_t b = 0; b < large.blocks(); ++b) {
                          const auto block = large.block(b, group);
                          const auto own = small.block(b, group * columns + column);
                          const float* const filled = large.fill(block, 1, memory, p.with.copy_floats);
                          const float* const grad = small.fill(own, 1, small_memory, p.with.copy_floats);
                          const Pixels from = large.pixels(block), of_grad = small.pixels(own);
-                         for (int64_t image = 0; image < block.images; ++image) {
+                         for (int64_t sample = 0; sample < block.samples; ++sample) {
                            for (int64_t x = 0; x < from.count[0]; ++x) {
-                             TapSums sums;
-                             sums.block = filled + image * from.image_stride + x * from.stride[0];
+                             DepthwiseGradient sums;
+                             sums.block = filled + sample * from.sample_stride + x * from.stride[0];
                              sums.block_row = from.stride[1];
                              sums.offsets = offsets;
-                             sums.taps = taps;
-                             sums.grad = grad + image * of_grad.image_stride + x * of_grad.stride[0];
+                             sums.kernel_size = kernel_size;
+                             sums.grad = grad + sample * of_grad.sample_stride + x * of_grad.stride[0];
                              sums.grad_row = of_grad.stride[1];
                              sums.rows = from.count[1];
                              sums.columns = from.count[2];
                              sums.sums = totals;
-                             OPSMITH_BEST(sum_taps)(sums);
+                             OPSMITH_BEST(depthwise_gradient)(sums);
                            }
                          }
                        }
                        T* const to = p.convolution.weight.data +
                                      (group * columns + column) * p.convolution.weight.small_stride;
-                       each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
+                       for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
                          const float total = static_cast<float>(totals[number]);
                          put(&total, to + offset, 1);
                        });
@@ -583,138 +598,189 @@ void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float*
            });
 }
 
+// The weight's gradient as products of patches of the large map and panels of the small one. A task has some
+// of the large map's channels, and some of the blocks.
 template <class T>
-bool multiply_gradient(const WeightProduct<T>& p, const Axis (&axes)[kSpatial],
-                       const Axis (&points)[kSpatial]) {
-  KernelRuntimeContext& context = p.convolution.context;
-  // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
-  constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
-  const bool paired = kIsShort && multiplies_bfloat16();
-  const int64_t taps = p.convolution.window.taps(), groups = p.convolution.groups;
-  const int64_t channels = p.large.channels / groups, columns = p.columns();
-  const int64_t panels = panels_of(columns), row_units = panels * kPanel;
-  // A task has some of the large image's channels, and some of the blocks.
-  const int64_t channel_parts = ceil_divided(channels, std::max<int64_t>(1, kGradientRows / taps));
-  const int64_t channels_of_part = ceil_divided(channels, channel_parts);
-  const ImageBlocks<T> large(p.large, axes, channels_of_part, false, true);
-  ImageBlocks<T> small(p.small, points, columns, false, true);
-  small.divide_as(large.band(), large.images());
-  const int64_t part_units = groups * p.rows() * row_units;
-  int64_t parts = 1;
-  if (groups * channel_parts < kFewTasks) {
-    parts = std::clamp<int64_t>((int64_t{1} << 20) / part_units, 1,
-                                std::min(large.blocks(), ceil_divided(kFewTasks, groups * channel_parts)));
+class GradientProduct {
+ public:
+  GradientProduct(const WeightProduct<T>& product, const WindowDim (&dims)[kSpatial],
+                  const WindowDim (&points)[kSpatial])
+      : p_(product),
+        dims_(dims),
+        kernel_size_(product.convolution.window.kernel_size()),
+        channels_(product.large.channels / product.convolution.groups),
+        panels_(panels_of(product.columns())),
+        channel_parts_(ceil_divided(
+            channels_, std::max<int64_t>(1, kGradientRows / product.convolution.window.kernel_size()))),
+        channels_of_part_(ceil_divided(channels_, channel_parts_)),
+        large_(product.large, dims, channels_of_part_, false, true),
+        small_(product.small, points, product.columns(), false, true) {
+    small_.divide_as(large_.band(), large_.samples());
+    const int64_t groups = product.convolution.groups;
+    part_units_ = groups * product.rows() * row_units();
+    if (groups * channel_parts_ < kFewTasks) {
+      parts_ =
+          std::clamp<int64_t>((int64_t{1} << 20) / part_units_, 1,
+                              std::min(large_.blocks(), ceil_divided(kFewTasks, groups * channel_parts_)));
+    }
+    blocks_of_part_ = ceil_divided(large_.blocks(), parts_);
+    parts_ = ceil_divided(large_.blocks(), blocks_of_part_);
+    const int64_t row_bytes = kGradientBytes / most_rows();
+    most_pixels_ =
+        std::min(std::clamp(row_bytes / (paired_ ? 2 : 4) / kPanel * kPanel, kTilePixels, kMostPixels),
+                 large_.most_pixels());
+    pitch_ = ceil_divided(most_pixels_, kPanel) * kPanel + kSlack;
   }
-  const int64_t blocks_of_part = ceil_divided(large.blocks(), parts);
-  parts = ceil_divided(large.blocks(), blocks_of_part);
-  int64_t* const offsets = temporary<int64_t>(context, channels_of_part * taps);
-  int64_t* const places = temporary<int64_t>(context, p.rows());
-  float* const all_sums = temporary<float>(context, parts * part_units);
-  if (offsets == nullptr || places == nullptr || all_sums == nullptr) {
-    return false;
-  }
-  large.offsets(channels_of_part, offsets);
-  for (int64_t c = 0; c < channels; ++c) {
-    each_tap(p.convolution.weight, axes, [&](int64_t number, int64_t offset) {
-      places[c * taps + number] = c * p.convolution.weight.large_stride + offset;
-    });
-  }
-  const int64_t most_rows = channels_of_part * taps;
-  const int64_t row_bytes = kGradientBytes / most_rows;
-  const int64_t most_pixels =
-      std::min(std::clamp(row_bytes / (paired ? 2 : 4) / kPanel * kPanel, kTilePixels, kMostPixels),
-               large.most_pixels());
-  const int64_t pitch = ceil_divided(most_pixels, kPanel) * kPanel + kSlack;
-  const int64_t large_units = ceil_divided(large.size(), 16) * 16;
-  const int64_t small_units = ceil_divided(small.size(), 16) * 16;
-  const int64_t patch_units = most_rows * pitch + kSlack;
-  const int64_t panel_units = most_pixels * kPanel;
-  const int64_t cost = blocks_of_part * large.most_pixels() * most_rows / 16 * columns;
-  const bool done = run_tasks(
-      context, groups * channel_parts * parts, std::max<int64_t>(1, cost),
-      large_units + small_units + patch_units + panels * panel_units, [&](int64_t task, float* memory) {
-        const int64_t part = task % parts, channel_part = task / parts % channel_parts;
-        const int64_t group = task / parts / channel_parts;
-        const int64_t channel = channel_part * channels_of_part;
-        const int64_t own_channels = std::min(channels_of_part, channels - channel);
-        const int64_t rows = own_channels * taps;
-        float* const small_memory = memory + large_units;
-        float* const patches = small_memory + small_units;
-        float* const packed = patches + patch_units;
-        float* const sums = all_sums + part * part_units + (group * channels + channel) * taps * row_units;
-        bool accumulates = false;
-        for (int64_t b = part * blocks_of_part; b < std::min(large.blocks(), (part + 1) * blocks_of_part);
-             ++b) {
-          const auto block = large.block(b, group * channels + channel);
-          const auto own = small.block(b, group * columns);
-          const float* const filled = large.fill(block, own_channels, memory, p.with.copy_floats);
-          const float* const grad = small.fill(own, columns, small_memory, p.with.copy_floats);
-          const Pixels from = large.pixels(block), of_grad = small.pixels(own);
-          const int64_t pixels = block.images * from.of_image();
-          for (int64_t first = 0; first < pixels; first += most_pixels) {
-            const int64_t count = std::min(most_pixels, pixels - first);
-            Run runs[kMostPixels];
-            int64_t run_count = of_grad.runs(first, count, 0, runs);
-            for (int64_t panel = 0; panel < panels; ++panel) {
-              float* const to = packed + panel * panel_units;
-              for (int64_t r = 0; r < run_count; ++r) {
-                p.with.float_product.pack(
-                    grad + panel * kPanel * small.channel_stride() + runs[r].from, 1, small.channel_stride(),
-                    runs[r].count, std::min(kPanel, columns - panel * kPanel), to + runs[r].at * kPanel);
-              }
-              if (paired) {
-                OPSMITH_BEST(pair_panel)(to, count);
-              }
-            }
-            Bfloat16* const pairs = reinterpret_cast<Bfloat16*>(patches);
-            for (int64_t j = 0; j < count; j += kPanel) {
-              run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
-              if (paired) {
-                OPSMITH_BEST(gather_bfloat16)(filled, offsets, rows, runs, run_count, pairs + j, pitch);
-              } else {
-                OPSMITH_BEST(gather)
-                (filled, offsets, rows, runs, run_count, patches + j, pitch, large.is_in_place());
-              }
-            }
-            if constexpr (kIsShort) {
-              if (paired) {
-                Gemm<T> gemm;
-                gemm.a = pairs;
-                gemm.a_row = pitch;
-                gemm.b = reinterpret_cast<const T*>(packed);
-                gemm.b_depth = 0;
-                gemm.b_panel = 2 * panel_units;
-                gemm.c = nullptr;
-                gemm.c_row = gemm.columns = row_units;
-                gemm.depth = count;
-                gemm.accumulates = accumulates;
-                gemm.paired = true;
-                gemm.sums = sums;
-                p.with.product.gemm(gemm, 0, rows, 0, panels);
-                accumulates = true;
-                continue;
-              }
-            }
-            Gemm<float> gemm;
-            gemm.a = patches;
-            gemm.a_row = pitch;
-            gemm.b = packed;
-            gemm.b_depth = kPanel;
-            gemm.b_panel = panel_units;
-            gemm.c = sums;
-            gemm.c_row = gemm.columns = row_units;
-            gemm.depth = count;
-            gemm.accumulates = accumulates;
-            p.with.float_product.gemm(gemm, 0, rows, 0, panels);
-            accumulates = true;
-          }
-        }
+
+  bool run() {
+    KernelRuntimeContext& context = p_.convolution.context;
+    int64_t* const offsets = temporary<int64_t>(context, most_rows());
+    int64_t* const places = temporary<int64_t>(context, p_.rows());
+    all_sums_ = temporary<float>(context, parts_ * part_units_);
+    if (offsets == nullptr || places == nullptr || all_sums_ == nullptr) {
+      return false;
+    }
+    large_.offsets(channels_of_part_, offsets);
+    offsets_ = offsets;
+    for (int64_t c = 0; c < channels_; ++c) {
+      for_each_place(p_.convolution.weight, dims_, [&](int64_t number, int64_t offset) {
+        places[c * kernel_size_ + number] = c * p_.convolution.weight.large_stride + offset;
       });
-  if (done) {
-    put_gradient(p, places, all_sums, parts, part_units, row_units);
+    }
+    const int64_t cost = blocks_of_part_ * large_.most_pixels() * most_rows() / 16 * p_.columns();
+    const int64_t units = large_units() + small_units() + patch_units() + panels_ * panel_units();
+    const bool done =
+        run_tasks(context, p_.convolution.groups * channel_parts_ * parts_, std::max<int64_t>(1, cost), units,
+                  [&](int64_t task, float* memory) { multiply(task, memory); });
+    if (done) {
+      put_gradient(p_, places, all_sums_, parts_, part_units_, row_units());
+    }
+    return done;
   }
-  return done;
-}
+
+ private:
+  int64_t row_units() const { return panels_ * kPanel; }
+  int64_t most_rows() const { return channels_of_part_ * kernel_size_; }
+  int64_t large_units() const { return ceil_divided(large_.size(), 16) * 16; }
+  int64_t small_units() const { return ceil_divided(small_.size(), 16) * 16; }
+  int64_t patch_units() const { return most_rows() * pitch_ + kSlack; }
+  int64_t panel_units() const { return most_pixels_ * kPanel; }
+
+  void multiply(int64_t task, float* memory) const {
+    const int64_t part = task % parts_, channel_part = task / parts_ % channel_parts_;
+    const int64_t group = task / parts_ / channel_parts_;
+    const int64_t channel = channel_part * channels_of_part_;
+    const int64_t channels = std::min(channels_of_part_, channels_ - channel);
+    const int64_t columns = p_.columns();
+    float* const small_memory = memory + large_units();
+    float* const patches = small_memory + small_units();
+    float* const packed = patches + patch_units();
+    float* const sums =
+        all_sums_ + part * part_units_ + (group * channels_ + channel) * kernel_size_ * row_units();
+    bool accumulates = false;
+    const int64_t end = std::min(large_.blocks(), (part + 1) * blocks_of_part_);
+    for (int64_t b = part * blocks_of_part_; b < end; ++b) {
+      const auto block = large_.block(b, group * channels_ + channel);
+      const auto own = small_.block(b, group * columns);
+      const float* const filled = large_.fill(block, channels, memory, p_.with.copy_floats);
+      const float* const grad = small_.fill(own, columns, small_memory, p_.with.copy_floats);
+      const Pixels from = large_.pixels(block), of_grad = small_.pixels(own);
+      const int64_t pixels = block.samples * from.of_sample();
+      for (int64_t first = 0; first < pixels; first += most_pixels_) {
+        const int64_t count = std::min(most_pixels_, pixels - first);
+        pack_gradient(of_grad, grad, first, count, packed);
+        gather_patches(from, filled, channels * kernel_size_, first, count, patches);
+        add_product(patches, packed, channels * kernel_size_, count, sums, accumulates);
+        accumulates = true;
+      }
+    }
+  }
+
+  // The small map's pixels as the depth of panels.
+  void pack_gradient(const Pixels& pixels, const float* grad, int64_t first, int64_t count,
+                     float* packed) const {
+    Run runs[kMostPixels];
+    const int64_t run_count = pixels.runs(first, count, 0, runs);
+    const int64_t stride = small_.channel_stride();
+    for (int64_t panel = 0; panel < panels_; ++panel) {
+      float* const to = packed + panel * panel_units();
+      const int64_t columns = std::min(kPanel, p_.columns() - panel * kPanel);
+      for (int64_t r = 0; r < run_count; ++r) {
+        p_.with.float_product.pack(grad + panel * kPanel * stride + runs[r].from, 1, stride, runs[r].count,
+                                   columns, to + runs[r].at * kPanel);
+      }
+      if (paired_) {
+        OPSMITH_BEST(pair_panel)(to, count);
+      }
+    }
+  }
+
+  // A row for each channel of the large map and place in the kernel.
+  void gather_patches(const Pixels& pixels, const float* filled, int64_t rows, int64_t first, int64_t count,
+                      float* patches) const {
+    Run runs[kPanel];
+    Bfloat16* const pairs = reinterpret_cast<Bfloat16*>(patches);
+    for (int64_t j = 0; j < count; j += kPanel) {
+      const int64_t run_count = pixels.runs(first + j, std::min(kPanel, count - j), 0, runs);
+      if (paired_) {
+        OPSMITH_BEST(gather_bfloat16)(filled, offsets_, rows, runs, run_count, pairs + j, pitch_);
+      } else {
+        OPSMITH_BEST(gather)
+        (filled, offsets_, rows, runs, run_count, patches + j, pitch_, large_.is_in_place());
+      }
+    }
+  }
+
+  void add_product(const float* patches, const float* packed, int64_t rows, int64_t count, float* sums,
+                   bool accumulates) const {
+    const auto multiply_as = [&](auto gemm, const auto& with) {
+      using U = std::remove_const_t<std::remove_pointer_t<decltype(gemm.a)>>;
+      gemm.a = reinterpret_cast<const U*>(patches);
+      gemm.a_row = pitch_;
+      gemm.b = reinterpret_cast<const U*>(packed);
+      gemm.b_panel = panel_units() * static_cast<int64_t>(sizeof(float) / sizeof(U));
+      gemm.c_row = gemm.columns = row_units();
+      gemm.depth = count;
+      gemm.accumulates = accumulates;
+      with.gemm(gemm, 0, rows, 0, panels_);
+    };
+    if constexpr (kIsShort) {
+      if (paired_) {
+        Gemm<T> gemm;
+        gemm.b_depth = 0;
+        gemm.c = nullptr;
+        gemm.paired = true;
+        gemm.sums = sums;
+        return multiply_as(gemm, p_.with.product);
+      }
+    }
+    Gemm<float> gemm;
+    gemm.b_depth = kPanel;
+    gemm.c = sums;
+    multiply_as(gemm, p_.with.float_product);
+  }
+
+  static constexpr bool kIsShort = std::is_same_v<T, Bfloat16>;
+
+  const WeightProduct<T>& p_;
+  const WindowDim (&dims_)[kSpatial];
+  // Widened bfloat16 are multiplied in pairs of pixels, where the processor can.
+  const bool paired_ = kIsShort && multiplies_bfloat16();
+  const int64_t kernel_size_;
+  const int64_t channels_;  // of a group of the large map
+  const int64_t panels_;
+  const int64_t channel_parts_;
+  const int64_t channels_of_part_;
+  const FeatureMapBlocks<T> large_;
+  FeatureMapBlocks<T> small_;
+  int64_t parts_ = 1;
+  int64_t blocks_of_part_;
+  int64_t part_units_;
+  int64_t most_pixels_;
+  int64_t pitch_;
+  const int64_t* offsets_ = nullptr;
+  float* all_sums_ = nullptr;
+};
 
 template <class T>
 bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
@@ -726,58 +792,58 @@ bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
     std::memset(p.convolution.weight.data, 0, static_cast<size_t>(weight_elements) * sizeof(T));
     return true;
   }
-  Axis axes[kSpatial], points[kSpatial];
+  WindowDim dims[kSpatial], points[kSpatial];
   for (int64_t d = 0; d < kSpatial; ++d) {
-    axes[d] = axis_of_small(p.convolution.window, d, size[d]);
+    dims[d] = dim_of_small(p.convolution.window, d, size[d]);
     points[d] = {size[d], 1, 0, 1, 1, 0, 1, 0, 1};
   }
   const bool is_few = p.large.channels == p.convolution.groups && p.columns() <= kFewRows;
-  return is_few ? sum_taps(p, axes, points) : multiply_gradient(p, axes, points);
+  return is_few ? sum_depthwise_gradient(p, dims, points) : GradientProduct<T>(p, dims, points).run();
 }
 
 // The sum of each channel.
 template <class T>
-bool sum_channels(KernelRuntimeContext& context, const Image<const T>& image,
+bool sum_channels(KernelRuntimeContext& context, const FeatureMap<const T>& map,
                   const ConvolutionFunctions<T>& with, T* to) {
-  const int64_t pixels = image.size[0] * image.size[1] * image.size[2];
-  double* const totals = temporary<double>(context, 2 * image.channels);
+  const int64_t pixels = map.size[0] * map.size[1] * map.size[2];
+  double* const totals = temporary<double>(context, 2 * map.channels);
   if (totals == nullptr) {
     return false;
   }
-  double* const part = totals + image.channels;
-  std::fill_n(totals, image.channels, 0.0);
+  double* const part = totals + map.channels;
+  std::fill_n(totals, map.channels, 0.0);
   // From a pixel to the next, where all are evenly apart.
   int64_t step = 1, expected = 1;
   bool even = true;
   for (int64_t d = kSpatial - 1; d >= 0; --d) {
-    if (image.size[d] == 1) {
+    if (map.size[d] == 1) {
       continue;
     }
-    step = expected == 1 ? image.stride[d] : step;
-    even = even && image.stride[d] == step * expected;
-    expected *= image.size[d];
+    step = expected == 1 ? map.stride[d] : step;
+    even = even && map.stride[d] == step * expected;
+    expected *= map.size[d];
   }
-  for (int64_t batch = 0; pixels > 0 && batch < image.batch; ++batch) {
-    const T* const from = image.data + batch * image.batch_stride;
+  for (int64_t batch = 0; pixels > 0 && batch < map.batch; ++batch) {
+    const T* const from = map.data + batch * map.batch_stride;
     if (even && step == 1) {
-      with.sum_each(from, image.channels, image.channel_stride, pixels, part);
-      for (int64_t c = 0; c < image.channels; ++c) {
+      with.sum_each(from, map.channels, map.channel_stride, pixels, part);
+      for (int64_t c = 0; c < map.channels; ++c) {
         totals[c] += part[c];
       }
-    } else if (even && image.channel_stride == 1) {
-      with.sum_rows(from, pixels, step, image.channels, totals);
+    } else if (even && map.channel_stride == 1) {
+      with.sum_rows(from, pixels, step, map.channels, totals);
     } else {
-      for (int64_t c = 0; c < image.channels; ++c) {
+      for (int64_t c = 0; c < map.channels; ++c) {
         for (int64_t i = 0; i < pixels; ++i) {
-          const int64_t q2 = i % image.size[2], q1 = i / image.size[2] % image.size[1];
-          const int64_t q0 = i / image.size[2] / image.size[1];
-          totals[c] += static_cast<double>(widened(from[c * image.channel_stride + q0 * image.stride[0] +
-                                                        q1 * image.stride[1] + q2 * image.stride[2]]));
+          const int64_t q2 = i % map.size[2], q1 = i / map.size[2] % map.size[1];
+          const int64_t q0 = i / map.size[2] / map.size[1];
+          totals[c] += static_cast<double>(widened(
+              from[c * map.channel_stride + q0 * map.stride[0] + q1 * map.stride[1] + q2 * map.stride[2]]));
         }
       }
     }
   }
-  for (int64_t c = 0; c < image.channels; ++c) {
+  for (int64_t c = 0; c < map.channels; ++c) {
     const float total = static_cast<float>(totals[c]);
     put(&total, to + c, 1);
   }
@@ -788,18 +854,18 @@ bool sum_channels(KernelRuntimeContext& context, const Image<const T>& image,
 
 // (batch, channels, spatial dimensions)
 template <class T, class Of>
-Image<T> image_of(Of& tensor) {
+FeatureMap<T> feature_map_of(Of& tensor) {
   if constexpr (std::is_const_v<T>) {
-    return image_at(static_cast<T*>(tensor.const_data_ptr()), tensor, tensor.dim() - 2);
+    return feature_map_at(static_cast<T*>(tensor.const_data_ptr()), tensor, tensor.dim() - 2);
   } else {
-    return image_at(static_cast<T*>(tensor.mutable_data_ptr()), tensor, tensor.dim() - 2);
+    return feature_map_at(static_cast<T*>(tensor.mutable_data_ptr()), tensor, tensor.dim() - 2);
   }
 }
 
 template <class T, class Of>
 Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
                               const ConvolutionParameters& parameters) {
-  const Image<T> own = image_of<T>(weight);
+  const FeatureMap<T> own = feature_map_of<T>(weight);
   Convolution<T> convolution{context,
                              convolution_window(weight, parameters),
                              parameters.groups,
@@ -815,7 +881,7 @@ Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
       const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),         \
                                             OPSMITH_BEST(pack_float)};                                  \
       compute(ConvolutionFunctions<float>{product, product, OPSMITH_BEST(copy_rows_float),              \
-                                          OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(add_taps_float),  \
+                                          OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(depthwise_float), \
                                           OPSMITH_BEST(sum_each_float), OPSMITH_BEST(sum_rows_float)}); \
     }                                                                                                   \
   } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
@@ -824,7 +890,7 @@ Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
         {OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},                 \
         OPSMITH_BEST(copy_pairs),                                                                       \
         OPSMITH_BEST(copy_rows_bfloat16),                                                               \
-        OPSMITH_BEST(add_taps_bfloat16),                                                                \
+        OPSMITH_BEST(depthwise_bfloat16),                                                               \
         OPSMITH_BEST(sum_each_bfloat16),                                                                \
         OPSMITH_BEST(sum_rows_bfloat16)});                                                              \
   }
@@ -862,8 +928,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   const auto compute = [&](const auto& with) {
     using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
     const auto convolution = convolution_of<const T>(context, weight, parameters);
-    multiply_images<T>({convolution, image_of<const T>(input), image_of<T>(out), transposed,
-                        bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, with});
+    multiply_maps<T>({convolution, feature_map_of<const T>(input), feature_map_of<T>(out), transposed,
+                      bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, with});
   };
   OPSMITH_CONVOLUTION_BY_DTYPE("convolution.out", dtype, compute)
   return out;
@@ -895,11 +961,11 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
   }
   const auto compute = [&](const auto& with) {
     using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
-    const auto given = image_of<const T>(input), grad = image_of<const T>(grad_output);
+    const auto given = feature_map_of<const T>(input), grad = feature_map_of<const T>(grad_output);
     const auto convolution = convolution_of<const T>(context, weight, parameters);
     bool done = true;
     if (output_mask[0]) {
-      done = multiply_images<T>({convolution, grad, image_of<T>(out0), !transposed, nullptr, with});
+      done = multiply_maps<T>({convolution, grad, feature_map_of<T>(out0), !transposed, nullptr, with});
     }
     if (done && output_mask[1]) {
       const auto gradient = convolution_of<T>(context, out1, parameters);

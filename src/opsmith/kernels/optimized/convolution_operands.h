@@ -1,9 +1,9 @@
 // What simd/convolution.cpp works on. Plain data, since every instruction set's code has it.
 //
-// A block is a copy of a part of an image with zeros where the convolution reaches beyond it, so that nothing
-// which reads it asks for bounds. It consists of units of 4 bytes: a float32, or of bfloat16 the elements of
-// two neighbouring channels, which is how VDPBF16PS takes them. Behind a block there are kSlack units more:
-// whole vectors may be read and written beyond its end.
+// A block is a copy of a part of a feature map with zeros where the convolution reaches beyond it, so that
+// nothing which reads it asks for bounds. It consists of units of 4 bytes: a float32, or of bfloat16 the
+// elements of two neighbouring channels, which is how VDPBF16PS takes them. Behind a block there are kSlack
+// units more: whole vectors may be read and written beyond its end.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace opsmith::optimized {
 
 constexpr int64_t kSlack = 16;
 
-// Rows of a block: `before` zeros, `count` elements of an image, zeros up to `width`. Of `rows` rows, those
-// between row_begin and row_end are the image's, the others are zeros. So for each of some planes.
+// Rows of a block: `before` zeros, `count` elements of a feature map, zeros up to `width`. Of `rows` rows,
+// those between row_begin and row_end are the map's, the others are zeros. So for each of some planes.
 template <class T>
 struct RowCopy {
   const T* from;    // the first element of row row_begin
@@ -44,12 +44,12 @@ struct Run {
 
 // result[y][x] = bias + Σ weights[t] · block[y · block_row + x + offsets[t]]
 template <class T>
-struct Taps {
+struct Depthwise {
   const float* block;
   int64_t block_row;
   const int64_t* offsets;
   const float* weights;
-  int64_t taps;
+  int64_t kernel_size;
   float bias;
   T* result;
   int64_t result_row;
@@ -58,11 +58,11 @@ struct Taps {
 };
 
 // sums[t] += Σ grad[y][x] · block[y · block_row + x + offsets[t]]
-struct TapSums {
+struct DepthwiseGradient {
   const float* block;
   int64_t block_row;
   const int64_t* offsets;
-  int64_t taps;
+  int64_t kernel_size;
   const float* grad;
   int64_t grad_row;
   int64_t rows;

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "../common/resize.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "product.h"
 #include "threads.h"
 

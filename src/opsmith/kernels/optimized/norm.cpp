@@ -5,8 +5,8 @@
 
 #include "../common/resize.h"
 #include "bfloat16.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

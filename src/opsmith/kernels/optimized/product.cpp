@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "../common/temporary.h"
-#include "instruction_set.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "../common/strided_iteration.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {

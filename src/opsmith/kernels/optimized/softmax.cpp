@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "../common/strided_iteration.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -28,7 +28,7 @@ template <class T>
 void rearrange(const Tensor& from, Tensor& to, const T* x, T* y) {
   const auto all = strided_over(to, from);
   const auto line = all.innermost(), next = all.innermost(1);
-  walk_rows<2>(all, 16384, [&](const auto& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<2>(all, 16384, [&](const auto& at, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < n; ++i) {
         y[at[0] + row * next.stride[0] + i * line.stride[0]] =
@@ -75,17 +75,17 @@ Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, 
                 const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
                 NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
-  const int64_t axis = wrap_dim(context, dim, self.dim());
-  if (axis < 0 || !resize_like(context, out, self)) {
+  const int64_t dimension = wrap_dim(context, dim, self.dim());
+  if (dimension < 0 || !resize_like(context, out, self)) {
     return out;
   }
   if (out.numel() == 0) {
     return out;
   }
   if (self.scalar_type() == ScalarType::Float) {
-    compute(self, axis, out, rows.on_float, columns.on_float);
+    compute(self, dimension, out, rows.on_float, columns.on_float);
   } else {
-    compute(self, axis, out, rows.on_bfloat16, columns.on_bfloat16);
+    compute(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
   }
   return out;
 }

@@ -3,9 +3,9 @@
 #include <string_view>
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "../common/strided_iteration.h"
+#include "by_dtype.h"
+#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -30,7 +30,7 @@ void compute(const Tensor& self, Tensor& out, Unary<T>* function) {
   }
   const auto all = strided_over(out, self);
   const auto line = all.innermost(), next = all.innermost(1);
-  walk_rows<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
     constexpr int64_t kBlock = 256;
     T block[kBlock];
     for (int64_t row = 0; row < rows; ++row) {

@@ -1,7 +1,7 @@
 // Matrix products for whoever can say how operands are read and results are written: matmul.cpp reads strided
-// matrices, convolution.cpp images. Blocks of both operands are packed into panels of the type that is summed
-// in, so that one small tile does all the arithmetic; the tile is compiled for several instruction sets and
-// chosen at run time.
+// matrices, convolution.cpp feature maps. Blocks of both operands are packed into panels of the type that is
+// summed in, so that one small tile does all the arithmetic; the tile is compiled for several instruction
+// sets and chosen at run time.
 #pragma once
 
 #include <algorithm>
@@ -133,7 +133,8 @@ int64_t gemm_workspace(int64_t m, int64_t n, int64_t k) {
   return (height + width) * std::min(k, kBlockDepth) + (k > kBlockDepth ? height * width : 0);
 }
 
-// The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0.
+// The product of an m x k and a k x n matrix. Without elements to sum over, the sums are 0. Long because its
+// two steps, packing and multiplying, share every bound of the block that the loops around them name.
 template <class C>
 [[gnu::noinline]] void gemm(int64_t m, int64_t n, int64_t k, Pack<C> pack_a, Pack<C> pack_b, Finish<C> finish,
                             C* workspace) {

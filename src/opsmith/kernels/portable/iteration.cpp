@@ -36,16 +36,7 @@ struct Operand {
   }
 };
 
-}  // namespace
-
-bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
-             int count, Rounding rounding, Loop loop, const void* f) {
-  if (tensors[0]->dim() > kMaxDims) {
-    return reject_rank(context, tensors[0]->dim());
-  }
-  if (tensors[0]->numel() == 0) {
-    return true;
-  }
+StridedIterator<kMaxOperands> strided_over_out(const Tensor* const* tensors, int count) {
   StridedIterator<kMaxOperands> all;
   for (int64_t d = 0; d < tensors[0]->dim(); ++d) {
     std::array<int64_t, kMaxOperands> stride{};
@@ -56,9 +47,15 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
   }
   all.reorder(0);
   all.coalesce();
-  const Tiles<kMaxOperands> tiles(all, kTile);
-  std::array<Operand, kMaxOperands> operands;
-  bool in_place = true;
+  return all;
+}
+
+// The operands; `in_place` gets whether all arrays of the function are the operands' memory. False with the
+// call rejected.
+bool make_operands(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
+                   int count, Rounding rounding, const TileIterator<kMaxOperands>& tiles,
+                   std::array<Operand, kMaxOperands>& operands, bool& in_place) {
+  in_place = true;
   const bool is_rounding = compute_dtype(rounding.common) != rounding.common;
   for (int i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
@@ -88,6 +85,26 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
                   name_of(dtype), name_of(computed[i]));
     OPSMITH_CHECK(context, i != 0 || is_dense, NotSupported, false,
                   "An out whose elements overlap or leave gaps is not supported");
+  }
+  return true;
+}
+
+}  // namespace
+
+bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
+             int count, Rounding rounding, Loop loop, const void* f) {
+  if (tensors[0]->dim() > kMaxDims) {
+    return reject_rank(context, tensors[0]->dim());
+  }
+  if (tensors[0]->numel() == 0) {
+    return true;
+  }
+  const StridedIterator<kMaxOperands> all = strided_over_out(tensors, count);
+  const TileIterator<kMaxOperands> tiles(all, kTile);
+  std::array<Operand, kMaxOperands> operands;
+  bool in_place;
+  if (!make_operands(context, tensors, computed, count, rounding, tiles, operands, in_place)) {
+    return false;
   }
   if (in_place && all.rank() <= 1) {
     // Every operand is one row of memory: threads share it without tiles.

@@ -4,16 +4,16 @@
 //   pointwise<C(C, C)>(context, out, [](C a, C b) { return a + b; }, self, other);
 //
 // Note [Tiles]
-// A call is a walk over tiles of at most kTile elements of `out`, in the order in which they lie in memory.
-// An operand whose elements lie next to each other and have the function's type is read (or written) in
-// place; any other is copied through a dense buffer of a tile's size, by the loop of conversion.h for its
+// A call is an iteration over tiles of at most kTile elements of `out`, in the order in which they lie in
+// memory. An operand whose elements lie next to each other and have the function's type is read (or written)
+// in place; any other is copied through a dense buffer of a tile's size, by the loop of conversion.h for its
 // dtypes. So there is one loop for each operator and compute type, over dense arrays, which the compiler
 // vectorises; no product of dtypes is instantiated, and everything but that loop is compiled once for the
 // library.
 #pragma once
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
+#include "../common/strided_iteration.h"
 #include "conversion.h"
 
 #include <array>
@@ -29,7 +29,7 @@ inline constexpr size_t kMaxOperands = 5;  // out and at most four inputs
 // An iteration in tiles: planes of the last two dimensions, cut into a part of one row or a number of whole
 // rows.
 template <size_t kOperands>
-class Tiles {
+class TileIterator {
  public:
   struct Tile {
     int64_t rows;
@@ -38,8 +38,8 @@ class Tiles {
     std::array<int64_t, kOperands> offset;
   };
 
-  // Tiles of at most `size` elements.
-  Tiles(const StridedIterator<kOperands>& all, int64_t size)
+  // TileIterator of at most `size` elements.
+  TileIterator(const StridedIterator<kOperands>& all, int64_t size)
       : all_(all), column_(all.innermost(0)), row_(all.innermost(1)) {
     const int64_t numel = all.numel();
     if (numel == 0) {
@@ -106,7 +106,7 @@ namespace detail {
 // out[k] = f(in[0][k], ...) for k < n, with arrays of the types that f takes and returns.
 using Loop = void (*)(const void* f, void* out, const void* const* in, int64_t n);
 
-// Walks `operands` (out first), of which the function takes and gives `computed` dtypes.
+// Iterates over `operands` (out first), of which the function takes and gives `computed` dtypes.
 bool iterate(KernelRuntimeContext& context, const Tensor* const* operands, const ScalarType* computed,
              int count, Rounding rounding, Loop loop, const void* f);
 

@@ -75,18 +75,18 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
   const Dimension matrix = all.innermost(1);
   if (line.stride[1] == 1 && line.stride[0] != 1 && matrix.stride[0] == 1 && line.size > 4 &&
       matrix.size > 4) {
-    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the walk
+    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the iteration
     const MoveTransposed transposed = transposed_mover(width);
     all.pop();
     Dimension& bands = all[all.rank() - 1];
     bands = {ceil_divided(matrix.size, kBand), {matrix.stride[0] * kBand, matrix.stride[1] * kBand}};
-    walk<2>(all, kBytes / (line.size * width * kBand), [&](const auto& at, const auto& index) {
+    for_each_in_threads<2>(all, kBytes / (line.size * width * kBand), [&](const auto& at, const auto& index) {
       const int64_t height = std::min(kBand, matrix.size - index[all.rank() - 1] * kBand);
       transposed({height, matrix.stride}, line, from.data + at[0] * width, to.data + at[1] * width);
     });
     return;
   }
-  walk_rows<2>(all, kBytes / width, [&](const auto& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<2>(all, kBytes / width, [&](const auto& at, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; ++row) {
       copy_line(n, from.data + (at[0] + row * matrix.stride[0]) * width, line.stride[0],
                 to.data + (at[1] + row * matrix.stride[1]) * width, line.stride[1]);
@@ -123,7 +123,7 @@ bool convert_strided(KernelRuntimeContext& context, const Dims& sizes, ScalarTyp
   const auto all = strided(1, sizes, from.strides, to.strides);
   const Dimension line = all.innermost();
   const Dimension next = all.innermost(1);
-  walk_rows<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+  for_each_row_in_threads<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; ++row) {
       convert_line(n, from.data + (at[0] + row * next.stride[0]) * from_width, line.stride[0],
                    to.data + (at[1] + row * next.stride[1]) * to_width, line.stride[1]);

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "../common/resize.h"
-#include "../common/strided_walk.h"
+#include "../common/strided_iteration.h"
 #include "conversion.h"
 
 namespace opsmith::portable {

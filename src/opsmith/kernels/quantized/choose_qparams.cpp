@@ -3,8 +3,8 @@
 //
 // Source: torch/ao/quantization/fx/_decomposed.py and determine_qparams in torch/ao/quantization/utils.py.
 // Half and BFloat16 are rounded to at each step, as there.
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "quantized_dtypes.h"
+#include "simd/quantization_functions.h"
 #include "parameters.h"
 
 #include <cmath>

@@ -3,8 +3,8 @@
 // Source: torch/ao/quantization/fx/_decomposed.py, whose values these are, bit for bit. Per tensor it
 // converts to the result's dtype first, and rounds to it at each step; per channel and per token it takes
 // integer zero points off exactly, calculates in the scales' dtype and converts at the end.
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "quantized_dtypes.h"
+#include "simd/quantization_functions.h"
 #include "parameters.h"
 
 #include <optional>

@@ -3,8 +3,8 @@
 //
 // What dequantize → linear → … would compute from the same integers, without making their floats: the
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "quantized_dtypes.h"
+#include "simd/quantization_functions.h"
 #include "int8_product.h"
 #include "parameters.h"
 
@@ -45,6 +45,24 @@ bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& inpu
   return resize(context, out, sizes);
 }
 
+// The input less its zero points. Null without memory.
+const int16_t* shifted_input(KernelRuntimeContext& context, const Tensor& input, const Int8Product& product) {
+  auto* const shifted = temporary<int16_t>(context, product.m * product.k);
+  if (shifted == nullptr) {
+    return nullptr;
+  }
+  parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
+    int32_t block[kBlock];
+    for_pieces({product.m, product.k}, begin, end, [&](int64_t row, int64_t from, int64_t n) {
+      const int32_t* const source = integers(input, from, n, block);
+      for (int64_t i = 0; i < n; ++i) {
+        shifted[from + i] = static_cast<int16_t>(source[i] - product.zero_points[row * product.per_row]);
+      }
+    });
+  });
+  return shifted;
+}
+
 // `scales` and `zero_points`: one of each, or as many as rows.
 Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float* scales,
                  int32_t* zero_points, bool per_row, const Tensor& weight, const Tensor& weight_scales,
@@ -65,20 +83,10 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
   product.out = out.mutable_data_ptr<float>();
   if (OPSMITH_BEST(needs_shifted)()) {
-    auto* const shifted = temporary<int16_t>(context, product.m * product.k);
-    if (shifted == nullptr) {
+    product.shifted = shifted_input(context, input, product);
+    if (product.shifted == nullptr) {
       return out;
     }
-    parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
-      int32_t block[kBlock];
-      for_pieces({product.m, product.k}, begin, end, [&](int64_t row, int64_t from, int64_t n) {
-        const int32_t* const source = integers(input, from, n, block);
-        for (int64_t i = 0; i < n; ++i) {
-          shifted[from + i] = static_cast<int16_t>(source[i] - zero_points[row * product.per_row]);
-        }
-      });
-    });
-    product.shifted = shifted;
   }
   for (int64_t i = 0; i < (per_row ? product.m : 1); ++i) {
     zero_points[i] += product.sign_bit;

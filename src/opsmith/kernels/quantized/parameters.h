@@ -4,7 +4,7 @@
 
 #include "../common/parallel.h"
 #include "../common/temporary.h"
-#include "dtypes.h"
+#include "quantized_dtypes.h"
 
 #include <algorithm>
 #include <cstdint>

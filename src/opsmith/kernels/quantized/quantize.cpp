@@ -3,8 +3,8 @@
 // Source: torch/ao/quantization/fx/_decomposed.py, whose values these are, bit for bit: Half and BFloat16 are
 // converted to float first; the scale's inverse is a factor; per token, the zero point is added before
 // rounding, else after it; where scales or zero points are Double, all is calculated in double.
-#include "dtypes.h"
-#include "instruction_set.h"
+#include "quantized_dtypes.h"
+#include "simd/quantization_functions.h"
 #include "parameters.h"
 
 namespace opsmith::quantized::native {

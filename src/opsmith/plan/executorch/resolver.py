@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsmith.description import Backend, Kernel
-from opsmith.errors import KernelDuplicate, KernelRefused, OperatorsUnserved, RegistryFull, nearest
+from opsmith.errors import KernelDuplicate, KernelRejected, OperatorsUnserved, RegistryFull, nearest
 from opsmith.plan.executorch.kernel_keys import (
     MOST_DIMENSIONS,
     CallForm,
@@ -21,7 +21,7 @@ from opsmith.plan.executorch.kernel_keys import (
     kernel_key,
 )
 from opsmith.plan.executorch.schema import LeanOperator, lean_operator
-from opsmith.plan.executorch.supported import refusal
+from opsmith.plan.executorch.supported import rejection
 from opsmith.schema import Catalogue, with_operators
 
 # kMaxRegisteredKernels of runtime/kernel/operator_registry.cpp, as the wheel is built.
@@ -96,7 +96,7 @@ def plan_executorch(
 ) -> ExecutorchPlan:
     """The plan of the library that holds all kernels of ``backend``, or those that ``forms`` call.
 
-    Raises :class:`KernelRefused` for a kernel that ExecuTorch cannot call, or that waits for a key that
+    Raises :class:`KernelRejected` for a kernel that ExecuTorch cannot call, or that waits for a key that
     no program has; :class:`KernelDuplicate` for two kernels of one library for one key;
     :class:`OperatorsUnserved` for forms that neither a library nor the runtime serves, and
     :class:`RegistryFull`.
@@ -161,7 +161,7 @@ class _Resolver:
     def _reason_against(self, operator: LeanOperator, kernel: Kernel, form: CallForm) -> str:
         if not form.tensors and form.operator in self.runtime.operators:
             return "calls without a Tensor, which have no key"
-        return refusal([each.name for each in operator.arguments], kernel, form)
+        return rejection([each.name for each in operator.arguments], kernel, form)
 
     def check_served(self, served: Sequence[ServedForm]) -> None:
         """Raises :class:`OperatorsUnserved` for what nobody serves, all of it."""
@@ -268,11 +268,11 @@ def _keys(operator: LeanOperator, kernel: Kernel) -> Iterator[str]:
 
 
 def _check_keys(operator: LeanOperator, kernel: Kernel) -> None:
-    """Raises :class:`KernelRefused` where ``arg_meta`` asks for what no program has."""
+    """Raises :class:`KernelRejected` where ``arg_meta`` asks for what no program has."""
     metas = {meta.argument: meta for meta in kernel.arg_meta}
     for meta in kernel.arg_meta:
         if not is_possible_dim_order(meta.dim_order):
-            raise KernelRefused(
+            raise KernelRejected(
                 f"no program calls `{kernel.operator}` with `{meta.argument}` in the dim order "
                 f"{list(meta.dim_order)}: Tensors of ExecuTorch have at most {MOST_DIMENSIONS} dimensions "
                 "and are contiguous or channels-last",
@@ -281,13 +281,13 @@ def _check_keys(operator: LeanOperator, kernel: Kernel) -> None:
             )
     for argument in operator.arguments:
         if argument.is_list and argument.name in metas:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`{argument.name}` of `{kernel.operator}` is a list of Tensors, which no key holds",
                 location=kernel.location,
                 remedy=f"leave `{argument.name}` out of `arg_meta`",
             )
         if metas and argument.is_tensor and not argument.optional and argument.name not in metas:
-            raise KernelRefused(
+            raise KernelRejected(
                 f"`arg_meta` of this kernel leaves out `{argument.name}`, and a key of `{kernel.operator}` "
                 "holds every Tensor of the call",
                 location=kernel.location,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opsmith.description import Kernel
-from opsmith.errors import KernelRefused
+from opsmith.errors import KernelRejected
 from opsmith.schema import Catalogue, Operator, Variant
 from opsmith.schema.catalogue import function_schema
 
@@ -77,19 +77,19 @@ def lean_operator(
     """The operator of ``kernel``, as ExecuTorch calls it.
 
     ``external_namespaces`` are the namespaces that others define, whose schemas are taken as they are.
-    Raises :class:`KernelRefused` where it cannot.
+    Raises :class:`KernelRejected` where it cannot.
     """
     operator = catalogue.operators.get(kernel.operator)
     if operator is None:
         # What has no namespace is ATen's, but a functions.yaml may declare what ATen does not have.
-        raise _refused(
+        raise _rejection(
             kernel,
             f"`{kernel.operator}` is declared without a namespace, and torch {catalogue.torch} has no such "
             "operator",
             f"give it one of your own: `func: mylib::{kernel.operator}(…) -> …`",
         )
     if operator.variant is not Variant.OUT:
-        raise _refused(kernel, *_no_out_variant(operator, catalogue))
+        raise _rejection(kernel, *_no_out_variant(operator, catalogue))
     schema = function_schema(operator)
     outs = {argument.name for argument in schema.arguments.out}
     arguments = tuple(
@@ -137,7 +137,7 @@ def _argument(kernel: Kernel, operator: Operator, argument: Argument) -> LeanArg
         or suffix not in {"", "?", "[]", "[]?", "?[]"}
         or (suffix == "?[]" and base != "Tensor")
     ):
-        raise _refused(
+        raise _rejection(
             kernel,
             f"`{argument.name}` of `{operator.name}` has the type {argument.type}, which no value of "
             "ExecuTorch has",
@@ -165,7 +165,7 @@ def _check_custom(kernel: Kernel, operator: Operator, schema: FunctionSchema) ->
     """What ExecuTorch asks of operators that are not ATen's."""
     returns = [str(each.type) for each in schema.returns]
     if returns not in ([], ["Tensor"]):
-        raise _refused(
+        raise _rejection(
             kernel,
             f"`{operator.name}` returns ({', '.join(returns)}), and a custom operator of ExecuTorch "
             "returns one Tensor or ()",
@@ -173,7 +173,7 @@ def _check_custom(kernel: Kernel, operator: Operator, schema: FunctionSchema) ->
         )
     overload = operator.name.partition(".")[2]
     if not _OUT_NAME.fullmatch(overload):
-        raise _refused(
+        raise _rejection(
             kernel,
             f"`{operator.name}` is not named as ExecuTorch finds an out variant: <name>.out, or "
             "<name>.<overload>_out",
@@ -187,5 +187,5 @@ def _out_name(name: str) -> str:
     return f"{base}.{overload}_out" if overload else f"{base}.out"
 
 
-def _refused(kernel: Kernel, message: str, remedy: str) -> KernelRefused:
-    return KernelRefused(message, location=kernel.location, remedy=remedy)
+def _rejection(kernel: Kernel, message: str, remedy: str) -> KernelRejected:
+    return KernelRejected(message, location=kernel.location, remedy=remedy)

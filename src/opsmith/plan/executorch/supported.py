@@ -25,7 +25,7 @@ class Supported(Declared, Protocol):
     def dim_order(self) -> DimOrder: ...
 
 
-def refusal(arguments: Sequence[str], kernel: Supported, form: CallForm) -> str:
+def rejection(arguments: Sequence[str], kernel: Supported, form: CallForm) -> str:
     """What of ``form`` the ``kernel`` does not take, in words; empty where it takes all of it.
 
     ``arguments`` are the names of the schema's arguments.

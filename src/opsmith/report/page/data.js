@@ -4,7 +4,7 @@ const report = JSON.parse(document.getElementById("report").textContent);
 
 const STATUS = {
   p: "passed", f: "failed", t: "timed out", c: "crashed",
-  g: "gap", x: "gap passes", s: "skipped",
+  g: "expected failure", x: "unexpected pass", s: "skipped",
 };
 const BAD = "ftcx";
 
@@ -36,15 +36,15 @@ class Operator {
     this.use = null;
   }
 
-  get road() {
-    const { strings, roads, road, places } = this.columns;
-    return roads[road[this.row]].map(([key, what], index) =>
-      ({ key: strings[key], what: strings[what], place: strings[places[this.row][index]] }));
+  get dispatch_path() {
+    const { strings, dispatch_paths, dispatch_path, locations } = this.columns;
+    return dispatch_paths[dispatch_path[this.row]].map(([key, what], index) =>
+      ({ key: strings[key], what: strings[what], location: strings[locations[this.row][index]] }));
   }
 
   get source() {
     const found = this.columns.sources[this.columns.source[this.row]];
-    return found && { symbol: found[0], place: found[1], link: this.columns.strings[found[2]] };
+    return found && { symbol: found[0], location: found[1], link: this.columns.strings[found[2]] };
   }
 }
 
@@ -61,7 +61,7 @@ let entryByName = new Map();
 // How the marks of an entry end, over all checks and dtypes or over one of them.
 function countMarks(entry, check = -1, dtype = -1) {
   const { checks, dtypes } = report.conformance;
-  const counts = { passed: 0, total: 0, bad: 0, gaps: 0, skipped: 0 };
+  const counts = { passed: 0, total: 0, bad: 0, expected: 0, skipped: 0 };
   for (let cell = 0; cell < checks.length * dtypes.length; cell++) {
     if (check >= 0 && Math.floor(cell / dtypes.length) !== check) continue;
     if (dtype >= 0 && cell % dtypes.length !== dtype) continue;
@@ -70,7 +70,7 @@ function countMarks(entry, check = -1, dtype = -1) {
     if (mark === "." || mark === "s") continue;
     counts.total++;
     if (mark === "p" || mark === "x") counts.passed++;
-    if (mark === "g") counts.gaps++;
+    if (mark === "g") counts.expected++;
     if (BAD.includes(mark)) counts.bad++;
   }
   return counts;
@@ -78,7 +78,7 @@ function countMarks(entry, check = -1, dtype = -1) {
 
 function verdictOf(counts) {
   if (counts.bad) return "failing";
-  if (counts.gaps) return "gaps";
+  if (counts.expected) return "expected";
   if (counts.total) return "passing";
   return counts.skipped ? "skipped" : "none";
 }
@@ -117,7 +117,7 @@ function readConformance() {
     // What is named for it says more of an operator than what calls it among others.
     const tested = operator.named.length ? operator.named : operator.callers;
     if (!tested.length) continue;
-    const sum = { passed: 0, total: 0, bad: 0, gaps: 0, skipped: 0 };
+    const sum = { passed: 0, total: 0, bad: 0, expected: 0, skipped: 0 };
     for (const entry of tested) for (const key in sum) sum[key] += entry.counts[key];
     operator.tests = sum;
   }

@@ -48,7 +48,7 @@ function showOperator(listing, operator) {
   const source = operator.source;
   const change = report.trend?.route_changes.find((each) => each.operator === operator.name);
   const rows = measurements.filter((each) => each.operator === operator.name);
-  const road = operator.road;
+  const path = operator.dispatch_path;
   fillDetail(listing, operator.name, routeBadge(operator.route), [
     schemaText(operator.schema),
     h("p", { class: "why" }, prose(operator.why)),
@@ -68,9 +68,9 @@ function showOperator(listing, operator) {
       ["stubs", operator.stubs.join(", ")],
       ["libraries’ kernels", operator.kernels.map((kernel) => h("div", {}, h("code", {}, kernel)))],
     ]),
-    road.length > 0 && block("A call on the device", h("ol", { class: "road" }, road.map((stop) =>
+    path.length > 0 && block("A call on the device", h("ol", { class: "dispatch-path" }, path.map((stop) =>
       h("li", { class: stop.what.startsWith("passes") ? "passed" : null },
-        h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.place))))),
+        h("b", {}, stop.key), " ", h("span", {}, stop.what), h("code", {}, stop.location))))),
     operator.use && block("In the program", facts([
       ["calls", count(operator.use.calls)],
       ["own time", duration(operator.use.seconds)],
@@ -86,11 +86,11 @@ function sourceLink(source) {
   const [path, line] = [source.link.slice(0, at), source.link.slice(at + 1)];
   const root = `${report.source_root}/`;
   const relative = path.startsWith(root) ? path.slice(root.length) : null;
-  const place = h("code", {}, source.place);
-  if (!report.source_link || (relative === null && report.source_link.includes("{relative}"))) return place;
+  const location = h("code", {}, source.location);
+  if (!report.source_link || (relative === null && report.source_link.includes("{relative}"))) return location;
   const href = report.source_link
     .replaceAll("{path}", path).replaceAll("{relative}", relative).replaceAll("{line}", line);
-  return h("a", { href }, place);
+  return h("a", { href }, location);
 }
 
 const SHOWN_ENTRIES = 12;
@@ -117,7 +117,7 @@ function testsText(counts) {
   if (verdict === "skipped") return h("span", { class: "verdict", "data-verdict": "skipped" }, "skipped");
   const text = `${count(counts.passed)} / ${count(counts.total)}`;
   return h("span", { class: "verdict", "data-verdict": verdict },
-    verdict === "failing" ? `${text}, ${count(counts.bad)} bad` : verdict === "gaps" ? `${text}, ${plural(counts.gaps, "gap")}` : text);
+    verdict === "failing" ? `${text}, ${count(counts.bad)} bad` : verdict === "expected" ? `${text}, ${plural(counts.expected, "expected failure")}` : text);
 }
 
 // Signs that every font has.
@@ -141,7 +141,7 @@ function verdictGrid(entry) {
         }))))));
 }
 
-// What is bad or a gap, in words, the same message once.
+// What is bad or expected to fail, in words, the same message once.
 function badNotes(entry) {
   const { checks, dtypes } = report.conformance;
   const byText = new Map();
@@ -170,7 +170,7 @@ function showEntry(listing, entry) {
       ["samples", count(entry.samples)],
       ["time", duration(entry.seconds)],
     ]),
-    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed, ✗ failed, T timed out, C crashed, ○ declared gap, ! declared gap that passes, – skipped"), badNotes(entry)),
+    block("Verdicts", verdictGrid(entry), h("p", { class: "legend" }, "✓ passed, ✗ failed, T timed out, C crashed, ○ expected failure, ! unexpected pass, – skipped"), badNotes(entry)),
     skippedNotes(entry),
   ]);
 }

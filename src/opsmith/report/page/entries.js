@@ -10,12 +10,12 @@ function chosenCounts(entry, values) {
 }
 
 const isVerdict = (verdict, wanted) =>
-  verdict === wanted || (wanted === "open" && (verdict === "failing" || verdict === "gaps"));
+  verdict === wanted || (wanted === "open" && (verdict === "failing" || verdict === "expected"));
 
-// Failures first, then gaps; what was not tested comes last.
+// Failures first, then expected ones; what was not tested comes last.
 function testsOrder(counts) {
   if (!counts?.total) return null;
-  return -counts.bad * 1e6 - counts.gaps * 1e3 + counts.passed / counts.total;
+  return -counts.bad * 1e6 - counts.expected * 1e3 + counts.passed / counts.total;
 }
 
 function operatorListing() {

@@ -1,7 +1,7 @@
 // What changed since the earlier report.
 
 const SHOWN_CHANGES = 15;
-const GOOD_STATUSES = ["passed", "gap passes"];
+const GOOD_STATUSES = ["passed", "unexpected pass"];
 
 function showTrend() {
   const trend = report.trend;

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opsmith.plan import Route
-from opsmith.runtime.trace.calls import UNDEFINED, How, TracedCall, TracedTensor, TracedThread
+from opsmith.runtime.trace.traced_calls import (
+    UNDEFINED,
+    How,
+    TracedCall,
+    TracedTensor,
+    TracedThread,
+)
 
 _HEADER = struct.Struct("<16sQQII16sQ")
 _FIRST_RECORD = 128

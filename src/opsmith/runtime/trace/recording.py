@@ -23,15 +23,22 @@ import msgspec
 
 from opsmith.build.tracer import build_tracer
 from opsmith.build.waiting import ShownBuild
-from opsmith.errors import FilterInvalid, LoadError, TraceRefused, nearest
+from opsmith.errors import FilterInvalid, LoadError, TraceRejected, nearest
 from opsmith.output_files import write_output
 from opsmith.runtime.exit_files import write_of_process
 from opsmith.runtime.loaded import loaded_if_any
 from opsmith.runtime.trace import VARIABLE
-from opsmith.runtime.trace.calls import Total, TracedCall, TracedThread, TraceFilter, routed, totals
 from opsmith.runtime.trace.files import read_threads
 from opsmith.runtime.trace.modules import WatchedModules
 from opsmith.runtime.trace.shown import perfetto, table, text
+from opsmith.runtime.trace.traced_calls import (
+    Total,
+    TracedCall,
+    TracedThread,
+    TraceFilter,
+    routed,
+    totals,
+)
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -110,7 +117,7 @@ class Trace:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the calls as JSON that ui.perfetto.dev and chrome://tracing open.
 
-        Raises :class:`~opsmith.errors.OutputRefused`.
+        Raises :class:`~opsmith.errors.OutputRejected`.
         """
         write_output(Path(path), perfetto(self.threads, TraceFilter()))
 
@@ -133,7 +140,7 @@ def trace(
     others are only counted.  The first trace of a machine builds the recorder, which takes some twenty
     seconds.  Works with and without a loaded backend; routes are those of its plan.
 
-    Raises :class:`~opsmith.errors.TraceRefused` where a trace runs already,
+    Raises :class:`~opsmith.errors.TraceRejected` where a trace runs already,
     :class:`~opsmith.errors.FilterInvalid` for a module that the block has not called, and a
     :class:`~opsmith.errors.BuildError`.
     """
@@ -193,12 +200,12 @@ class _Recording:
     ) -> None:
         with self._lock:
             if _Recording.current is not None:
-                raise TraceRefused(
+                raise TraceRejected(
                     "a trace runs already in this process",
                     remedy="let it end before another starts; `opsmith trace` traces the whole program",
                 )
             if limit < 1:
-                raise TraceRefused(
+                raise TraceRejected(
                     f"a limit of {limit} calls records nothing", remedy="give a limit of 1 or more"
                 )
             recorder = _recorder()
@@ -207,7 +214,7 @@ class _Recording:
                 os.fsencode(folder), limit, int(shapes), int(bool(wanted))
             )
             if failure is not None:
-                raise TraceRefused(
+                raise TraceRejected(
                     f"the trace cannot start: {failure.decode(errors='replace')}",
                     remedy="free some space in the folder for temporary files, or set TMPDIR",
                 )

@@ -27,10 +27,11 @@ inline void wait_for_device(c10::DeviceIndex device) {
   }
 }
 
-// The host address of a device address; addresses that are not the device's (a CPU scalar's) come back
-// unchanged. Needs has_host_window().
+// The host address of a device address; addresses that are not the device's (a CPU scalar's, or those of
+// copies where the driver has no host window) come back unchanged.
 inline void* host_pointer(const void* pointer) {
-  void* window = driver().host_window(pointer);
+  const auto host_window = driver().host_window;
+  void* window = C10_LIKELY(host_window != nullptr) ? host_window(pointer) : nullptr;
   return window != nullptr ? window : const_cast<void*>(pointer);
 }
 

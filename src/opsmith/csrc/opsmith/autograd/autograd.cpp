@@ -5,7 +5,7 @@
 
 namespace opsmith::detail {
 
-void refuse_forward_gradient(const char* operator_name, const at::Tensor& tensor) {
+void reject_forward_gradient(const char* operator_name, const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       !tensor.defined() || !tensor._fw_grad(0).defined(), "Trying to use forward AD with ", operator_name,
       ", which does not support it: it is differentiated by a backward kernel of the device.");

@@ -104,7 +104,7 @@ bool requires_grad(const Arguments&... arguments) {
 }
 
 // Raises NotImplementedError when the Tensor takes part in forward-mode differentiation.
-void refuse_forward_gradient(const char* operator_name, const at::Tensor& tensor);
+void reject_forward_gradient(const char* operator_name, const at::Tensor& tensor);
 
 [[noreturn]] void throw_out_requires_grad(const char* operator_name);
 
@@ -260,7 +260,7 @@ template <class Formula, class... Arguments>
 auto differentiable(c10::DispatchKeySet keys, const Arguments&... arguments) {
   using Forward = typename Formula::Forward;
   detail::each_operand(
-      [](const at::Tensor& tensor) { detail::refuse_forward_gradient(Forward::name, tensor); }, arguments...);
+      [](const at::Tensor& tensor) { detail::reject_forward_gradient(Forward::name, tensor); }, arguments...);
   c10::intrusive_ptr<GradientNode<Formula>> node;
   if (detail::requires_grad(arguments...)) {
     node = c10::make_intrusive<GradientNode<Formula>>(arguments...);

@@ -49,7 +49,7 @@ void count_writes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
   }
 }
 
-void refuse_gradients(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void reject_gradients(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (c10::GradMode::is_enabled()) {
     for_each_tensor(op.schema(), *stack, [&](const c10::Argument& argument, const at::Tensor& tensor) {
       TORCH_CHECK(!tensor.requires_grad(), "derivative for ", op.schema().name(),

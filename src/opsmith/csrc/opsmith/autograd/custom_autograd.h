@@ -14,6 +14,6 @@ void count_writes(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch
 // For the key Autograd of an operator that does not return what it writes to, so that no result could raise
 // in backward(): runs the operator, and throws RuntimeError instead where a gradient would have to flow
 // through it.
-void refuse_gradients(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+void reject_gradients(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 }  // namespace opsmith

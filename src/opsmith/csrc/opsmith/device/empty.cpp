@@ -23,7 +23,7 @@ c10::Allocator* allocator() {
 // The device's index, after all that the two operators must refuse was refused.
 c10::DeviceIndex checked_options(const char* operator_name, std::optional<at::Layout> layout,
                                  std::optional<at::Device> device, std::optional<bool> pin_memory) {
-  refuse_options(operator_name, layout, pin_memory);
+  reject_options(operator_name, layout, pin_memory);
   if (!device.has_value()) {
     return current_device();
   }
@@ -42,7 +42,7 @@ at::Tensor filled_if_deterministic(at::Tensor tensor) {
 
 }  // namespace
 
-void refuse_options(const char* operator_name, std::optional<at::Layout> layout,
+void reject_options(const char* operator_name, std::optional<at::Layout> layout,
                     std::optional<bool> pin_memory) {
   if (C10_UNLIKELY(layout.value_or(at::kStrided) != at::kStrided)) {
     TORCH_CHECK_NOT_IMPLEMENTED(false, operator_name, ": ", device_type_name(), " has no tensors of layout ",

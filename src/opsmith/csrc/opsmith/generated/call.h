@@ -21,7 +21,11 @@ enum class Operands {
   kAny,             // the kernel itself looks at the devices
 };
 
-enum class Runs { kOnDevice, kOnHost };
+enum class Runs {
+  kOnDevice,
+  kOnHost,    // through the host window
+  kOnCopies,  // see on_copies.h
+};
 
 namespace detail {
 

@@ -7,7 +7,7 @@
 namespace opsmith {
 
 // Throws NotImplementedError for another layout than strided, RuntimeError for pinned memory on the device.
-void refuse_options(const char* operator_name, std::optional<at::Layout> layout,
+void reject_options(const char* operator_name, std::optional<at::Layout> layout,
                     std::optional<bool> pin_memory);
 
 template <Operands kOperands, Runs kRuns>
@@ -21,7 +21,7 @@ class FactoryCall {
         elsewhere_(device.has_value() && !device->is_privateuseone()),
         device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_) {
     if (C10_LIKELY(!elsewhere_)) {
-      refuse_options(operator_name, layout, pin_memory);
+      reject_options(operator_name, layout, pin_memory);
     }
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());

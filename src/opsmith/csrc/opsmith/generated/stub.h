@@ -10,6 +10,7 @@
 #include <opsmith/generated/call.h>
 #include <opsmith/generated/dtype_set.h>
 #include <opsmith/generated/literal.h>
+#include <opsmith/generated/on_copies.h>
 #include <opsmith/generated/structured.h>
 
 #include <type_traits>
@@ -23,9 +24,9 @@ namespace opsmith {
 
 // A stub was called in a dtype that its kernel does not take, and has done nothing. What is generated around
 // the operators that call it catches this and does what the description says of other dtypes.
-class StubRefused : public c10::NotImplementedError {
+class StubRejected : public c10::NotImplementedError {
  public:
-  StubRefused(const char* stub, at::ScalarType dtype)
+  StubRejected(const char* stub, at::ScalarType dtype)
       : c10::NotImplementedError(c10::SourceLocation{__func__, __FILE__, __LINE__},
                                  c10::str("the kernel of ", stub, " does not take the dtype ", dtype,
                                           "; its description names those that it takes")) {}
@@ -50,11 +51,16 @@ struct StubKernel;
 template <Literal kStub, class Result, class... Args, Result (*kKernel)(Args...), Runs kRuns, Stubs kStubs,
           at::ScalarType... kDtypes>
 struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
-  // Throws StubRefused.
+  // Throws StubRejected.
   static Result call(Args... args) {
     check_dtype(args...);
-    if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {
+    if constexpr (takes_iterator<Args...>() && kRuns == Runs::kOnCopies) {
+      copy(args...);
+    } else if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {
       cast(args...);
+    } else if constexpr (kRuns == Runs::kOnCopies) {
+      // Which of them it writes to, their types do not tell.
+      return on_copies([](auto&&... copies) { return kKernel(copies...); }, written(args)...);
     } else {
       wait();
       return kKernel(std::forward<Args>(args)...);
@@ -62,6 +68,26 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
   }
 
  private:
+  template <class Iterator, class... Rest>
+  static void copy(Iterator& iter, Rest&... rest) {
+    run_on_copies(iter, Access::kWrite, [&](at::TensorIterator& copies) {
+      if constexpr (kStubs == Stubs::kCommonDtype) {
+        cast(static_cast<Iterator&>(copies), rest...);
+      } else {
+        kKernel(copies, rest...);
+      }
+    });
+  }
+
+  template <class Given>
+  static auto written(const Given& given) {
+    if constexpr (std::is_same_v<Given, at::Tensor>) {
+      return changed(given);
+    } else {
+      return given;
+    }
+  }
+
   template <class Iterator, class... Rest>
   static void cast(Iterator& iter, Rest&... rest) {
     run_iterator(iter, [&](at::TensorIteratorBase& promised) {
@@ -85,7 +111,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
                     std::is_base_of_v<at::TensorBase, First>) {
         const at::ScalarType dtype = dtype_of(first);
         if (C10_UNLIKELY(!DtypeSet({kDtypes...}).has(dtype))) {
-          throw StubRefused(kStub.text, dtype);
+          throw StubRejected(kStub.text, dtype);
         }
       } else if constexpr (sizeof...(Rest) > 0) {
         check_dtype(rest...);

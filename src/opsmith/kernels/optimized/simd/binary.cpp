@@ -1,7 +1,7 @@
 // Sums and products of two operands, of an operand and a number, and conversions of dtype.
 #include "map.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 

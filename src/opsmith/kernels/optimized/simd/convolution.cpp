@@ -1,7 +1,7 @@
 // What convolutions do beside matrix products: blocks with a border of zeros, the patches in them, and sums
-// over the taps of a single channel.
+// over the kernel of a single channel.
 #include "vector.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
@@ -20,7 +20,7 @@ OPSMITH_INLINE int64_t lane(int64_t i) {
   return i < 0 ? 0 : least(i, kLanes);
 }
 
-// `read` gives a vector of an image's row: lanes between the bounds, of elements from an index on. Whole
+// `read` gives a vector of a feature map's row: lanes between the bounds, of elements from an index on. Whole
 // vectors are stored, since what comes after a row is written later.
 template <class Read>
 OPSMITH_INLINE void copy_row(float* to, int64_t width, int64_t before, int64_t after, Read read) {
@@ -142,19 +142,6 @@ void copy_pairs(const RowCopy<Bfloat16>& c) {
 
 namespace {
 
-OPSMITH_INLINE void put(float* to, F x) {
-  store(to, x);
-}
-// Of widened bfloat16, which need no rounding.
-OPSMITH_INLINE void put(Bfloat16* to, F x) {
-#if defined(__AVX512F__)
-  const I upper = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16(upper));
-#else
-  store(to, x);
-#endif
-}
-
 // A row's vectors end in the next row, which is written after it; exactly, where a block has no slack.
 template <bool kExact, class T>
 OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
@@ -166,65 +153,62 @@ OPSMITH_INLINE void gather_runs(const float* block, const int64_t* offsets, int6
       const Run run = runs[r];
       for (int64_t i = 0; i < run.count; i += kLanes) {
         const float* const p = from + run.from + i;
-        put(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
+        store_exact(row + run.at + i, kExact ? between(p, 0, least(kLanes, run.count - i)) : load(p));
       }
     }
   }
 }
 
-#if defined(__AVX512F__)
 // The runs of a vector come together in it.
 template <int N, class T>
 OPSMITH_INLINE void gather_vector(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                                   T* to, int64_t pitch) {
-  __mmask16 mask[N];
+  int64_t begin[N], end[N];
   const float* from[N];
 #pragma GCC unroll 4
   for (int r = 0; r < N; ++r) {
-    mask[r] = static_cast<__mmask16>(first(runs[r].at + runs[r].count) & ~first(runs[r].at));
+    begin[r] = runs[r].at;
+    end[r] = runs[r].at + runs[r].count;
     from[r] = block + (runs[r].from - runs[r].at);
   }
   if constexpr (N == 2) {
-    // Two halves: rows of eight pixels.
-    if (mask[0] == 0xff && mask[1] == 0xff00) {
+    // Rows of half a vector.
+    if (begin[0] == 0 && end[0] == kLanes / 2 && begin[1] == kLanes / 2 && end[1] == kLanes) {
       for (int64_t k = 0; k < count; ++k) {
         const float* const p = block + offsets[k];
-        const __m512 low = _mm512_castps256_ps512(_mm256_loadu_ps(p + runs[0].from));
-        put(to + k * pitch, _mm512_insertf32x8(low, _mm256_loadu_ps(p + runs[1].from), 1));
+        store_exact(to + k * pitch, load_halves(p + runs[0].from, p + runs[1].from));
       }
       return;
     }
   }
   for (int64_t k = 0; k < count; ++k) {
     const int64_t offset = offsets[k];
-    F x = _mm512_maskz_loadu_ps(mask[0], from[0] + offset);
+    F x = load_between(from[0] + offset, begin[0], end[0]);
 #pragma GCC unroll 4
     for (int r = 1; r < N; ++r) {
-      x = _mm512_mask_loadu_ps(x, mask[r], from[r] + offset);
+      x = load_onto(x, from[r] + offset, begin[r], end[r]);
     }
-    put(to + k * pitch, x);
+    store_exact(to + k * pitch, x);
   }
 }
-#endif
 
 template <class T>
 OPSMITH_INLINE void gather_all(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
                                int64_t run_count, T* to, int64_t pitch, bool exactly) {
-#if defined(__AVX512F__)
-  static_assert(kLanes == kPanel);
-  switch (run_count) {
-    case 1:
-      return gather_vector<1>(block, offsets, count, runs, to, pitch);
-    case 2:
-      return gather_vector<2>(block, offsets, count, runs, to, pitch);
-    case 3:
-      return gather_vector<3>(block, offsets, count, runs, to, pitch);
-    case 4:
-      return gather_vector<4>(block, offsets, count, runs, to, pitch);
-    default:
-      break;
+  if constexpr (kLanes == kPanel) {
+    switch (run_count) {
+      case 1:
+        return gather_vector<1>(block, offsets, count, runs, to, pitch);
+      case 2:
+        return gather_vector<2>(block, offsets, count, runs, to, pitch);
+      case 3:
+        return gather_vector<3>(block, offsets, count, runs, to, pitch);
+      case 4:
+        return gather_vector<4>(block, offsets, count, runs, to, pitch);
+      default:
+        break;
+    }
   }
-#endif
   if (exactly) {
     gather_runs<true>(block, offsets, count, runs, run_count, to, pitch);
   } else {
@@ -249,17 +233,17 @@ namespace {
 
 // N vectors, `step` apart in the block and `result_step` in the result.
 template <int N, class T>
-OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step, T* result,
-                             int64_t result_step, int64_t lanes) {
+OPSMITH_INLINE void add_depthwise(const Depthwise<T>& t, const float* block, int64_t step, T* result,
+                                  int64_t result_step, int64_t lanes) {
   F sums[N];
 #pragma GCC unroll 4
   for (int i = 0; i < N; ++i) {
     sums[i] = splat(t.bias);
   }
   if (lanes == kLanes) {
-    for (int64_t tap = 0; tap < t.taps; ++tap) {
-      const F weight = splat(t.weights[tap]);
-      const float* const at = block + t.offsets[tap];
+    for (int64_t k = 0; k < t.kernel_size; ++k) {
+      const F weight = splat(t.weights[k]);
+      const float* const at = block + t.offsets[k];
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i) {
         sums[i] = fma(load(at + i * step), weight, sums[i]);
@@ -271,9 +255,9 @@ OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step,
     }
     return;
   }
-  for (int64_t tap = 0; tap < t.taps; ++tap) {
-    const F weight = splat(t.weights[tap]);
-    const float* const at = block + t.offsets[tap];
+  for (int64_t k = 0; k < t.kernel_size; ++k) {
+    const F weight = splat(t.weights[k]);
+    const float* const at = block + t.offsets[k];
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
       sums[i] = fma(load_some(at + i * step, lanes), weight, sums[i]);
@@ -286,12 +270,12 @@ OPSMITH_INLINE void add_taps(const Taps<T>& t, const float* block, int64_t step,
 }
 
 template <class T>
-OPSMITH_INLINE void all_taps(const Taps<T>& t) {
+OPSMITH_INLINE void all_depthwise(const Depthwise<T>& t) {
   int64_t row = 0;
   for (; row + 4 <= t.rows; row += 4) {
     for (int64_t x = 0; x < t.columns; x += kLanes) {
-      add_taps<4>(t, t.block + row * t.block_row + x, t.block_row, t.result + row * t.result_row + x,
-                  t.result_row, least(kLanes, t.columns - x));
+      add_depthwise<4>(t, t.block + row * t.block_row + x, t.block_row, t.result + row * t.result_row + x,
+                       t.result_row, least(kLanes, t.columns - x));
     }
   }
   for (; row < t.rows; ++row) {
@@ -299,34 +283,34 @@ OPSMITH_INLINE void all_taps(const Taps<T>& t) {
     T* const result = t.result + row * t.result_row;
     int64_t x = 0;
     for (; x + 4 * kLanes <= t.columns; x += 4 * kLanes) {
-      add_taps<4>(t, block + x, kLanes, result + x, kLanes, kLanes);
+      add_depthwise<4>(t, block + x, kLanes, result + x, kLanes, kLanes);
     }
     for (; x < t.columns; x += kLanes) {
-      add_taps<1>(t, block + x, 0, result + x, 0, least(kLanes, t.columns - x));
+      add_depthwise<1>(t, block + x, 0, result + x, 0, least(kLanes, t.columns - x));
     }
   }
 }
 
 // So many sums stay in registers.
-constexpr int kTaps = 9;
+constexpr int kOffsets = 9;
 
 }  // namespace
 
-void add_taps_float(const Taps<float>& taps) {
-  all_taps(taps);
+void depthwise_float(const Depthwise<float>& sums) {
+  all_depthwise(sums);
 }
-void add_taps_bfloat16(const Taps<Bfloat16>& taps) {
-  all_taps(taps);
+void depthwise_bfloat16(const Depthwise<Bfloat16>& sums) {
+  all_depthwise(sums);
 }
 
-void sum_taps(const TapSums& t) {
-  for (int64_t first = 0; first < t.taps; first += kTaps) {
-    const int64_t taps = least(kTaps, t.taps - first);
-    int64_t offsets[kTaps];
-    F sums[kTaps];
+void depthwise_gradient(const DepthwiseGradient& t) {
+  for (int64_t first = 0; first < t.kernel_size; first += kOffsets) {
+    const int64_t count = least(kOffsets, t.kernel_size - first);
+    int64_t offsets[kOffsets];
+    F sums[kOffsets];
 #pragma GCC unroll 9
-    for (int i = 0; i < kTaps; ++i) {
-      offsets[i] = t.offsets[first + (i < taps ? i : 0)];
+    for (int i = 0; i < kOffsets; ++i) {
+      offsets[i] = t.offsets[first + (i < count ? i : 0)];
       sums[i] = zero();
     }
     for (int64_t row = 0; row < t.rows; ++row) {
@@ -336,7 +320,7 @@ void sum_taps(const TapSums& t) {
       for (; x + kLanes <= t.columns; x += kLanes) {
         const F factor = load(grad + x);
 #pragma GCC unroll 9
-        for (int i = 0; i < kTaps; ++i) {
+        for (int i = 0; i < kOffsets; ++i) {
           sums[i] = fma(factor, load(block + offsets[i] + x), sums[i]);
         }
       }
@@ -344,14 +328,14 @@ void sum_taps(const TapSums& t) {
         const int64_t lanes = t.columns - x;
         const F factor = load_some(grad + x, lanes);
 #pragma GCC unroll 9
-        for (int i = 0; i < kTaps; ++i) {
+        for (int i = 0; i < kOffsets; ++i) {
           sums[i] = fma(factor, load_some(block + offsets[i] + x, lanes), sums[i]);
         }
       }
     }
 #pragma GCC unroll 9
-    for (int i = 0; i < kTaps; ++i) {
-      if (i < taps) {
+    for (int i = 0; i < kOffsets; ++i) {
+      if (i < count) {
         t.sums[first + i] += static_cast<double>(sum(sums[i]));
       }
     }

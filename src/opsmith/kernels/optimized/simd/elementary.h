@@ -22,7 +22,7 @@ OPSMITH_INLINE Reduced reduced(F x) {
 // e^x: 1 + r + r²·q(r), q of degree 4 (2^-28.3 of the result). NaN stays, exp(-inf) = 0, exp(inf) = inf,
 // subnormal results are kept.
 OPSMITH_INLINE F exp(F x) {
-  const Reduced at = reduced(smaller(splat(89.0f), larger(splat(-105.0f), x)));
+  const Reduced at = reduced(min(splat(89.0f), max(splat(-105.0f), x)));
   F q = fma(splat(1.38145406e-3f), at.r, splat(8.36874545e-3f));
   q = fma(q, at.r, splat(4.16683890e-2f));
   q = fma(q, at.r, splat(1.66665211e-1f));
@@ -33,7 +33,7 @@ OPSMITH_INLINE F exp(F x) {
 // tanh(x) = (e^2x - 1) / (e^2x + 1), with e^2x - 1 from a polynomial that is accurate near 0 (2^-26 of it).
 OPSMITH_INLINE F tanh(F x) {
   const F limit = splat(9.02f);  // from here on it rounds to 1
-  const F bounded = smaller(limit, larger(zero() - limit, x));
+  const F bounded = min(limit, max(zero() - limit, x));
   const Reduced at = reduced(bounded + bounded);
   F q = fma(splat(1.39464962e-3f), at.r, splat(8.36661085e-3f));
   q = fma(q, at.r, splat(4.16662805e-2f));
@@ -52,7 +52,7 @@ OPSMITH_INLINE F sigmoid(F x) {
 // x·Φ(x), Φ(x) - 1/2 being an odd rational function of degrees 11 and 10, within 7·10^-9 for |x| ≤ 5.5.
 // Beyond, Φ is 0 or 1 in float32.
 OPSMITH_INLINE F gelu_erf(F x) {
-  const F bounded = smaller(splat(5.5f), larger(splat(-5.5f), x));
+  const F bounded = min(splat(5.5f), max(splat(-5.5f), x));
   const F u = bounded * bounded;
   F p = fma(splat(2.27493367e-8f), u, splat(6.35211496e-6f));
   p = fma(p, u, splat(1.68826064e-4f));

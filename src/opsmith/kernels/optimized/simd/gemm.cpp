@@ -1,16 +1,15 @@
 // Matrix products: tiles of a few rows by a few panels of 16 columns whose sums stay in registers, dot
 // products of contiguous rows, and the packing of panels.
+#include <utility>
+
 #include "vector.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
 
-// Vectors of a panel, and what a tile's sums, a row of b and a broadcast of a leave of the registers.
-constexpr int kVectors = kPanel / kLanes;
-constexpr int kTileRows = kLanes == 4 ? 2 : 6;
-constexpr int kTilePanels = kLanes == 16 ? 4 : 1;
+constexpr int kVectors = kPanel / kLanes;  // of a panel
 // Of b, so that a tile's part of it stays in the second-level cache.
 constexpr int64_t kDepth = 768;
 
@@ -106,14 +105,22 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
 // ---- bfloat16: pairs of neighbours in depth
 
 // `at` is the tile's first element in c.
-__attribute__((noinline)) void finish_bfloat16_tile(const Gemm<Bfloat16>& g, const float* block, int64_t rows,
-                                                    int64_t vectors, int64_t at, const Bfloat16* bias,
-                                                    int64_t columns) {
+__attribute__((noinline)) void finish_block(const Gemm<Bfloat16>& g, const float* block, int64_t rows,
+                                            int64_t vectors, int64_t at, const Bfloat16* bias,
+                                            int64_t columns) {
   if (g.sums != nullptr) {
     finish_tile<float>(block, rows, vectors, g.alpha, g.sums + at, g.c_row, nullptr, columns, g.accumulates);
   } else {
     finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, columns, g.accumulates);
   }
+}
+
+template <int R, int V>
+OPSMITH_INLINE void finish_bfloat16_tile(const Gemm<Bfloat16>& g, F (&sums)[R][V], int64_t at,
+                                         const Bfloat16* bias, int64_t columns) {
+  alignas(64) float block[R * V * kLanes];
+  store_sums(block, sums);
+  finish_block(g, block, R, V, at, bias, columns);
 }
 
 OPSMITH_INLINE uint32_t pair_at(const Bfloat16* p) {
@@ -122,235 +129,113 @@ OPSMITH_INLINE uint32_t pair_at(const Bfloat16* p) {
   return pair;
 }
 
-// Vectors of pairs as they lie in memory.
-OPSMITH_INLINE F load_pairs(const Bfloat16* p) {
-  return load(reinterpret_cast<const float*>(p));
-}
-
-// sum + a₀b₀ + a₁b₁ in float32, of the halves of each lane.
-struct Plain {
-  struct Operand {
-    F first, second;
-  };
-
-  OPSMITH_INLINE Operand row(F pairs) { return {lower_bfloat16(pairs), upper_bfloat16(pairs)}; }
-  OPSMITH_INLINE Operand both(uint32_t pair) {
-    const uint32_t first = pair << 16, second = pair & 0xffff0000u;
-    float x, y;
-    __builtin_memcpy(&x, &first, sizeof x);
-    __builtin_memcpy(&y, &second, sizeof y);
-    return {splat(x), splat(y)};
-  }
-  OPSMITH_INLINE F add(F sum, Operand a, Operand b) {
-    return fma(a.second, b.second, fma(a.first, b.first, sum));
-  }
-};
-
-template <int R, int V>
-OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const uint32_t (&pairs)[R], const Bfloat16* b,
-                              int64_t b_panel) {
-  Plain::Operand row[V];
-#pragma GCC unroll 8
-  for (int v = 0; v < V; ++v) {
-    row[v] = Plain::row(load_pairs(b + v / kVectors * b_panel + v % kVectors * 2 * kLanes));
-  }
+// A pair of each row of a times rows of b. The second of an odd depth's last pair is not in a; 0 stands for
+// it, as in b.
+template <class How, int R, int V>
+OPSMITH_INLINE void add_pairs(F (&sums)[R][V], const Bfloat16* a, int64_t a_row,
+                              const typename How::Operand (&row)[V], bool is_pair) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const Plain::Operand one = Plain::both(pairs[r]);
+    const typename How::Operand one = How::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      sums[r][v] = Plain::add(sums[r][v], one, row[v]);
+      sums[r][v] = How::add(sums[r][v], one, row[v]);
     }
   }
 }
 
-template <int R, int P>
-__attribute__((noinline)) void plain_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
-                                          int64_t at, const Bfloat16* bias, int64_t columns) {
-  constexpr int V = P * kVectors;
-  F sums[R][V];
+template <class How, int R, int V>
+OPSMITH_INLINE void add_packed_pairs(F (&sums)[R][V], const Bfloat16* a, int64_t a_row, const Bfloat16* b,
+                                     int64_t b_panel, bool is_pair) {
+  typename How::Operand row[V];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) {
+    const Bfloat16* const pairs = b + v / kVectors * b_panel + v % kVectors * 2 * kLanes;
+    row[v] = How::row(load(reinterpret_cast<const float*>(pairs)));
+  }
+  add_pairs<How>(sums, a, a_row, row, is_pair);
+}
+
+template <class How, int R, int P>
+__attribute__((noinline)) void packed_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
+                                           int64_t at, const Bfloat16* bias, int64_t columns) {
+  F sums[R][P * kVectors];
   clear_sums(sums);
   const int64_t a_row = g.a_row, b_panel = g.b_panel, pairs = g.depth / 2;
-  uint32_t pair[R];
   for (int64_t k = 0; k < pairs; ++k) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      pair[r] = pair_at(a + r * a_row);
-    }
-    add_pairs(sums, pair, b, b_panel);
+    add_packed_pairs<How>(sums, a, a_row, b, b_panel, true);
     a += 2;
     b += 2 * kPanel;
   }
   if (g.depth % 2 != 0) {
-    // The second of the last pair is not in a; 0 stands for it, as in b.
-    for (int r = 0; r < R; ++r) {
-      pair[r] = a[r * a_row].bits;
-    }
-    add_pairs(sums, pair, b, b_panel);
+    add_packed_pairs<How>(sums, a, a_row, b, b_panel, false);
   }
-  alignas(64) float block[R * V * kLanes];
-  store_sums(block, sums);
-  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
+  finish_bfloat16_tile(g, sums, at, bias, columns);
 }
-
-#if defined(__AVX512F__)
-#define OPSMITH_BF16 __attribute__((target("avx512bf16")))
-// VDPBF16PS: subnormal operands count as 0.
-struct Paired {
-  using Operand = F;
-  static inline __attribute__((always_inline)) F row(F pairs) { return pairs; }
-  static inline __attribute__((always_inline)) F both(uint32_t pair) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(pair)));
-  }
-  static inline __attribute__((always_inline)) OPSMITH_BF16 F add(F sum, F a, F b) {
-    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
-  }
-};
-
-template <int R, int P>
-OPSMITH_BF16 __attribute__((noinline)) void paired_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                        const Bfloat16* b, int64_t at, const Bfloat16* bias,
-                                                        int64_t columns) {
-  constexpr int V = P * kVectors;
-  F sums[R][V];
-  clear_sums(sums);
-  const int64_t a_row = g.a_row, b_panel = g.b_panel, pairs = (g.depth + 1) / 2, whole = g.depth / 2;
-  for (int64_t k = 0; k < pairs; ++k) {
-    F row[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      row[v] = load_pairs(b + v * b_panel);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      // The second of an odd depth's last pair is not in a; 0 stands for it, as in b.
-      const F one = Paired::both(k < whole ? pair_at(a + r * a_row) : a[r * a_row].bits);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        sums[r][v] = Paired::add(sums[r][v], one, row[v]);
-      }
-    }
-    a += 2;
-    b += 2 * kPanel;
-  }
-  alignas(64) float block[R * V * kLanes];
-  store_sums(block, sums);
-  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
-}
-#endif
 
 // b as it is, row after row: for so few rows of a that packing would cost more than it saves.
-template <int R>
-__attribute__((noinline)) void plain_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                   const Bfloat16* b, int64_t at, const Bfloat16* bias,
-                                                   int64_t columns) {
+template <class How, int R>
+__attribute__((noinline)) void unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b,
+                                             int64_t at, const Bfloat16* bias, int64_t columns) {
   constexpr int V = kTilePanels * kVectors;
   F sums[R][V];
   clear_sums(sums);
   const int64_t a_row = g.a_row, b_row = g.b_depth;
   for (int64_t k = 0; k < g.depth; k += 2) {
     const bool is_pair = k + 1 < g.depth;
-    Plain::Operand row[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      row[v] = {load(b + v * kLanes), is_pair ? load(b + b_row + v * kLanes) : zero()};
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Plain::Operand one = Plain::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        sums[r][v] = Plain::add(sums[r][v], one, row[v]);
-      }
-    }
+    typename How::Operand row[V];
+    How::rows(b, is_pair ? b + b_row : nullptr, row);
+    add_pairs<How>(sums, a, a_row, row, is_pair);
     a += 2;
     b += 2 * b_row;
   }
-  alignas(64) float block[R * V * kLanes];
-  store_sums(block, sums);
-  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
+  finish_bfloat16_tile(g, sums, at, bias, columns);
 }
-
-#if defined(__AVX512F__)
-// The same in pairs: neighbours in depth lie in two rows, and are put side by side on the way.
-template <int R>
-OPSMITH_BF16 __attribute__((noinline)) void paired_unpacked_tile(const Gemm<Bfloat16>& g, const Bfloat16* a,
-                                                                 const Bfloat16* b, int64_t at,
-                                                                 const Bfloat16* bias, int64_t columns) {
-  constexpr int V = kTilePanels * kVectors;
-  F sums[R][V];
-  clear_sums(sums);
-  alignas(64) int16_t places[2][2 * kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    for (int half = 0; half < 2; ++half) {
-      places[half][2 * i] = static_cast<int16_t>(half * kLanes + i);
-      places[half][2 * i + 1] = static_cast<int16_t>(2 * kLanes + half * kLanes + i);
-    }
-  }
-  const __m512i low = _mm512_load_si512(places[0]), high = _mm512_load_si512(places[1]);
-  const int64_t a_row = g.a_row, b_row = g.b_depth;
-  for (int64_t k = 0; k < g.depth; k += 2) {
-    const bool is_pair = k + 1 < g.depth;
-    F row[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; v += 2) {
-      const __m512i first = _mm512_loadu_si512(b + v * kLanes);
-      const __m512i second = is_pair ? _mm512_loadu_si512(b + b_row + v * kLanes) : _mm512_setzero_si512();
-      row[v] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, low, second));
-      row[v + 1] = _mm512_castsi512_ps(_mm512_permutex2var_epi16(first, high, second));
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F one = Paired::both(is_pair ? pair_at(a + r * a_row) : a[r * a_row].bits);
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        sums[r][v] = Paired::add(sums[r][v], one, row[v]);
-      }
-    }
-    a += 2;
-    b += 2 * b_row;
-  }
-  alignas(64) float block[R * V * kLanes];
-  store_sums(block, sums);
-  finish_bfloat16_tile(g, block, R, V, at, bias, columns);
-}
-#endif
 
 // ---- from the number of rows and panels to a tile
 
-using FloatTile = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
-                       const float* bias, int64_t columns, bool accumulates);
+struct FloatTiles {
+  using Function = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
+                        const float* bias, int64_t columns, bool accumulates);
+  template <int R, int P>
+  static constexpr Function* of = tile<R, P>;
+};
+
 using Bfloat16Tile = void(const Gemm<Bfloat16>& g, const Bfloat16* a, const Bfloat16* b, int64_t at,
                           const Bfloat16* bias, int64_t columns);
 
-#define OPSMITH_ROWS(name, P) {name<1, P>, name<2, P>, name<3, P>, name<4, P>, name<5, P>, name<6, P>}
-#if defined(__AVX512F__)
-#define OPSMITH_TILES(name) \
-  {OPSMITH_ROWS(name, 1), OPSMITH_ROWS(name, 2), OPSMITH_ROWS(name, 3), OPSMITH_ROWS(name, 4)}
-#elif defined(__AVX2__)
-#define OPSMITH_TILES(name) {OPSMITH_ROWS(name, 1)}
-#else
-#define OPSMITH_TILES(name)  \
-  {                          \
-    {                        \
-      name<1, 1>, name<2, 1> \
-    }                        \
-  }
-#endif
+template <class How>
+struct PackedTiles {
+  using Function = Bfloat16Tile;
+  template <int R, int P>
+  static constexpr Function* of = packed_tile<How, R, P>;
+};
 
-#if defined(__AVX2__)
-#define OPSMITH_EACH_ROWS(name) {name<1>, name<2>, name<3>, name<4>, name<5>, name<6>}
-#else
-#define OPSMITH_EACH_ROWS(name) {name<1>, name<2>}
-#endif
-constexpr Bfloat16Tile* kUnpackedTiles[kTileRows] = OPSMITH_EACH_ROWS(plain_unpacked_tile);
+// Of as many panels as a tile has.
+template <class How>
+struct UnpackedTiles {
+  using Function = Bfloat16Tile;
+  template <int R, int>
+  static constexpr Function* of = unpacked_tile<How, R>;
+};
 
-constexpr FloatTile* kFloatTiles[kTilePanels][kTileRows] = OPSMITH_TILES(tile);
-constexpr Bfloat16Tile* kPlainTiles[kTilePanels][kTileRows] = OPSMITH_TILES(plain_tile);
-#if defined(__AVX512F__)
-constexpr Bfloat16Tile* kPairedTiles[kTilePanels][kTileRows] = OPSMITH_TILES(paired_tile);
-constexpr Bfloat16Tile* kPairedUnpackedTiles[kTileRows] = OPSMITH_EACH_ROWS(paired_unpacked_tile);
-#endif
+template <class Tiles, class Sequence = std::make_integer_sequence<int, kTilePanels * kTileRows>>
+struct Table;
+template <class Tiles, int... I>
+struct Table<Tiles, std::integer_sequence<int, I...>> {
+  static constexpr
+      typename Tiles::Function* kTiles[] = {Tiles::template of<I % kTileRows + 1, I / kTileRows + 1>...};
+};
+
+template <class Tiles>
+OPSMITH_INLINE typename Tiles::Function* tile_of(int64_t rows, int64_t panels) {
+  return Table<Tiles>::kTiles[(panels - 1) * kTileRows + rows - 1];
+}
+
+template <class How>
+OPSMITH_INLINE Bfloat16Tile* bfloat16_tile_of(const Gemm<Bfloat16>& g, int64_t rows, int64_t panels) {
+  return g.b_depth != 0 ? tile_of<UnpackedTiles<How>>(rows, 1) : tile_of<PackedTiles<How>>(rows, panels);
+}
 
 // One row by rows of b as they are: those are read from end to end, several at a time, and the sums stay in
 // the first-level cache. `columns` is a multiple of kPanel.
@@ -417,7 +302,7 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
       const int64_t column = panel * kPanel;
       for (int64_t row = row_begin; row < row_end; row += tiles.rows) {
         const int64_t rows = least(tiles.rows, row_end - row);
-        kFloatTiles[panels - 1][rows - 1](
+        tile_of<FloatTiles>(rows, panels)(
             g, g.a + row * g.a_row + from * g.a_depth, g.b + panel * g.b_panel + from * g.b_depth, depth,
             g.c + row * g.c_row + column, from == 0 && g.bias != nullptr ? g.bias + column : nullptr,
             g.columns - column, g.accumulates || from != 0);
@@ -434,20 +319,8 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
     const int64_t column = panel * kPanel;
     for (int64_t row = row_begin; row < row_end; row += tiles.rows) {
       const int64_t rows = least(tiles.rows, row_end - row);
-      Bfloat16Tile* chosen = kPlainTiles[panels - 1][rows - 1];
-#if defined(__AVX512F__)
-      if (g.paired) {
-        chosen = kPairedTiles[panels - 1][rows - 1];
-      }
-#endif
-      if (g.b_depth != 0) {
-        chosen = kUnpackedTiles[rows - 1];
-#if defined(__AVX512F__)
-        if (g.paired) {
-          chosen = kPairedUnpackedTiles[rows - 1];
-        }
-#endif
-      }
+      Bfloat16Tile* const chosen =
+          g.paired ? bfloat16_tile_of<Paired>(g, rows, panels) : bfloat16_tile_of<Widened>(g, rows, panels);
       chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, row * g.c_row + column,
              g.bias == nullptr ? nullptr : g.bias + column, g.columns - column);
     }
@@ -458,7 +331,6 @@ void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, 
 
 namespace {
 
-constexpr int kDotRows = kLanes == 16 ? 4 : 2;
 constexpr int kDotColumns = 4;
 
 OPSMITH_INLINE void put_one(float* c, float x) {
@@ -482,25 +354,25 @@ OPSMITH_INLINE void put_dot(const Dots<T>& d, int64_t row, int64_t column, F sum
   put_one(to, value);
 }
 
-template <int R, int C, class T>
+template <class How, int R, int C, class T>
 OPSMITH_INLINE void dots(const Dots<T>& d, int64_t row, int64_t column) {
   F sums[R][C];
   clear_sums(sums);
   const T* const a = d.a + row * d.a_row;
   const T* const b = d.b + column * d.b_row;
   int64_t k = 0;
-  for (; k + kLanes <= d.depth; k += kLanes) {
+  for (; k + How::kStep <= d.depth; k += How::kStep) {
     F x[C];
 #pragma GCC unroll 8
     for (int j = 0; j < C; ++j) {
-      x[j] = load(b + j * d.b_row + k);
+      x[j] = How::load_step(b + j * d.b_row + k);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const F y = load(a + r * d.a_row + k);
+      const F y = How::load_step(a + r * d.a_row + k);
 #pragma GCC unroll 8
       for (int j = 0; j < C; ++j) {
-        sums[r][j] = fma(y, x[j], sums[r][j]);
+        sums[r][j] = How::add(sums[r][j], y, x[j]);
       }
     }
   }
@@ -509,85 +381,28 @@ OPSMITH_INLINE void dots(const Dots<T>& d, int64_t row, int64_t column) {
     for (int j = 0; j < C; ++j) {
       F all = sums[r][j];
       if (rest > 0) {
-        all = fma(load_some(a + r * d.a_row + k, rest), load_some(b + j * d.b_row + k, rest), all);
+        all = How::add(all, How::load_part(a + r * d.a_row + k, rest),
+                       How::load_part(b + j * d.b_row + k, rest));
       }
       put_dot(d, row + r, column + j, all);
     }
   }
 }
-
-// How elements are multiplied: widened, or in pairs.
-struct Widened {
-  template <int R, int C, class T>
-  OPSMITH_INLINE void run(const Dots<T>& d, int64_t row, int64_t column) {
-    dots<R, C>(d, row, column);
-  }
-};
-
-#if defined(__AVX512F__)
-// The first n of the pairs' elements, n below 32, and zeros.
-OPSMITH_INLINE F load_some_pairs(const Bfloat16* p, int64_t n) {
-  return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16((__mmask32{1} << n) - 1, p));
-}
-
-template <int R, int C>
-OPSMITH_BF16 __attribute__((noinline)) void paired_dots(const Dots<Bfloat16>& d, int64_t row,
-                                                        int64_t column) {
-  constexpr int64_t kEach = 2 * kLanes;
-  F sums[R][C];
-  clear_sums(sums);
-  const Bfloat16* const a = d.a + row * d.a_row;
-  const Bfloat16* const b = d.b + column * d.b_row;
-  const int64_t whole = d.depth / kEach * kEach, rest = d.depth - whole;
-  for (int64_t k = 0; k < whole; k += kEach) {
-    F x[C];
-#pragma GCC unroll 8
-    for (int j = 0; j < C; ++j) {
-      x[j] = load_pairs(b + j * d.b_row + k);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F y = load_pairs(a + r * d.a_row + k);
-#pragma GCC unroll 8
-      for (int j = 0; j < C; ++j) {
-        sums[r][j] = Paired::add(sums[r][j], y, x[j]);
-      }
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int j = 0; j < C; ++j) {
-      F all = sums[r][j];
-      if (rest > 0) {
-        all = Paired::add(all, load_some_pairs(a + r * d.a_row + whole, rest),
-                          load_some_pairs(b + j * d.b_row + whole, rest));
-      }
-      put_dot(d, row + r, column + j, all);
-    }
-  }
-}
-
-struct InPairs {
-  template <int R, int C>
-  OPSMITH_INLINE void run(const Dots<Bfloat16>& d, int64_t row, int64_t column) {
-    paired_dots<R, C>(d, row, column);
-  }
-};
-#endif
 
 template <class How, int C, class T>
 __attribute__((noinline)) void dots_of_column(const Dots<T>& d, int64_t column) {
   int64_t row = 0;
   for (; row + kDotRows <= d.rows; row += kDotRows) {
-    How::template run<kDotRows, C>(d, row, column);
+    dots<How, kDotRows, C>(d, row, column);
   }
   if constexpr (kDotRows == 4) {
     if (row + 2 <= d.rows) {
-      How::template run<2, C>(d, row, column);
+      dots<How, 2, C>(d, row, column);
       row += 2;
     }
   }
   if (row < d.rows) {
-    How::template run<1, C>(d, row, column);
+    dots<How, 1, C>(d, row, column);
   }
 }
 
@@ -665,13 +480,11 @@ void dots_float(const Dots<float>& d, int64_t begin, int64_t end) {
   all_dots<Widened>(d, begin, end);
 }
 void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
-#if defined(__AVX512F__)
   if (d.paired) {
-    all_dots<InPairs>(d, begin, end);
-    return;
+    all_dots<Paired>(d, begin, end);
+  } else {
+    all_dots<Widened>(d, begin, end);
   }
-#endif
-  all_dots<Widened>(d, begin, end);
 }
 
 void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,

@@ -4,7 +4,7 @@
 // first-level cache: a single pass over x² would cancel where the mean is large.
 #include "map.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {

@@ -4,7 +4,7 @@
 // error grows with the square root of the block's length, not with that of the whole.
 #include "map.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {

@@ -4,7 +4,7 @@
 #include "elementary.h"
 #include "map.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
@@ -13,26 +13,26 @@ constexpr float kInfinity = __builtin_inff();
 
 // The largest element; any NaN makes the sum NaN that follows, so that this one may be lost.
 template <class T>
-OPSMITH_INLINE float largest_of(const T* x, int64_t n) {
+OPSMITH_INLINE float max_of(const T* x, int64_t n) {
   F m0 = splat(-kInfinity), m1 = m0, m2 = m0, m3 = m0;
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    m0 = larger(load(x + i), m0);
-    m1 = larger(load(x + i + kLanes), m1);
-    m2 = larger(load(x + i + 2 * kLanes), m2);
-    m3 = larger(load(x + i + 3 * kLanes), m3);
+    m0 = max(load(x + i), m0);
+    m1 = max(load(x + i + kLanes), m1);
+    m2 = max(load(x + i + 2 * kLanes), m2);
+    m3 = max(load(x + i + 3 * kLanes), m3);
   }
   for (; i + kLanes <= n; i += kLanes) {
-    m0 = larger(load(x + i), m0);
+    m0 = max(load(x + i), m0);
   }
   if (i < n) {
-    m1 = larger(lanes_or(load_some(x + i, n - i), n - i, splat(-kInfinity)), m1);
+    m1 = max(lanes_or(load_some(x + i, n - i), n - i, splat(-kInfinity)), m1);
   }
-  return largest(larger(larger(m0, m1), larger(m2, m3)));
+  return max_lane(max(max(m0, m1), max(m2, m3)));
 }
 
 OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool streamed) {
-  const F top = splat(largest_of(x, n));
+  const F top = splat(max_of(x, n));
   if (!streamed) {
     // Twice through y, which is in the caches, rather than exp twice.
     F s0 = zero(), s1 = zero();
@@ -60,14 +60,14 @@ OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool stream
 
 // y would round what is summed, so exp is computed twice.
 OPSMITH_INLINE void softmax_row(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed) {
-  const F top = splat(largest_of(x, n));
+  const F top = splat(max_of(x, n));
   const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, streamed, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
 }
 
 template <class T>
 OPSMITH_INLINE void log_softmax_row(const T* x, T* y, int64_t n, bool streamed) {
-  const F top = splat(largest_of(x, n));
+  const F top = splat(max_of(x, n));
   const F shift =
       splat(__builtin_logf(total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); })));
   map(x, y, n, streamed, [top, shift](F v) OPSMITH_ALWAYS_INLINE { return v - top - shift; });
@@ -96,7 +96,7 @@ OPSMITH_INLINE void columns_of(const T* x, T* y, int64_t n, int64_t stride, int6
     total.of[v] = zero();
   }
   each_row<V>(x, n, stride, lanes,
-              [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE { top.of[v] = larger(at, top.of[v]); });
+              [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE { top.of[v] = max(at, top.of[v]); });
   each_row<V>(x, n, stride, lanes, [&](int64_t, int v, F at) OPSMITH_ALWAYS_INLINE {
     total.of[v] = total.of[v] + exp(at - top.of[v]);
   });

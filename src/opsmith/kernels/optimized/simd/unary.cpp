@@ -2,7 +2,7 @@
 #include "elementary.h"
 #include "map.h"
 #include "../gemm_operands.h"
-#include "declarations.h"
+#include "float_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 

@@ -1,7 +1,7 @@
 // Activation functions and their gradients. Formulas are those of torch.nn.functional's documentation;
 // gradients of sigmoid and tanh are in terms of the result, of the others in terms of the operand.
-#include "../elementary.h"
-#include "../pointwise.h"
+#include "../elementary_functions.h"
+#include "../pointwise_bodies.h"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // Whether any element, or every one, differs from 0.
-#include "../reduction.h"
+#include "../reducer.h"
 
 namespace opsmith::portable::native {
 namespace {

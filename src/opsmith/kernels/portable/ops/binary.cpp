@@ -1,5 +1,5 @@
 // Arithmetic of two operands: the four operations, quotients rounded to integers, remainders, atan2.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 #include <atomic>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Operators on the bits of integers, and on bools as truth values.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 namespace opsmith::portable::native {
 

@@ -1,7 +1,7 @@
 // Operators that keep the larger or the smaller of elements and bounds. NaN, of an element or of a bound,
 // stays.
-#include "../elementary.h"
-#include "../pointwise.h"
+#include "../elementary_functions.h"
+#include "../pointwise_bodies.h"
 
 namespace opsmith::portable::native {
 namespace {

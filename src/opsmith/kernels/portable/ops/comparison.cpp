@@ -1,5 +1,5 @@
 // Comparisons of two operands in their common dtype. Numbers are rounded to it first, as in ATen.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 namespace opsmith::portable::native {
 

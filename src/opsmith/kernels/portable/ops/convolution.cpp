@@ -1,5 +1,5 @@
 // convolution in one to three dimensions, with groups, dilation and transposition, and its gradients: all are
-// matrix products (gemm.h) whose right operand is read from an image, a patch at a time. See
+// matrix products (gemm.h) whose right operand is read from a feature map, a patch at a time. See
 // Note [Large and small] in convolution_shape.h.
 #include <optional>
 
@@ -7,7 +7,7 @@
 #include "../../common/temporary.h"
 #include "../../common/convolution_shape.h"
 #include "../gemm.h"
-#include "../image.h"
+#include "../../common/feature_map.h"
 #include "../lanes.h"
 #include "../movement.h"
 
@@ -18,21 +18,21 @@ int64_t ceil_divided(int64_t a, int64_t b) {
   return -floor_divided(-a, b);
 }
 
-// One image as seen from the pixels of the other, `grid`: see Note [Large and small]. Patches have an element
-// for each channel and tap.
+// One feature map as seen from the pixels of the other, `grid`: see Note [Large and small]. Patches have an
+// element for each channel and place in the kernel.
 template <class C>
 struct Patches {
-  Image image;
+  ByteFeatureMap map;
   const int64_t* grid;
   ConvolutionWindow window;
-  bool from_small;  // the image is the small one
+  bool from_small;  // the map is the small one
   Convert load;     // null where elements are of type C
   int64_t width;
 
   // An element of all patches.
   struct Element {
     int64_t channel;
-    int64_t tap[kSpatial];
+    int64_t place[kSpatial];
   };
   // A pixel of the grid, through the batch.
   struct Pixel {
@@ -40,9 +40,9 @@ struct Patches {
     int64_t at[kSpatial];
   };
 
-  Patches(const Image& seen, const int64_t* sizes, const ConvolutionWindow& through, bool small,
+  Patches(const ByteFeatureMap& seen, const int64_t* sizes, const ConvolutionWindow& through, bool small,
           ScalarType dtype)
-      : image(seen),
+      : map(seen),
         grid(sizes),
         window(through),
         from_small(small),
@@ -50,20 +50,20 @@ struct Patches {
         width(static_cast<int64_t>(executorch::runtime::elementSize(dtype))) {}
 
   Element element(int64_t first_channel, int64_t k) const {
-    Element element{first_channel + k / window.taps(), {}};
-    int64_t rest = k % window.taps();
+    Element element{first_channel + k / window.kernel_size(), {}};
+    int64_t rest = k % window.kernel_size();
     for (int64_t d = kSpatial - 1; d >= 0; --d) {
-      element.tap[d] = rest % window.kernel[d];
+      element.place[d] = rest % window.kernel[d];
       rest /= window.kernel[d];
     }
     return element;
   }
   void advance(Element& element) const {
     for (int64_t d = kSpatial - 1; d >= 0; --d) {
-      if (++element.tap[d] < window.kernel[d]) {
+      if (++element.place[d] < window.kernel[d]) {
         return;
       }
-      element.tap[d] = 0;
+      element.place[d] = 0;
     }
     ++element.channel;
   }
@@ -81,15 +81,15 @@ struct Patches {
   void gather(const Element& element, Pixel pixel, int64_t count, C* to) const {
     while (count > 0) {
       const int64_t n = std::min(count, grid[2] - pixel.at[2]);
-      int64_t offset = pixel.batch * image.batch_stride + element.channel * image.channel_stride;
+      int64_t offset = pixel.batch * map.batch_stride + element.channel * map.channel_stride;
       bool inside = true;
       for (int64_t d = 0; d < 2; ++d) {
-        const int64_t source = source_of(pixel.at[d], element.tap[d], d);
+        const int64_t source = source_of(pixel.at[d], element.place[d], d);
         inside = inside && source >= 0;
-        offset += source * image.stride[d];
+        offset += source * map.stride[d];
       }
       if (inside) {
-        gather_row(offset, element.tap[2], pixel.at[2], n, to);
+        gather_row(offset, element.place[2], pixel.at[2], n, to);
       } else {
         std::fill_n(to, n, C(0));
       }
@@ -107,36 +107,36 @@ struct Patches {
   }
 
  private:
-  // The index in the image that meets index `at` of the grid, or -1.
-  int64_t source_of(int64_t at, int64_t tap, int64_t d) const {
-    const int64_t shift = tap * window.dilation[d] - window.padding[d];
+  // The index in the map that meets index `at` of the grid, or -1.
+  int64_t source_of(int64_t at, int64_t place, int64_t d) const {
+    const int64_t shift = place * window.dilation[d] - window.padding[d];
     if (!from_small) {
       const int64_t source = at * window.stride[d] + shift;
-      return source < image.size[d] ? source : -1;
+      return source < map.size[d] ? source : -1;
     }
     const int64_t distance = at - shift;
     if (window.stride[d] == 1) {
-      return distance < image.size[d] ? distance : -1;
+      return distance < map.size[d] ? distance : -1;
     }
     const int64_t source = distance / window.stride[d];
-    return distance >= 0 && distance % window.stride[d] == 0 && source < image.size[d] ? source : -1;
+    return distance >= 0 && distance % window.stride[d] == 0 && source < map.size[d] ? source : -1;
   }
 
   // n elements of a row of patches, from index `at` of the grid.
-  void gather_row(int64_t offset, int64_t tap, int64_t at, int64_t n, C* to) const {
+  void gather_row(int64_t offset, int64_t place, int64_t at, int64_t n, C* to) const {
     const int64_t stride = window.stride[2];
-    const int64_t shift = tap * window.dilation[2] - window.padding[2];
-    const int64_t step = image.stride[2];
+    const int64_t shift = place * window.dilation[2] - window.padding[2];
+    const int64_t step = map.stride[2];
     if (!from_small) {
       const int64_t low = std::clamp(ceil_divided(-shift, stride), at, at + n);
-      const int64_t high = std::clamp(floor_divided(image.size[2] - 1 - shift, stride) + 1, low, at + n);
+      const int64_t high = std::clamp(floor_divided(map.size[2] - 1 - shift, stride) + 1, low, at + n);
       std::fill_n(to, low - at, C(0));
       read(offset + (low * stride + shift) * step, stride * step, high - low, to + (low - at));
       std::fill_n(to + (high - at), at + n - high, C(0));
       return;
     }
     const int64_t low = std::max<int64_t>(0, ceil_divided(at - shift, stride));
-    const int64_t high = std::min(image.size[2], floor_divided(at + n - 1 - shift, stride) + 1);
+    const int64_t high = std::min(map.size[2], floor_divided(at + n - 1 - shift, stride) + 1);
     if (stride == 1 && high > low) {
       const int64_t begin = low + shift - at;
       std::fill_n(to, begin, C(0));
@@ -151,7 +151,7 @@ struct Patches {
   }
 
   void read(int64_t offset, int64_t step, int64_t n, C* to) const {
-    const char* const from = image.data + offset * width;
+    const char* const from = map.data + offset * width;
     if (load == nullptr) {
       const C* const elements = reinterpret_cast<const C*>(from);
       for (int64_t i = 0; i < n; ++i) {
@@ -177,52 +177,92 @@ constexpr int64_t kPixels = 256;
 
 // Writes sums of consecutive pixels of one channel.
 template <class C>
-void put_pixels(const Image& image, int64_t width, Convert store, int64_t channel, int64_t first,
+void put_pixels(const ByteFeatureMap& map, int64_t width, Convert store, int64_t channel, int64_t first,
                 int64_t count, const C* sums) {
   int64_t at[kSpatial];
   int64_t batch = first;
   for (int64_t d = kSpatial - 1; d >= 0; --d) {
-    at[d] = batch % image.size[d];
-    batch /= image.size[d];
+    at[d] = batch % map.size[d];
+    batch /= map.size[d];
   }
   while (count > 0) {
-    const int64_t n = std::min({count, image.size[2] - at[2], kPixels});
-    int64_t offset = batch * image.batch_stride + channel * image.channel_stride;
+    const int64_t n = std::min({count, map.size[2] - at[2], kPixels});
+    int64_t offset = batch * map.batch_stride + channel * map.channel_stride;
     for (int64_t d = 0; d < kSpatial; ++d) {
-      offset += at[d] * image.stride[d];
+      offset += at[d] * map.stride[d];
     }
-    if (image.stride[2] == 1 || n == 1) {
-      store(sums, {1, n, 0, 1}, image.data + offset * width);
+    if (map.stride[2] == 1 || n == 1) {
+      store(sums, {1, n, 0, 1}, map.data + offset * width);
     } else {
       alignas(64) char block[kPixels * sizeof(C)];
       store(sums, {1, n, 0, 1}, block);
-      spread(static_cast<size_t>(width), block, image.data + offset * width, image.stride[2], n);
+      spread(static_cast<size_t>(width), block, map.data + offset * width, map.stride[2], n);
     }
     sums += n;
     count -= n;
     at[2] += n;
-    for (int64_t d = kSpatial - 1; d >= 0 && at[d] == image.size[d]; --d) {
+    for (int64_t d = kSpatial - 1; d >= 0 && at[d] == map.size[d]; --d) {
       at[d] = 0;
       ++(d == 0 ? batch : at[d - 1]);
     }
   }
 }
 
-// result (large or small) from the other image: rows of the weight, as (groups, rows, depth), times patches.
+// A product (see map_product) of few rows: sums over the patches, whose elements are read once for all of
+// them.
+template <class C, class Finish>
+void few_rows_product(const Convolution& convolution, const char* weight, Convert load,
+                      const Patches<C>& patches, int64_t rows, int64_t depth, int64_t pixels,
+                      const Finish& finish) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const int64_t channels = depth / convolution.window.kernel_size();
+  const int64_t blocks = ceil_divided(pixels, kPixels);
+  const int64_t work = std::max<int64_t>(1, depth * kPixels);
+  parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    C sums[kFewRows][kPixels];
+    C patch[kPixels];
+    C factors[kPixels];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t group = task / blocks;
+      const int64_t first = task % blocks * kPixels;
+      const int64_t count = std::min(kPixels, pixels - first);
+      for (int64_t i = 0; i < rows; ++i) {
+        std::fill_n(sums[i], count, C(0));
+      }
+      auto element = patches.element(group * channels, 0);
+      const auto pixel = patches.pixel(first);
+      for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
+        patches.gather(element, pixel, count, patch);
+        load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
+        for (int64_t i = 0; i < rows; ++i) {
+          const C factor = factors[i];
+          for (int64_t x = 0; x < count; ++x) {
+            sums[i][x] += factor * patch[x];
+          }
+        }
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        finish(group * rows + i, first, sums[i], count);
+      }
+    }
+  });
+}
+
+// result (large or small) from the other one: rows of the weight, as (groups, rows, depth), times patches.
 template <class C>
-[[gnu::noinline]] void image_product(const Convolution& convolution, const char* weight, const char* bias,
-                                     const Image& image, bool from_small, const Image& result) {
+[[gnu::noinline]] void map_product(const Convolution& convolution, const char* weight, const char* bias,
+                                   const ByteFeatureMap& map, bool from_small, const ByteFeatureMap& result) {
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
   const Convert load = conversion(convolution.dtype, dtype_of<C>);
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
   const int64_t rows = result.channels / convolution.groups;
-  const int64_t image_channels = image.channels / convolution.groups;
-  const int64_t depth = image_channels * convolution.window.taps();
+  const int64_t map_channels = map.channels / convolution.groups;
+  const int64_t depth = map_channels * convolution.window.kernel_size();
   const int64_t pixels = result.batch * result.pixels();
   if (pixels == 0 || rows == 0) {
     return;
   }
-  const Patches<C> patches(image, result.size, convolution.window, from_small, convolution.dtype);
+  const Patches<C> patches(map, result.size, convolution.window, from_small, convolution.dtype);
   const auto finish = [&](int64_t channel, int64_t first, C* sums, int64_t count) {
     if (bias != nullptr) {
       C added;
@@ -234,37 +274,7 @@ template <class C>
     put_pixels(result, width, store, channel, first, count, sums);
   };
   if (rows < kFewRows) {
-    const int64_t blocks = ceil_divided(pixels, kPixels);
-    const int64_t work = std::max<int64_t>(1, depth * kPixels);
-    parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work),
-             [&](int64_t begin, int64_t end) {
-               C sums[kFewRows][kPixels];
-               C patch[kPixels];
-               C factors[kPixels];
-               for (int64_t task = begin; task < end; ++task) {
-                 const int64_t group = task / blocks;
-                 const int64_t first = task % blocks * kPixels;
-                 const int64_t count = std::min(kPixels, pixels - first);
-                 for (int64_t i = 0; i < rows; ++i) {
-                   std::fill_n(sums[i], count, C(0));
-                 }
-                 auto element = patches.element(group * image_channels, 0);
-                 const auto pixel = patches.pixel(first);
-                 for (int64_t k = 0; k < depth; ++k, patches.advance(element)) {
-                   patches.gather(element, pixel, count, patch);
-                   load(weight + (group * rows * depth + k) * width, {1, rows, 0, depth}, factors);
-                   for (int64_t i = 0; i < rows; ++i) {
-                     const C factor = factors[i];
-                     for (int64_t x = 0; x < count; ++x) {
-                       sums[i][x] += factor * patch[x];
-                     }
-                   }
-                 }
-                 for (int64_t i = 0; i < rows; ++i) {
-                   finish(group * rows + i, first, sums[i], count);
-                 }
-               }
-             });
+    few_rows_product<C>(convolution, weight, load, patches, rows, depth, pixels, finish);
     return;
   }
   C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
@@ -283,7 +293,7 @@ template <class C>
           }
         },
         [&](int64_t first, int64_t lines, int64_t start, int64_t count, int64_t panel, C* packed) {
-          auto element = patches.element(group * image_channels, start);
+          auto element = patches.element(group * map_channels, start);
           const auto pixel = patches.pixel(first);
           for (int64_t p = 0; p < count; ++p, patches.advance(element)) {
             patches.gather(element, pixel, lines, packed + p * panel);
@@ -294,18 +304,50 @@ template <class C>
   }
 }
 
-// A window of one pixel, through which an image is seen as it is.
+// A window of one pixel, through which a map is seen as it is.
 constexpr ConvolutionWindow kPoint{{1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
 
-// The contiguous weight from both images: (channels of the small one) x (channels of the large one, taps).
+// Few rows of a weight (see weight_product): each element of the large map's patches is read once for them.
 template <class C>
-[[gnu::noinline]] void weight_product(const Convolution& convolution, const Image& large, const Image& small,
-                                      char* weight) {
+void few_rows_weight(const Convolution& convolution, const Patches<C>& left, const Patches<C>& right,
+                     Convert store, int64_t rows, int64_t columns, int64_t pixels, char* weight) {
+  const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
+  const int64_t channels = columns / convolution.window.kernel_size();
+  const int64_t tasks = convolution.groups * columns;
+  parallel(
+      tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
+        C own[kPixels];
+        C patch[kPixels];
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t group = task / columns;
+          const auto element = right.element(group * channels, task % columns);
+          C sums[kFewRows] = {};
+          for (int64_t first = 0; first < pixels; first += kPixels) {
+            const int64_t count = std::min(kPixels, pixels - first);
+            const auto pixel = right.pixel(first);
+            right.gather(element, pixel, count, patch);
+            for (int64_t i = 0; i < rows; ++i) {
+              left.gather(left.element(group * rows + i, 0),
+                          {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
+              sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
+            }
+          }
+          for (int64_t i = 0; i < rows; ++i) {
+            store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+          }
+        }
+      });
+}
+
+// The contiguous weight from both maps: (channels of the small one) x (channels of the large one, kernel).
+template <class C>
+[[gnu::noinline]] void weight_product(const Convolution& convolution, const ByteFeatureMap& large,
+                                      const ByteFeatureMap& small, char* weight) {
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
   const int64_t rows = small.channels / convolution.groups;
   const int64_t large_channels = large.channels / convolution.groups;
-  const int64_t columns = large_channels * convolution.window.taps();
+  const int64_t columns = large_channels * convolution.window.kernel_size();
   const int64_t pixels = small.batch * small.pixels();
   if (pixels == 0) {
     std::memset(weight, 0, static_cast<size_t>(convolution.groups * rows * columns * width));
@@ -314,30 +356,7 @@ template <class C>
   const Patches<C> left(small, small.size, kPoint, false, convolution.dtype);
   const Patches<C> right(large, small.size, convolution.window, false, convolution.dtype);
   if (rows < kFewRows) {
-    const int64_t tasks = convolution.groups * columns;
-    parallel(
-        tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
-          C own[kPixels];
-          C patch[kPixels];
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t group = task / columns;
-            const auto element = right.element(group * large_channels, task % columns);
-            C sums[kFewRows] = {};
-            for (int64_t first = 0; first < pixels; first += kPixels) {
-              const int64_t count = std::min(kPixels, pixels - first);
-              const auto pixel = right.pixel(first);
-              right.gather(element, pixel, count, patch);
-              for (int64_t i = 0; i < rows; ++i) {
-                left.gather(left.element(group * rows + i, 0),
-                            {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
-                sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
-              }
-            }
-            for (int64_t i = 0; i < rows; ++i) {
-              store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
-            }
-          }
-        });
+    few_rows_weight<C>(convolution, left, right, store, rows, columns, pixels, weight);
     return;
   }
   C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
@@ -371,12 +390,12 @@ template <class C>
 
 // The sum of each channel.
 template <class C>
-[[gnu::noinline]] void channel_sums(const Convolution& convolution, const Image& image, char* sums) {
+[[gnu::noinline]] void channel_sums(const Convolution& convolution, const ByteFeatureMap& map, char* sums) {
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
-  const Patches<C> pixels_of(image, image.size, kPoint, false, convolution.dtype);
-  const int64_t pixels = image.batch * image.pixels();
-  parallel(image.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)),
+  const Patches<C> pixels_of(map, map.size, kPoint, false, convolution.dtype);
+  const int64_t pixels = map.batch * map.pixels();
+  parallel(map.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)),
            [&](int64_t begin, int64_t end) {
              C line[kPixels];
              for (int64_t channel = begin; channel < end; ++channel) {
@@ -455,8 +474,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
     const Convolution convolution = convolution_of(context, weight, parameters);
     const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
     with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
-      image_product<typename decltype(type)::type>(convolution, rows, added, image_of(input, spatial),
-                                                   transposed, image_of(out, spatial));
+      map_product<typename decltype(type)::type>(convolution, rows, added, feature_map_of(input, spatial),
+                                                 transposed, feature_map_of(out, spatial));
     });
   }
   return out;
@@ -486,12 +505,12 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
   const char* const rows = output_mask[0] ? weight_rows(context, weight, groups, !transposed) : nullptr;
   const Convolution convolution = convolution_of(context, weight, parameters);
   const int64_t spatial = input.dim() - 2;
-  const Image given = image_of(input, spatial);
-  const Image grad = image_of(grad_output, spatial);
+  const ByteFeatureMap given = feature_map_of(input, spatial);
+  const ByteFeatureMap grad = feature_map_of(grad_output, spatial);
   with_wide_type<kBackward>(context, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
     if (rows != nullptr) {
-      image_product<C>(convolution, rows, nullptr, grad, !transposed, image_of(out0, spatial));
+      map_product<C>(convolution, rows, nullptr, grad, !transposed, feature_map_of(out0, spatial));
     }
     if (output_mask[1]) {
       weight_product<C>(convolution, transposed ? grad : given, transposed ? given : grad,

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "../movement.h"
-#include "../views.h"
+#include "../view_geometry.h"
 
 namespace opsmith::portable::native {
 namespace {

@@ -49,6 +49,29 @@ T distance(const T* a, const T* b, int64_t n, double p) {
 
 using Distances = Types<float, double>;
 
+// How the batch dimensions of two tensors broadcast.
+struct Batches {
+  Dims sizes;
+  Dims step1;
+  Dims step2;
+};
+
+bool broadcast_batches(KernelRuntimeContext& context, const Tensor& x1, const Tensor& x2, Batches& batches) {
+  const int64_t rank = std::max(x1.dim(), x2.dim());
+  for (int64_t d = 0; d < rank - 2; ++d) {
+    const int64_t own1 = d - (rank - x1.dim());
+    const int64_t own2 = d - (rank - x2.dim());
+    const int64_t size1 = own1 < 0 ? 1 : x1.sizes()[own1];
+    const int64_t size2 = own2 < 0 ? 1 : x2.sizes()[own2];
+    OPSMITH_CHECK(context, size1 == size2 || size1 == 1 || size2 == 1, InvalidArgument, false,
+                  "cdist: batch dimensions do not broadcast");
+    batches.sizes.push_back(size1 == 1 ? size2 : size1);
+    batches.step1.push_back(size1 == 1 ? 0 : x1.strides()[own1]);
+    batches.step2.push_back(size2 == 1 ? 0 : x2.strides()[own2]);
+  }
+  return true;
+}
+
 }  // namespace
 
 namespace native {
@@ -69,26 +92,14 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
   OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "cdist only supports non-negative p values");
   OPSMITH_CHECK(context, x1.scalar_type() == x2.scalar_type() && x1.scalar_type() == out.scalar_type(),
                 InvalidArgument, out, "cdist: expected operands and out of one dtype");
-  // Batch dimensions, from the right.
-  const int64_t rank = std::max(rank1, rank2);
-  Dims sizes;
-  Dims step1;
-  Dims step2;
-  for (int64_t d = 0; d < rank - 2; ++d) {
-    const int64_t own1 = d - (rank - rank1);
-    const int64_t own2 = d - (rank - rank2);
-    const int64_t size1 = own1 < 0 ? 1 : sizes1[own1];
-    const int64_t size2 = own2 < 0 ? 1 : sizes2[own2];
-    OPSMITH_CHECK(context, size1 == size2 || size1 == 1 || size2 == 1, InvalidArgument, out,
-                  "cdist: batch dimensions do not broadcast");
-    sizes.push_back(size1 == 1 ? size2 : size1);
-    step1.push_back(size1 == 1 ? 0 : x1.strides()[own1]);
-    step2.push_back(size2 == 1 ? 0 : x2.strides()[own2]);
+  Batches batches;
+  if (!broadcast_batches(context, x1, x2, batches)) {
+    return out;
   }
-  const Dims batches = sizes;
   const int64_t rows = sizes1[rank1 - 2];
   const int64_t columns = sizes2[rank2 - 2];
   const int64_t n = sizes1[rank1 - 1];
+  Dims sizes = batches.sizes;
   sizes.push_back(rows);
   sizes.push_back(columns);
   if (!resize(context, out, sizes) || out.numel() == 0) {
@@ -96,16 +107,17 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
   }
   with_dtype<kCdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(batches.product() * rows, std::max<int64_t>(1, kGrain / (columns * std::max<int64_t>(1, n))),
+    parallel(batches.sizes.product() * rows,
+             std::max<int64_t>(1, kGrain / (columns * std::max<int64_t>(1, n))),
              [&](int64_t begin, int64_t end) {
                for (int64_t row = begin; row < end; ++row) {
                  const T* a = x1.const_data_ptr<T>() + row % rows * n;
                  const T* b = x2.const_data_ptr<T>();
                  int64_t batch = row / rows;
-                 for (int64_t d = batches.rank - 1; d >= 0; --d) {
-                   a += batch % batches[d] * step1[d];
-                   b += batch % batches[d] * step2[d];
-                   batch /= batches[d];
+                 for (int64_t d = batches.sizes.rank - 1; d >= 0; --d) {
+                   a += batch % batches.sizes[d] * batches.step1[d];
+                   b += batch % batches.sizes[d] * batches.step2[d];
+                   batch /= batches.sizes[d];
                  }
                  T* const to = out.mutable_data_ptr<T>() + row * columns;
                  for (int64_t column = 0; column < columns; ++column) {

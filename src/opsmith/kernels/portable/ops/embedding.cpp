@@ -54,6 +54,24 @@ Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const
   return out;
 }
 
+// Whether all indices but padding_idx name a weight; `frequency`, if not null, gets how often each is named.
+bool count_weights(const Indices& values, int64_t count, int64_t num_weights, int64_t padding_idx,
+                   int32_t* frequency) {
+  IndexCheck check(num_weights);
+  if (frequency != nullptr) {
+    std::fill_n(frequency, num_weights, 0);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (values.at(i) != padding_idx) {
+      const int64_t w = check.checked(values.at(i));
+      if (frequency != nullptr) {
+        ++frequency[w];
+      }
+    }
+  }
+  return !check.found_wrong();
+}
+
 // grad_weight[w] is the sum of grad_output's rows whose index is w, over the number of them where it is asked
 // for; rows of padding_idx do not count. Threads share the columns, so that each adds up in order.
 Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
@@ -74,24 +92,12 @@ Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor
     return out;
   }
   const Indices values(indices);
-  IndexCheck check(num_weights);
-  int32_t* frequency = nullptr;
-  if (scale_grad_by_freq) {
-    frequency = temporary<int32_t>(context, num_weights);
-    if (frequency == nullptr) {
-      return out;
-    }
-    std::fill_n(frequency, num_weights, 0);
+  int32_t* const frequency = scale_grad_by_freq ? temporary<int32_t>(context, num_weights) : nullptr;
+  if (scale_grad_by_freq && frequency == nullptr) {
+    return out;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    if (values.at(i) != padding_idx) {
-      const int64_t w = check.checked(values.at(i));
-      if (frequency != nullptr) {
-        ++frequency[w];
-      }
-    }
-  }
-  OPSMITH_CHECK(context, !check.found_wrong(), InvalidArgument, out, "index out of range in self");
+  OPSMITH_CHECK(context, count_weights(values, count, num_weights, padding_idx, frequency), InvalidArgument,
+                out, "index out of range in self");
   with_dtype<kBackward>(context, Floating{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     using C = compute_t<T>;

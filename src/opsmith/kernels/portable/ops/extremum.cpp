@@ -1,8 +1,8 @@
 // The largest and smallest elements, and where they stand. NaN counts as larger and as smaller than any
 // number; of several that are equal, the first is taken.
 #include "../common_dtype.h"
-#include "../elementary.h"
-#include "../reduction.h"
+#include "../elementary_functions.h"
+#include "../reducer.h"
 
 #include <limits>
 
@@ -21,7 +21,7 @@ constexpr char kMinDim[] = "min.dim_min";
 constexpr char kArgmax[] = "argmax.out";
 constexpr char kArgmin[] = "argmin.out";
 
-struct Largest {
+struct Max {
   template <class C>
   static constexpr C least() {
     return std::numeric_limits<C>::has_infinity ? static_cast<C>(-std::numeric_limits<C>::infinity())
@@ -37,7 +37,7 @@ struct Largest {
   }
 };
 
-struct Smallest {
+struct Min {
   template <class C>
   static constexpr C least() {
     return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity()
@@ -178,40 +178,40 @@ std::tuple<Tensor&, Tensor&> value_and_argument(KernelRuntimeContext& context, c
 
 Tensor& amax_out(KernelRuntimeContext& context, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
                  Tensor& out) {
-  return extremum<kAmax, Largest>(context, "amax", self, dim, keepdim, out);
+  return extremum<kAmax, Max>(context, "amax", self, dim, keepdim, out);
 }
 
 Tensor& amin_out(KernelRuntimeContext& context, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
                  Tensor& out) {
-  return extremum<kAmin, Smallest>(context, "amin", self, dim, keepdim, out);
+  return extremum<kAmin, Min>(context, "amin", self, dim, keepdim, out);
 }
 
 Tensor& max_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return extremum<kMax, Largest>(context, "max", self, std::nullopt, false, out);
+  return extremum<kMax, Max>(context, "max", self, std::nullopt, false, out);
 }
 
 Tensor& min_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return extremum<kMin, Smallest>(context, "min", self, std::nullopt, false, out);
+  return extremum<kMin, Min>(context, "min", self, std::nullopt, false, out);
 }
 
 std::tuple<Tensor&, Tensor&> max_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
                                          bool keepdim, Tensor& max, Tensor& max_values) {
-  return value_and_argument<kMaxDim, Largest>(context, "max", self, dim, keepdim, max, max_values);
+  return value_and_argument<kMaxDim, Max>(context, "max", self, dim, keepdim, max, max_values);
 }
 
 std::tuple<Tensor&, Tensor&> min_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
                                          bool keepdim, Tensor& min, Tensor& min_indices) {
-  return value_and_argument<kMinDim, Smallest>(context, "min", self, dim, keepdim, min, min_indices);
+  return value_and_argument<kMinDim, Min>(context, "min", self, dim, keepdim, min, min_indices);
 }
 
 Tensor& argmax_out(KernelRuntimeContext& context, const Tensor& self, std::optional<int64_t> dim,
                    bool keepdim, Tensor& out) {
-  return argument<kArgmax, Largest>(context, "argmax", self, dim, keepdim, out);
+  return argument<kArgmax, Max>(context, "argmax", self, dim, keepdim, out);
 }
 
 Tensor& argmin_out(KernelRuntimeContext& context, const Tensor& self, std::optional<int64_t> dim,
                    bool keepdim, Tensor& out) {
-  return argument<kArgmin, Smallest>(context, "argmin", self, dim, keepdim, out);
+  return argument<kArgmin, Min>(context, "argmin", self, dim, keepdim, out);
 }
 
 }  // namespace opsmith::portable::native

@@ -1,7 +1,7 @@
-// im2col and col2im: sliding windows as columns, and columns added up to an image again.
+// im2col and col2im: sliding windows as columns, and columns added up to a feature map again.
 #include <algorithm>
 
-#include "../image.h"
+#include "../../common/feature_map.h"
 #include "../movement.h"
 
 namespace opsmith::portable {
@@ -43,16 +43,16 @@ bool valid(KernelRuntimeContext& context, const char* name, const Windows& windo
   return true;
 }
 
-// f(image offset, columns offset) for every element of a plane that a window shows; columns are (taps,
+// f(map offset, columns offset) for every element of a plane that a window shows; columns are (kernel,
 // blocks).
 template <class F>
 void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64_t row_stride,
                     int64_t column_stride, const F& f) {
   const int64_t down = windows.count(height, 0);
   const int64_t across = windows.count(width, 1);
-  for (int64_t tap = 0; tap < windows.kernel[0] * windows.kernel[1]; ++tap) {
-    const int64_t shift_y = tap / windows.kernel[1] * windows.dilation[0] - windows.padding[0];
-    const int64_t shift_x = tap % windows.kernel[1] * windows.dilation[1] - windows.padding[1];
+  for (int64_t place = 0; place < windows.kernel[0] * windows.kernel[1]; ++place) {
+    const int64_t shift_y = place / windows.kernel[1] * windows.dilation[0] - windows.padding[0];
+    const int64_t shift_x = place % windows.kernel[1] * windows.dilation[1] - windows.padding[1];
     for (int64_t i = 0; i < down; ++i) {
       const int64_t y = i * windows.stride[0] + shift_y;
       if (y < 0 || y >= height) {
@@ -61,7 +61,7 @@ void for_each_shown(const Windows& windows, int64_t height, int64_t width, int64
       for (int64_t j = 0; j < across; ++j) {
         const int64_t x = j * windows.stride[1] + shift_x;
         if (x >= 0 && x < width) {
-          f(y * row_stride + x * column_stride, (tap * down + i) * across + j);
+          f(y * row_stride + x * column_stride, (place * down + i) * across + j);
         }
       }
     }
@@ -85,15 +85,15 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   if (!valid(context, "col2im", windows, height, width)) {
     return out;
   }
-  const int64_t taps = kernel_size[0] * kernel_size[1];
+  const int64_t kernel = kernel_size[0] * kernel_size[1];
   const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
   Dims sizes = sizes_of(self);
   const int64_t channel = sizes.rank - 2;
   OPSMITH_CHECK(
-      context, sizes[channel] % taps == 0, InvalidArgument, out,
+      context, sizes[channel] % kernel == 0, InvalidArgument, out,
       "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got %" PRId64
       " and %" PRId64,
-      sizes[channel], taps);
+      sizes[channel], kernel);
   OPSMITH_CHECK(
       context, sizes[channel + 1] == blocks, InvalidArgument, out,
       "Expected size of input's dimension 2 to match the calculated number of sliding blocks %" PRId64
@@ -102,7 +102,7 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   if (!same_dtype(context, self, out)) {
     return out;
   }
-  sizes[channel] /= taps;
+  sizes[channel] /= kernel;
   sizes[channel + 1] = height;
   sizes.push_back(width);
   if (!resize(context, out, sizes) || out.numel() == 0) {
@@ -112,12 +112,12 @@ Tensor& col2im_out(KernelRuntimeContext& context, const Tensor& self, IntList ou
   std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   with_dtype<kCol2im>(context, RealB{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(planes, std::max<int64_t>(1, kGrain / (taps * blocks)), [&](int64_t begin, int64_t end) {
+    parallel(planes, std::max<int64_t>(1, kGrain / (kernel * blocks)), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
-        const T* const from = self.const_data_ptr<T>() + plane * taps * blocks;
+        const T* const from = self.const_data_ptr<T>() + plane * kernel * blocks;
         T* const to = out.mutable_data_ptr<T>() + plane * height * width;
-        for_each_shown(windows, height, width, width, 1, [=](int64_t image, int64_t column) {
-          store_element(to + image, load_element(to + image) + load_element(from + column));
+        for_each_shown(windows, height, width, width, 1, [=](int64_t map, int64_t column) {
+          store_element(to + map, load_element(to + map) + load_element(from + column));
         });
       }
     });
@@ -139,11 +139,11 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
   if (!same_dtype(context, self, out)) {
     return out;
   }
-  const int64_t taps = kernel_size[0] * kernel_size[1];
+  const int64_t kernel = kernel_size[0] * kernel_size[1];
   const int64_t blocks = windows.count(height, 0) * windows.count(width, 1);
   const int64_t planes = sizes.product(0, sizes.rank - 2);
   sizes.erase(sizes.rank - 1);
-  sizes[sizes.rank - 2] *= taps;
+  sizes[sizes.rank - 2] *= kernel;
   sizes[sizes.rank - 1] = blocks;
   if (!resize(context, out, sizes) || out.numel() == 0) {
     return out;
@@ -151,12 +151,12 @@ Tensor& im2col_out(KernelRuntimeContext& context, const Tensor& self, IntList ke
   std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   with_width(self.element_size(), [&](auto element) {
     using U = decltype(element);
-    parallel(planes, std::max<int64_t>(1, kGrain / (taps * blocks)), [&](int64_t begin, int64_t end) {
+    parallel(planes, std::max<int64_t>(1, kGrain / (kernel * blocks)), [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const U* const from = static_cast<const U*>(self.const_data_ptr()) + plane * height * width;
-        U* const to = static_cast<U*>(out.mutable_data_ptr()) + plane * taps * blocks;
+        U* const to = static_cast<U*>(out.mutable_data_ptr()) + plane * kernel * blocks;
         for_each_shown(windows, height, width, width, 1,
-                       [=](int64_t image, int64_t column) { to[column] = from[image]; });
+                       [=](int64_t map, int64_t column) { to[column] = from[map]; });
       }
     });
   });

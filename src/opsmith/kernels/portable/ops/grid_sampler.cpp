@@ -1,10 +1,10 @@
-// grid_sampler_2d: an image read at the places that a grid names, in [-1, 1] from edge to edge.
+// grid_sampler_2d: a feature map read at the places that a grid names, in [-1, 1] from edge to edge.
 #include <cmath>
 
 #include "../../common/parallel.h"
 #include "../../common/dtypes.h"
 #include "../../common/resize.h"
-#include "../image.h"
+#include "../../common/feature_map.h"
 
 namespace opsmith::portable {
 namespace {
@@ -160,8 +160,8 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
       out.numel() == 0) {
     return out;
   }
-  const Image from = image_of(input, 2);
-  const Image to = image_of(out, 2);
+  const ByteFeatureMap from = feature_map_of(input, 2);
+  const ByteFeatureMap to = feature_map_of(out, 2);
   const Sampling sampling{interpolation_mode, padding_mode, align_corners};
   with_dtype<kName>(context, Types<float, double>{}, input.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;

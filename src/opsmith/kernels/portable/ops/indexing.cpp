@@ -107,31 +107,8 @@ bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& m
   return true;
 }
 
-bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, IndexPlan& plan) {
-  int64_t dim = 0;
-  for (const std::optional<Tensor>& index : indices) {
-    if (!index.has_value()) {
-      ++dim;
-    } else if (is_mask(*index)) {
-      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
-                    "a mask without dimensions is not supported");
-      if (!add_mask(context, self, *index, dim, plan)) {
-        return false;
-      }
-      dim += index->dim();
-    } else {
-      OPSMITH_CHECK(
-          context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
-          InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
-      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false,
-                    "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
-      plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
-    }
-  }
-  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false,
-                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
-  OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
-  // What they broadcast to.
+// What the indices broadcast to.
+bool broadcast_places(KernelRuntimeContext& context, IndexPlan& plan) {
   for (int64_t i = 0; i < plan.count; ++i) {
     const IndexedDim& each = plan.indexed[i];
     plan.places.rank = std::max<int64_t>(plan.places.rank, each.tensor != nullptr ? each.tensor->dim() : 1);
@@ -150,6 +127,11 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
       place = place == 1 ? size : place;
     }
   }
+  return true;
+}
+
+// The result's sizes: what is kept of self, and the places.
+bool lay_out_result(KernelRuntimeContext& context, const Tensor& self, IndexPlan& plan) {
   // Where the places stand: in the place of the indexed dimensions where those are neighbours, else in front.
   bool neighbours = true;
   for (int64_t i = 1; i < plan.count; ++i) {
@@ -174,6 +156,33 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
     plan.sizes.push_back(plan.kept[d]);
   }
   return true;
+}
+
+bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, IndexPlan& plan) {
+  int64_t dim = 0;
+  for (const std::optional<Tensor>& index : indices) {
+    if (!index.has_value()) {
+      ++dim;
+    } else if (is_mask(*index)) {
+      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
+                    "a mask without dimensions is not supported");
+      if (!add_mask(context, self, *index, dim, plan)) {
+        return false;
+      }
+      dim += index->dim();
+    } else {
+      OPSMITH_CHECK(
+          context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
+          InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
+      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false,
+                    "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+      plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
+    }
+  }
+  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false,
+                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
+  return broadcast_places(context, plan) && lay_out_result(context, self, plan);
 }
 
 // The offset in a tensor with `strides` for each place of the indices. Null with the call rejected.
@@ -247,7 +256,7 @@ void for_each_line(const IndexPlan& plan, const Dims& from_kept, const int64_t* 
   const auto line = all.pop();
   // The places are the outermost dimension; their offsets come from the tables.
   all.add_outermost(plan.places.product(), {0, 0});
-  walk<2>(all, grain / line.size, [&](const auto& at, const auto& index) {
+  for_each_in_threads<2>(all, grain / line.size, [&](const auto& at, const auto& index) {
     f(line.size, at[0] + from_places[index[0]], line.stride[0], at[1] + to_places[index[0]], line.stride[1]);
   });
 }
@@ -261,6 +270,37 @@ Dims kept_strides(const IndexPlan& plan, const Dims& strides) {
 }
 
 constexpr char kIndexPut[] = "index_put.out";
+
+// Copies lines as for_each_line meets them, of any dtype.
+void move_lines(const Tensor& self, const Tensor& out, const IndexPlan& plan, const Dims& from_kept,
+                const int64_t* from, const Dims& to_kept, const int64_t* to, int64_t grain) {
+  const int64_t width = self.element_size();
+  const MoveLine move = line_mover(width);
+  const char* const source = static_cast<const char*>(self.const_data_ptr());
+  char* const destination = static_cast<char*>(out.mutable_data_ptr());
+  for_each_line(plan, from_kept, from, to_kept, to, grain,
+                [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
+                  move(n, source + p * width, p_stride, destination + q * width, q_stride);
+                });
+}
+
+// The strides with which `values` stands for the result of indexing.
+bool value_strides(KernelRuntimeContext& context, const Tensor& values, const IndexPlan& plan,
+                   Dims& strides) {
+  const int64_t missing = plan.sizes.rank - values.dim();
+  bool broadcasts = true;
+  for (int64_t d = 0; d < values.dim(); ++d) {
+    const int64_t at = missing + d;
+    const int64_t size = values.sizes()[d];
+    broadcasts = broadcasts && (size == 1 || (at >= 0 && size == plan.sizes[at]));
+  }
+  OPSMITH_CHECK(context, broadcasts, InvalidArgument, false,
+                "shape mismatch: value tensor cannot be broadcast to indexing result");
+  for (int64_t d = 0; d < plan.sizes.rank; ++d) {
+    strides.push_back(d < missing || values.sizes()[d - missing] == 1 ? 0 : values.strides()[d - missing]);
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -285,14 +325,7 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
   if (to == nullptr || out.numel() == 0) {
     return out;
   }
-  const int64_t width = self.element_size();
-  const MoveLine move = line_mover(width);
-  const char* const source = static_cast<const char*>(self.const_data_ptr());
-  char* const destination = static_cast<char*>(out.mutable_data_ptr());
-  for_each_line(plan, kept_strides(plan, strides), from, result.kept, to, kGrain,
-                [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
-                  move(n, source + p * width, p_stride, destination + q * width, q_stride);
-                });
+  move_lines(self, out, plan, kept_strides(plan, strides), from, result.kept, to, kGrain);
   return out;
 }
 
@@ -312,19 +345,9 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
     return out;
   }
   copy_elements(context, self, out);
-  // The strides with which values stands for the result of indexing.
-  Dims values_strides = plan.sizes;
-  const int64_t missing = plan.sizes.rank - values.dim();
-  bool broadcasts = true;
-  for (int64_t d = 0; d < values.dim(); ++d) {
-    const int64_t at = missing + d;
-    const int64_t size = values.sizes()[d];
-    broadcasts = broadcasts && (size == 1 || (at >= 0 && size == plan.sizes[at]));
-  }
-  OPSMITH_CHECK(context, broadcasts, InvalidArgument, out,
-                "shape mismatch: value tensor cannot be broadcast to indexing result");
-  for (int64_t d = 0; d < plan.sizes.rank; ++d) {
-    values_strides[d] = d < missing || values.sizes()[d - missing] == 1 ? 0 : values.strides()[d - missing];
+  Dims values_strides;
+  if (!value_strides(context, values, plan, values_strides)) {
+    return out;
   }
   if (plan.sizes.product() == 0) {
     return out;
@@ -339,14 +362,7 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   constexpr int64_t kOneThread = INT64_MAX;
   const Dims kept = kept_strides(plan, strides);
   if (!accumulate) {
-    const int64_t width = self.element_size();
-    const MoveLine move = line_mover(width);
-    const char* const source = static_cast<const char*>(values.const_data_ptr());
-    char* const destination = static_cast<char*>(out.mutable_data_ptr());
-    for_each_line(plan, given.kept, from, kept, to, kOneThread,
-                  [=](int64_t n, int64_t p, int64_t p_stride, int64_t q, int64_t q_stride) {
-                    move(n, source + p * width, p_stride, destination + q * width, q_stride);
-                  });
+    move_lines(values, out, plan, given.kept, from, kept, to, kOneThread);
     return out;
   }
   with_dtype<kIndexPut>(context, RealB{}, out.scalar_type(), [&](auto type) {
@@ -417,7 +433,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   all.add_outermost(index.numel(), {0, out_step});
   const int64_t width = self.element_size();
   const MoveLine move = line_mover(width);
-  walk<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
+  for_each_in_threads<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
     move(line.size, from.data + (at[0] + indices.at(place[0]) * step) * width, line.stride[0],
          to.data + at[1] * width, line.stride[1]);
   });

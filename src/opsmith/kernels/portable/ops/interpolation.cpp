@@ -1,5 +1,5 @@
 // What optimisers are made of: addcmul, addcdiv, lerp.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 #include <cmath>
 

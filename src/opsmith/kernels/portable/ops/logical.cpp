@@ -1,5 +1,5 @@
 // Operators on truth values: whether elements of any dtype differ from 0.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 namespace opsmith::portable::native {
 namespace {

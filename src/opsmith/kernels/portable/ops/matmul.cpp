@@ -130,20 +130,23 @@ struct Product {
     return buffer;
   }
 
-  void rows_by_rows() const {
+  void dots() const {
     const int64_t work = std::max<int64_t>(1, m * k);
-    const bool dots = b.rows == 1 && b.columns != 1;
-    if (dots) {
-      parallel(n, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
-        for (int64_t j = begin; j < end; ++j) {
-          for (int64_t i = 0; i < m; ++i) {
-            C sum = dot(i, j);
-            finish(i, j, &sum, 1);
-          }
+    parallel(n, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) {
+        for (int64_t i = 0; i < m; ++i) {
+          C sum = dot(i, j);
+          finish(i, j, &sum, 1);
         }
-      });
-      return;
+      }
+    });
+  }
+
+  void rows_by_rows() const {
+    if (b.rows == 1 && b.columns != 1) {
+      return dots();
     }
+    const int64_t work = std::max<int64_t>(1, m * k);
     const int64_t lines = ceil_divided(n, kLine);
     parallel(lines, std::max<int64_t>(1, kGrain / (work * kLine)), [&](int64_t begin, int64_t end) {
       C left[kFewRows][kLine];

@@ -181,64 +181,68 @@ template <class C>
            });
 }
 
-// With x^ = (x - mean) rstd and g = grad weight:
-//   grad_input = rstd (g - mean(g) - x^ mean(g x^)), grad_weight = sum(grad x^), grad_bias = sum(grad) over
-//   lines.
+// With x^ = (x - mean) rstd and g = grad weight: grad_input = rstd (g - mean(g) - x^ mean(g x^)).
 template <class C>
-[[gnu::noinline]] void layer_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
-                                           const Tensor& rstd, const OptionalTensor& weight,
-                                           const LineShape& shape, Tensor* grad_input, C* weight_sums,
-                                           C* bias_sums) {
+[[gnu::noinline]] void layer_norm_grad_input(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                             const Tensor& rstd, const OptionalTensor& weight,
+                                             const LineShape& shape, Tensor& grad_input) {
   const Reader<C> g(grad_out);
   const Reader<C> x(input);
   const Reader<C> means(mean);
   const Reader<C> rstds(rstd);
   const Reader<C> w(weight.has_value() ? *weight : input);
   const int64_t n = shape.n;
-  if (grad_input != nullptr) {
-    const Writer<C> result(*grad_input);
-    parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
-             [&](int64_t begin, int64_t end) {
-               C grads[kBlock];
-               C values[kBlock];
-               C weights[kBlock];
-               for (int64_t line = begin; line < end; ++line) {
-                 const C center = means.at(line);
-                 const C scale = rstds.at(line);
-                 const auto for_each = [&](const auto& f) {
-                   for (int64_t i = 0; i < n; i += kBlock) {
-                     const int64_t count = std::min(kBlock, n - i);
-                     const C* const grad = g.block(line * n + i, count, grads);
-                     const C* const value = x.block(line * n + i, count, values);
-                     const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
-                     f(i, count, grad, value, factor);
-                   }
-                 };
-                 C sum = 0;
-                 C product = 0;
-                 for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
-                   sum += sum_of<C>(
-                       count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
-                   product += sum_of<C>(count, [=](int64_t k) {
-                     return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
-                   });
+  const Writer<C> result(grad_input);
+  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
+           [&](int64_t begin, int64_t end) {
+             C grads[kBlock];
+             C values[kBlock];
+             C weights[kBlock];
+             for (int64_t line = begin; line < end; ++line) {
+               const C center = means.at(line);
+               const C scale = rstds.at(line);
+               const auto for_each = [&](const auto& f) {
+                 for (int64_t i = 0; i < n; i += kBlock) {
+                   const int64_t count = std::min(kBlock, n - i);
+                   const C* const grad = g.block(line * n + i, count, grads);
+                   const C* const value = x.block(line * n + i, count, values);
+                   const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
+                   f(i, count, grad, value, factor);
+                 }
+               };
+               C sum = 0;
+               C product = 0;
+               for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
+                 sum += sum_of<C>(
+                     count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
+                 product += sum_of<C>(count, [=](int64_t k) {
+                   return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
                  });
-                 sum /= static_cast<C>(n);
-                 product /= static_cast<C>(n);
-                 for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
-                   C parts[kBlock];
-                   for (int64_t k = 0; k < count; ++k) {
-                     const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
-                     parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
-                   }
-                   result.block(line * n + i, count, parts);
-                 });
-               }
-             });
-  }
-  if (weight_sums == nullptr && bias_sums == nullptr) {
-    return;
-  }
+               });
+               sum /= static_cast<C>(n);
+               product /= static_cast<C>(n);
+               for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
+                 C parts[kBlock];
+                 for (int64_t k = 0; k < count; ++k) {
+                   const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
+                   parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
+                 }
+                 result.block(line * n + i, count, parts);
+               });
+             }
+           });
+}
+
+// grad_weight = sum(grad x^), grad_bias = sum(grad) over lines.
+template <class C>
+[[gnu::noinline]] void layer_norm_grad_weight(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                              const Tensor& rstd, const LineShape& shape, C* weight_sums,
+                                              C* bias_sums) {
+  const Reader<C> g(grad_out);
+  const Reader<C> x(input);
+  const Reader<C> means(mean);
+  const Reader<C> rstds(rstd);
+  const int64_t n = shape.n;
   // Threads share the columns, so that each sum is one thread's.
   parallel(n, std::max<int64_t>(16, kGrain / std::max<int64_t>(1, shape.lines)),
            [&](int64_t begin, int64_t end) {
@@ -336,6 +340,45 @@ ChannelSums<C> channel_sums(const Reader<C>& g, const Reader<C>& x, int64_t firs
 }
 
 template <class C>
+void group_norm_grad_input(const Reader<C>& g, const Reader<C>& x, const Reader<C>& means,
+                           const Reader<C>& rstds, const OptionalTensor& weight, const ChannelShape& shape,
+                           int64_t groups, const ChannelSums<C>* sums, Tensor& grad_input) {
+  const Reader<C> w(weight.has_value() ? *weight : grad_input);
+  const int64_t own = shape.channels / groups;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
+  const Writer<C> result(grad_input);
+  parallel(shape.batch * groups, std::max<int64_t>(1, grain / own), [&](int64_t begin, int64_t end) {
+    C values[kBlock];
+    C parts[kBlock];
+    for (int64_t line = begin; line < end; ++line) {
+      const C center = means.at(line);
+      const C scale = rstds.at(line);
+      C product = 0;
+      C sum = 0;
+      for (int64_t k = 0; k < own; ++k) {
+        const C factor = weight.has_value() ? w.at(line % groups * own + k) : C(1);
+        product += sums[line * own + k].product * factor;
+        sum += sums[line * own + k].grad * factor;
+      }
+      const C count = static_cast<C>(own * shape.pixels);
+      const C along = (sum * center - product) * scale * scale * scale / count;
+      const C constant = -along * center - sum * scale / count;
+      for (int64_t k = 0; k < own; ++k) {
+        const C factor = scale * (weight.has_value() ? w.at(line % groups * own + k) : C(1));
+        const int64_t first = (line * own + k) * shape.pixels;
+        for_each_block<C>(g, first, shape.pixels, [&](int64_t at, int64_t n, const C* grad) {
+          const C* const value = x.block(first + at, n, values);
+          for (int64_t i = 0; i < n; ++i) {
+            parts[i] = factor * grad[i] + along * value[i] + constant;
+          }
+          result.block(first + at, n, parts);
+        });
+      }
+    }
+  });
+}
+
+template <class C>
 [[gnu::noinline]] void group_norm_backward(const Tensor& grad_out, const Tensor& input, const Tensor& mean,
                                            const Tensor& rstd, const OptionalTensor& weight,
                                            const ChannelShape& shape, int64_t groups, Tensor* grad_input,
@@ -344,7 +387,6 @@ template <class C>
   const Reader<C> x(input);
   const Reader<C> means(mean);
   const Reader<C> rstds(rstd);
-  const Reader<C> w(weight.has_value() ? *weight : input);
   const int64_t own = shape.channels / groups;
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
   parallel(shape.batch * shape.channels, grain, [&](int64_t begin, int64_t end) {
@@ -353,36 +395,7 @@ template <class C>
     }
   });
   if (grad_input != nullptr) {
-    const Writer<C> result(*grad_input);
-    parallel(shape.batch * groups, std::max<int64_t>(1, grain / own), [&](int64_t begin, int64_t end) {
-      C values[kBlock];
-      C parts[kBlock];
-      for (int64_t line = begin; line < end; ++line) {
-        const C center = means.at(line);
-        const C scale = rstds.at(line);
-        C product = 0;
-        C sum = 0;
-        for (int64_t k = 0; k < own; ++k) {
-          const C factor = weight.has_value() ? w.at(line % groups * own + k) : C(1);
-          product += sums[line * own + k].product * factor;
-          sum += sums[line * own + k].grad * factor;
-        }
-        const C count = static_cast<C>(own * shape.pixels);
-        const C along = (sum * center - product) * scale * scale * scale / count;
-        const C constant = -along * center - sum * scale / count;
-        for (int64_t k = 0; k < own; ++k) {
-          const C factor = scale * (weight.has_value() ? w.at(line % groups * own + k) : C(1));
-          const int64_t first = (line * own + k) * shape.pixels;
-          for_each_block<C>(g, first, shape.pixels, [&](int64_t at, int64_t n, const C* grad) {
-            const C* const value = x.block(first + at, n, values);
-            for (int64_t i = 0; i < n; ++i) {
-              parts[i] = factor * grad[i] + along * value[i] + constant;
-            }
-            result.block(first + at, n, parts);
-          });
-        }
-      }
-    });
+    group_norm_grad_input<C>(g, x, means, rstds, weight, shape, groups, sums, *grad_input);
   }
   for (int64_t channel = 0; channel < shape.channels; ++channel) {
     C weight_sum = 0;
@@ -563,8 +576,13 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
       return;
     }
     std::fill_n(sums, 2 * shape.n, C(0));
-    layer_norm_backward<C>(grad_out, input, mean, rstd, weight, shape, output_mask[0] ? &out0 : nullptr,
-                           weights ? sums : nullptr, biases ? sums + shape.n : nullptr);
+    if (output_mask[0]) {
+      layer_norm_grad_input<C>(grad_out, input, mean, rstd, weight, shape, out0);
+    }
+    if (weights || biases) {
+      layer_norm_grad_weight<C>(grad_out, input, mean, rstd, shape, weights ? sums : nullptr,
+                                biases ? sums + shape.n : nullptr);
+    }
     if (weights) {
       Writer<C>(out1).block(0, shape.n, sums);
     }

@@ -18,41 +18,54 @@ int64_t repeated(int64_t i, int64_t size) {
   return i < 0 ? 0 : i >= size ? size - 1 : i;
 }
 
-// Pads the last `Spatial` dimensions; padding has two numbers for each, the last dimension's first. self may
-// come without the batch dimension.
+// The sizes of self with its last `Spatial` dimensions padded; padding has two numbers for each, the last
+// dimension's first. self may come without the batch dimension.
 template <int64_t Spatial>
-Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor& self, IntList padding,
-                  bool reflect, Tensor& out) {
+bool padded_sizes(KernelRuntimeContext& context, const char* name, const Tensor& self, IntList padding,
+                  bool reflect, Dims& sizes) {
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, static_cast<int64_t>(padding.size()) == 2 * Spatial, InvalidArgument, out,
+  OPSMITH_CHECK(context, static_cast<int64_t>(padding.size()) == 2 * Spatial, InvalidArgument, false,
                 "padding size is expected to be %d, but got: %zu", static_cast<int>(2 * Spatial),
                 padding.size());
-  OPSMITH_CHECK(context, rank == Spatial + 1 || rank == Spatial + 2, InvalidArgument, out,
+  OPSMITH_CHECK(context, rank == Spatial + 1 || rank == Spatial + 2, InvalidArgument, false,
                 "%s expects an input of %d or %d dimensions, but got %d", name, static_cast<int>(Spatial + 1),
                 static_cast<int>(Spatial + 2), static_cast<int>(rank));
-  Dims sizes = sizes_of(self);
-  int64_t table_size = 0;
+  sizes = sizes_of(self);
   for (int64_t s = 0; s < Spatial; ++s) {
     const int64_t d = rank - 1 - s;
     const int64_t size = sizes[d];
     const int64_t before = padding[2 * s];
     const int64_t after = padding[2 * s + 1];
-    OPSMITH_CHECK(context, size > 0, InvalidArgument, out,
+    OPSMITH_CHECK(context, size > 0, InvalidArgument, false,
                   "%s: expected a non-zero size of dimension %" PRId64 " of the input", name, d);
     OPSMITH_CHECK(
-        context, !reflect || (before < size && after < size), InvalidArgument, out,
+        context, !reflect || (before < size && after < size), InvalidArgument, false,
         "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
         "(%" PRId64 ", %" PRId64 ") at dimension %" PRId64 " of input with size %" PRId64,
         before, after, d, size);
     sizes[d] = size + before + after;
-    OPSMITH_CHECK(context, sizes[d] >= 1, InvalidArgument, out,
+    OPSMITH_CHECK(context, sizes[d] >= 1, InvalidArgument, false,
                   "input (size %" PRId64 " at dimension %" PRId64
                   ") is too small: the padded size is %" PRId64,
                   size, d, sizes[d]);
-    table_size += sizes[d];
+  }
+  return true;
+}
+
+template <int64_t Spatial>
+Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor& self, IntList padding,
+                  bool reflect, Tensor& out) {
+  const int64_t rank = self.dim();
+  Dims sizes;
+  if (!padded_sizes<Spatial>(context, name, self, padding, reflect, sizes)) {
+    return out;
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
     return out;
+  }
+  int64_t table_size = 0;
+  for (int64_t s = 0; s < Spatial; ++s) {
+    table_size += sizes[rank - 1 - s];
   }
   int64_t* const tables = temporary<int64_t>(context, table_size);
   if (tables == nullptr || out.numel() == 0) {

@@ -8,7 +8,7 @@
 #include "../../common/dtypes.h"
 #include "../../common/resize.h"
 #include "../../common/temporary.h"
-#include "../image.h"
+#include "../../common/feature_map.h"
 
 namespace opsmith::portable {
 namespace {
@@ -108,8 +108,8 @@ bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t
   return true;
 }
 
-bool window_spans(KernelRuntimeContext& context, const Image& in, const int64_t* out_sizes, int64_t spatial,
-                  const Window& window, Spans& spans) {
+bool window_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const int64_t* out_sizes,
+                  int64_t spatial, const Window& window, Spans& spans) {
   const bool made = make_spans(
       context, out_sizes, spatial,
       [&](int64_t d, int64_t i) {
@@ -136,7 +136,7 @@ bool window_spans(KernelRuntimeContext& context, const Image& in, const int64_t*
 // f(plane, z, y, offset) for every row of the output, with the offset of its first element; rows among the
 // threads.
 template <class F>
-void for_each_row(const Image& out, int64_t work, const F& f) {
+void for_each_row(const ByteFeatureMap& out, int64_t work, const F& f) {
   const int64_t rows = out.size[0] * out.size[1];
   parallel(out.planes() * rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work * out.size[2])),
            [&](int64_t begin, int64_t end) {
@@ -172,7 +172,7 @@ struct Divisor {
 };
 
 template <class T>
-[[gnu::noinline]] void average(const Image& in, const Image& out, const Spans& spans,
+[[gnu::noinline]] void average(const ByteFeatureMap& in, const ByteFeatureMap& out, const Spans& spans,
                                const Divisor& divisor) {
   using C = compute_t<T>;
   const T* const from = reinterpret_cast<const T*>(in.data);
@@ -201,8 +201,8 @@ template <class T>
 
 // Each element of the gradient goes, divided, to all elements of its window. Planes among the threads.
 template <class T>
-[[gnu::noinline]] void average_backward(const Image& grad, const Image& result, const Spans& spans,
-                                        const Divisor& divisor) {
+[[gnu::noinline]] void average_backward(const ByteFeatureMap& grad, const ByteFeatureMap& result,
+                                        const Spans& spans, const Divisor& divisor) {
   using C = compute_t<T>;
   const T* const from = reinterpret_cast<const T*>(grad.data);
   T* const to = reinterpret_cast<T*>(result.data);
@@ -243,7 +243,8 @@ void set_to_zero(Tensor& out) {
 }
 
 template <class T>
-[[gnu::noinline]] void largest(const Image& in, const Image& out, const Image& places, const Spans& spans) {
+[[gnu::noinline]] void maximum(const ByteFeatureMap& in, const ByteFeatureMap& out,
+                               const ByteFeatureMap& places, const Spans& spans) {
   using C = compute_t<T>;
   const T* const from = reinterpret_cast<const T*>(in.data);
   T* const to = reinterpret_cast<T*>(out.data);
@@ -277,7 +278,8 @@ template <class T>
 }
 
 template <class T>
-[[gnu::noinline]] void largest_backward(const Image& grad, const Image& places, const Image& result) {
+[[gnu::noinline]] void maximum_backward(const ByteFeatureMap& grad, const ByteFeatureMap& places,
+                                        const ByteFeatureMap& result) {
   const T* const from = reinterpret_cast<const T*>(grad.data);
   const int64_t* const indices = reinterpret_cast<const int64_t*>(places.data);
   T* const to = reinterpret_cast<T*>(result.data);
@@ -323,8 +325,8 @@ Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
       out.numel() == 0) {
     return out;
   }
-  const Image in = image_of(self, spatial);
-  const Image result = image_of(out, spatial);
+  const ByteFeatureMap in = feature_map_of(self, spatial);
+  const ByteFeatureMap result = feature_map_of(out, spatial);
   Spans spans;
   if (window_spans(context, in, result.size, spatial, window, spans)) {
     with_dtype<Name>(context, Averaged{}, self.scalar_type(),
@@ -350,8 +352,8 @@ Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
     return grad_input;
   }
   set_to_zero(grad_input);
-  const Image grad = image_of(grad_output, spatial);
-  const Image result = image_of(grad_input, spatial);
+  const ByteFeatureMap grad = feature_map_of(grad_output, spatial);
+  const ByteFeatureMap result = feature_map_of(grad_input, spatial);
   Spans spans;
   if (window_spans(context, result, grad.size, spatial, window, spans)) {
     with_dtype<Name>(context, Averaged{}, grad_input.scalar_type(), [&](auto type) {
@@ -362,8 +364,8 @@ Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
 }
 
 // Output index i takes [floor(i * in / out), ceil((i + 1) * in / out)).
-bool adaptive_spans(KernelRuntimeContext& context, const Image& in, const Image& out, int64_t spatial,
-                    Spans& spans) {
+bool adaptive_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const ByteFeatureMap& out,
+                    int64_t spatial, Spans& spans) {
   return make_spans(
       context, out.size, spatial,
       [&](int64_t d, int64_t i) {
@@ -401,8 +403,8 @@ Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t
   if (!resize(context, out, sizes) || out.numel() == 0) {
     return out;
   }
-  const Image in = image_of(self, spatial);
-  const Image result = image_of(out, spatial);
+  const ByteFeatureMap in = feature_map_of(self, spatial);
+  const ByteFeatureMap result = feature_map_of(out, spatial);
   Spans spans;
   if (adaptive_spans(context, in, result, spatial, spans)) {
     with_dtype<Name>(context, Floating{}, self.scalar_type(),
@@ -429,8 +431,8 @@ Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad
     return out;
   }
   set_to_zero(out);
-  const Image grad = image_of(grad_output, spatial);
-  const Image result = image_of(out, spatial);
+  const ByteFeatureMap grad = feature_map_of(grad_output, spatial);
+  const ByteFeatureMap result = feature_map_of(out, spatial);
   Spans spans;
   if (grad_output.numel() != 0 && adaptive_spans(context, result, grad, spatial, spans)) {
     with_dtype<Name>(context, Floating{}, out.scalar_type(), [&](auto type) {
@@ -443,8 +445,8 @@ Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad
 using Results = std::tuple<Tensor&, Tensor&>;
 
 template <const char* Name>
-Results largest_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
-                     Tensor& out, Tensor& indices) {
+Results max_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
+                 Tensor& out, Tensor& indices) {
   Results results(out, indices);
   Dims sizes;
   OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
@@ -453,21 +455,20 @@ Results largest_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
       !resize(context, indices, sizes) || out.numel() == 0) {
     return results;
   }
-  const Image in = image_of(self, spatial);
-  const Image result = image_of(out, spatial);
+  const ByteFeatureMap in = feature_map_of(self, spatial);
+  const ByteFeatureMap result = feature_map_of(out, spatial);
   Spans spans;
   if (window_spans(context, in, result.size, spatial, window, spans)) {
     with_dtype<Name>(context, Real{}, self.scalar_type(), [&](auto type) {
-      largest<typename decltype(type)::type>(in, result, image_of(indices, spatial), spans);
+      maximum<typename decltype(type)::type>(in, result, feature_map_of(indices, spatial), spans);
     });
   }
   return results;
 }
 
 template <const char* Name>
-Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                              int64_t spatial, const Window& window, const Tensor& indices,
-                              Tensor& grad_input) {
+Tensor& max_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                          int64_t spatial, const Window& window, const Tensor& indices, Tensor& grad_input) {
   Dims sizes;
   if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
     return grad_input;
@@ -480,7 +481,7 @@ Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
   if (!resize(context, grad_input, sizes_of(self))) {
     return grad_input;
   }
-  const Image result = image_of(grad_input, spatial);
+  const ByteFeatureMap result = feature_map_of(grad_input, spatial);
   const int64_t* const places = indices.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < indices.numel(); ++i) {
     OPSMITH_CHECK(context, places[i] >= 0 && places[i] < result.pixels(), InvalidArgument, grad_input,
@@ -489,8 +490,8 @@ Tensor& largest_pool_backward(KernelRuntimeContext& context, const Tensor& grad_
   }
   set_to_zero(grad_input);
   with_dtype<Name>(context, Floating{}, grad_input.scalar_type(), [&](auto type) {
-    largest_backward<typename decltype(type)::type>(image_of(grad_output, spatial),
-                                                    image_of(indices, spatial), result);
+    maximum_backward<typename decltype(type)::type>(feature_map_of(grad_output, spatial),
+                                                    feature_map_of(indices, spatial), result);
   });
   return grad_input;
 }
@@ -505,10 +506,10 @@ constexpr char kAdaptive2[] = "_adaptive_avg_pool2d.out";
 constexpr char kAdaptive3[] = "_adaptive_avg_pool3d.out";
 constexpr char kAdaptiveBackward2[] = "_adaptive_avg_pool2d_backward.out";
 constexpr char kAdaptiveBackward3[] = "_adaptive_avg_pool3d_backward.out";
-constexpr char kLargest2[] = "max_pool2d_with_indices.out";
-constexpr char kLargest3[] = "max_pool3d_with_indices.out";
-constexpr char kLargestBackward2[] = "max_pool2d_with_indices_backward.grad_input";
-constexpr char kLargestBackward3[] = "max_pool3d_with_indices_backward.grad_input";
+constexpr char kMaxPool2[] = "max_pool2d_with_indices.out";
+constexpr char kMaxPool3[] = "max_pool3d_with_indices.out";
+constexpr char kMaxPoolBackward2[] = "max_pool2d_with_indices_backward.grad_input";
+constexpr char kMaxPoolBackward3[] = "max_pool3d_with_indices_backward.grad_input";
 
 constexpr int64_t kOnes[] = {1};
 
@@ -586,33 +587,33 @@ Tensor& adaptive_avg_pool3d_backward_out(KernelRuntimeContext& context, const Te
 Results max_pool2d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
                                     IntList stride, IntList padding, IntList dilation, bool ceil_mode,
                                     Tensor& out, Tensor& indices) {
-  return largest_pool<kLargest2>(context, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, out,
-                                 indices);
+  return max_pool<kMaxPool2>(context, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, out,
+                             indices);
 }
 
 Results max_pool3d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
                                     IntList stride, IntList padding, IntList dilation, bool ceil_mode,
                                     Tensor& out, Tensor& indices) {
-  return largest_pool<kLargest3>(context, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, out,
-                                 indices);
+  return max_pool<kMaxPool3>(context, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, out,
+                             indices);
 }
 
 Tensor& max_pool2d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                              const Tensor& self, IntList kernel_size, IntList stride,
                                              IntList padding, IntList dilation, bool ceil_mode,
                                              const Tensor& indices, Tensor& grad_input) {
-  return largest_pool_backward<kLargestBackward2>(context, grad_output, self, 2,
-                                                  {kernel_size, stride, padding, dilation, ceil_mode},
-                                                  indices, grad_input);
+  return max_pool_backward<kMaxPoolBackward2>(context, grad_output, self, 2,
+                                              {kernel_size, stride, padding, dilation, ceil_mode}, indices,
+                                              grad_input);
 }
 
 Tensor& max_pool3d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                              const Tensor& self, IntList kernel_size, IntList stride,
                                              IntList padding, IntList dilation, bool ceil_mode,
                                              const Tensor& indices, Tensor& grad_input) {
-  return largest_pool_backward<kLargestBackward3>(context, grad_output, self, 3,
-                                                  {kernel_size, stride, padding, dilation, ceil_mode},
-                                                  indices, grad_input);
+  return max_pool_backward<kMaxPoolBackward3>(context, grad_output, self, 3,
+                                              {kernel_size, stride, padding, dilation, ceil_mode}, indices,
+                                              grad_input);
 }
 
 }  // namespace native

@@ -1,5 +1,5 @@
 // Powers.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 #include <cmath>
 

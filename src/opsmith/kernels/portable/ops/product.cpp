@@ -1,6 +1,6 @@
 // Products, in the dtype that is asked for.
 #include "../common_dtype.h"
-#include "../reduction.h"
+#include "../reducer.h"
 
 namespace opsmith::portable::native {
 namespace {

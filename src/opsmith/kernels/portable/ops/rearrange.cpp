@@ -1,29 +1,26 @@
 // Operators that put the elements of one tensor into another order or several times: repeat, flip,
-// pixel_shuffle, pixel_unshuffle, roll. Each is a walk along strides, or a few of them.
+// pixel_shuffle, pixel_unshuffle, roll. Each is a strided copy, or a few of them.
 #include "../movement.h"
 
 namespace opsmith::portable::native {
 namespace {
 
-// pixel_shuffle moves a factor of the channels into the image, pixel_unshuffle back; `out` shows the same
-// elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r, w, r)
-// on the side of the image.
-Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_image,
-                Tensor& out) {
-  const char* const name = into_image ? "pixel_shuffle" : "pixel_unshuffle";
+bool shuffled_sizes(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_map,
+                    Dims& sizes) {
+  const char* const name = into_map ? "pixel_shuffle" : "pixel_unshuffle";
   const int64_t rank = self.dim();
-  OPSMITH_CHECK(context, rank >= 3, InvalidArgument, out,
+  OPSMITH_CHECK(context, rank >= 3, InvalidArgument, false,
                 "%s expects input to have at least 3 dimensions, but got input with %" PRId64 " dimension(s)",
                 name, rank);
-  OPSMITH_CHECK(context, rank + 2 <= kMaxDims, NotSupported, out, "%s: too many dimensions", name);
-  OPSMITH_CHECK(context, factor > 0, InvalidArgument, out, "%s expects a positive factor, but got %" PRId64,
+  OPSMITH_CHECK(context, rank + 2 <= kMaxDims, NotSupported, false, "%s: too many dimensions", name);
+  OPSMITH_CHECK(context, factor > 0, InvalidArgument, false, "%s expects a positive factor, but got %" PRId64,
                 name, factor);
-  Dims sizes = sizes_of(self);
+  sizes = sizes_of(self);
   int64_t& channels = sizes[rank - 3];
   int64_t& height = sizes[rank - 2];
   int64_t& width = sizes[rank - 1];
-  if (into_image) {
-    OPSMITH_CHECK(context, channels % (factor * factor) == 0, InvalidArgument, out,
+  if (into_map) {
+    OPSMITH_CHECK(context, channels % (factor * factor) == 0, InvalidArgument, false,
                   "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
                   "upscale_factor, but input.size(-3)=%" PRId64 " is not divisible by %" PRId64,
                   channels, factor * factor);
@@ -31,7 +28,7 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
     height *= factor;
     width *= factor;
   } else {
-    OPSMITH_CHECK(context, height % factor == 0 && width % factor == 0, InvalidArgument, out,
+    OPSMITH_CHECK(context, height % factor == 0 && width % factor == 0, InvalidArgument, false,
                   "pixel_unshuffle expects height and width to be divisible by downscale_factor, but got "
                   "%" PRId64 " x %" PRId64 " and %" PRId64,
                   height, width, factor);
@@ -39,13 +36,26 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
     height /= factor;
     width /= factor;
   }
+  return true;
+}
+
+// pixel_shuffle moves a factor of the channels into the feature map, pixel_unshuffle back; `out` shows the
+// same elements as a tensor of rank + 2, (..., c, r, r, h, w) on the side of the channels and (..., c, h, r,
+// w, r) on the side of the map.
+Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t factor, bool into_map,
+                Tensor& out) {
+  const int64_t rank = self.dim();
+  Dims sizes;
+  if (!shuffled_sizes(context, self, factor, into_map, sizes)) {
+    return out;
+  }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
     return out;
   }
   Source from = source_of(self);
   Destination to = destination_of(out);
   // Both strided as (..., c, r, r, h, w).
-  Dims common = sizes_of(into_image ? self : out);
+  Dims common = sizes_of(into_map ? self : out);
   common[rank - 3] /= factor * factor;
   common.insert(rank - 2, factor);
   common.insert(rank - 2, factor);
@@ -55,7 +65,7 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
     strides.insert(rank - 2, stride);
     strides.insert(rank - 2, stride * factor);
   };
-  const auto split_image = [&](Dims& strides) {
+  const auto split_map = [&](Dims& strides) {
     const int64_t h = strides[rank - 2];
     const int64_t w = strides[rank - 1];
     strides[rank - 2] = h * factor;
@@ -63,11 +73,11 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
     strides.insert(rank - 2, w);
     strides.insert(rank - 2, h);
   };
-  if (into_image) {
+  if (into_map) {
     split_channels(from.strides);
-    split_image(to.strides);
+    split_map(to.strides);
   } else {
-    split_image(from.strides);
+    split_map(from.strides);
     split_channels(to.strides);
   }
   copy_strided(common, self.element_size(), from, to);
@@ -107,11 +117,11 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
                 "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   OPSMITH_CHECK(context, rank + self.dim() <= kMaxDims, NotSupported, out,
                 "repeat: at most %" PRId64 " dimensions of self and repeats together", kMaxDims);
-  // Dimension i is walked as (repeats[i], size[i]), the former with stride 0 in self.
+  // Dimension i is copied as (repeats[i], size[i]), the former with stride 0 in self.
   const int64_t added = rank - self.dim();
   const Source whole = source_of(self);
   Dims sizes;
-  Dims walked;
+  Dims dims;
   Source from{whole.data, {}};
   Destination to{static_cast<char*>(out.mutable_data_ptr()), {}};
   OPSMITH_CHECK(context, out.dim() == rank, InvalidArgument, out,
@@ -129,15 +139,15 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
   for (int64_t i = 0; i < rank; ++i) {
     const int64_t stride = out.strides()[i];
     if (i >= added) {
-      walked.push_back(self.sizes()[i - added]);
+      dims.push_back(self.sizes()[i - added]);
       from.strides.push_back(whole.strides[i - added]);
       to.strides.push_back(stride);
     }
-    walked.push_back(repeats[i]);
+    dims.push_back(repeats[i]);
     from.strides.push_back(0);
     to.strides.push_back(stride * (i < added ? 1 : self.sizes()[i - added]));
   }
-  copy_strided(walked, self.element_size(), from, to);
+  copy_strided(dims, self.element_size(), from, to);
   return out;
 }
 

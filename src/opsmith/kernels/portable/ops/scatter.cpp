@@ -11,7 +11,7 @@
 namespace opsmith::portable {
 namespace {
 
-// Everything that walks `index` along a dimension: its line and those of two tensors beside it.
+// Everything that reads `index` along a dimension: its line and those of two tensors beside it.
 struct Lines {
   Dims places;  // of the lines: the sizes of index, 1 along dim
   int64_t dim;
@@ -74,7 +74,7 @@ bool indexable(KernelRuntimeContext& context, const char* name, const Tensor& wh
   return true;
 }
 
-enum class Reduction { kAssign, kSum, kProduct, kMean, kLargest, kSmallest };
+enum class Reduction { kAssign, kSum, kProduct, kMean, kMax, kMin };
 
 // The copy of self into which elements are scattered, and where they come from: a tensor, or one element.
 struct Scattered {
@@ -168,15 +168,15 @@ void assign(KernelRuntimeContext& context, const Scattered& call) {
 template <class C>
 C reduced(Reduction reduction, C a, C b) {
   if constexpr (std::is_same_v<C, bool>) {
-    const bool meets = reduction == Reduction::kProduct || reduction == Reduction::kSmallest;
+    const bool meets = reduction == Reduction::kProduct || reduction == Reduction::kMin;
     return meets ? a && b : a || b;
   } else {
     switch (reduction) {
       case Reduction::kProduct:
         return static_cast<C>(a * b);
-      case Reduction::kLargest:
+      case Reduction::kMax:
         return b > a || b != b ? b : a;
-      case Reduction::kSmallest:
+      case Reduction::kMin:
         return b < a || b != b ? b : a;
       default:
         return static_cast<C>(a + b);
@@ -190,9 +190,9 @@ C identity_of(Reduction reduction) {
   switch (reduction) {
     case Reduction::kProduct:
       return C(1);
-    case Reduction::kLargest:
+    case Reduction::kMax:
       return Limits::has_infinity ? static_cast<C>(-Limits::infinity()) : Limits::lowest();
-    case Reduction::kSmallest:
+    case Reduction::kMin:
       return Limits::has_infinity ? Limits::infinity() : Limits::max();
     default:
       return C(0);
@@ -397,8 +397,8 @@ Tensor& scatter_reduce_two_out(KernelRuntimeContext& context, const Tensor& self
   } kReductions[] = {{"sum", Reduction::kSum},
                      {"prod", Reduction::kProduct},
                      {"mean", Reduction::kMean},
-                     {"amax", Reduction::kLargest},
-                     {"amin", Reduction::kSmallest}};
+                     {"amax", Reduction::kMax},
+                     {"amin", Reduction::kMin}};
   for (const auto& each : kReductions) {
     if (each.name == reduce) {
       const int64_t d = begin_scatter(context, "scatter_reduce", self, dim, index, &src, out);

@@ -6,7 +6,7 @@
 
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
-#include "../elementary.h"
+#include "../elementary_functions.h"
 #include "../lanes.h"
 #include "../movement.h"
 
@@ -39,8 +39,45 @@ int64_t step_of(const Tensor& t, int64_t dim) {
   return t.dim() == 0 ? 1 : t.strides()[dim];
 }
 
+// `width` lines of n elements, which lie side by side and `step` apart, one after the other as C; `rows` is
+// memory for as many.
+template <class C>
+[[gnu::noinline]] void read_lines(Convert load, const char* from, int64_t n, int64_t step, int64_t width,
+                                  C* dense, C* rows) {
+  if (width == 1) {
+    load(from, {1, n, 0, step}, dense);
+    return;
+  }
+  load(from, {n, width, step, 1}, rows);
+  for (int64_t l = 0; l < width; ++l) {
+    for (int64_t i = 0; i < n; ++i) {
+      dense[l * n + i] = rows[i * width + l];
+    }
+  }
+}
+
+// The way back, of elements of so many bytes; `line` is memory for one.
+template <class C>
+[[gnu::noinline]] void write_lines(Convert store, const C* dense, char* to, int64_t n, int64_t step,
+                                   int64_t width, int64_t bytes, C* line, C* rows) {
+  if (width > 1) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t l = 0; l < width; ++l) {
+        rows[i * width + l] = dense[l * n + i];
+      }
+      store(rows + i * width, {1, width, 0, 1}, to + i * step * bytes);
+    }
+  } else if (step == 1) {
+    store(dense, {1, n, 0, 1}, to);
+  } else {
+    store(dense, {1, n, 0, 1}, line);
+    spread(static_cast<size_t>(bytes), line, to, step, n);
+  }
+}
+
 // compute(x, y, z, n): the line z of `out` from the lines x and, where there is one, y of the inputs. All are
 // arrays of C: the memory itself where that is possible, a copy in a buffer of a line's length otherwise.
+// Long because every step takes most of the layout that is found first.
 template <class C>
 [[gnu::noinline]] void for_each_line(KernelRuntimeContext& context, const Tensor& x, const Tensor* y,
                                      int64_t dim, Tensor& out,
@@ -88,18 +125,6 @@ template <class C>
   char* const to = static_cast<char*>(out.mutable_data_ptr());
   const int64_t x_width = x.element_size();
   const int64_t out_width = out.element_size();
-  const auto read = [&](const char* p, int64_t step, int64_t width, C* dense, C* rows) {
-    if (width == 1) {
-      load(p, {1, n, 0, step}, dense);
-      return;
-    }
-    load(p, {n, width, step, 1}, rows);
-    for (int64_t l = 0; l < width; ++l) {
-      for (int64_t i = 0; i < n; ++i) {
-        dense[l * n + i] = rows[i * width + l];
-      }
-    }
-  };
   const auto unit = [&](int64_t index, C* buffer) {
     const int64_t start = index % groups * group;
     const int64_t width = std::min(group, neighbours - start);
@@ -121,27 +146,14 @@ template <class C>
     C* const ys = xs + group * n;
     C* const zs = ys + group * n;
     C* const rows = zs + group * n;
-    read(px, step_of(x, dim), width, xs, rows);
+    read_lines(load, px, n, step_of(x, dim), width, xs, rows);
     if (py != nullptr) {
-      read(py, step_of(*y, dim), width, ys, rows);
+      read_lines(load, py, n, step_of(*y, dim), width, ys, rows);
     }
     for (int64_t l = 0; l < width; ++l) {
       compute(xs + l * n, ys + l * n, zs + l * n, n);
     }
-    const int64_t step = step_of(out, dim);
-    if (width > 1) {
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t l = 0; l < width; ++l) {
-          rows[i * width + l] = zs[l * n + i];
-        }
-        store(rows + i * width, {1, width, 0, 1}, pz + i * step * out_width);
-      }
-    } else if (step == 1) {
-      store(zs, {1, n, 0, 1}, pz);
-    } else {
-      store(zs, {1, n, 0, 1}, xs);
-      spread(static_cast<size_t>(out_width), xs, pz, step, n);
-    }
+    write_lines(store, zs, pz, n, step_of(out, dim), width, out_width, xs, rows);
   };
   parallel(parts, in_place ? std::max<int64_t>(1, kGrain / n) : 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
@@ -153,13 +165,13 @@ template <class C>
 }
 
 template <class C>
-C largest(const C* x, int64_t n) {
+C max_of(const C* x, int64_t n) {
   return fold(n, -std::numeric_limits<C>::infinity(), larger_of<C>, [x](int64_t i) { return x[i]; });
 }
 
 template <class C>
 void softmax_line(const C* x, const C*, C* z, int64_t n) {
-  const C top = largest(x, n);
+  const C top = max_of(x, n);
   // ivdep: x and z are the same line or have no element in common.
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
@@ -174,7 +186,7 @@ void softmax_line(const C* x, const C*, C* z, int64_t n) {
 
 template <class C>
 void log_softmax_line(const C* x, const C*, C* z, int64_t n) {
-  const C top = largest(x, n);
+  const C top = max_of(x, n);
   const C shift = std::log(sum_of<C>(n, [=](int64_t i) { return portable::exp(x[i] - top); }));
   for (int64_t i = 0; i < n; ++i) {
     z[i] = x[i] - top - shift;

@@ -37,6 +37,49 @@ struct Request {
   bool whole;  // a sort; a topk otherwise
 };
 
+// A line's elements, `step` apart, with their indices.
+template <class C>
+void load_entries(Convert load, const char* from, int64_t width, int64_t step, int64_t n, Entry<C>* entries) {
+  C block[kTile];
+  for (int64_t i = 0; i < n; i += kTile) {
+    const int64_t count = std::min(kTile, n - i);
+    load(from + i * step * width, {1, count, 0, step}, block);
+    for (int64_t k = 0; k < count; ++k) {
+      entries[i + k] = {block[k], i + k};
+    }
+  }
+}
+
+// Puts the first `count` entries of n in front, as the request has them ordered.
+template <class C>
+[[gnu::noinline]] void order_entries(const Request& request, Entry<C>* entries, int64_t n) {
+  const auto before = [](const Entry<C>& a, const Entry<C>& b) {
+    return a.value < b.value || (!is_nan(a.value) && is_nan(b.value));
+  };
+  const bool descending = request.descending;
+  const auto first = [=](const Entry<C>& a, const Entry<C>& b) {
+    return descending ? before(b, a) : before(a, b);
+  };
+  // With the index as the last word, any sort is a stable one.
+  const auto stably_first = [=](const Entry<C>& a, const Entry<C>& b) {
+    return first(a, b) || (!first(b, a) && a.index < b.index);
+  };
+  if (request.whole) {
+    if (request.stable) {
+      std::sort(entries, entries + n, stably_first);
+    } else {
+      std::sort(entries, entries + n, first);
+    }
+  } else if (request.count * 64 <= n) {
+    std::partial_sort(entries, entries + request.count, entries + n, first);
+  } else {
+    std::nth_element(entries, entries + request.count - 1, entries + n, first);
+    if (request.sorted) {
+      std::sort(entries, entries + request.count - 1, first);
+    }
+  }
+}
+
 // Lines of self, each copied with its indices as numbers of type C, ordered, and the first `count` elements
 // taken from self.
 template <class C>
@@ -71,19 +114,7 @@ template <class C>
   if (buffers == nullptr) {
     return;
   }
-  const auto before = [](const Entry<C>& a, const Entry<C>& b) {
-    return a.value < b.value || (!is_nan(a.value) && is_nan(b.value));
-  };
-  const bool descending = request.descending;
-  const auto first = [=](const Entry<C>& a, const Entry<C>& b) {
-    return descending ? before(b, a) : before(a, b);
-  };
-  // With the index as the last word, any sort is a stable one.
-  const auto stably_first = [=](const Entry<C>& a, const Entry<C>& b) {
-    return first(a, b) || (!first(b, a) && a.index < b.index);
-  };
   parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    C block[kTile];
     for (int64_t part = begin; part < end; ++part) {
       Entry<C>* const entries = buffers + part * n;
       for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
@@ -95,27 +126,8 @@ template <class C>
         }
         const char* const from =
             static_cast<const char*>(self.const_data_ptr()) + offset_of(at, strides) * width;
-        for (int64_t i = 0; i < n; i += kTile) {
-          const int64_t count = std::min(kTile, n - i);
-          load(from + i * step * width, {1, count, 0, step}, block);
-          for (int64_t k = 0; k < count; ++k) {
-            entries[i + k] = {block[k], i + k};
-          }
-        }
-        if (request.whole) {
-          if (request.stable) {
-            std::sort(entries, entries + n, stably_first);
-          } else {
-            std::sort(entries, entries + n, first);
-          }
-        } else if (request.count * 64 <= n) {
-          std::partial_sort(entries, entries + request.count, entries + n, first);
-        } else {
-          std::nth_element(entries, entries + request.count - 1, entries + n, first);
-          if (request.sorted) {
-            std::sort(entries, entries + request.count - 1, first);
-          }
-        }
+        load_entries(load, from, width, step, n, entries);
+        order_entries(request, entries, n);
         char* const to =
             static_cast<char*>(values.mutable_data_ptr()) + offset_of(at, values_strides) * width;
         int64_t* const places_to = indices.mutable_data_ptr<int64_t>() + offset_of(at, indices_strides);

@@ -1,7 +1,7 @@
 // Sums and means. A sum is calculated in the dtype that it is asked for, to which elements are converted
 // first.
 #include "../common_dtype.h"
-#include "../reduction.h"
+#include "../reducer.h"
 
 #include <cmath>
 

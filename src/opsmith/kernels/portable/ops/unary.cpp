@@ -1,6 +1,6 @@
 // Functions of one operand.
-#include "../elementary.h"
-#include "../pointwise.h"
+#include "../elementary_functions.h"
+#include "../pointwise_bodies.h"
 
 #include <cmath>
 

@@ -1,10 +1,10 @@
-// Images of another size: nearest and bilinear, from the output's size or from scale factors.
+// Feature maps of another size: nearest and bilinear, from the output's size or from scale factors.
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "../../common/temporary.h"
-#include "../image.h"
+#include "../../common/feature_map.h"
 #include "../movement.h"
 
 namespace opsmith::portable {
@@ -68,8 +68,8 @@ Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target
   if (!prepare(context, input, target, out) || out.numel() == 0) {
     return out;
   }
-  const Image from = image_of(input, kPlane);
-  const Image to = image_of(out, kPlane);
+  const ByteFeatureMap from = feature_map_of(input, kPlane);
+  const ByteFeatureMap to = feature_map_of(out, kPlane);
   int64_t* const offsets = temporary<int64_t>(context, to.size[1] + to.size[2]);
   if (offsets == nullptr) {
     return out;
@@ -128,8 +128,8 @@ void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners,
 }
 
 template <class T>
-[[gnu::noinline]] void blend(KernelRuntimeContext& context, const Image& from, const Image& to,
-                             const Target& target, bool align_corners) {
+[[gnu::noinline]] void blend(KernelRuntimeContext& context, const ByteFeatureMap& from,
+                             const ByteFeatureMap& to, const Target& target, bool align_corners) {
   using C = compute_t<T>;
   Blend<C>* const blends = temporary<Blend<C>>(context, to.size[1] + to.size[2]);
   if (blends == nullptr) {
@@ -170,8 +170,8 @@ Tensor& bilinear(KernelRuntimeContext& context, const Tensor& input, const Targe
                  Tensor& out) {
   if (prepare(context, input, target, out) && out.numel() != 0) {
     with_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
-      blend<typename decltype(type)::type>(context, image_of(input, kPlane), image_of(out, kPlane), target,
-                                           align_corners);
+      blend<typename decltype(type)::type>(context, feature_map_of(input, kPlane),
+                                           feature_map_of(out, kPlane), target, align_corners);
     });
   }
   return out;

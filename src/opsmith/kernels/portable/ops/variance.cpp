@@ -1,6 +1,6 @@
 // Variances and standard deviations, with the means where they are asked for.
 #include "../common_dtype.h"
-#include "../reduction.h"
+#include "../reducer.h"
 
 #include <cmath>
 

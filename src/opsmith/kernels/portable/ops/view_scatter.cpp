@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "../movement.h"
-#include "../views.h"
+#include "../view_geometry.h"
 
 namespace opsmith::portable::native {
 namespace {

@@ -1,5 +1,5 @@
 // Choices between two operands by a third.
-#include "../pointwise.h"
+#include "../pointwise_bodies.h"
 
 namespace opsmith::portable::native {
 namespace {

@@ -1,29 +1,29 @@
 // Quantization and its inverse, over rows. Plain loops: the compiler makes vectors of them.
-#include "declarations.h"
+#include "quantization_functions.h"
 
 #include <cmath>
+#include <type_traits>
 
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
 
-// Half to even. Without an instruction for it (SSE4.1), adding and subtracting 2^23 does it for all that is
-// smaller; what is not is an integer already.
-inline float round_even(float x) {
 #if defined(__x86_64__) && !defined(__SSE4_1__)
-  const float shift = std::copysign(0x1p23f, x);
-  return std::fabs(x) < 0x1p23f ? (x + shift) - shift : x;
+constexpr bool kHasRounding = false;
 #else
-  return std::nearbyint(x);
+constexpr bool kHasRounding = true;
 #endif
-}
 
-inline double round_even(double x) {
-#if defined(__x86_64__) && !defined(__SSE4_1__)
-  const double shift = std::copysign(0x1p52, x);
-  return std::fabs(x) < 0x1p52 ? (x + shift) - shift : x;
-#else
-  return std::nearbyint(x);
-#endif
+// Half to even. Without an instruction for it (SSE4.1), adding and subtracting 2^23 (of doubles 2^52) does it
+// for all that is smaller; what is not is an integer already.
+template <class C>
+inline C round_even(C x) {
+  if constexpr (kHasRounding) {
+    return std::nearbyint(x);
+  } else {
+    constexpr C kIntegers = std::is_same_v<C, float> ? static_cast<C>(0x1p23) : static_cast<C>(0x1p52);
+    const C shift = std::copysign(kIntegers, x);
+    return std::fabs(x) < kIntegers ? (x + shift) - shift : x;
+  }
 }
 
 // Comparisons in this order let NaN pass, as ATen's clamp does. What is beyond int32, as NaN is, becomes what

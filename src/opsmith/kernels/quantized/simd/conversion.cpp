@@ -1,6 +1,6 @@
 // Between the dtypes of tensors and those that kernels calculate in. Plain loops: the compiler makes vectors
 // of them.
-#include "declarations.h"
+#include "quantization_functions.h"
 
 #include <cstring>
 
@@ -18,6 +18,21 @@ void convert(const From* x, To* y, int64_t n) {
   }
 }
 
+// Whole vectors of them, where there is an instruction: how many elements those are.
+#if defined(__F16C__)
+int64_t widen_half_vectors(const uint16_t* x, float* y, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+  return i;
+}
+#else
+int64_t widen_half_vectors(const uint16_t*, float*, int64_t) {
+  return 0;
+}
+#endif
+
 float bits_to_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -27,13 +42,7 @@ float bits_to_float(uint32_t bits) {
 }  // namespace
 
 void widen_half(const uint16_t* x, float* y, int64_t n) {
-  int64_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
-  }
-#endif
-  for (; i < n; ++i) {
+  for (int64_t i = widen_half_vectors(x, y, n); i < n; ++i) {
     // The exponent is rebased by a product, which also makes subnormals right; infinity and NaN keep all its
     // bits.
     const uint32_t magnitude = static_cast<uint32_t>(x[i] & 0x7fffu) << 13;

@@ -1,5 +1,5 @@
 // The least and the greatest element of a row, for the choice of quantization parameters.
-#include "declarations.h"
+#include "quantization_functions.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 

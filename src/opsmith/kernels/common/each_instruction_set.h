@@ -1,0 +1,16 @@
+// The header OPSMITH_FUNCTIONS once for each instruction set, with OPSMITH_ISA as its name: the declarations
+// that OPSMITH_BEST chooses from. No guard: each library has a header of its own.
+
+#include "instruction_set.h"
+
+#define OPSMITH_ISA baseline
+#include OPSMITH_FUNCTIONS
+#undef OPSMITH_ISA
+#if defined(OPSMITH_HAS_LEVELS)
+#define OPSMITH_ISA avx2
+#include OPSMITH_FUNCTIONS
+#undef OPSMITH_ISA
+#define OPSMITH_ISA avx512
+#include OPSMITH_FUNCTIONS
+#undef OPSMITH_ISA
+#endif

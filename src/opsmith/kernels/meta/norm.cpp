@@ -1,0 +1,91 @@
+// Normalisations and their gradients. Statistics have the dtype in which PyTorch computes them on a device.
+#include "meta_tensors.h"
+
+#include <ATen/OpMathType.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+
+namespace opsmith::meta_functions {
+namespace {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+bool is_given(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined();
+}
+
+void check_parameter(const char* name, const OptionalTensor& parameter, at::IntArrayRef shape) {
+  TORCH_CHECK(!is_given(parameter) || parameter->sizes() == shape, "Expected ", name,
+              " to be of same shape as normalized_shape, but got ", name, " of shape ", parameter->sizes(),
+              " and normalized_shape = ", shape);
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& input, at::IntArrayRef shape,
+                                                          const OptionalTensor& weight,
+                                                          const OptionalTensor& bias, double /*eps*/) {
+  TORCH_CHECK(
+      !shape.empty(),
+      "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+      "but got normalized_shape = ",
+      shape);
+  check_parameter("weight", weight, shape);
+  check_parameter("bias", bias, shape);
+  TORCH_CHECK(static_cast<size_t>(input.dim()) >= shape.size() &&
+                  input.sizes().slice(input.dim() - shape.size()) == shape,
+              "Given normalized_shape=", shape, ", expected input with shape [*, ", c10::Join(", ", shape),
+              "], but got input of size", input.sizes());
+  at::DimVector sizes(input.sizes());
+  std::fill(sizes.end() - static_cast<ptrdiff_t>(shape.size()), sizes.end(), 1);
+  const at::ScalarType statistics = at::toOpMathType(input.scalar_type());
+  return {contiguous(input.sizes(), input.scalar_type()), contiguous(sizes, statistics),
+          contiguous(sizes, statistics)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm_backward(
+    const at::Tensor& /*grad_out*/, const at::Tensor& input, at::IntArrayRef shape,
+    const at::Tensor& /*mean*/, const at::Tensor& /*rstd*/, const OptionalTensor& weight,
+    const OptionalTensor& bias, std::array<bool, 3> mask) {
+  const bool empty = input.numel() == 0;
+  const auto of_parameter = [&](const OptionalTensor& parameter, bool wanted) {
+    if (!wanted || !(is_given(parameter) || empty)) {
+      return at::Tensor();
+    }
+    return contiguous(shape, empty ? input.scalar_type() : parameter->scalar_type());
+  };
+  return {mask[0] ? contiguous(input.sizes(), input.scalar_type()) : at::Tensor(),
+          of_parameter(weight, mask[1]), of_parameter(bias, mask[2])};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& input,
+                                                          const OptionalTensor& /*weight*/,
+                                                          const OptionalTensor& /*bias*/, int64_t batch,
+                                                          int64_t channels, int64_t /*inner*/, int64_t groups,
+                                                          double /*eps*/) {
+  TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
+  TORCH_CHECK(groups > 0 && channels % groups == 0,
+              "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
+              input.sizes(), " and num_groups = ", groups);
+  const at::ScalarType dtype = input.scalar_type();
+  return {contiguous(input.sizes(), dtype), contiguous({batch, groups}, dtype),
+          contiguous({batch, groups}, dtype)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_backward(
+    const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
+    const OptionalTensor& weight, int64_t /*batch*/, int64_t channels, int64_t /*inner*/, int64_t /*groups*/,
+    std::array<bool, 3> mask) {
+  at::ScalarType dtype = at::promoteTypes(grad_out.scalar_type(), input.scalar_type());
+  dtype = at::promoteTypes(dtype, at::promoteTypes(mean.scalar_type(), rstd.scalar_type()));
+  if (is_given(weight)) {
+    dtype = at::promoteTypes(dtype, weight->scalar_type());
+  }
+  const auto parameter = [&](bool wanted) { return wanted ? contiguous({channels}, dtype) : at::Tensor(); };
+  return {mask[0] ? contiguous(input.sizes(), dtype) : at::Tensor(), parameter(mask[1]), parameter(mask[2])};
+}
+
+}  // namespace opsmith::meta_functions

@@ -1,0 +1,87 @@
+// Operators in which each element of the result depends on the operands' elements at its place.
+#include "meta_tensors.h"
+
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
+
+#include <array>
+
+#include <c10/core/DefaultDtype.h>
+
+namespace opsmith::meta_functions {
+namespace {
+
+// The operands' broadcast sizes, with the strides that TensorIterator gives a result.
+template <class... Operands>
+at::Tensor pointwise(at::ScalarType dtype, const Operands&... operands) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .allow_cpu_scalars(true)
+      .declare_static_dtype_and_device(dtype, at::kMeta)
+      .add_owned_output(at::Tensor());
+  (config.add_owned_const_input(operands), ...);
+  return config.build().output(0);
+}
+
+// What the Tensor's elements and the number promote to.
+at::ScalarType common_dtype(const at::Tensor& self, const at::Scalar& other) {
+  const at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
+  return at::native::result_type(at::native::update_result_type_state(other, state));
+}
+
+}  // namespace
+
+at::Tensor relu(const at::Tensor& self) {
+  return like(self);
+}
+
+at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const at::Scalar& /*max_val*/) {
+  return like(self);
+}
+
+at::Tensor abs(const at::Tensor& self) {
+  return like(self, c10::toRealValueType(self.scalar_type()));
+}
+
+// A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
+at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
+  return like(self, common_dtype(self, other));
+}
+
+// add and sub
+at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, const at::Scalar& /*alpha*/) {
+  return with_scalar(self, other);
+}
+
+at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
+  const at::ScalarType dtype = common_dtype(self, other);
+  return like(
+      self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
+}
+
+// isinf, isnan and logical_not
+at::Tensor unary_predicate(const at::Tensor& self) {
+  return like(self, at::kBool);
+}
+
+// logical_and, logical_or and logical_xor
+at::Tensor binary_predicate(const at::Tensor& self, const at::Tensor& other) {
+  return pointwise(at::kBool, self, other);
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  return pointwise(at::native::result_type(std::array{self, other}), condition, self, other);
+}
+
+at::Tensor masked_fill_scalar(const at::Tensor& self, const at::Tensor& mask, const at::Scalar& /*value*/) {
+  return contiguous(at::infer_size(mask.sizes(), self.sizes()), self.scalar_type());
+}
+
+at::Tensor masked_fill_tensor(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension");
+  return contiguous(at::infer_size(mask.sizes(), self.sizes()), self.scalar_type());
+}
+
+}  // namespace opsmith::meta_functions

@@ -1,0 +1,70 @@
+// Reductions of all elements, and the variances of some dimensions.
+#include "meta_tensors.h"
+
+#include <ATen/WrapDimUtilsMulti.h>
+
+#include <optional>
+#include <tuple>
+
+namespace opsmith::meta_functions {
+namespace {
+
+at::Tensor reduced(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim) {
+  const auto mask = at::dim_list_to_bitset(
+      dims.has_value() && !dims->empty() ? std::optional<at::IntArrayRef>(*dims) : std::nullopt, self.dim());
+  at::DimVector sizes;
+  for (int64_t dim = 0; dim < self.dim(); ++dim) {
+    if (!mask[dim]) {
+      sizes.push_back(self.size(dim));
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return contiguous(sizes, c10::toRealValueType(self.scalar_type()));
+}
+
+at::Tensor extremum(const char* name, const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0, name,
+              "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+              "with the 'dim' argument.");
+  return contiguous({}, self.scalar_type());
+}
+
+}  // namespace
+
+// sum and prod: integers add up, and multiply, as Long
+at::Tensor accumulated(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  const bool integral = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  return contiguous({}, dtype.value_or(integral ? at::kLong : self.scalar_type()));
+}
+
+at::Tensor mean(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  const at::ScalarType given = dtype.value_or(self.scalar_type());
+  TORCH_CHECK(at::isFloatingType(given) || at::isComplexType(given),
+              "mean(): could not infer output dtype. Input dtype must be either a floating point or complex "
+              "dtype. Got: ",
+              given);
+  return contiguous({}, given);
+}
+
+at::Tensor max(const at::Tensor& self) {
+  return extremum("max", self);
+}
+
+at::Tensor min(const at::Tensor& self) {
+  return extremum("min", self);
+}
+
+// var.correction and std.correction
+at::Tensor variance(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                    const std::optional<at::Scalar>& /*correction*/, bool keepdim) {
+  return reduced(self, dim, keepdim);
+}
+
+std::tuple<at::Tensor, at::Tensor> variance_and_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                                     const std::optional<at::Scalar>& /*correction*/,
+                                                     bool keepdim) {
+  return {reduced(self, dim, keepdim), reduced(self, dim, keepdim)};
+}
+
+}  // namespace opsmith::meta_functions

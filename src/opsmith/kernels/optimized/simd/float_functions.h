@@ -1,0 +1,114 @@
+// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
+// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
+//
+// All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
+// `streamed`: the result is stored past the caches.
+
+#include "../convolution_operands.h"
+#include "../gemm_operands.h"
+
+#ifndef OPSMITH_ISA
+#define OPSMITH_FUNCTIONS "../optimized/simd/float_functions.h"
+#include "../../common/each_instruction_set.h"
+#undef OPSMITH_FUNCTIONS
+#else
+
+namespace opsmith::optimized::OPSMITH_ISA {
+
+// ---- unary.cpp: y[i] = f(x[i]); y may be x
+
+#define OPSMITH_UNARY(name)                                              \
+  void name##_float(const float* x, float* y, int64_t n, bool streamed); \
+  void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed);
+OPSMITH_UNARY(exp)
+OPSMITH_UNARY(sigmoid)
+OPSMITH_UNARY(silu)
+OPSMITH_UNARY(tanh)
+OPSMITH_UNARY(gelu_erf)
+OPSMITH_UNARY(gelu_tanh)
+#undef OPSMITH_UNARY
+
+// ---- binary.cpp: z may be x or y
+
+#define OPSMITH_BINARY(T, suffix)                                                         \
+  /* z = x + alpha·y */                                                                   \
+  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed); \
+  /* z = x·y; without alpha, which is there to give both one type */                      \
+  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed);       \
+  /* z = scale·x + shift */                                                               \
+  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
+OPSMITH_BINARY(float, float)
+OPSMITH_BINARY(Bfloat16, bfloat16)
+#undef OPSMITH_BINARY
+void narrow(const float* x, Bfloat16* y, int64_t n);
+
+// ---- reduction.cpp
+
+// The sum of each of many rows of n elements, which begin `stride` elements apart.
+void sum_each_float(const float* x, int64_t rows, int64_t stride, int64_t n, double* totals);
+void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t n, double* totals);
+// Adds each column's sum over the rows to totals; a row begins `stride` elements after the one before.
+void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
+void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
+
+// ---- softmax.cpp: y may be x
+
+#define OPSMITH_SOFTMAX(T, suffix)                                                             \
+  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                           \
+  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                       \
+  /* Along the rows of n × columns, whose rows begin `stride` elements apart. */               \
+  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns); \
+  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns);
+OPSMITH_SOFTMAX(float, float)
+OPSMITH_SOFTMAX(Bfloat16, bfloat16)
+#undef OPSMITH_SOFTMAX
+
+// ---- norm.cpp: one row; weight and bias may be null
+
+#define OPSMITH_NORM(T, W, suffix)                                                                 \
+  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, \
+                           float* mean, float* rstd, bool streamed);                               \
+  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed);
+OPSMITH_NORM(float, float, float)
+OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
+OPSMITH_NORM(Bfloat16, float, bfloat16_float)
+#undef OPSMITH_NORM
+
+// ---- gemm.cpp
+
+#define OPSMITH_GEMM(T, suffix)                                                                       \
+  /* Of the rows and panels between the bounds. */                                                    \
+  void gemm_##suffix(const Gemm<T>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin, \
+                     int64_t panel_end);                                                              \
+  /* Of all rows of a and the rows of b between the bounds. */                                        \
+  void dots_##suffix(const Dots<T>& product, int64_t begin, int64_t end);                             \
+  /* The panels, one after the other, of b, whose element (k, j) lies at                              \
+     k·depth_stride + j·column_stride. */                                                           \
+  void pack_##suffix(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,          \
+                     int64_t columns, T* panels);
+OPSMITH_GEMM(float, float)
+OPSMITH_GEMM(Bfloat16, bfloat16)
+#undef OPSMITH_GEMM
+// A panel of bfloat16 in the place of one of float32 that they were widened to.
+void pair_panel(float* panel, int64_t depth);
+
+// ---- convolution.cpp
+
+// Rows of a block, of bfloat16 widened to float32 or as pairs of two channels.
+void copy_rows_float(const RowCopy<float>& rows);
+void copy_rows_bfloat16(const RowCopy<Bfloat16>& rows);
+void copy_pairs(const RowCopy<Bfloat16>& rows);
+// Row k of `to` gets the runs' pixels, up to kPanel of them, offsets[k] further on in the block; `exactly`
+// where it has no slack. What follows them up to kPanel is undefined.
+void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,
+            float* to, int64_t pitch, bool exactly);
+// Of units that are widened bfloat16, in a block with slack.
+void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, const Run* runs,
+                     int64_t run_count, Bfloat16* to, int64_t pitch);
+void depthwise_float(const Depthwise<float>& sums);
+void depthwise_bfloat16(const Depthwise<Bfloat16>& sums);
+void depthwise_gradient(const DepthwiseGradient& sums);
+
+}  // namespace opsmith::optimized::OPSMITH_ISA
+
+#endif

@@ -1,0 +1,102 @@
+// 4 lanes in the compiler's own vectors, for any processor. Included by vector.h alone.
+
+namespace opsmith::optimized::OPSMITH_ISA {
+
+typedef float F __attribute__((vector_size(16)));
+typedef int32_t I __attribute__((vector_size(16)));
+constexpr int64_t kLanes = 4;
+// As in vector_avx512.h.
+constexpr int kTileRows = 2;
+constexpr int kTilePanels = 1;
+constexpr int kDotRows = 2;
+
+typedef float UnalignedF __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t U __attribute__((vector_size(16)));
+typedef uint16_t H __attribute__((vector_size(8)));
+typedef uint16_t UnalignedH __attribute__((vector_size(8), aligned(2), may_alias));
+
+OPSMITH_INLINE F splat(float x) {
+  return F{x, x, x, x};
+}
+OPSMITH_INLINE F zero() {
+  return F{};
+}
+OPSMITH_INLINE F load(const float* p) {
+  return *reinterpret_cast<const UnalignedF*>(p);
+}
+OPSMITH_INLINE void store(float* p, F x) {
+  *reinterpret_cast<UnalignedF*>(p) = x;
+}
+OPSMITH_INLINE void stream(float* p, F x) {
+  store(p, x);
+}
+OPSMITH_INLINE F fma(F a, F b, F c) {
+  return a * b + c;
+}
+OPSMITH_INLINE F min(F a, F b) {
+  return a < b ? a : b;
+}
+OPSMITH_INLINE F max(F a, F b) {
+  return a > b ? a : b;
+}
+OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
+  return a < b ? then : otherwise;
+}
+OPSMITH_INLINE float sum(F x) {
+  return (x[0] + x[2]) + (x[1] + x[3]);
+}
+OPSMITH_INLINE float max(float a, float b) {
+  return a > b ? a : b;
+}
+OPSMITH_INLINE float max_lane(F x) {
+  return max(max(x[0], x[1]), max(x[2], x[3]));
+}
+// To the nearest integer of |x| < 2^22: adding 1.5·2^23 leaves no bit for fractions.
+OPSMITH_INLINE F nearest_integer(F x) {
+  F rounded = x + 12582912.0f;
+  asm("" : "+x"(rounded));  // or the compiler could take the addition back
+  return rounded - 12582912.0f;
+}
+OPSMITH_INLINE F power_of_two(I n) {
+  return (F)((n + 127) << 23);
+}
+OPSMITH_INLINE F scaled(F x, F n) {
+  const I whole = __builtin_convertvector(n, I);
+  const I half = whole >> 1;
+  return x * power_of_two(half) * power_of_two(whole - half);
+}
+
+OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
+  for (int64_t i = n; i < kLanes; ++i) {
+    x[i] = rest[i];
+  }
+  return x;
+}
+OPSMITH_INLINE F evens(F x, F y) {
+  return F{x[0], x[2], y[0], y[2]};
+}
+
+OPSMITH_INLINE F widened(H x) {
+  return (F)(__builtin_convertvector(x, U) << 16);
+}
+OPSMITH_INLINE H narrowed(F x) {
+  const U bits = (U)x;
+  const U rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  const U kept = x == x ? rounded : U{} + 0x7fc00000u;
+  return __builtin_convertvector(kept >> 16, H);
+}
+OPSMITH_INLINE F load(const Bfloat16* p) {
+  return widened(*reinterpret_cast<const UnalignedH*>(p));
+}
+OPSMITH_INLINE void store(Bfloat16* p, F x) {
+  *reinterpret_cast<UnalignedH*>(p) = narrowed(x);
+}
+OPSMITH_INLINE void stream(Bfloat16* p, F x) {
+  store(p, x);
+}
+
+// There is no instruction for pairs of bfloat16.
+struct Widened;
+using Paired = Widened;
+
+}  // namespace opsmith::optimized::OPSMITH_ISA

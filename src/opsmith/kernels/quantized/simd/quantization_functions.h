@@ -1,0 +1,66 @@
+// The functions of simd/*.cpp: for these, of their instruction set, in the namespace OPSMITH_ISA; for others,
+// of each, with OPSMITH_BEST. No guard, since it is included once for each of them.
+//
+// All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
+// Source and result may not overlap. Values are rounded half to even, NaN becomes the integer that the
+// processor makes of it, as in ATen.
+
+#include <cstdint>
+
+#include "../int8_product.h"
+
+#ifndef OPSMITH_ISA
+#define OPSMITH_FUNCTIONS "../quantized/simd/quantization_functions.h"
+#include "../../common/each_instruction_set.h"
+#undef OPSMITH_FUNCTIONS
+#else
+
+namespace opsmith::quantized::OPSMITH_ISA {
+
+// ---- conversion.cpp
+
+void widen_half(const uint16_t* x, float* y, int64_t n);
+void widen_bfloat16(const uint16_t* x, float* y, int64_t n);
+void widen_int8(const int8_t* x, int32_t* y, int64_t n);
+void widen_uint8(const uint8_t* x, int32_t* y, int64_t n);
+void widen_int16(const int16_t* x, int32_t* y, int64_t n);
+void widen_uint16(const uint16_t* x, int32_t* y, int64_t n);
+// The low bits, for signed and unsigned results.
+void narrow_8(const int32_t* x, uint8_t* y, int64_t n);
+void narrow_16(const int32_t* x, uint16_t* y, int64_t n);
+
+// ---- affine.cpp: C is the type that is calculated in
+
+#define OPSMITH_AFFINE(C, suffix)                                                                            \
+  /* y = clamp(round(x · inverse) + zero, low, high) */                                                      \
+  void quantize_##suffix(const float* x, int32_t* y, int64_t n, C inverse, C zero, C low, C high);           \
+  /* The same with an inverse and a zero for each element. */                                                \
+  void quantize_each_##suffix(const float* x, int32_t* y, int64_t n, const C* inverse, const C* zero, C low, \
+                              C high);                                                                       \
+  /* y = clamp(round(x · inverse + zero), low, high), rounded after the product too */                       \
+  void quantize_shifted_##suffix(const float* x, int32_t* y, int64_t n, C inverse, C zero, C low, C high);   \
+  /* y = (x - zero) · scale */                                                                               \
+  void dequantize_##suffix(const int32_t* x, C* y, int64_t n, C zero, C scale);                              \
+  void dequantize_each_##suffix(const int32_t* x, C* y, int64_t n, const C* zero, const C* scale);
+OPSMITH_AFFINE(float, float)
+OPSMITH_AFFINE(double, double)
+#undef OPSMITH_AFFINE
+
+// ---- extrema.cpp: whether there is a NaN; least and greatest are lowered and raised by the others
+
+bool extrema(const float* x, int64_t n, float* least, float* greatest);
+
+// ---- int8_product.cpp
+
+// The columns of the result from `begin` to `end`.
+void int8_product(const Int8Product& product, int64_t begin, int64_t end);
+// Whether that reads Int8Product::shifted.
+bool needs_shifted();
+// All rows of a panel, kPanel columns from `begin` on, which is packed into `memory` of ⌈k / 4⌉ · 4 · kPanel
+// bytes; and whether, for so many rows, that pays.
+void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
+bool packs_panels(int64_t rows);
+
+}  // namespace opsmith::quantized::OPSMITH_ISA
+
+#endif
