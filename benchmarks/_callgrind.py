@@ -11,9 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
+
+from opsmith.build.backend import build_backend
 
 _TOTALS = re.compile(r"^(?:totals|summary): (?P<instructions>\d+)", re.MULTILINE)
 _LOOP = """
@@ -56,6 +59,16 @@ def instructions(setup: str, statements: Iterable[str], calls: int = 2000) -> di
             statement: _total(Path(folder) / f"count.{number}") / calls
             for number, statement in enumerate(statements, start=1)
         }
+
+
+def counted_on(
+    folder: Path, backends: Sequence[str], counts: Callable[[str], dict[str, float]]
+) -> list[dict[str, float]]:
+    """What ``counts`` finds on each of the ``backends`` of ``folder``, two at a time, once all are built."""
+    for backend in backends:
+        build_backend(folder / backend / "backend.yaml", progress=print)
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(counts, backends))
 
 
 def _total(dump: Path) -> int:

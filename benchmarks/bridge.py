@@ -6,13 +6,11 @@ around the out kernel (``bridge_backends/``).
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from _callgrind import instructions
+from _callgrind import counted_on, instructions
 
 from opsmith.benchmarks.measurements import measured, report
-from opsmith.build.backend import build_backend
 
 BACKENDS = Path(__file__).parent / "bridge_backends"
 GOAL = 1.15
@@ -34,10 +32,7 @@ def counts(backend: str) -> dict[str, float]:
 
 
 def main() -> None:
-    for backend in ("aten", "lean"):
-        build_backend(BACKENDS / backend / "backend.yaml", progress=print)
-    with ThreadPoolExecutor(2) as pool:
-        peer, ours = pool.map(counts, ("aten", "lean"))
+    peer, ours = counted_on(BACKENDS, ("aten", "lean"), counts)
     report(
         "instructions of a Python call: a kernel on lean tensors against one on at::Tensor",
         [

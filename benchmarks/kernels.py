@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -64,102 +65,37 @@ def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
     x, y = torch.randn(rows, ROW).to(dtype), torch.randn(rows, ROW).to(dtype)
     weight, bias = torch.randn(ROW).to(dtype), torch.randn(ROW).to(dtype)
 
-    def case(
-        name: str,
-        operator: str,
-        call: Callable[..., object],
-        *operands: Tensor,
-        out: Tensor,
-        counts: bool = False,
-    ) -> Case:
-        """``call(*operands, out)`` on either side."""
-        there = [each.to(DEVICE) for each in (*operands, out)]
-        return Case(
-            f"{name} {short}", operator, counts, lambda: call(*there), lambda: call(*operands, out)
-        )
-
     aten = torch.ops.aten
     like, number = torch.empty_like(x), torch.empty((), dtype=dtype)
-    for name in ("exp", "sigmoid", "tanh", "silu"):
-        function = getattr(aten, name).out
-        yield case(
-            name, name, lambda a, out, function=function: function(a, out=out), x, out=like,
-            counts=name == "exp" and is_float,
+    row, column = torch.empty(ROW, dtype=dtype), torch.empty(rows, dtype=dtype)
+
+    def softmax(name: str, dim: int) -> Callable[..., object]:
+        return lambda a, out: getattr(aten, f"_{name}").out(a, dim, False, out=out)
+
+    # What is called with the operands and `out`, and whether it counts.
+    cases: list[tuple[str, str, Callable[..., object], tuple[Tensor, ...], Tensor, bool]] = [
+        *((name, name, getattr(aten, name).out, (x,), like, name == "exp" and is_float)
+          for name in ("exp", "sigmoid", "tanh", "silu")),
+        ("gelu-erf", "gelu", partial(aten.gelu.out, approximate="none"), (x,), like, is_float),
+        ("gelu-tanh", "gelu", partial(aten.gelu.out, approximate="tanh"), (x,), like, is_float),
+        ("add", "add.Tensor", torch.add, (x, y), like, not is_float),
+        ("add of a row", "add.Tensor", torch.add, (x, weight), like, False),
+        ("mul", "mul.Tensor", torch.mul, (x, y), like, False),
+        ("mul by a number", "mul.Tensor", lambda a, out: torch.mul(a, 2.5, out=out), (x,), like, False),
+        ("sum", "sum.dim_IntList", partial(aten.sum.IntList_out, dim=None), (x,), number, False),
+        ("sum of rows", "sum.dim_IntList", partial(torch.sum, dim=1), (x,), column, False),
+        ("sum of columns", "sum.dim_IntList", partial(torch.sum, dim=0), (x,), row, False),
+        ("mean of rows", "mean.dim", partial(torch.mean, dim=1), (x,), column, False),
+        ("softmax", "_softmax", softmax("softmax", 1), (x,), like, is_float),
+        ("softmax of columns", "_softmax", softmax("softmax", 0), (x,), like, False),
+        ("log_softmax", "_log_softmax", softmax("log_softmax", 1), (x,), like, False),
+    ]  # fmt: skip
+    for name, operator, call, operands, out, counts in cases:
+        there = [each.to(DEVICE) for each in (*operands, out)]
+        yield Case(
+            f"{name} {short}", operator, counts,
+            partial(call, *there[:-1], out=there[-1]), partial(call, *operands, out=out),
         )  # fmt: skip
-    for name, approximate in (("gelu-erf", "none"), ("gelu-tanh", "tanh")):
-        yield case(
-            name, "gelu", lambda a, out, how=approximate: aten.gelu.out(a, approximate=how, out=out),
-            x, out=like,
-            counts=is_float,
-        )  # fmt: skip
-    yield case(
-        "add",
-        "add.Tensor",
-        lambda a, b, out: torch.add(a, b, out=out),
-        x,
-        y,
-        out=like,
-        counts=not is_float,
-    )
-    yield case(
-        "add of a row",
-        "add.Tensor",
-        lambda a, b, out: torch.add(a, b, out=out),
-        x,
-        weight,
-        out=like,
-    )
-    yield case("mul", "mul.Tensor", lambda a, b, out: torch.mul(a, b, out=out), x, y, out=like)
-    yield case(
-        "mul by a number", "mul.Tensor", lambda a, out: torch.mul(a, 2.5, out=out), x, out=like
-    )
-    yield case(
-        "sum",
-        "sum.dim_IntList",
-        lambda a, out: aten.sum.IntList_out(a, None, out=out),
-        x,
-        out=number,
-    )
-    yield case(
-        "sum of rows",
-        "sum.dim_IntList",
-        lambda a, out: torch.sum(a, 1, out=out),
-        x,
-        out=torch.empty(rows, dtype=dtype),
-    )
-    yield case(
-        "sum of columns", "sum.dim_IntList", lambda a, out: torch.sum(a, 0, out=out), x,
-        out=torch.empty(ROW, dtype=dtype),
-    )  # fmt: skip
-    yield case(
-        "mean of rows",
-        "mean.dim",
-        lambda a, out: torch.mean(a, 1, out=out),
-        x,
-        out=torch.empty(rows, dtype=dtype),
-    )
-    yield case(
-        "softmax",
-        "_softmax",
-        lambda a, out: aten._softmax.out(a, 1, False, out=out),
-        x,
-        out=like,
-        counts=is_float,
-    )
-    yield case(
-        "softmax of columns",
-        "_softmax",
-        lambda a, out: aten._softmax.out(a, 0, False, out=out),
-        x,
-        out=like,
-    )
-    yield case(
-        "log_softmax",
-        "_log_softmax",
-        lambda a, out: aten._log_softmax.out(a, 1, False, out=out),
-        x,
-        out=like,
-    )
     yield from norms(x, weight, bias, short)
 
 
@@ -267,6 +203,11 @@ def products(dtype: torch.dtype) -> Iterator[Case]:
             yield Case(f"packed linear {short} {size}", "linear", rows <= 16, packed_linear, linear)
             yield Case(f"addmm {short} {size}", "addmm", False, there_addmm, addmm)
             yield Case(f"mm {short} {size}", "mm", False, there_mm, mm)
+    yield from batched_products(dtype, short)
+
+
+def batched_products(dtype: torch.dtype, short: str) -> Iterator[Case]:
+    """Those of attention, whose second operand is transposed."""
     for batch, rows, columns, depth in ((8, 64, 64, 64), (12, 128, 128, 64)):
         a, b = (
             torch.randn(batch, rows, depth).to(dtype),
@@ -403,10 +344,7 @@ def together(results: list[Timed], what: str, peer: str, goal: float) -> Measure
     ratios = [1 / speedup(each) for each in results if each.counts]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     return measured(
-        f"{what}: geometric mean of {len(ratios)} calls",
-        f"of {peer}'s",
-        [mean],
-        goal=1 / goal,
+        f"{what}: geometric mean of {len(ratios)} calls", f"of {peer}'s", [mean], goal=1 / goal
     )
 
 

@@ -8,13 +8,11 @@ the copying ``sub_`` the wrappers alone are compared, without what a call costs 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from _callgrind import instructions
+from _callgrind import counted_on, instructions
 
 from opsmith.benchmarks.measurements import measured, report
-from opsmith.build.backend import build_backend
 
 BACKENDS = Path(__file__).parent / "variants_backends"
 GOALS = {
@@ -40,10 +38,7 @@ def counts(backend: str) -> dict[str, float]:
 
 
 def main() -> None:
-    for backend in ("by_hand", "generated"):
-        build_backend(BACKENDS / backend / "backend.yaml", progress=print)
-    with ThreadPoolExecutor(2) as pool:
-        peer, ours = pool.map(counts, ("by_hand", "generated"))
+    peer, ours = counted_on(BACKENDS, ("by_hand", "generated"), counts)
     report(
         "instructions of a Python call: generated against by hand",
         [

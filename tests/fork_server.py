@@ -335,59 +335,83 @@ def serve(address: str, imports: Sequence[str]) -> dict[str, Any]:
     assert len(threads) == 1, f"imports started {len(threads) - 1} threads, which forks would lack"
     gc.collect()
     gc.freeze()  # so that collections in the forks do not copy every page
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen()
-    events = selectors.DefaultSelector()
-    events.register(listener, selectors.EVENT_READ)
-    events.register(0, selectors.EVENT_READ)  # at its end, who started the server has ended
-    programs: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor of the process
-    os.write(1, b"ready\n")
-    while True:
-        for key, _ in events.select():
-            if key.fd == 0:
-                os.unlink(address)
-                for pid, _ in programs.values():
-                    _kill(pid)
-                os._exit(0)
-            elif key.fileobj is listener:
-                connection, _ = listener.accept()
-                request, files = _receive(connection)
-                pid = os.fork()
-                if pid == 0:
-                    # Before anything is closed: what the server waits for must not change with it.
-                    os.setsid()
-                    for number, file in enumerate(files):
-                        os.dup2(file, number)
-                        os.close(file)
-                    events.close()
-                    listener.close()
-                    connection.close()
-                    for process, (_, other) in programs.items():
-                        os.close(process)
-                        other.close()
-                    torch.set_num_threads(count)
-                    return request
-                for file in files:
-                    os.close(file)
-                process = os.pidfd_open(pid)
-                programs[process] = pid, connection
-                events.register(process, selectors.EVENT_READ)
-                events.register(connection, selectors.EVENT_READ, pid)
-            elif key.fd in programs:
-                pid, connection = programs.pop(key.fd)
-                events.unregister(key.fd)
-                os.close(key.fd)
-                if connection.fileno() in events.get_map():
-                    events.unregister(connection)
-                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                # Perhaps nobody waits any more.
-                with connection, suppress(ConnectionError):
-                    connection.sendall(str(status).encode())
-            elif any(connection is key.fileobj for _, connection in programs.values()):
-                # Who asked is gone, and the program has not ended in this very round.
-                events.unregister(key.fileobj)
-                _kill(key.data)
+    request = Server(address).wait()
+    torch.set_num_threads(count)
+    return request
+
+
+class Server:
+    """Who forks, and the programs that it has become."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(address)
+        self.listener.listen()
+        self.events = selectors.DefaultSelector()
+        self.events.register(self.listener, selectors.EVENT_READ)
+        self.events.register(
+            0, selectors.EVENT_READ
+        )  # at its end, who started the server has ended
+        self.programs: dict[int, tuple[int, socket.socket]] = {}
+        """By the descriptor of the process."""
+        os.write(1, b"ready\n")
+
+    def wait(self) -> dict[str, Any]:
+        """Returns in the forks, with the request."""
+        while True:
+            for key, _ in self.events.select():
+                if key.fd == 0:
+                    os.unlink(self.address)
+                    for pid, _ in self.programs.values():
+                        _kill(pid)
+                    os._exit(0)
+                elif key.fileobj is self.listener:
+                    if request := self._fork():
+                        return request
+                elif key.fd in self.programs:
+                    self._finish(key.fd)
+                elif any(each is key.fileobj for _, each in self.programs.values()):
+                    # Who asked is gone, and the program has not ended in this very round.
+                    self.events.unregister(key.fileobj)
+                    _kill(key.data)
+
+    def _fork(self) -> dict[str, Any] | None:
+        """Takes a request; returns it in the fork alone."""
+        connection, _ = self.listener.accept()
+        request, files = _receive(connection)
+        pid = os.fork()
+        if pid == 0:
+            # Before anything is closed: what the server waits for must not change with it.
+            os.setsid()
+            for number, file in enumerate(files):
+                os.dup2(file, number)
+                os.close(file)
+            for each in (self.events, self.listener, connection):
+                each.close()
+            for process, (_, other) in self.programs.items():
+                os.close(process)
+                other.close()
+            return request
+        for file in files:
+            os.close(file)
+        process = os.pidfd_open(pid)
+        self.programs[process] = pid, connection
+        self.events.register(process, selectors.EVENT_READ)
+        self.events.register(connection, selectors.EVENT_READ, pid)
+        return None
+
+    def _finish(self, process: int) -> None:
+        """Tells who asked how the program has ended."""
+        pid, connection = self.programs.pop(process)
+        self.events.unregister(process)
+        os.close(process)
+        if connection.fileno() in self.events.get_map():
+            self.events.unregister(connection)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        # Perhaps nobody waits any more.
+        with connection, suppress(ConnectionError):
+            connection.sendall(str(status).encode())
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

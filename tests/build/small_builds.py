@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,6 +16,17 @@ from opsmith.build.toolchain import Compiler
 from opsmith.errors import OpsmithError
 
 ANSWER = 'extern "C" __attribute__((visibility("default"))) int answer() { return 42; }\n'
+
+PATIENCE = 30
+"""Seconds.  A loaded machine may take its time; a defect takes for ever."""
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits until something is so; fails where it never is."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
 
 
 def built(library: SharedLibrary, compiler: Compiler, cache: Path) -> tuple[Path, list[str]]:

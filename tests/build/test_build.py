@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,13 +24,7 @@ from damage import DAMAGE
 from opsmith.build import backend as backend_room
 from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
-from opsmith.build.cache import (
-    mark_used,
-    prune,
-    size_in_bytes,
-    usable_cache,
-    write_whole,
-)
+from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.progress import Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
@@ -50,8 +44,10 @@ from opsmith.errors import (
     CacheUnusable,
     CompilationFailed,
     CompilerMissing,
+    OpsmithError,
     SymbolUndefined,
 )
+from refusal import refusal
 from small_builds import ANSWER, built, failure, library_of, script, written
 
 INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
@@ -76,6 +72,30 @@ def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "so $urces: it's"
     folder.mkdir()
     return folder
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Where a test has its sources, its compiler and its cache."""
+
+    sources: Path
+    compiler: Compiler
+    cache: Path
+
+    def answer(self) -> Path:
+        """A source with a function that returns 42."""
+        return written(self.sources / "answer.cpp", ANSWER)
+
+    def built(self, library: SharedLibrary) -> tuple[Path, list[str]]:
+        return built(library, self.compiler, self.cache)
+
+    def failure(self, library: SharedLibrary) -> OpsmithError:
+        return failure(library, self.compiler, self.cache)
+
+
+@pytest.fixture
+def shop(sources: Path, compiler: Compiler, cache: Path) -> Shop:
+    return Shop(sources, compiler, cache)
 
 
 @pytest.fixture
@@ -105,89 +125,85 @@ def partial_files(cache: Path) -> list[Path]:
 # ---- what is built -----------------------------------------------------------------------------
 
 
-def test_a_library_is_built_and_works(sources: Path, compiler: Compiler, cache: Path) -> None:
+def test_a_library_is_built_and_works(shop: Shop) -> None:
     steps: list[Progress] = []
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    compilation = Compilation([library], compiler, cache)
-    compilation.run(cache / "logs" / "test.log", steps.append)
+    library = library_of(shop.answer())
+    compilation = Compilation([library], shop.compiler, shop.cache)
+    compilation.run(shop.cache / "logs" / "test.log", steps.append)
     assert ctypes.CDLL(str(compilation.outputs()[0])).answer() == 42
     assert [str(step) for step in steps] == [
-        f"[0/2] compiling with {compiler.command[0]}",
+        f"[0/2] compiling with {shop.compiler.command[0]}",
         "[1/2] compiling answer.cpp",
         "[2/2] linking libtest.so",
     ]
-    assert partial_files(cache) == []
+    assert partial_files(shop.cache) == []
 
 
-def test_a_second_build_runs_no_program(sources: Path, compiler: Compiler, cache: Path) -> None:
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    first, _ = built(library, compiler, cache)
+def test_a_second_build_runs_no_program(shop: Shop) -> None:
+    library = library_of(shop.answer())
+    first, _ = shop.built(library)
     changed = first.stat().st_mtime_ns
-    second, steps = built(library, replace(compiler, command=("/nonexistent",)), cache)
+    second, steps = built(library, replace(shop.compiler, command=("/nonexistent",)), shop.cache)
     assert (second, steps) == (first, [])
     assert second.stat().st_mtime_ns == changed
 
 
-def test_only_what_a_changed_header_reaches_is_compiled(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
-    include = sources / "include"
+def test_only_what_a_changed_header_reaches_is_compiled(shop: Shop) -> None:
+    include = shop.sources / "include"
     include.mkdir()
     written(include / "outer.h", '#pragma once\n#  include "inner.h"\n')
     inner = written(include / "inner.h", "#pragma once\n#define VALUE 1\n")
     one = written(
-        sources / "one.cpp",
+        shop.sources / "one.cpp",
         """
         #include <outer.h>
         extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
         """,
     )
-    two = written(sources / "two.cpp", "int unrelated() { return 2; }\n")
+    two = written(shop.sources / "two.cpp", "int unrelated() { return 2; }\n")
     library = library_of(one, two, include_dirs=(include,))
-    before, _ = built(library, compiler, cache)
+    before, _ = shop.built(library)
     inner.write_text("#pragma once\n#define VALUE 7\n")
-    after, steps = built(library, compiler, cache)
+    after, steps = shop.built(library)
     assert steps == ["[1/2] compiling one.cpp", "[2/2] linking libtest.so"]
     assert ctypes.CDLL(str(before)).value() == 1
     assert ctypes.CDLL(str(after)).value() == 7
     inner.write_text("#pragma once\n#define VALUE 1\n")
-    assert built(library, compiler, cache) == (before, [])
+    assert shop.built(library) == (before, [])
 
 
-def test_an_include_that_only_the_compiler_can_resolve(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
-    header = written(sources / "chosen.h", "#define VALUE 1\n")
+def test_an_include_that_only_the_compiler_can_resolve(shop: Shop) -> None:
+    header = written(shop.sources / "chosen.h", "#define VALUE 1\n")
     source = written(
-        sources / "value.cpp",
+        shop.sources / "value.cpp",
         """
         #define CHOSEN "chosen.h"
         #include CHOSEN
         extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
         """,
     )
-    built(library_of(source), compiler, cache)
+    shop.built(library_of(source))
     header.write_text("#define VALUE 7\n")
-    path, _ = built(library_of(source), compiler, cache)
+    path, _ = shop.built(library_of(source))
     assert ctypes.CDLL(str(path)).value() == 7
 
 
-def test_an_include_that_a_flag_resolves(sources: Path, compiler: Compiler, cache: Path) -> None:
-    header = written(sources / "chosen.h", "#define VALUE 1\n")
-    other = written(sources / "other.h", "#define VALUE 2\n")
+def test_an_include_that_a_flag_resolves(shop: Shop) -> None:
+    header = written(shop.sources / "chosen.h", "#define VALUE 1\n")
+    other = written(shop.sources / "other.h", "#define VALUE 2\n")
     source = written(
-        sources / "value.cpp",
+        shop.sources / "value.cpp",
         """
         #include CHOSEN
         extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }
         """,
     )
     library = SharedLibrary("test", (source,), flags=('-DCHOSEN="chosen.h"',))
-    before, _ = built(library, compiler, cache)
+    before, _ = shop.built(library)
     other.write_text("#define VALUE 3\n")
-    assert built(library, compiler, cache) == (before, [])
+    assert shop.built(library) == (before, [])
     header.write_text("#define VALUE 7\n")
-    path, _ = built(library, compiler, cache)
+    path, _ = shop.built(library)
     assert ctypes.CDLL(str(path)).value() == 7
 
 
@@ -206,27 +222,23 @@ def test_kernels_are_not_compiled_for_a_header_of_another_library(
     assert Compilation([library], compiler, cache).objects() == before
 
 
-def test_another_compiler_means_other_objects(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    first, _ = built(library, compiler, cache)
-    second, steps = built(library, replace(compiler, version="another 1.0"), cache)
+def test_another_compiler_means_other_objects(shop: Shop) -> None:
+    library = library_of(shop.answer())
+    first, _ = shop.built(library)
+    second, steps = built(library, replace(shop.compiler, version="another 1.0"), shop.cache)
     assert first != second
     assert steps == ["[1/2] compiling answer.cpp", "[2/2] linking libtest.so"]
 
 
-def test_the_same_text_elsewhere_is_not_compiled_again(
-    sources: Path, tmp_path: Path, compiler: Compiler, cache: Path
-) -> None:
-    first, _ = built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+def test_the_same_text_elsewhere_is_not_compiled_again(tmp_path: Path, shop: Shop) -> None:
+    first, _ = shop.built(library_of(shop.answer()))
     moved = written(tmp_path / "answer.cpp", ANSWER)
-    assert built(library_of(moved), compiler, cache) == (first, [])
+    assert shop.built(library_of(moved)) == (first, [])
 
 
-def test_a_c_driver_is_compiled_as_c(sources: Path, compiler: Compiler, cache: Path) -> None:
+def test_a_c_driver_is_compiled_as_c(shop: Shop) -> None:
     source = written(
-        sources / "driver.c",
+        shop.sources / "driver.c",
         """
         #include <stdlib.h>
         __attribute__((visibility("default"))) int answer(void) {
@@ -238,15 +250,13 @@ def test_a_c_driver_is_compiled_as_c(sources: Path, compiler: Compiler, cache: P
         }
         """,
     )
-    path, _ = built(library_of(source), compiler, cache)
+    path, _ = shop.built(library_of(source))
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
-def test_a_library_that_links_torch_finds_it_by_itself(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
+def test_a_library_that_links_torch_finds_it_by_itself(shop: Shop) -> None:
     source = written(
-        sources / "linked.cpp",
+        shop.sources / "linked.cpp",
         """
         #include <c10/core/Allocator.h>
         extern "C" __attribute__((visibility("default"))) int alignment() {
@@ -255,7 +265,7 @@ def test_a_library_that_links_torch_finds_it_by_itself(
         """,
     )
     library = SharedLibrary("test", (source,), torch=find_torch())
-    path, _ = built(library, compiler, cache)
+    path, _ = shop.built(library)
     # In a process that has not imported torch, so that only the library's own rpath leads there.
     program = f"import ctypes; print(ctypes.CDLL({str(path)!r}).alignment())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -277,37 +287,29 @@ def test_finding_torch_does_not_import_it() -> None:
 @DAMAGE
 @pytest.mark.parametrize("of_seal", [False, True], ids=["file", "seal"])
 def test_a_damaged_library_is_linked_again(
-    damage: Callable[[Path], None],
-    of_seal: bool,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
+    damage: Callable[[Path], None], of_seal: bool, shop: Shop
 ) -> None:
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    path, _ = built(library, compiler, cache)
+    library = library_of(shop.answer())
+    path, _ = shop.built(library)
     damage(seal_of(path) if of_seal else path)
-    again, steps = built(library, compiler, cache)
+    again, steps = shop.built(library)
     assert steps == ["[1/1] linking libtest.so"]
     assert ctypes.CDLL(str(again)).answer() == 42
-    assert built(library, compiler, cache) == (path, [])
+    assert shop.built(library) == (path, [])
 
 
 @DAMAGE
 @pytest.mark.parametrize("of_seal", [False, True], ids=["file", "seal"])
 def test_a_damaged_object_is_compiled_again(
-    damage: Callable[[Path], None],
-    of_seal: bool,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
+    damage: Callable[[Path], None], of_seal: bool, shop: Shop
 ) -> None:
-    one = written(sources / "one.cpp", ANSWER)
-    two = written(sources / "two.cpp", "int two() { return 2; }\n")
-    path, _ = built(library_of(one, two), compiler, cache)
-    (damaged,) = (cache / "objects").glob("one-*.o")
+    one = written(shop.sources / "one.cpp", ANSWER)
+    two = written(shop.sources / "two.cpp", "int two() { return 2; }\n")
+    path, _ = shop.built(library_of(one, two))
+    (damaged,) = (shop.cache / "objects").glob("one-*.o")
     damage(seal_of(damaged) if of_seal else damaged)
     path.unlink()
-    again, steps = built(library_of(one, two), compiler, cache)
+    again, steps = shop.built(library_of(one, two))
     assert steps == ["[1/2] compiling one.cpp", "[2/2] linking libtest.so"]
     assert ctypes.CDLL(str(again)).answer() == 42
 
@@ -346,7 +348,7 @@ def ctrl_c_at(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
-    sources: Path, compiler: Compiler, cache: Path, tmp_path: Path, ctrl_c_at: Path
+    tmp_path: Path, ctrl_c_at: Path, shop: Shop
 ) -> None:
     slow = script(
         tmp_path / "slow-c++",
@@ -355,7 +357,7 @@ def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
           *.partial) echo half an object > "$argument";;
           *slow.cpp) waits=yes;;
         esac; done
-        if test -z "$waits"; then exec {shlex.join(compiler.command)} "$@"; fi
+        if test -z "$waits"; then exec {shlex.join(shop.compiler.command)} "$@"; fi
         echo $$ > {ctrl_c_at}
         exec sleep 300
         """,
@@ -363,12 +365,13 @@ def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
     library = library_of(
         # The longer one comes first.
         written(
-            sources / "quick.cpp", "int quick() { return 1; }\n" + ANSWER.replace("answer", "more")
+            shop.sources / "quick.cpp",
+            "int quick() { return 1; }\n" + ANSWER.replace("answer", "more"),
         ),
-        written(sources / "slow.cpp", ANSWER),
+        written(shop.sources / "slow.cpp", ANSWER),
     )
     with pytest.raises(KeyboardInterrupt):
-        built(library, replace(compiler, command=(str(slow),)), cache)
+        built(library, replace(shop.compiler, command=(str(slow),)), shop.cache)
     pid = int(ctrl_c_at.read_text())
     # The signal has been sent; a loaded machine may take a moment to act on it.
     for _ in range(500):
@@ -376,62 +379,56 @@ def test_ctrl_c_ends_the_compilers_and_leaves_the_store_sound(
             break
         time.sleep(0.01)
     assert not is_running(pid)
-    assert partial_files(cache) == []
-    path, steps = built(library, compiler, cache)
+    assert partial_files(shop.cache) == []
+    path, steps = shop.built(library)
     assert steps == ["[1/2] compiling slow.cpp", "[2/2] linking libtest.so"]
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
-def test_what_a_killed_build_left_is_removed(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
-    left = cache / "work" / "build-0"
+def test_what_a_killed_build_left_is_removed(shop: Shop) -> None:
+    left = shop.cache / "work" / "build-0"
     left.mkdir(parents=True)
     (left / "lock").touch()
     (left / "answer-0.o.partial").write_text("half")
-    built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
-    assert partial_files(cache) == []
+    shop.built(library_of(shop.answer()))
+    assert partial_files(shop.cache) == []
 
 
-def test_what_a_running_build_needs_is_left_alone(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
-    with work_directory(cache) as held:
+def test_what_a_running_build_needs_is_left_alone(shop: Shop) -> None:
+    with work_directory(shop.cache) as held:
         (held / "answer-0.o.partial").write_text("half")
-        built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
-        assert partial_files(cache) == [held / "answer-0.o.partial", held]
-    assert partial_files(cache) == []
+        shop.built(library_of(shop.answer()))
+        assert partial_files(shop.cache) == [held / "answer-0.o.partial", held]
+    assert partial_files(shop.cache) == []
 
 
-def test_a_file_system_without_locks(
-    sources: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> None:
     def refuse(*arguments: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    another = cache / "work" / "build-0"
+    another = shop.cache / "work" / "build-0"
     another.mkdir(parents=True)
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    path, _ = built(library, compiler, cache)
+    library = library_of(shop.answer())
+    path, _ = shop.built(library)
     assert ctypes.CDLL(str(path)).answer() == 42
     # Nothing tells whether its build lives.
-    assert list((cache / "work").iterdir()) == [another]
-    made = cache / "objects" / "made"
-    partial = cache / "partial"
-    assert make(made, cache, partial, ["/bin/sh", "-c", 'echo made > "$0"', str(partial)]) == 0
+    assert list((shop.cache / "work").iterdir()) == [another]
+    made = shop.cache / "objects" / "made"
+    partial = shop.cache / "partial"
+    assert make(made, shop.cache, partial, ["/bin/sh", "-c", 'echo made > "$0"', str(partial)]) == 0
     assert is_sound(made)
 
 
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_a_source_that_does_not_compile(sources: Path, compiler: Compiler, cache: Path) -> None:
+def test_a_source_that_does_not_compile(shop: Shop) -> None:
     # The longer one comes first.
-    good = written(sources / "good.cpp", ANSWER + "// and more\n" * 30)
+    good = written(shop.sources / "good.cpp", ANSWER + "// and more\n" * 30)
     bad = written(
-        sources / "bad.cpp",
+        shop.sources / "bad.cpp",
         """\
         int one() { return first; }
         int two() { return second; }
@@ -440,7 +437,7 @@ def test_a_source_that_does_not_compile(sources: Path, compiler: Compiler, cache
         int five() { return fifth; }
         """,
     )
-    error = failure(library_of(good, bad), compiler, cache)
+    error = shop.failure(library_of(good, bad))
     assert isinstance(error, CompilationFailed)
     assert str(error) == (
         f"{bad}:1:20: the compiler rejects it\n"
@@ -448,21 +445,21 @@ def test_a_source_that_does_not_compile(sources: Path, compiler: Compiler, cache
         "  bad.cpp:2:20: 'second' was not declared in this scope\n"
         "  bad.cpp:3:24: 'third' was not declared in this scope\n"
         "  and 2 more\n"
-        f"  remedy: mend the source; full log: {cache}/logs/test.log"
+        f"  remedy: mend the source; full log: {shop.cache}/logs/test.log"
     )
-    assert "return fifth" in (cache / "logs" / "test.log").read_text()
-    assert partial_files(cache) == []
+    assert "return fifth" in (shop.cache / "logs" / "test.log").read_text()
+    assert partial_files(shop.cache) == []
     # What compiled is kept.
     bad.write_text("")
-    assert built(library_of(good, bad), compiler, cache)[1] == [
+    assert shop.built(library_of(good, bad))[1] == [
         "[1/2] compiling bad.cpp",
         "[2/2] linking libtest.so",
     ]
 
 
-def test_symbols_that_no_source_defines(sources: Path, compiler: Compiler, cache: Path) -> None:
+def test_symbols_that_no_source_defines(shop: Shop) -> None:
     source = written(
-        sources / "caller.cpp",
+        shop.sources / "caller.cpp",
         """
         namespace chip { int add(int, const char*); void fill(); }
         extern "C" __attribute__((visibility("default"))) int both() {
@@ -471,15 +468,15 @@ def test_symbols_that_no_source_defines(sources: Path, compiler: Compiler, cache
         }
         """,
     )
-    error = failure(library_of(source), compiler, cache)
+    error = shop.failure(library_of(source))
     assert isinstance(error, SymbolUndefined)
     assert error.symbols == ("chip::fill()", "chip::add(int, char const*)")
     assert str(error) == (
         "the sources do not define `chip::fill()`, `chip::add(int, char const*)`\n"
         "  remedy: define them, or add the file that does to `sources`; "
-        f"full log: {cache}/logs/test.log"
+        f"full log: {shop.cache}/logs/test.log"
     )
-    assert list((cache / "libraries").rglob("*.so*")) == []
+    assert list((shop.cache / "libraries").rglob("*.so*")) == []
 
 
 @pytest.mark.parametrize(
@@ -490,12 +487,10 @@ def test_symbols_that_no_source_defines(sources: Path, compiler: Compiler, cache
         "mold: error: undefined symbol: chip::add(int)",
     ],
 )
-def test_each_linker_is_understood(
-    said: str, sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
-) -> None:
+def test_each_linker_is_understood(said: str, tmp_path: Path, shop: Shop) -> None:
     linker = script(tmp_path / "c++", f'cat <<"END"\n{said}\nEND\nexit 1\n')
-    source = written(sources / "answer.cpp", ANSWER)
-    error = failure(library_of(source), replace(compiler, command=(str(linker),)), cache)
+    source = shop.answer()
+    error = failure(library_of(source), replace(shop.compiler, command=(str(linker),)), shop.cache)
     assert isinstance(error, SymbolUndefined)
     assert error.symbols == ("chip::add(int)",)
 
@@ -508,29 +503,23 @@ def test_each_linker_is_understood(
         "Fatal error: cannot write 'a.o': 'No space left on device'",
     ],
 )
-def test_a_full_disk(
-    said: str, sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk(said: str, tmp_path: Path, shop: Shop) -> None:
     full = script(tmp_path / "c++", f'cat <<"END"\n{said}\nEND\nexit 1\n')
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    error = failure(library, replace(compiler, command=(str(full),)), cache)
+    library = library_of(shop.answer())
+    error = failure(library, replace(shop.compiler, command=(str(full),)), shop.cache)
     assert isinstance(error, CacheUnusable)
     assert str(error) == (
-        f"the cache directory {cache} cannot be written: No space left on device\n"
+        f"the cache directory {shop.cache} cannot be written: No space left on device\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
     # Once there is space, the same build succeeds.
-    path, _ = built(library, compiler, cache)
+    path, _ = shop.built(library)
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
 @pytest.mark.parametrize("free", [0, 256 << 10])
 def test_a_disk_that_is_full(
-    free: int,
-    sources: Path,
-    compiler: Compiler,
-    monkeypatch: pytest.MonkeyPatch,
-    small_disk: Path,
+    free: int, sources: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch, small_disk: Path
 ) -> None:
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(small_disk))
     filler = small_disk / "filler"
@@ -555,44 +544,38 @@ def test_a_disk_that_is_full(
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
-def test_a_store_whose_folder_takes_no_file(sources: Path, compiler: Compiler, cache: Path) -> None:
-    (cache / "objects").write_text("")
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    error = failure(library, compiler, cache)
+def test_a_store_whose_folder_takes_no_file(shop: Shop) -> None:
+    (shop.cache / "objects").write_text("")
+    library = library_of(shop.answer())
+    error = shop.failure(library)
     assert isinstance(error, CacheUnusable)
-    assert error.message.startswith(f"the cache directory {cache} cannot be written: ")
+    assert error.message.startswith(f"the cache directory {shop.cache} cannot be written: ")
 
 
-def test_a_source_that_only_speaks_of_a_full_disk(
-    sources: Path, compiler: Compiler, cache: Path
-) -> None:
+def test_a_source_that_only_speaks_of_a_full_disk(shop: Shop) -> None:
     source = written(
-        sources / "errors.cpp", 'const char* text = missing + "No space left on device\\\n";'
+        shop.sources / "errors.cpp", 'const char* text = missing + "No space left on device\\\n";'
     )
-    error = failure(library_of(source), compiler, cache)
+    error = shop.failure(library_of(source))
     assert isinstance(error, CompilationFailed)
 
 
-def test_a_compiler_that_is_killed(
-    sources: Path, compiler: Compiler, cache: Path, tmp_path: Path
-) -> None:
+def test_a_compiler_that_is_killed(tmp_path: Path, shop: Shop) -> None:
     said = "c++: fatal error: Killed signal terminated program cc1plus"
     killed = script(tmp_path / "c++", f"echo '{said}'\nexit 1\n")
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    error = failure(library, replace(compiler, command=(str(killed),)), cache)
+    library = library_of(shop.answer())
+    error = failure(library, replace(shop.compiler, command=(str(killed),)), shop.cache)
     assert isinstance(error, CompilationFailed)
     assert str(error) == (
         f"a compiler was ended, most likely for want of memory: {said}\n"
-        f"  remedy: build with fewer at a time: MAX_JOBS=1; full log: {cache}/logs/test.log"
+        f"  remedy: build with fewer at a time: MAX_JOBS=1; full log: {shop.cache}/logs/test.log"
     )
 
 
 def test_a_cache_directory_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "file", "")
     monkeypatch.setenv("OPSMITH_CACHE_DIR", str(file))
-    with pytest.raises(CacheUnusable) as caught:
-        usable_cache()
-    assert str(caught.value) == (
+    assert refusal(CacheUnusable, usable_cache) == (
         f"the cache directory {file} cannot be written: it is a file, not a directory\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
@@ -605,9 +588,7 @@ def test_a_file_that_cannot_be_written_whole(cache: Path, monkeypatch: pytest.Mo
     path = cache / "generated" / "file.cpp"
     write_whole(path, b"before")
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(CacheUnusable) as caught:
-        write_whole(path, b"after")
-    assert str(caught.value) == (
+    assert refusal(CacheUnusable, write_whole, path, b"after") == (
         f"the cache directory {cache} cannot be written: No space left on device\n"
         "  remedy: free some space there, or set OPSMITH_CACHE_DIR to a directory of your own"
     )
@@ -615,12 +596,12 @@ def test_a_file_that_cannot_be_written_whole(cache: Path, monkeypatch: pytest.Mo
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_store_that_cannot_be_written(sources: Path, compiler: Compiler, cache: Path) -> None:
+def test_a_store_that_cannot_be_written(shop: Shop) -> None:
     # /proc refuses even root; a user without permission gets the same.
-    library = library_of(written(sources / "answer.cpp", ANSWER))
-    compilation = Compilation([library], compiler, Path("/proc/1"))
+    library = library_of(shop.answer())
+    compilation = Compilation([library], shop.compiler, Path("/proc/1"))
     with pytest.raises(CacheUnusable, match=r"^the cache directory /proc/1 cannot be written: "):
-        compilation.run(cache / "logs" / "test.log", lambda step: None)
+        compilation.run(shop.cache / "logs" / "test.log", lambda step: None)
 
 
 # ---- the tools ---------------------------------------------------------------------------------
@@ -638,9 +619,7 @@ def test_a_compiler_named_by_cxx_that_is_not_there(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "clang++-99")
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler(cache)
-    assert str(caught.value) == (
+    assert refusal(CompilerMissing, find_compiler, cache) == (
         f"the compiler `clang++-99` that CXX names was not found on PATH\n  remedy: {INSTALL}"
     )
 
@@ -653,9 +632,7 @@ def test_a_compiler_that_is_too_old(
         "echo \"c++: error: unrecognized command line option '-std=c++20'\" >&2; exit 1",
     )
     monkeypatch.setenv("CXX", str(old))
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler(cache)
-    assert str(caught.value) == (
+    assert refusal(CompilerMissing, find_compiler, cache) == (
         f"{old} does not compile C++20: "
         "c++: error: unrecognized command line option '-std=c++20'\n"
         f"  remedy: gcc 11 or clang 14 and later do: {INSTALL}"
@@ -680,18 +657,18 @@ def test_a_compiler_is_asked_once(
 
 
 def test_cxx_may_be_several_words(
-    sources: Path, cache: Path, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Shop
 ) -> None:
     used = tmp_path / "used"
     launcher = script(tmp_path / "ccache", f'echo >> {used}; exec "$@"\n')
-    monkeypatch.setenv("CXX", f"{launcher} {shlex.join(compiler.command)} -DVALUE=7")
-    found = find_compiler(cache)
-    assert found.path == compiler.path
+    monkeypatch.setenv("CXX", f"{launcher} {shlex.join(shop.compiler.command)} -DVALUE=7")
+    found = find_compiler(shop.cache)
+    assert found.path == shop.compiler.path
     source = written(
-        sources / "value.cpp",
+        shop.sources / "value.cpp",
         'extern "C" __attribute__((visibility("default"))) int value() { return VALUE; }\n',
     )
-    path, _ = built(library_of(source), found, cache)
+    path, _ = built(library_of(source), found, shop.cache)
     assert ctypes.CDLL(str(path)).value() == 7
     assert used.exists()
 
@@ -701,9 +678,7 @@ def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(ninja, "BIN_DIR", str(tmp_path))
     ninja_binary.cache_clear()
-    with pytest.raises(BuildError) as caught:
-        ninja_binary()
-    assert str(caught.value) == (
+    assert refusal(BuildError, ninja_binary) == (
         "ninja, which runs the compiler, is missing from this environment\n"
         "  remedy: pip install --force-reinstall ninja"
     )
@@ -711,29 +686,21 @@ def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("executable", ["", "/bin/false"])
 def test_a_process_that_only_embeds_python(
-    executable: str,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    executable: str, monkeypatch: pytest.MonkeyPatch, shop: Shop
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    path, _ = built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+    path, _ = shop.built(library_of(shop.answer()))
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
 def test_no_python_for_the_steps_of_a_build(
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Shop
 ) -> None:
     monkeypatch.setattr(sys, "executable", "")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    error = failure(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+    error = shop.failure(library_of(shop.answer()))
     assert type(error) is BuildError
     assert str(error) == (
         "each step of a build runs Python, and there is none: `sys.executable` is ''\n"
@@ -743,25 +710,20 @@ def test_no_python_for_the_steps_of_a_build(
 
 @pytest.mark.parametrize("home", [None, sys.base_prefix])
 def test_what_python_reads_from_the_environment_does_not_reach_the_steps(
-    home: str | None,
-    sources: Path,
-    compiler: Compiler,
-    cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    home: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Shop
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit(1)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "sitecustomize.py"))
     if home:
         monkeypatch.setenv("PYTHONHOME", home)
-    path, _ = built(library_of(written(sources / "answer.cpp", ANSWER)), compiler, cache)
+    path, _ = shop.built(library_of(shop.answer()))
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
-def test_a_compiler_that_has_gone(sources: Path, compiler: Compiler, cache: Path) -> None:
-    gone = replace(compiler, command=("/nonexistent/c++",))
-    error = failure(library_of(written(sources / "answer.cpp", ANSWER)), gone, cache)
+def test_a_compiler_that_has_gone(shop: Shop) -> None:
+    gone = replace(shop.compiler, command=("/nonexistent/c++",))
+    error = failure(library_of(shop.answer()), gone, shop.cache)
     assert isinstance(error, CompilationFailed)
     assert "/nonexistent/c++: No such file or directory" in error.message
 
@@ -797,26 +759,20 @@ def test_pruning_removes_what_was_not_used_for_a_month(
     assert old_object.exists() and old_library.exists()  # there is room for them
     monkeypatch.setattr(cache_room, "PRUNED_ABOVE_BYTES", 39)
     prune(cache)
-    assert [path.exists() for path in (old_object, used_object, new_object, old_library)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    paths = (old_object, used_object, new_object, old_library)
+    assert [path.exists() for path in paths] == [False, True, True, False]
     assert size_in_bytes(cache) == 20
 
 
-def test_an_object_that_is_used_keeps_its_seal(
-    sources: Path, compiler: Compiler, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used = written(sources / "used.cpp", ANSWER)
-    built(library_of(used), compiler, cache)
-    for path in (cache / "objects").iterdir():
+def test_an_object_that_is_used_keeps_its_seal(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> None:
+    used = written(shop.sources / "used.cpp", ANSWER)
+    shop.built(library_of(used))
+    for path in (shop.cache / "objects").iterdir():
         aged(path, 31)
     # Another library of the same object, so that it is linked and not compiled.
     monkeypatch.setattr(cache_room, "PRUNED_ABOVE_BYTES", 0)
-    built(SharedLibrary("another", (used,)), compiler, cache)
-    _, steps = built(SharedLibrary("third", (used,)), compiler, cache)
+    shop.built(SharedLibrary("another", (used,)))
+    _, steps = shop.built(SharedLibrary("third", (used,)))
     assert steps == ["[1/1] linking libthird.so"]
 
 

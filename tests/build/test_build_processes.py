@@ -12,15 +12,14 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fork_server import obey_interrupts
+from small_builds import PATIENCE, until
 
 BUILD = """
 import sys
@@ -46,60 +45,38 @@ esac
 case "$source" in *slow*) while ! test -e {gates}/"$source"; do sleep 0.05; done;; esac
 exec {compiler} "$@"
 """
-# A loaded machine may take its time; a defect takes for ever.
-PATIENCE = 30
 
 
-@dataclass
 class Workshop:
     """A cache, a folder of sources, and the processes that build these into it."""
 
-    folder: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cache, self.gates = folder, folder / "cache", folder / "gates"
+        self.log, self.compiler = folder / "log", folder / "c++"
+        self.started: list[subprocess.Popen[str]] = []
         self.gates.mkdir()
-        text = COMPILER.format(
-            log=shlex.quote(str(self.log)), gates=shlex.quote(str(self.gates)), compiler="c++"
-        )
-        self.compiler.write_text(text)
-        self.compiler.chmod(0o755)
         self.log.touch()
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache"
-
-    @property
-    def gates(self) -> Path:
-        return self.folder / "gates"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    @property
-    def compiler(self) -> Path:
-        return self.folder / "c++"
+        places = {"log": shlex.quote(str(self.log)), "gates": shlex.quote(str(self.gates))}
+        self.compiler.write_text(COMPILER.format(compiler="c++", **places))
+        self.compiler.chmod(0o755)
 
     def source(self, name: str, text: str) -> Path:
         path = self.folder / name
         path.write_text(text)
         return path
 
+    def quick_and_slow(self) -> tuple[Path, Path]:
+        return self.source("quick.cpp", QUICK), self.source("slow.cpp", exported("slow", 1))
+
     def start(self, library: str, *sources: Path) -> subprocess.Popen[str]:
         """A process that builds ``library``, one file at a time."""
-        environment = {
-            "OPSMITH_CACHE_DIR": str(self.cache),
-            "CXX": str(self.compiler),
-            "MAX_JOBS": "1",
-        }
+        environment = {"OPSMITH_CACHE_DIR": str(self.cache), "CXX": str(self.compiler)}
         process = subprocess.Popen(
             [sys.executable, "-c", BUILD, library, *map(str, sources)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **environment},
+            env={**os.environ, **environment, "MAX_JOBS": "1"},
             preexec_fn=obey_interrupts,
         )
         self.started.append(process)
@@ -135,14 +112,6 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     until(lambda: made.programs() == [])
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Waits until something is so; fails where it never is."""
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
 def result(process: subprocess.Popen[str]) -> list[str]:
     """The lines that a build has written, the library's path last, after it ended well."""
     out, err = process.communicate(timeout=PATIENCE)
@@ -162,10 +131,7 @@ QUICK = exported("quick", 7) + "// " + "long " * 100 + "\n"
 def test_a_build_that_is_ended_leaves_nothing_running_and_is_continued(
     sent: signal.Signals, workshop: Workshop
 ) -> None:
-    sources = (
-        workshop.source("quick.cpp", QUICK),
-        workshop.source("slow.cpp", exported("slow", 1)),
-    )
+    sources = workshop.quick_and_slow()
     build = workshop.start("test", *sources)
     until(lambda: workshop.compiled() == ["quick.cpp", "slow.cpp"])
     assert "ninja" in workshop.programs()
@@ -214,10 +180,7 @@ def test_what_two_builds_need_is_compiled_by_one_of_them(
 
 
 def test_another_build_takes_over_from_one_that_is_killed(workshop: Workshop) -> None:
-    sources = (
-        workshop.source("quick.cpp", QUICK),
-        workshop.source("slow.cpp", exported("slow", 1)),
-    )
+    sources = workshop.quick_and_slow()
     builds = [workshop.start("test", *sources)]
     until(lambda: workshop.compiled() == ["quick.cpp", "slow.cpp"])
     builds += [workshop.start("test", *sources) for _ in range(2)]

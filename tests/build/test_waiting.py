@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from fake_builds import fake_build
 from opsmith.build import waiting
 from opsmith.build.progress import Progress
 from opsmith.build.waiting import ShownBuild
+from small_builds import until
 
 STEP = Progress("compiling kernels.cpp", 3, 7)
 LOAD = "import sys, opsmith; opsmith.load(sys.argv[1])"
@@ -36,13 +36,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_SILENT_SECONDS", 0.01)
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_CHANGES", 0.01)
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.02)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 def test_nothing_is_said_of_what_takes_less_than_a_second() -> None:

@@ -19,14 +19,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opsmith.description import (
-    Derive,
-    Kernel,
-    Library,
-    import_library,
-    read_backend,
-    read_library,
-)
+from opsmith.description import Derive, Kernel, Library, import_library, read_backend, read_library
 from opsmith.description.document import parse_document
 from opsmith.description.formats.imported import _manifest_of_executorch
 from opsmith.description.library import read_document_as_library
@@ -54,11 +47,7 @@ fast = settings(
 
 def shown(kernel: Kernel) -> str:
     """The facts of a kernel that are not the defaults."""
-    flags = {
-        "structured": kernel.structured,
-        "symint": kernel.symint,
-        "guard": kernel.device_guard,
-    }
+    flags = {"structured": kernel.structured, "symint": kernel.symint, "guard": kernel.device_guard}
     facts = [kernel.operator, kernel.symbol or f"autograd {kernel.autograd}"]
     facts += [name for name, value in flags.items() if value]
     facts += [f"meta {kernel.meta_symbol}"] if kernel.meta_symbol else []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opsmith.description import import_library, read_backend
@@ -25,6 +25,7 @@ from opsmith.plan import resolve
 from opsmith.plan.executorch.resolver import Runtime, plan_executorch
 from opsmith.schema import Catalogue
 from test_formats import CUSTOM_OPS, FUNCTIONS, LAZY, NPU, assert_imported_is_the_same
+from test_formats import fast as few
 
 BACKEND = """\
 backend: chip
@@ -68,13 +69,7 @@ FILES = {
     "custom_ops.yaml": CUSTOM_OPS.read_text(),
 }
 
-fast = settings(
-    max_examples=250,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+fast = settings(few, max_examples=250)
 
 SNIPPETS = [
     *("\t", "\n", " ", "  ", "- ", ": ", "? ", ", ", "#", "[", "]", "{", "}", "'", '"', "|", ">", "%"),
@@ -93,20 +88,7 @@ VALUES: list[Any] = [
     *("scale(Tensor self) -> Tensor", "scale(Tensor self", "x::scale(Tensor(a!) a, *, int b=[) -> ()"),
     *("x:scale.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", "class", "int", "std::f", 2**70),
 ]  # fmt: skip
-KEYS = [
-    "op",
-    "func",
-    "kernels",
-    "kernel_name",
-    "supported",
-    "autograd",
-    "symint",
-    "x",
-    "",
-    "on",
-    "🙂",
-    "a.b",
-]
+KEYS = [*"op func kernels kernel_name supported autograd symint x".split(), "", "on", "🙂", "a.b"]
 
 
 @st.composite
@@ -197,19 +179,25 @@ def small_catalogue(catalogue: Catalogue) -> Catalogue:
     )
 
 
+def write_files(folder: Path, name: str, text: str) -> Path:
+    """Writes all files, ``name`` with another text; returns a ``backend.yaml`` that reads that one."""
+    (folder / "driver.c").touch()
+    (folder / "include").mkdir(exist_ok=True)
+    for file, original in FILES.items():
+        (folder / file).write_text(original)
+    (folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+    backend = folder / "backend.yaml"
+    if name not in {"backend.yaml", "kernels.yaml"}:
+        backend.write_text(f"backend: chip\ndriver: sim\nlibraries: [{name}]\n")
+    return backend
+
+
 @pytest.fixture
 def plans_or_refuses(tmp_path: Path, small_catalogue: Catalogue) -> Callable[[str, str], None]:
     """Reads the file ``name`` with a new text, plans and imports it; any other error is raised."""
-    (tmp_path / "driver.c").touch()
-    (tmp_path / "include").mkdir()
 
     def run(name: str, text: str) -> None:
-        for file, original in FILES.items():
-            (tmp_path / file).write_text(original)
-        (tmp_path / name).write_bytes(text.encode("utf-8", "surrogatepass"))
-        backend = tmp_path / "backend.yaml"
-        if name not in {"backend.yaml", "kernels.yaml"}:
-            backend.write_text(f"backend: chip\ndriver: sim\nlibraries: [{name}]\n")
+        backend = write_files(tmp_path, name, text)
         try:
             read = read_backend(backend, small_catalogue)
             resolve(read, small_catalogue)
@@ -237,13 +225,7 @@ def test_mutated_files_are_planned(
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_the_files_are_valid(name: str, tmp_path: Path, catalogue: Catalogue) -> None:
-    (tmp_path / "driver.c").touch()
-    (tmp_path / "include").mkdir()
-    for file, original in FILES.items():
-        (tmp_path / file).write_text(original)
-    backend = tmp_path / "backend.yaml"
-    if name not in {"backend.yaml", "kernels.yaml"}:
-        backend.write_text(f"backend: chip\ndriver: sim\nlibraries: [{name}]\n")
+    backend = write_files(tmp_path, name, FILES[name])
     plan = resolve(read_backend(backend, catalogue), catalogue)
     assert catalogue.operators.keys() <= plan.by_name.keys()
 
@@ -265,24 +247,7 @@ def test_mutated_text(plans_or_refuses: Callable[[str, str], None]) -> None:
     check()
 
 
-PARTS_OF_HEADS = [
-    ":",
-    "::",
-    ".",
-    " ",
-    "my",
-    "op",
-    "add",
-    "out",
-    "_",
-    "class",
-    "in",
-    "é",
-    "9",
-    "aten",
-    "-",
-    "(",
-]
+PARTS_OF_HEADS = [" ", *": :: . my op add out _ class in é 9 aten - (".split()]
 
 
 def test_any_name_of_an_operator(plans_or_refuses: Callable[[str, str], None]) -> None:

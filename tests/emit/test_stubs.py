@@ -18,7 +18,6 @@ from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.build.units import generated_units
 from opsmith.description import Execution, read_backend
 from opsmith.emit import emit
-from opsmith.errors import OpsmithError
 from opsmith.plan import Plan, Route, resolve
 from opsmith.schema import Catalogue, read_stubs
 from opsmith.schema.catalogue import cpu_kernels
@@ -159,72 +158,12 @@ def test_a_host_kernel_gets_copies_without_a_host_window(plan: Callable[..., Pla
     )
 
 
-# ---- refusals
-
-
-def refused(describe: Describe, catalogue: Catalogue, kernels: str) -> str:
-    with pytest.raises(OpsmithError) as error:
-        read_backend(describe(kernels), catalogue)
-    return re.sub(r"/\S*/", "", str(error.value))
-
-
-def test_an_unknown_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe, catalogue, "- {stub: sine_stub, kernel_name: chip::sin}") == (
-        "kernels.yaml:5:6: torch 2.13 has no DispatchStub `sine_stub` (did you mean sin_stub, "
-        "sinh_stub, sinc_stub?)\n"
-        "  remedy: `opsmith stubs` lists every stub"
-    )
-
-
-@pytest.mark.parametrize("names", ["op: sin.out, stub: sin_stub, ", ""], ids=["both", "neither"])
-def test_an_operator_or_a_stub(names: str, describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe, catalogue, f"- {{{names}kernel_name: chip::sin}}") == (
-        "kernels.yaml:5:5: an entry names an operator of PyTorch (`op`), declares one (`func`) or fills a "
-        "stub (`stub`), and exactly one of them\n"
-        "  remedy: write `op: add.out`, `func: myop::scale(Tensor self, float factor) -> Tensor` or "
-        "`stub: abs_stub`"
-    )
-
-
-def test_two_kernels_for_a_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe,
-        catalogue,
-        "- {stub: sin_stub, kernel_name: chip::a}\n- {stub: sin_stub, kernel_name: chip::b}",
-    ) == (
-        "kernels.yaml:6:6: two kernels for the stub `sin_stub` in library `chiplib`; the first is "
-        "`chip::a` at kernels.yaml:5:6\n"
-        "  remedy: keep one; another library can hold the other, in order of preference"
-    )
-
-
-def test_a_structured_stub(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe, catalogue, "- {stub: sin_stub, kernel_name: chip::sin, structured: true}"
-    ) == (
-        "kernels.yaml:5:46: `structured` says nothing about the kernel of a stub: it has the type of "
-        "`sin_stub`\n"
-        "  remedy: remove `structured`; `opsmith stubs sin_stub` shows the type"
-    )
-
-
-def test_dtypes_of_a_stubs_argument(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(
-        describe, catalogue, "- {stub: sin_stub, kernel_name: chip::sin, dtypes: {self: [Float]}}"
-    ) == (
-        "kernels.yaml:5:46: a stub's arguments have no names: its dtypes are those that the kernel "
-        "computes in\n"
-        "  remedy: write a list: `dtypes: [Float]`"
-    )
-
-
 # ---- opsmith stubs
 
 
 def opsmith_stubs(*arguments: str) -> subprocess.CompletedProcess[str]:
     return fork_server.run(
-        [sys.executable, "-m", "opsmith", "stubs", *arguments],
-        env={**os.environ, "COLUMNS": "110"},
+        [sys.executable, "-m", "opsmith", "stubs", *arguments], env={**os.environ, "COLUMNS": "110"}
     )
 
 
@@ -275,30 +214,7 @@ def test_no_stub_of_that_name() -> None:
 
 # ---- the generated code
 
-
-def test_generated_code(
-    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = describe(
-        """
-        - {stub: sin_stub, kernel_name: chip::sin, dtypes: [Float]}
-        - {stub: masked_fill_stub, kernel_name: chip::masked_fill}
-        """,
-        header="execution: host",
-    )
-    monkeypatch.chdir(path.parent)
-    files = {
-        file.name: file.text
-        for file in emit(resolve(read_backend(Path(path.name), catalogue), catalogue))
-    }
-    assert (
-        "// sin_stub (chiplib, kernels.yaml:5:6)\n"
-        "namespace chip {\n"
-        "void sin(at::TensorIteratorBase&);\n"
-        "}\n"
-    ) in files["ChipNativeFunctions.h"]
-    assert files["RegisterChipStubs.cpp"].endswith(
-        """
+REGISTRATIONS = """
 #include <opsmith/generated/stub.h>
 
 #include <ATen/native/IndexKernel.h>
@@ -322,7 +238,30 @@ REGISTER_PRIVATEUSE1_DISPATCH(
                                     opsmith::Stubs::kCommonDtype, at::ScalarType::Float>::call))
 }  // namespace at::native
 """
+
+
+def test_generated_code(
+    describe: Describe, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = describe(
+        """
+        - {stub: sin_stub, kernel_name: chip::sin, dtypes: [Float]}
+        - {stub: masked_fill_stub, kernel_name: chip::masked_fill}
+        """,
+        header="execution: host",
     )
+    monkeypatch.chdir(path.parent)
+    files = {
+        file.name: file.text
+        for file in emit(resolve(read_backend(Path(path.name), catalogue), catalogue))
+    }
+    assert (
+        "// sin_stub (chiplib, kernels.yaml:5:6)\n"
+        "namespace chip {\n"
+        "void sin(at::TensorIteratorBase&);\n"
+        "}\n"
+    ) in files["ChipNativeFunctions.h"]
+    assert files["RegisterChipStubs.cpp"].endswith(REGISTRATIONS)
     wrappers = "".join(text for name, text in files.items() if re.search(r"_\d\.cpp", name))
     assert (
         """

@@ -14,27 +14,23 @@ from executorch_programs import Largest, Mixed, build, export, matrices
 from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
 from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.sizes import text_size
+from refusal import refusal
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("build")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chip(tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
-def chip(folder: Path) -> Path:
-    return write_chip(folder / "chip")
-
-
-@pytest.fixture(scope="module")
-def mixed(folder: Path, chip: Path) -> Path:
-    return export(Mixed(), matrices(), folder / "mixed.pte", chip).program
+def mixed(chip: Path) -> Path:
+    return export(Mixed(), matrices(), chip.parent / "mixed.pte", chip).program
 
 
 @pytest.mark.needs("binutils")
-def test_the_whole_library_holds_every_kernel(chip: Path, folder: Path) -> None:
-    built = build(chip, folder / "whole")
-    assert [path.name for path in (folder / "whole").iterdir()] == ["libchip_executorch.so"]
+def test_the_whole_library_holds_every_kernel(chip: Path) -> None:
+    built = build(chip, chip.parent / "whole")
+    assert [path.name for path in (chip.parent / "whole").iterdir()] == ["libchip_executorch.so"]
     described = read_library_file(built.library).description
     assert not described.selected
     assert {each.symbol for each in described.kernels} == {each.symbol for each in built.kernels}
@@ -50,10 +46,8 @@ def _size(library: Path) -> int:
 
 
 @pytest.mark.needs("binutils")
-def test_a_selected_library_holds_what_the_program_calls(
-    chip: Path, mixed: Path, folder: Path
-) -> None:
-    built = build(chip, folder / "selected", mixed)
+def test_a_selected_library_holds_what_the_program_calls(chip: Path, mixed: Path) -> None:
+    built = build(chip, chip.parent / "selected", mixed)
     assert sorted(each.symbol for each in built.kernels) == [
         "chip::fast::native::add_out",
         "chip::fast::native::mul_out",
@@ -81,8 +75,8 @@ def test_a_selected_library_holds_what_the_program_calls(
 
 
 @pytest.mark.needs("binutils")
-def test_the_command(chip: Path, mixed: Path, folder: Path) -> None:
-    output = folder / "command"
+def test_the_command(chip: Path, mixed: Path) -> None:
+    output = chip.parent / "command"
     done = run_opsmith("executorch", "build", chip, "--for", mixed, "-o", output, "--json")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in output.iterdir()] == ["libchip_executorch.so"]
@@ -103,7 +97,7 @@ def test_the_command(chip: Path, mixed: Path, folder: Path) -> None:
     }
 
 
-def test_another_build_replaces_the_library(chip: Path, folder: Path, tmp_path: Path) -> None:
+def test_another_build_replaces_the_library(chip: Path, tmp_path: Path) -> None:
     largest = export(Largest(), matrices(1), tmp_path / "largest.pte", chip).program
     first = build(chip, tmp_path / "out").text
     second = build(chip, tmp_path / "out", largest).text
@@ -116,17 +110,13 @@ def test_another_build_replaces_the_library(chip: Path, folder: Path, tmp_path: 
 
 def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) -> None:
     (tmp_path / "libother.so").touch()
-    with pytest.raises(OutputRejected) as refused:
-        build(chip, tmp_path)
-    assert str(refused.value) == (
+    assert refusal(OutputRejected, build, chip, tmp_path) == (
         f"`{tmp_path}` holds another shared library, `libother.so`, and is to hold exactly one\n"
         "  remedy: remove it, or name another folder with -o"
     )
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OutputRejected) as refused:
-        build(chip, file)
-    assert str(refused.value) == (
+    assert refusal(OutputRejected, build, chip, file) == (
         f"`{file}` cannot hold the library: File exists\n  remedy: name a folder of yours with -o"
     )
 
@@ -134,9 +124,7 @@ def test_a_folder_with_another_library_is_refused(chip: Path, tmp_path: Path) ->
 def test_a_kernel_that_no_source_defines(tmp_path: Path) -> None:
     fast = FAST.replace("chip::fast::add_out", "chip::fast::sum_out")
     backend = write_chip(tmp_path / "chip", fast=fast)
-    with pytest.raises(SymbolUndefined) as missing:
-        build(backend, tmp_path / "out")
-    assert str(missing.value) == (
+    assert refusal(SymbolUndefined, lambda: build(backend, tmp_path / "out")) == (
         f"{backend.parent}/fast.yaml:5:19: the sources of library `fast` do not define "
         "`chip::fast::native::sum_out` with the signature that `aten::add.out` needs\n"
         "  remedy: define\n"
@@ -173,9 +161,7 @@ def test_a_program_that_no_library_serves(chip: Path, mixed: Path, tmp_path: Pat
 def test_a_backend_without_kernels_for_executorch(tmp_path: Path) -> None:
     backend = tmp_path / "backend.yaml"
     backend.write_text("backend: chip\ndriver: sim\nlibraries: [example_kernels]\n")
-    with pytest.raises(OperatorsUnserved) as unserved:
-        build(backend, tmp_path / "out")
-    assert str(unserved.value) == (
+    assert refusal(OperatorsUnserved, lambda: build(backend, tmp_path / "out")) == (
         f"{backend}:1:1: no library of `chip` has kernels for ExecuTorch\n"
         "  remedy: list one whose manifest says `abi: executorch`, such as portable"
     )

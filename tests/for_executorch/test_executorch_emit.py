@@ -144,10 +144,7 @@ def test_two_operators_may_share_a_kernel_and_a_name(tmp_path: Path, catalogue: 
             "stack[3]->toOptional<::executorch::aten::Tensor>(), stack[4]->toDouble(), "
             "stack[5]->toTensor(), stack[6]->toTensor(), stack[7]->toTensor()",
         ),
-        (
-            "gelu.out",
-            "stack[0]->toTensor(), stack[1]->toString(), stack[2]->toTensor()",
-        ),
+        ("gelu.out", "stack[0]->toTensor(), stack[1]->toString(), stack[2]->toTensor()"),
         (
             "split_copy.Tensor_out",
             "stack[0]->toTensor(), stack[1]->toInt(), stack[2]->toInt(), stack[3]->toTensorList()",

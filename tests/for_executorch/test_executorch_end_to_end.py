@@ -177,12 +177,7 @@ def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
     path = program(folder, perceptron, description)
     ran = run_program(path, [build(description, folder / "whole").library])
     assert ran.served_by == dict.fromkeys(
-        [
-            "aten::linear.out",
-            "aten::gelu.out",
-            "aten::native_layer_norm.out",
-            "aten::_softmax.out",
-        ],
+        ["aten::linear.out", "aten::gelu.out", "aten::native_layer_norm.out", "aten::_softmax.out"],
         "portable",
     )
     assert ran.difference is not None and ran.difference < TOLERANCE

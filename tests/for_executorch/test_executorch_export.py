@@ -36,13 +36,8 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("export")
-
-
-@pytest.fixture(scope="module")
-def chip(folder: Path) -> Path:
-    return write_chip(folder / "chip")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chip(tmp_path_factory.mktemp("export"))
 
 
 def operators(exported: Exported) -> list[str]:
@@ -89,11 +84,11 @@ def test_channels_last_inputs_keep_their_dim_order(chip: Path, tmp_path: Path) -
     assert {meta.dim_order for meta in call.form.tensors} == {(0, 2, 3, 1)}
 
 
-def test_the_command(chip: Path, folder: Path) -> None:
-    (folder / "models.py").write_text(MODELS)
+def test_the_command(chip: Path) -> None:
+    (chip.parent / "models.py").write_text(MODELS)
     done = run_opsmith(
         "executorch", "export", "models:perceptron", "-o", "model.pte", "--backend", chip, "--json",
-        cwd=folder,
+        cwd=chip.parent,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines() == ["exporting models:perceptron", "lowering it to ExecuTorch"]
@@ -108,13 +103,13 @@ def test_the_command(chip: Path, folder: Path) -> None:
     assert report["graph"] == "model.pt2"
 
 
-def test_a_factory_may_say_which_sizes_change(chip: Path, folder: Path) -> None:
-    (folder / "models.py").write_text(MODELS)
+def test_a_factory_may_say_which_sizes_change(chip: Path) -> None:
+    (chip.parent / "models.py").write_text(MODELS)
     done = run_opsmith(
-        "executorch", "export", "models:rows", "-o", "rows.pte", "--backend", chip, cwd=folder
+        "executorch", "export", "models:rows", "-o", "rows.pte", "--backend", chip, cwd=chip.parent
     )
     assert done.returncode == 0, done.stderr
-    (taken,) = read_program(folder / "rows.pte").inputs["forward"]
+    (taken,) = read_program(chip.parent / "rows.pte").inputs["forward"]
     assert taken is not None
     assert (taken.sizes, taken.dynamic) == ((5, 4), True)
 

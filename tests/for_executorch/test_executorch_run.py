@@ -35,40 +35,36 @@ from opsmith.executorch.inputs import check_inputs
 from opsmith.executorch.program import read_program
 from opsmith.executorch.run import run_program
 from opsmith.executorch.tasks import Expected, Stop
+from refusal import refusal
 
 pytestmark = pytest.mark.usefixtures("runtime_in_forks")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("run")
+def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chip(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
-def chip(folder: Path) -> Path:
-    return write_chip(folder / "chip")
-
-
-@pytest.fixture(scope="module")
-def whole(chip: Path, folder: Path) -> Path:
+def whole(chip: Path) -> Path:
     """The library with every kernel of chip."""
-    return build(chip, folder / "whole").library
+    return build(chip, chip.parent / "whole").library
 
 
 @pytest.fixture(scope="module")
-def mixed(chip: Path, folder: Path) -> Path:
-    return export(Mixed(), matrices(), folder / "mixed.pte", chip).program
+def mixed(chip: Path) -> Path:
+    return export(Mixed(), matrices(), chip.parent / "mixed.pte", chip).program
 
 
 @pytest.fixture(scope="module")
-def small(chip: Path, folder: Path) -> Path:
-    return export(Small(), matrices(), folder / "small.pte", chip).program
+def small(chip: Path) -> Path:
+    return export(Small(), matrices(), chip.parent / "small.pte", chip).program
 
 
 @pytest.fixture(scope="module")
-def selected(chip: Path, mixed: Path, folder: Path) -> Path:
+def selected(chip: Path, mixed: Path) -> Path:
     """The library for ``mixed``."""
-    return build(chip, folder / "selected", mixed).library
+    return build(chip, chip.parent / "selected", mixed).library
 
 
 SERVED = {
@@ -118,7 +114,7 @@ def test_several_results(chip: Path, whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def scaled(chip: Path, folder: Path) -> Path:
+def scaled(chip: Path) -> Path:
     """A program with an operator that only chip has."""
     library = torch.library.Library("chip", "DEF")
     library.define("scale(Tensor self, float factor) -> Tensor")
@@ -130,7 +126,7 @@ def scaled(chip: Path, folder: Path) -> Path:
             result: Tensor = torch.ops.chip.scale(x, 2.5)
             return result
 
-    return export(Scaled(), matrices(1), folder / "scaled.pte", chip).program
+    return export(Scaled(), matrices(1), chip.parent / "scaled.pte", chip).program
 
 
 def test_a_custom_operator(scaled: Path, whole: Path, tmp_path: Path) -> None:
@@ -141,9 +137,7 @@ def test_a_custom_operator(scaled: Path, whole: Path, tmp_path: Path) -> None:
     # Nothing tells the process that runs it of chip::scale in Python.
     assert ran.difference is None
     assert ran.not_compared.startswith("its exported graph cannot be loaded: ")
-    with pytest.raises(OperatorsUnserved) as unserved:
-        run_program(scaled, [], inputs)
-    assert str(unserved.value) == (
+    assert refusal(OperatorsUnserved, run_program, scaled, [], inputs) == (
         f"`{scaled}` calls operators for which not even ExecuTorch 1.4.1 has a kernel:\n"
         "  chip::scale.out Float(0,1) Float(0,1) Float(0,1) (did you mean aten::clone.out?)\n"
         f"  remedy: build a library for it, and name that: opsmith executorch build backend.yaml --for "
@@ -177,9 +171,7 @@ def test_inputs_from_a_file(small: Path, whole: Path, tmp_path: Path) -> None:
 def test_no_inputs(small: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.pte"
     shutil.copy(small, alone)
-    with pytest.raises(InputsRejected) as refused:
-        run_program(alone)
-    assert str(refused.value) == (
+    assert refusal(InputsRejected, run_program, alone) == (
         f"`{alone}`: there are no inputs to call it with: no exported graph is kept beside it\n"
         "  remedy: name a file that torch.save wrote with --input, or export the program with `opsmith "
         "executorch export`, which keeps them"
@@ -187,9 +179,7 @@ def test_no_inputs(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_holds_no_inputs(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileMissing) as missing:
-        run_program(small, [], tmp_path / "inputs.pt")
-    assert str(missing.value) == (
+    assert refusal(FileMissing, lambda: run_program(small, [], tmp_path / "inputs.pt")) == (
         f"there are no inputs `{tmp_path}/inputs.pt`\n"
         "  remedy: write them with torch.save: a Tensor, or a tuple of them"
     )
@@ -298,9 +288,7 @@ def test_beyond_the_exports_bound(chip: Path, whole: Path, tmp_path: Path) -> No
     torch.save((torch.ones(5, 4), torch.ones(5, 4)), inputs)
     assert run_program(program, [whole], inputs).difference == 0
     torch.save((torch.ones(6, 4), torch.ones(6, 4)), inputs)
-    with pytest.raises(InputsRejected) as refused:
-        run_program(program, [whole], inputs)
-    assert str(refused.value) == (
+    assert refusal(InputsRejected, run_program, program, [whole], inputs) == (
         f"`{program}`: input 0 is float32[6, 4], and it takes float32[≤ 5, ≤ 4], the export's bounds\n"
         "  remedy: export it with larger ones: torch.export.Dim(name, max=…)"
     )
@@ -315,17 +303,13 @@ LOAD_ONCE = (
 
 
 def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(LibraryRejected) as twice:
-        run_program(small, [whole, whole.parent])
-    assert str(twice.value) == (
+    assert refusal(LibraryRejected, run_program, small, [whole, whole.parent]) == (
         f"`{whole}` is named twice, and its kernels can be registered once\n"
         "  remedy: name each library once"
     )
     copy = tmp_path / "libcopy.so"
     shutil.copy(whole, copy)
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [whole, copy])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [whole, copy]) == (
         f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
         "already: this library is loaded for the second time, from another file, or another library was "
         "loaded before it\n"
@@ -356,9 +340,7 @@ def test_a_library_for_something_else(
     small: Path, whole: Path, tmp_path: Path, old: bytes, new: bytes, what: str
 ) -> None:
     other = patched(whole, tmp_path / "libother.so", old, new)
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [other])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [other]) == (
         f"`{other}` was built for {what}\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR"
     )
@@ -374,9 +356,7 @@ def test_a_library_for_another_python(small: Path, whole: Path, tmp_path: Path) 
         f'"python":"{here}"'.encode(),
         f'"python":"{other}"'.encode(),
     )
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [library])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [library]) == (
         f"`{library}` was built for the Python {other}, and this is {here}\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR"
     )
@@ -389,9 +369,7 @@ def test_a_library_for_a_processor_with_more(
     monkeypatch.setenv("CXX", f"{shlex.join(compiler)} -mavx2 -mfma")
     library = build(chip, tmp_path / "avx2", small).library
     monkeypatch.setattr(library_module, "processor_features", lambda: {"fpu", "sse2", "fma"})
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [library])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [library]) == (
         f"`{library}` needs avx, avx2, which this processor has not\n"
         "  remedy: build it anew here: opsmith executorch build backend.yaml -o DIR, without -march in CXX"
     )
@@ -402,9 +380,7 @@ def test_the_library_itself_asks_for_its_runtimes_version(
 ) -> None:
     """For those who load it without opsmith: the file's description is not all that says it."""
     other = patched(whole, tmp_path / "libother.so", b"1.4.1\0", b"1.3.0\0")
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [other])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [other]) == (
         f"`{other}` cannot be loaded: the library was built for ExecuTorch 1.3.0, and this is 1.4.1+cpu\n"
         f"  remedy: {LOAD_ONCE}"
     )
@@ -422,9 +398,7 @@ def test_what_is_no_library_of_opsmith(
 ) -> None:
     path = tmp_path / "libbroken.so"
     path.write_bytes(damage(whole.read_bytes()))
-    with pytest.raises(LibraryRejected) as refused:
-        run_program(small, [path])
-    assert str(refused.value) == (
+    assert refusal(LibraryRejected, run_program, small, [path]) == (
         f"`{path}` is no kernel library of opsmith for ExecuTorch: {why}\n"
         "  remedy: name the file that `opsmith executorch build` wrote into its folder"
     )
@@ -468,23 +442,17 @@ def test_a_library_that_registers_itself(
     torch.save(matrices(1), inputs)
     assert run_program(scaled, [library], inputs).served_by == {"chip::scale.out": "scaler"}
     clash = self_registered(tmp_path / "libclash.so", "aten", "add.out")
-    with pytest.raises(ProgramFailed) as failed:
-        run_program(small, [clash])
-    said = str(failed.value).splitlines()
+    said = refusal(ProgramFailed, run_program, small, [clash]).splitlines()
     assert said[0] == f"running `{small}` ended the process with SIGABRT"
     assert any("Re-registering aten::add.out" in line for line in said)
 
 
 def test_a_library_that_is_not_there(small: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileMissing) as missing:
-        run_program(small, [tmp_path / "lib.so"])
-    assert str(missing.value) == (
+    assert refusal(FileMissing, lambda: run_program(small, [tmp_path / "lib.so"])) == (
         f"the kernel library `{tmp_path}/lib.so` cannot be read: No such file or directory\n"
         "  remedy: name the file that `opsmith executorch build` wrote into its folder"
     )
-    with pytest.raises(LibraryRejected) as none:
-        run_program(small, [tmp_path])
-    assert str(none.value) == (
+    assert refusal(LibraryRejected, run_program, small, [tmp_path]) == (
         f"`{tmp_path}` holds no shared libraries, and one is wanted\n"
         "  remedy: name a file, or a folder that `opsmith executorch build` wrote"
     )
@@ -495,9 +463,7 @@ def test_a_library_that_is_not_there(small: Path, tmp_path: Path) -> None:
 
 def test_a_kernel_that_fails_says_why(chip: Path, whole: Path, tmp_path: Path) -> None:
     program = export(Small(), matrices(2, torch.float64), tmp_path / "doubles.pte", chip).program
-    with pytest.raises(ProgramFailed) as failed:
-        run_program(program, [whole])
-    said = str(failed.value)
+    said = refusal(ProgramFailed, run_program, program, [whole])
     assert said.startswith(f"`{program}` failed: method->execute() failed with error 0x12\n")
     assert "plain refuses 2 dimensions" in said
     assert "KernelCall failed at instruction 0:0 in operator aten::add.out: 0x12" in said
@@ -514,9 +480,7 @@ def test_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
     source.write_text(f"#include <cstdlib>\n{text}")
     program = export(Silu(), matrices(1), tmp_path / "silu.pte", backend).program
     library = build(backend, tmp_path / "out", program).library
-    with pytest.raises(ProgramFailed) as failed:
-        run_program(program, [library])
-    said = str(failed.value).splitlines()
+    said = refusal(ProgramFailed, run_program, program, [library]).splitlines()
     assert said[0] == f"running `{program}` ended the process with SIGABRT"
     assert said[-1] == (
         "  remedy: the last lines are what ExecuTorch's runtime said; opsmith itself is unharmed"
@@ -526,9 +490,7 @@ def test_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
 def test_an_operator_that_nobody_has(small: Path, whole: Path, tmp_path: Path) -> None:
     program = tmp_path / "other.pte"
     program.write_bytes(small.read_bytes().replace(b"aten::add", b"aten::ads"))
-    with pytest.raises(OperatorsUnserved) as unserved:
-        run_program(program, [whole])
-    said = str(unserved.value).splitlines()
+    said = refusal(OperatorsUnserved, run_program, program, [whole]).splitlines()
     assert said[0] == (
         f"`{program}` calls operators for which neither its libraries nor ExecuTorch 1.4.1 has a kernel:"
     )
@@ -556,9 +518,7 @@ def test_damaged_programs_are_refused(small: Path, whole: Path, tmp_path: Path) 
 
 
 def test_a_method_that_it_has_not(small: Path) -> None:
-    with pytest.raises(InputsRejected) as refused:
-        run_program(small, method="forwards")
-    assert str(refused.value) == (
+    assert refusal(InputsRejected, run_program, small, method="forwards") == (
         f"`{small}` has no method `forwards` (did you mean forward?)\n  remedy: its methods are forward"
     )
     assert list(read_program(small).inputs) == ["forward"]

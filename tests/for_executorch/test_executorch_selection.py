@@ -23,6 +23,7 @@ from opsmith.plan.executorch.kernel_keys import (
     dtype_name,
     kernel_key,
 )
+from refusal import refusal
 
 FLOAT_ROW = TensorMeta("Float", (0,))
 
@@ -222,16 +223,12 @@ def test_the_command_imports_no_exporter(sums: Path) -> None:
 
 def test_what_is_no_program_is_refused(sums: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.pte"
-    with pytest.raises(FileMissing) as missing:
-        read_program(path)
-    assert str(missing.value) == (
+    assert refusal(FileMissing, read_program, path) == (
         f"the program `{path}` cannot be read: No such file or directory\n"
         "  remedy: name a .pte file, such as ExecutorchProgramManager.save() writes"
     )
     path.write_text("a program")
-    with pytest.raises(ProgramInvalid) as foreign:
-        read_program(path)
-    assert str(foreign.value) == (
+    assert refusal(ProgramInvalid, read_program, path) == (
         f"`{path}` is no program of ExecuTorch: it does not begin as one does\n"
         "  remedy: export it anew; ExecutorchProgramManager.save() writes one"
     )

@@ -11,6 +11,7 @@ from opsmith.description import read_backend
 from opsmith.errors import KernelRejected, SyntaxInvalid
 from opsmith.plan import resolve
 from opsmith.schema import Catalogue
+from refusal import refusal
 
 
 def test_the_plan_says_so(describe: Callable[..., Path], catalogue: Catalogue) -> None:
@@ -38,9 +39,7 @@ def test_it_needs_a_fallback(describe: Callable[..., Path], catalogue: Catalogue
 
 def test_it_needs_a_kernel(describe: Callable[..., Path], catalogue: Catalogue) -> None:
     path = describe("- {op: mul.Tensor, autograd: chip::mul, on_error: fallback}")
-    with pytest.raises(SyntaxInvalid) as error:
-        read_backend(path, catalogue)
-    assert str(error.value).endswith(
+    assert refusal(SyntaxInvalid, read_backend, path, catalogue).endswith(
         "kernels.yaml:5:43: `on_error: fallback` describes a kernel, and none is named\n"
         "  remedy: add `kernel_name: …` here, or remove `on_error: fallback`"
     )

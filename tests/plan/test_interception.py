@@ -172,16 +172,6 @@ def test_a_name_that_cannot_be_intercepted(
     )
 
 
-def test_a_name_that_the_policy_denies(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(fallback="{default: none, intercept: [cdist]}")
-    with pytest.raises(InterceptionRejected) as error:
-        planned(path, catalogue)
-    assert str(error.value).replace(str(path.parent), "DIR") == (
-        "DIR/backend.yaml:4:39: `cdist` cannot be intercepted: the backend has no fallback "
-        "(DIR/backend.yaml:4:1)\n  remedy: take `cdist` out of `intercept`"
-    )
-
-
 def test_an_operator_that_the_description_differentiates(
     describe: Describe, catalogue: Catalogue
 ) -> None:
@@ -189,15 +179,6 @@ def test_an_operator_that_the_description_differentiates(
     path = describe(kernels, fallback="{intercept: [linalg_multi_dot]}")
     with pytest.raises(InterceptionRejected, match="the description says how it is differentiated"):
         planned(path, catalogue)
-
-
-def test_a_wrong_value(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe(fallback="{intercept: all}")
-    with pytest.raises(SyntaxInvalid) as error:
-        planned(path, catalogue)
-    assert str(error.value).replace(str(path.parent), "DIR") == (
-        "DIR/backend.yaml:4:12: `fallback.intercept` cannot be `all`\n  remedy: it takes auto"
-    )
 
 
 def test_the_old_name_of_the_key(describe: Describe, catalogue: Catalogue) -> None:

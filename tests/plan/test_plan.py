@@ -13,7 +13,7 @@ import torch
 from torchgen.model import BaseTy, BaseType
 
 from opsmith.description import Kernel, read_backend
-from opsmith.errors import KernelRejected, Location, OperatorUnknown
+from opsmith.errors import Location, OperatorUnknown
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
 from opsmith.plan import kept_plans as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
@@ -194,62 +194,6 @@ def test_host_kernels_get_copies_without_a_host_window(
     assert plan.entry("add.out").route is Route.STRUCTURED
     assert shown(plan, path, "add.out").endswith(
         "; on copies in host memory: there is no host window (DIR/backend.yaml:2:1)"
-    )
-
-
-# ---- refusals
-
-
-def refused(path: Path, catalogue: Catalogue) -> str:
-    with pytest.raises(KernelRejected) as caught:
-        planned(path, catalogue)
-    return str(caught.value).replace(str(path.parent), "DIR")
-
-
-def test_structured_where_pytorch_is_not(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe("- {op: relu.out, kernel_name: f, structured: true}"), catalogue) == (
-        "DIR/kernels.yaml:5:6: `relu.out` is not structured in PyTorch: there is no meta function to write "
-        "the variants around\n"
-        "  remedy: remove `structured: true` and give the kernel the operator's own signature; the other "
-        "variants are derived from it"
-    )
-
-
-def test_structured_is_named_by_the_out_operator(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe("- {op: add.Tensor, kernel_name: f, structured: true}"), catalogue) == (
-        "DIR/kernels.yaml:5:6: a structured kernel is named by its out operator, not `add.Tensor`\n"
-        "  remedy: write `op: add.out`"
-    )
-
-
-def test_dtypes_of_an_argument_that_does_not_exist(
-    describe: Describe, catalogue: Catalogue
-) -> None:
-    assert refused(describe("- {op: relu, kernel_name: f, dtypes: {slf: [Float]}}"), catalogue) == (
-        "DIR/kernels.yaml:5:6: `relu` has no Tensor argument `slf` (did you mean self?)\n"
-        "  remedy: its schema is relu(Tensor self) -> Tensor"
-    )
-
-
-def test_the_keys_of_structured_kernels_need_one(describe: Describe, catalogue: Catalogue) -> None:
-    assert refused(describe("- {op: mm.out, kernel_name: f, casts: true}"), catalogue) == (
-        "DIR/kernels.yaml:5:6: `casts: true` is for structured kernels, and this one for `mm.out` is not\n"
-        "  remedy: add `structured: true`, or remove `casts: true`"
-    )
-    path = describe("- {op: mm.out, kernel_name: f, structured_meta: override}")
-    assert refused(path, catalogue) == (
-        "DIR/kernels.yaml:5:6: `structured_meta: override` is for structured kernels, and this one for "
-        "`mm.out` is not\n"
-        "  remedy: add `structured: true`, or remove `structured_meta: override`"
-    )
-
-
-def test_casts_without_an_iterator(describe: Describe, catalogue: Catalogue) -> None:
-    path = describe("- {op: mm.out, kernel_name: f, structured: true, casts: true}")
-    assert refused(path, catalogue) == (
-        "DIR/kernels.yaml:5:6: `casts: true` is for kernels that get a TensorIterator, and PyTorch's meta "
-        "function of `mm.out` builds none: nothing is cast for the kernel\n"
-        "  remedy: remove `casts: true`"
     )
 
 

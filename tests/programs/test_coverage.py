@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -30,12 +31,12 @@ from opsmith.programs.module import ModuleProgram, made_by_factory, read_exporte
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.calls import Calls, record_calls
 from opsmith.schema import Catalogue
+from refusal import refusal
 
 NO_KERNEL = Path(__file__).parents[1] / "runtime" / "fallback_backend" / "zero_copy.yaml"
 
 
-def coverage(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("coverage", *arguments, **options)
+coverage = partial(run_opsmith, "coverage")
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> Any:
@@ -330,21 +331,15 @@ def test_what_is_no_factory_is_refused(
     monkeypatch.chdir(models)
     monkeypatch.syspath_prepend(models)
     monkeypatch.delitem(sys.modules, "models", raising=False)
-    with pytest.raises(ProgramInvalid) as refused:
-        made_by_factory(spec, inputs, train=False)
-    assert str(refused.value) == message
+    assert refusal(ProgramInvalid, made_by_factory, spec, inputs, train=False) == message
 
 
 def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileMissing) as missing:
-        read_exported(tmp_path / "graph.pt2", [])
-    assert str(missing.value) == (
+    assert refusal(FileMissing, lambda: read_exported(tmp_path / "graph.pt2", [])) == (
         f"there is no exported graph `{tmp_path}/graph.pt2`\n  remedy: write one with torch.export.save"
     )
     (tmp_path / "graph.pt2").write_text("graph")
-    with pytest.raises(ProgramInvalid) as broken:
-        read_exported(tmp_path / "graph.pt2", [])
-    assert str(broken.value) == (
+    assert refusal(ProgramInvalid, lambda: read_exported(tmp_path / "graph.pt2", [])) == (
         f"`{tmp_path}/graph.pt2` holds no exported graph: it is not a zip archive\n"
         "  remedy: write it with torch.export.save, with the installed torch"
     )
@@ -352,9 +347,7 @@ def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
 
 def test_what_has_no_gradient_has_no_backward(sim: LoadedBackend) -> None:
     argmax = ModuleProgram("models:argmax", lambda _: torch.argmax, (torch.ones(4),))  # type: ignore[return-value]
-    with pytest.raises(ProgramInvalid) as refused:
-        argmax.record("sim", train=True)
-    assert str(refused.value) == (
+    assert refusal(ProgramInvalid, argmax.record, "sim", train=True) == (
         "`models:argmax` returns no Tensor that requires a gradient, so it has no backward\n"
         "  remedy: leave out --train"
     )
@@ -463,16 +456,12 @@ def test_a_kernel_that_refuses_a_dtype_is_to_take_it(
 
 def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path, catalogue: Catalogue) -> None:
     path = tmp_path / "coverage.json"
-    with pytest.raises(FileMissing) as missing:
-        read_coverage(path)
-    assert str(missing.value) == (
+    assert refusal(FileMissing, read_coverage, path) == (
         f"coverage of a program cannot be read from `{path}`: No such file or directory\n"
         "  remedy: write it with `opsmith coverage --output FILE PROGRAM`"
     )
     path.write_text('{"format": 99}')
-    with pytest.raises(ResultsInvalid) as newer:
-        read_coverage(path)
-    assert str(newer.value) == (
+    assert refusal(ResultsInvalid, read_coverage, path) == (
         f"`{path}` has format 99, and this opsmith reads coverage of a program up to format 1\n"
         "  remedy: update opsmith: pip install --upgrade opsmith"
     )

@@ -34,7 +34,8 @@ from opsmith.report.page import embeddable, render
 from opsmith.report.report_data import ReportData, read_document
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
-from planted_results import FAILS, planted_results, with_routes, with_verdict
+from planted_results import FAILS, results_of_sim, with_routes, with_verdict
+from refusal import refusal
 
 Describe = Callable[..., Path]
 
@@ -60,8 +61,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    entries = plan_backend("sim", cache_root()).entries
-    return with_verdict(planted_results(entry.name for entry in entries), FAILS)
+    return results_of_sim()
 
 
 @pytest.fixture(scope="module")
@@ -381,9 +381,7 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
     except PermissionError:
         pytest.skip("making a device takes root")
     write_output(sink, b"page")
-    with pytest.raises(OutputRejected) as refused:
-        write_output(full, b"page")
-    assert str(refused.value) == (
+    assert refusal(OutputRejected, write_output, full, b"page") == (
         f"`{full}` cannot be written: No space left on device\n  remedy: name a file in a folder of yours"
     )
     assert sink.is_char_device() and full.is_char_device()
@@ -410,9 +408,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> No
             (socket_path, "No such device or address"),
         ]:
             for refuse in (check_writable, lambda path: write_output(path, b"page")):
-                with pytest.raises(OutputRejected) as refused:
-                    refuse(path)
-                assert str(refused.value) == (
+                assert refusal(OutputRejected, refuse, path) == (
                     f"`{path}` cannot be written: {reason}\n  remedy: name a file in a folder of yours"
                 )
         assert socket_path.is_socket()

@@ -32,7 +32,7 @@ from planted_results import (
     FAILS,
     planted_bench,
     planted_coverage,
-    planted_results,
+    results_of_sim,
     with_routes,
     with_verdict,
 )
@@ -45,8 +45,7 @@ Open = Callable[..., AbstractContextManager[Opened]]
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    entries = plan_backend("sim", cache_root()).entries
-    return with_verdict(planted_results(entry.name for entry in entries), FAILS)
+    return results_of_sim()
 
 
 @pytest.fixture(scope="module")

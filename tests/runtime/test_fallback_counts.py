@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
@@ -24,6 +24,7 @@ from opsmith.programs.fallbacks import added, first_kernel, read_gate
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks, ranked
 from opsmith.schema import Catalogue
+from refusal import refusal
 
 pytest_plugins = ["pytester"]
 
@@ -191,8 +192,7 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_fallbacks(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("fallbacks", *arguments, **options)
+opsmith_fallbacks = partial(run_opsmith, "fallbacks")
 
 
 def test_the_command_shows_what_fell_back(program: Path) -> None:
@@ -369,17 +369,13 @@ def test_the_first_kernel_serves_a_whole_group(sim: LoadedBackend, catalogue: Ca
 def test_what_is_allowed_must_be_known(tmp_path: Path, catalogue: Catalogue) -> None:
     path = tmp_path / "allowed.txt"
     path.write_text("lgamma\n  srot # misspelt\n")
-    with pytest.raises(OperatorUnknown) as error:
-        read_gate(catalogue, None, path, [])
-    assert str(error.value) == (
+    assert refusal(OperatorUnknown, read_gate, catalogue, None, path, []) == (
         f"{path}:2:3: `{path}` names `srot`, and torch {catalogue.torch} has no such operator (did you "
         "mean sqrt, sort, sqrt_?)\n"
         "  remedy: name the overload too, as the table of `opsmith fallbacks` does"
     )
     path.write_text("torchvision::nms\ntopk\n")
-    with pytest.raises(BudgetInvalid) as invalid:
-        read_gate(catalogue, None, path, ["topk"])
-    assert str(invalid.value) == (
+    assert refusal(BudgetInvalid, read_gate, catalogue, None, path, ["topk"]) == (
         f"`topk` is allowed by {path} and forbidden by --fail-on\n"
         "  remedy: take it out of one of the two"
     )

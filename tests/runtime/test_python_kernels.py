@@ -24,6 +24,7 @@ from opsmith.errors import (
     PythonHeadersMissing,
 )
 from opsmith.plan import Derivation, Route
+from refusal import refusal
 
 pytestmark = pytest.mark.needs("Python.h")
 
@@ -208,9 +209,7 @@ CASES: dict[str, tuple[OnHost, dict[str, Any], dict[str, tuple[str, list[tuple[A
     "mul.Tensor": (
         OnHost(aten.mul.Tensor),
         {},
-        {
-            "mul.Tensor": ("KERNEL", [(torch.mul, X, Y), (torch.mul, X, 2), (torch.mul, INT, X)]),
-        },
+        {"mul.Tensor": ("KERNEL", [(torch.mul, X, Y), (torch.mul, X, 2), (torch.mul, INT, X)])},
     ),
     "std_mean.correction": (
         OnHost(aten.std_mean.correction),
@@ -467,44 +466,36 @@ def test_a_kernel_that_removes_itself_while_it_runs(sim: LoadedBackend) -> None:
 # ---- refusals
 
 
-def line_of(text: str) -> int:
-    return HERE.read_text(encoding="utf-8").splitlines().index(text) + 1
-
-
 def kernel_of_two(self, other):  # type: ignore[no-untyped-def]
     return self
 
 
-def refused(sim: LoadedBackend, name: str, **options: Any) -> OpsmithError:
+def refused(sim: LoadedBackend, kind: type[OpsmithError], name: str, **options: Any) -> str:
+    """What is said of ``kernel_of_two`` as the kernel of ``name``, with its place as ``HERE``."""
     register = sim.structured if options.pop("structured", False) else sim.kernel
-    with pytest.raises(OpsmithError) as caught:
-        register(name, **options)(kernel_of_two)
-    return caught.value
+    place = f"{HERE}:{kernel_of_two.__code__.co_firstlineno}"
+    said = refusal(kind, lambda: register(name, **options)(kernel_of_two))
+    assert said.startswith(f"{place}: ")
+    return said.replace(place, "HERE")
 
 
 def test_an_operator_that_does_not_exist(sim: LoadedBackend) -> None:
-    error = refused(sim, "maxmum")
-    line = line_of("def kernel_of_two(self, other):  # type: ignore[no-untyped-def]")
-    assert type(error) is OperatorUnknown
-    assert str(error) == (
-        f"{HERE}:{line}: torch {torch.__version__} has no operator `maxmum` "
+    assert refused(sim, OperatorUnknown, "maxmum") == (
+        f"HERE: torch {torch.__version__} has no operator `maxmum` "
         "(did you mean maximum, maximum.out, max?)\n"
         "  remedy: name the overload too; `opsmith plan` lists every operator"
     )
 
 
 def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
-    error = refused(sim, "add.out")
-    line = line_of("def kernel_of_two(self, other):  # type: ignore[no-untyped-def]")
-    assert type(error) is KernelRejected
-    assert str(error) == (
-        f"{HERE}:{line}: `test_python_kernels.kernel_of_two(self, other)` cannot be called with the "
+    assert refused(sim, KernelRejected, "add.out") == (
+        "HERE: `test_python_kernels.kernel_of_two(self, other)` cannot be called with the "
         "arguments of `add.out`: got an unexpected keyword argument 'alpha'\n"
         "  remedy: its schema is add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> "
         "Tensor(a!); write `def kernel_of_two(self, other, *, alpha, out):`"
     )
-    assert "too many positional arguments" in str(refused(sim, "addmm.out"))
-    assert "missing a required argument: 'other'" in str(refused(sim, "relu"))
+    assert "too many positional arguments" in refused(sim, KernelRejected, "addmm.out")
+    assert "missing a required argument: 'other'" in refused(sim, KernelRejected, "relu")
 
 
 def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
@@ -518,10 +509,8 @@ def test_structured_where_pytorch_has_no_meta(sim: LoadedBackend) -> None:
 
 
 def test_a_composite_implicit_operator(sim: LoadedBackend) -> None:
-    error = refused(sim, "matmul")
-    assert type(error) is KernelRejected
-    assert str(error).partition(": ")[2] == (
-        "`matmul` is CompositeImplicitAutograd: a kernel for the device would take the place of the "
+    assert refused(sim, KernelRejected, "matmul") == (
+        "HERE: `matmul` is CompositeImplicitAutograd: a kernel for the device would take the place of the "
         "decomposition that makes it differentiable\n"
         "  remedy: give kernels for the operators it decomposes into"
     )
@@ -530,19 +519,15 @@ def test_a_composite_implicit_operator(sim: LoadedBackend) -> None:
 
 def test_a_second_kernel(sim: LoadedBackend) -> None:
     with sim.kernel("maximum")(kernel_of_two):
-        error = refused(sim, "maximum")
-    line = line_of("def kernel_of_two(self, other):  # type: ignore[no-untyped-def]")
-    assert type(error) is KernelDuplicate
-    assert str(error) == (
-        f"{HERE}:{line}: `maximum` already has a Python kernel, `test_python_kernels.kernel_of_two` "
-        f"({HERE}:{line})\n"
-        "  remedy: remove that one first, with `.remove()`, or pass `replace=True`"
-    )
+        assert refused(sim, KernelDuplicate, "maximum") == (
+            "HERE: `maximum` already has a Python kernel, `test_python_kernels.kernel_of_two` (HERE)\n"
+            "  remedy: remove that one first, with `.remove()`, or pass `replace=True`"
+        )
 
 
 def test_an_unknown_dtype(sim: LoadedBackend) -> None:
-    assert "unknown dtype `Flot` (did you mean Float" in str(
-        refused(sim, "maximum", dtypes=["Flot"])
+    assert "unknown dtype `Flot` (did you mean Float" in refused(
+        sim, KernelRejected, "maximum", dtypes=["Flot"]
     )
 
 
@@ -623,10 +608,8 @@ def test_a_kernel_that_calls_itself(sim: LoadedBackend) -> None:
 
 
 def test_casts_where_nothing_is_cast(sim: LoadedBackend) -> None:
-    error = refused(sim, "mm", casts=True)
-    assert type(error) is KernelRejected
-    assert "PyTorch's meta function of `mm` builds none: nothing is cast for the kernel" in str(
-        error
+    assert "PyTorch's meta function of `mm` builds none: nothing is cast for the kernel" in refused(
+        sim, KernelRejected, "mm", casts=True
     )
 
 

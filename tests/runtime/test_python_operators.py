@@ -11,6 +11,7 @@ from torch import Tensor
 
 from opsmith.errors import KernelDuplicate, KernelRejected, OpsmithError, SchemaInvalid
 from opsmith.plan import Derivation, Route
+from refusal import refusal
 
 pytestmark = pytest.mark.needs("Python.h")
 
@@ -128,9 +129,7 @@ def test_gradients(scale: PythonOperator, cube: PythonOperator) -> None:
 
 def test_forward_only_cannot_be_differentiated(ends: PythonOperator) -> None:
     first, _ = ends(on(3, 4).requires_grad_(), 1)
-    with pytest.raises(NotImplementedError) as caught:
-        first.sum().backward()
-    assert str(caught.value) == (
+    assert refusal(NotImplementedError, lambda: first.sum().backward()) == (
         "derivative for pyop::ends is not implemented\n"
         "  remedy: give it one with `@ends.backward`, or `autograd=` a torch.autograd.Function"
     )
@@ -170,72 +169,58 @@ def kernel_of_one(self: Tensor) -> Tensor:
     return self
 
 
-def refused(sim: LoadedBackend, schema: str, **options: Any) -> OpsmithError:
-    with pytest.raises(OpsmithError) as caught:
-        sim.operator(schema, **options)(kernel_of_one)
-    place = (
-        HERE.read_text(encoding="utf-8")
-        .splitlines()
-        .index("def kernel_of_one(self: Tensor) -> Tensor:")
-    )
-    assert str(caught.value).startswith(f"{HERE}:{place + 1}: ")
-    return caught.value
-
-
-def said(error: OpsmithError) -> str:
-    return f"{error.message}\n  remedy: {error.remedy}"
+def refused(sim: LoadedBackend, kind: type[OpsmithError], schema: str, **options: Any) -> str:
+    """What is said of ``kernel_of_one`` with ``schema``, behind its place."""
+    place = f"{HERE}:{kernel_of_one.__code__.co_firstlineno}: "
+    said = refusal(kind, lambda: sim.operator(schema, **options)(kernel_of_one))
+    assert said.startswith(place)
+    return said.removeprefix(place)
 
 
 def test_what_is_no_schema(sim: LoadedBackend) -> None:
-    error = refused(sim, "scale(Tensor self) -> Tensor", same_as="self")
-    assert type(error) is SchemaInvalid
-    assert said(error) == (
+    assert refused(sim, SchemaInvalid, "scale(Tensor self) -> Tensor", same_as="self") == (
         "`scale` has no namespace\n"
         "  remedy: put your library's before it, e.g. `myop::scale`; for an operator of PyTorch write "
         "`op: scale`"
     )
-    error = refused(sim, "pyop::bad(Tensr self) -> Tensor", same_as="self")
-    assert type(error) is SchemaInvalid
-    assert error.message == "unknown type `Tensr` (did you mean Tensor?)"
-    error = refused(sim, "pyop::bad_(Tensor(a!) self) -> Tensor(a!)", same_as="self")
-    assert said(error) == (
-        "`pyop::bad_(Tensor(a!) self) -> Tensor(a!)` is the schema of an operator that writes to its "
-        "arguments\n"
+    unknown = refused(sim, SchemaInvalid, "pyop::bad(Tensr self) -> Tensor", same_as="self")
+    assert unknown.splitlines()[0] == "unknown type `Tensr` (did you mean Tensor?)"
+    schema = "pyop::bad_(Tensor(a!) self) -> Tensor(a!)"
+    assert refused(sim, OpsmithError, schema, same_as="self") == (
+        f"`{schema}` is the schema of an operator that writes to its arguments\n"
         "  remedy: declare the functional operator; its out variant is derived, and with `inplace=True` its "
         "in-place one"
     )
-    error = refused(sim, "pyop::bad(Tensor a) -> Tensor", same_as="a", inplace=True)
+    schema = "pyop::bad(Tensor a) -> Tensor"
     assert (
         "has no in-place variant: that needs a first argument `Tensor self` and one result"
-        in str(error)
+        in refused(sim, OpsmithError, schema, same_as="a", inplace=True)
     )
 
 
 def test_a_result_of_unknown_shape(sim: LoadedBackend) -> None:
-    error = refused(sim, "pyop::bad(Tensor self) -> Tensor")
-    assert type(error) is KernelRejected
-    assert said(error) == (
+    schema = "pyop::bad(Tensor self) -> Tensor"
+    assert refused(sim, KernelRejected, schema) == (
         "`pyop::bad` needs one thing to say which shape and dtype its result has\n"
         '  remedy: write `same_as="self"`, naming the argument that the result is like, or `fake=` a '
         "function that makes the result of tensors without data"
     )
-    error = refused(sim, "pyop::bad(Tensor self) -> Tensor", same_as="sef")
-    assert "the result of `pyop::bad` cannot be like `sef` (did you mean self?)" in str(error)
+    assert "the result of `pyop::bad` cannot be like `sef` (did you mean self?)" in refused(
+        sim, OpsmithError, schema, same_as="sef"
+    )
 
 
 def test_parameters_that_do_not_fit(sim: LoadedBackend) -> None:
-    error = refused(sim, "pyop::bad(Tensor self, int n) -> Tensor", same_as="self")
-    assert type(error) is KernelRejected
+    schema = "pyop::bad(Tensor self, int n) -> Tensor"
     assert (
         "cannot be called with the arguments of `pyop::bad`: too many positional arguments"
-        in str(error)
+        in refused(sim, KernelRejected, schema, same_as="self")
     )
 
 
 def test_an_operator_that_exists(sim: LoadedBackend, cube: PythonOperator) -> None:
-    error = refused(sim, "pyop::cube(Tensor self) -> Tensor", same_as="self")
-    assert type(error) is KernelDuplicate
-    assert said(error) == (
+    schema = "pyop::cube(Tensor self) -> Tensor"
+    assert refused(sim, KernelDuplicate, schema, same_as="self") == (
         "PyTorch already has an operator `pyop::cube`\n"
         '  remedy: choose another name, or give that one a kernel: `@backend.kernel("pyop::cube")`'
     )

@@ -23,7 +23,7 @@ from opsmith.build.toolchain import find_compiler
 
 PACKAGE = Path(opsmith.__file__).parent
 SIM = PACKAGE / "drivers" / "sim"
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 MILLISECOND = 1000  # what `slow` counts in
 
@@ -51,6 +51,22 @@ def driver(library: Path) -> Iterator[Driver]:
     yield loaded
     loaded.clear_faults()
     assert [loaded.statistics(device).live_bytes for device in range(2)] == before
+
+
+@pytest.fixture
+def stream(driver: Driver) -> Iterator[int]:
+    """A stream of device 0."""
+    made = driver.stream()
+    yield made
+    driver.check("stream_destroy", made)
+
+
+@pytest.fixture
+def block(driver: Driver) -> Iterator[int]:
+    """64 bytes of device 0."""
+    made = driver.allocate(64)
+    yield made
+    driver.release(made)
 
 
 def run_child(library: Path, code: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -295,20 +311,17 @@ def test_mixed_up_addresses_are_refused(driver: Driver) -> None:
 # ---- streams ----
 
 
-def test_an_idle_stream_has_no_thread(driver: Driver) -> None:
+def test_an_idle_stream_has_no_thread(driver: Driver, block: int) -> None:
     before = driver.statistics().threads
     stream = driver.stream()
-    pointer = driver.allocate(64)
-    driver.check("fill", 0, pointer, 1, 64, stream)
-    assert driver.read(pointer, 64, stream=stream) == b"\x01" * 64
+    driver.check("fill", 0, block, 1, 64, stream)
+    assert driver.read(block, 64, stream=stream) == b"\x01" * 64
     assert driver.statistics().threads == before
     driver.check("stream_destroy", stream)
-    driver.release(pointer)
 
 
-def test_a_stream_keeps_the_order_of_its_work(driver: Driver) -> None:
+def test_a_stream_keeps_the_order_of_its_work(driver: Driver, stream: int) -> None:
     driver.inject("slow", 5 * MILLISECOND)
-    stream = driver.stream()
     pointer = driver.allocate(4096)
     pinned = driver.pinned(3 * 4096)
     for step in range(3):
@@ -318,40 +331,31 @@ def test_a_stream_keeps_the_order_of_its_work(driver: Driver) -> None:
     driver.check("stream_synchronize", stream)
     assert driver.call("stream_query", stream) is Status.OK
     assert ctypes.string_at(pinned, 3 * 4096) == b"\x01" * 4096 + b"\x02" * 4096 + b"\x03" * 4096
-    driver.check("stream_destroy", stream)
     driver.check("pinned_release", pinned)
     driver.release(pointer)
 
 
-def test_a_pageable_copy_waits_and_keeps_its_turn(driver: Driver) -> None:
+def test_a_pageable_copy_waits_and_keeps_its_turn(driver: Driver, stream: int, block: int) -> None:
     driver.inject("slow", 5 * MILLISECOND)
-    stream = driver.stream()
-    pointer = driver.allocate(64)
-    driver.check("fill", 0, pointer, 7, 64, stream)
-    assert driver.read(pointer, 64, stream=stream) == b"\x07" * 64
-    driver.check("stream_destroy", stream)
-    driver.release(pointer)
+    driver.check("fill", 0, block, 7, 64, stream)
+    assert driver.read(block, 64, stream=stream) == b"\x07" * 64
 
 
-def test_a_host_function_runs_after_earlier_work(driver: Driver) -> None:
-    stream = driver.stream()
-    pointer = driver.allocate(64)
+def test_a_host_function_runs_after_earlier_work(driver: Driver, stream: int, block: int) -> None:
     driver.inject("slow", 5 * MILLISECOND)
     seen: list[tuple[int, bytes, Status, str]] = []
 
     def look(argument: int) -> None:
-        content = ctypes.string_at(driver.table.host_window(pointer), 1)
+        content = ctypes.string_at(driver.table.host_window(block), 1)
         waited = driver.call("stream_synchronize", stream)
         seen.append((argument, content, waited, driver.last_error()))
 
     callback = HostFunction(look)
-    driver.check("fill", 0, pointer, 9, 64, stream)
+    driver.check("fill", 0, block, 9, 64, stream)
     driver.check("stream_host_function", stream, callback, 42)
     driver.check("stream_synchronize", stream)
     own = "a host function may not wait for the stream that it runs on"
     assert seen == [(42, b"\x09", Status.INVALID_ARGUMENT, own)]
-    driver.check("stream_destroy", stream)
-    driver.release(pointer)
 
 
 def test_destroying_a_stream_finishes_its_work(driver: Driver) -> None:
@@ -371,14 +375,12 @@ def test_destroying_a_stream_finishes_its_work(driver: Driver) -> None:
 # ---- events ----
 
 
-def test_elapsed_time_covers_the_work_between(driver: Driver) -> None:
-    stream = driver.stream()
-    pointer = driver.allocate(64)
+def test_elapsed_time_covers_the_work_between(driver: Driver, stream: int, block: int) -> None:
     start, end = driver.event(), driver.event()
     driver.inject("slow", 10 * MILLISECOND)
     driver.check("event_record", start, stream)
     for _ in range(3):
-        driver.check("fill", 0, pointer, 0, 64, stream)
+        driver.check("fill", 0, block, 0, 64, stream)
     driver.check("event_record", end, stream)
     assert driver.call("event_query", end) is Status.NOT_READY
     driver.check("event_synchronize", end)
@@ -387,8 +389,6 @@ def test_elapsed_time_covers_the_work_between(driver: Driver) -> None:
     assert driver.get("event_elapsed", ctypes.c_double, end, start) <= -30.0
     for event in (start, end):
         driver.check("event_destroy", event)
-    driver.check("stream_destroy", stream)
-    driver.release(pointer)
 
 
 @pytest.mark.parametrize("waiting_device", [0, 1])
@@ -471,13 +471,12 @@ def test_a_pinned_copy_does_not_wait(driver: Driver) -> None:
 # ---- faults ----
 
 
-def test_injected_failures_pass(driver: Driver) -> None:
-    pointer = driver.allocate(64)
+def test_injected_failures_pass(driver: Driver, block: int) -> None:
     stream = driver.default_stream()
     calls = {
         "allocate": (Status.OUT_OF_MEMORY, lambda: driver.release(driver.allocate(64))),
-        "copy": (Status.FAILED, lambda: driver.read(pointer, 64)),
-        "fill": (Status.FAILED, lambda: driver.check("fill", 0, pointer, 0, 64, stream)),
+        "copy": (Status.FAILED, lambda: driver.read(block, 64)),
+        "fill": (Status.FAILED, lambda: driver.check("fill", 0, block, 0, 64, stream)),
     }
     for fault, (status, call) in calls.items():
         driver.inject(fault, 2)
@@ -487,7 +486,6 @@ def test_injected_failures_pass(driver: Driver) -> None:
             assert failure.value.status is status
             assert failure.value.text == f"injected fault: {fault}"
         call()
-    driver.release(pointer)
 
 
 def test_a_lost_device_fails_alike_and_the_other_works(driver: Driver) -> None:

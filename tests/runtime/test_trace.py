@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import torch
@@ -643,8 +642,7 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-def opsmith_trace(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run_opsmith("trace", *arguments, **options)
+opsmith_trace = partial(run_opsmith, "trace")
 
 
 @pytest.mark.parametrize(
@@ -675,10 +673,7 @@ def test_threads_and_forks_and_a_backend(program: Path) -> None:
     ]
     # The main thread, the other one, and the fork.
     assert served == [
-        [
-            ("aten::empty.memory_format", "kernel", []),
-            ("aten::neg", "derived", ["float32[2, 3]"]),
-        ],
+        [("aten::empty.memory_format", "kernel", []), ("aten::neg", "derived", ["float32[2, 3]"])],
         [("aten::sin", "derived", ["float32[2, 3]"])],
         [("aten::cos", "derived", ["float32[2, 3]"])],
     ]

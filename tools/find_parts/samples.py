@@ -24,10 +24,7 @@ def databases() -> list[Any]:
     foreach = [
         name for name in dir(invocations) if name.startswith("foreach_") and name.endswith("_op_db")
     ]
-    return [
-        *invocations.op_db,
-        *(info for name in foreach for info in getattr(invocations, name)),
-    ]
+    return [*invocations.op_db, *(info for name in foreach for info in getattr(invocations, name))]
 
 
 def calls_of(info: Any, device: str) -> Iterator[Call]:
@@ -111,6 +108,13 @@ def calls_by_hand(device: str) -> Iterator[Call]:
             parameter.data.copy_(floats(*parameter.shape))
         return made
 
+    yield from _calls_of_modules(floats, module)
+    yield from _calls_of_functions(floats, device)
+
+
+def _calls_of_modules(
+    floats: Callable[..., torch.Tensor], module: Callable[..., Any]
+) -> Iterator[Call]:
     def without_gradient(made: Any, *arguments: Any) -> Call:
         def call() -> Any:
             with torch.no_grad():
@@ -128,6 +132,14 @@ def calls_by_hand(device: str) -> Iterator[Call]:
     for cell in (torch.nn.RNNCell, torch.nn.GRUCell, torch.nn.LSTMCell):
         yield without_gradient(module(cell, 3, 4), floats(2, 3))
     yield without_gradient(module(torch.nn.RNNCell, 3, 4, nonlinearity="relu"), floats(2, 3))
+    for training in (False, True):
+        norm = module(torch.nn.InstanceNorm1d, 3, affine=True, track_running_stats=True)
+        yield without_gradient(norm.train(training), floats(2, 3, 4))
+        batch = module(torch.nn.BatchNorm1d, 3)
+        yield without_gradient(batch.train(training), floats(2, 3, 4))
+
+
+def _calls_of_functions(floats: Callable[..., torch.Tensor], device: str) -> Iterator[Call]:
     yield lambda: torch.nn.utils.rnn.pad_packed_sequence(
         torch.nn.utils.rnn.pack_padded_sequence(floats(5, 2, 3), torch.tensor([5, 3]))
     )
@@ -165,11 +177,6 @@ def calls_by_hand(device: str) -> Iterator[Call]:
     )
     yield lambda: torch.native_channel_shuffle(floats(1, 4, 2, 2), 2)
     yield lambda: torch.histogramdd(floats(8, 2), 3)
-    for training in (False, True):
-        norm = module(torch.nn.InstanceNorm1d, 3, affine=True, track_running_stats=True)
-        yield without_gradient(norm.train(training), floats(2, 3, 4))
-        batch = module(torch.nn.BatchNorm1d, 3)
-        yield without_gradient(batch.train(training), floats(2, 3, 4))
     for window in (torch.bartlett_window, torch.blackman_window, torch.hamming_window):
         yield lambda window=window: window(8, device=device)
     yield lambda: torch.hann_window(8, periodic=False, device=device)

@@ -167,6 +167,13 @@ def _floats(*shape: int) -> torch.Tensor:
     return torch.linspace(0.1, 0.9, max(1, torch.Size(shape).numel())).reshape(shape)
 
 
+def _adam() -> Call:
+    how = dict(
+        lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-6, amsgrad=True, maximize=False
+    )
+    return Call((*([_floats(3)] for _ in range(5)), [torch.ones(())]), how)
+
+
 # Operators, or ways to call them, that no OpInfo reaches.
 BY_HAND: Mapping[str, list[Call]] = {
     "div.Tensor_mode": [Call((_floats(5), _floats(5)), {"rounding_mode": None})],
@@ -203,22 +210,6 @@ BY_HAND: Mapping[str, list[Call]] = {
             dict(lr=0.1, lr_decay=0.1, weight_decay=0.1, eps=1e-6, maximize=False),
         )
     ],
-    "_fused_adam_": [
-        Call(
-            ([_floats(3)], [_floats(3)], [_floats(3)], [_floats(3)], [_floats(3)], [torch.ones(())]),
-            dict(
-                lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-6, amsgrad=True,
-                maximize=False,
-            ),
-        )
-    ],
-    "_fused_adamw_": [
-        Call(
-            ([_floats(3)], [_floats(3)], [_floats(3)], [_floats(3)], [_floats(3)], [torch.ones(())]),
-            dict(
-                lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-6, amsgrad=True,
-                maximize=False,
-            ),
-        )
-    ],
+    "_fused_adam_": [_adam()],
+    "_fused_adamw_": [_adam()],
 }  # fmt: skip

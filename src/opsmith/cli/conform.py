@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
@@ -16,8 +17,10 @@ from rich.table import Table
 
 from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
+from opsmith.cli.options import Backend
 from opsmith.conformance import (
     Check,
+    Outcome,
     Results,
     Standing,
     Status,
@@ -31,6 +34,7 @@ from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import OnStanding
 from opsmith.conformance.results import latest_path, write_results
 from opsmith.conformance.selection import dtype_order
+from opsmith.conformance.upstream import Checkout
 from opsmith.errors import FilterInvalid
 from opsmith.output_files import check_writable
 
@@ -46,48 +50,51 @@ _HEADS = {
 }
 
 
+Operators = Annotated[
+    list[str] | None,
+    typer.Option(help="An OpInfo entry, a pattern, or an ATen operator; repeatable."),
+]
+Checks = Annotated[list[str] | None, typer.Option(help="forward, backward, out, …; repeatable.")]
+Samples = Annotated[
+    int, typer.Option(min=0, help="The most inputs of each entry; 0: all that OpInfo has.")
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on where the last run was interrupted.")]
+Kernels = Annotated[
+    Path | None, typer.Option(help="A Python file that registers kernels on the device.")
+]
+ExpectedFailures = Annotated[
+    Path | None,
+    typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
+]
+UpstreamCheckout = Annotated[
+    Path | None,
+    typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
+]
+Files = Annotated[list[str] | None, typer.Option(help="A test file of the checkout; repeatable.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
+]
+JUnit = Annotated[Path | None, typer.Option(help="Write the results there, as JUnit XML.")]
+
+
 def conform(
-    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
-    op: Annotated[
-        list[str] | None,
-        typer.Option(help="An OpInfo entry, a pattern, or an ATen operator; repeatable."),
-    ] = None,
+    backend: Backend = "sim",
+    op: Operators = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32, …; repeatable.")] = None,
-    check: Annotated[
-        list[str] | None, typer.Option(help="forward, backward, out, …; repeatable.")
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(min=0, help="The most inputs of each entry; 0: all that OpInfo has.")
-    ] = 0,
+    check: Checks = None,
+    samples: Samples = 0,
     seed: Annotated[int, typer.Option(help="Draws the inputs.")] = 0,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", min=1, help="Workers; as many as cores.")
-    ] = None,
+    jobs: Jobs = None,
     timeout: Annotated[float, typer.Option(help="Seconds that one check may take.")] = 300.0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the last run was interrupted.")
-    ] = False,
-    kernels: Annotated[
-        Path | None, typer.Option(help="A Python file that registers kernels on the device.")
-    ] = None,
-    expected_failures: Annotated[
-        Path | None,
-        typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
-    ] = None,
+    resume: Resume = False,
+    kernels: Kernels = None,
+    expected_failures: ExpectedFailures = None,
     gaps: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    upstream: Annotated[
-        Path | None,
-        typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
-    ] = None,
-    file: Annotated[
-        list[str] | None, typer.Option(help="A test file of the checkout; repeatable.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="Write the results there, as JUnit XML.")
-    ] = None,
+    upstream: UpstreamCheckout = None,
+    file: Files = None,
+    output: Output = None,
+    junit: JUnit = None,
     json: Json = False,
 ) -> None:
     """Check a device against PyTorch's own operator database, OpInfo.
@@ -112,42 +119,41 @@ def conform(
             "--file chooses among the test files of a checkout, and none is given",
             remedy="name the checkout: --upstream PATH",
         )
-    checkout = None if upstream is None else read_checkout(upstream)
-    if checkout is not None and checkout.mismatch:
-        err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
     for path in (output, junit):
         if path is not None:
             check_writable(path)
-    with shown_standing() as (report, building):
-        outcome = (
-            run_upstream(
-                checkout,
-                backend,
-                files=file or (),
-                jobs=jobs,
-                timeout=timeout,
-                resume=resume,
-                expected_failures=expected_failures,
-                report=report,
-                building=building,
-            )
-            if checkout
-            else run(
-                backend,
-                operators=op or (),
-                dtypes=dtype or (),
-                checks=check or (),
-                samples=samples,
-                seed=seed,
-                jobs=jobs,
-                timeout=timeout,
-                resume=resume,
-                kernels=kernels,
-                expected_failures=expected_failures,
-                report=report,
-                building=building,
-            )
+    chosen: Callable[..., Outcome] = (
+        partial(run_upstream, _checkout(upstream), backend, files=file or ())
+        if upstream is not None
+        else partial(
+            run,
+            backend,
+            operators=op or (),
+            dtypes=dtype or (),
+            checks=check or (),
+            samples=samples,
+            seed=seed,
+            kernels=kernels,
         )
+    )
+    how = {"jobs": jobs, "timeout": timeout, "resume": resume}
+    with shown_standing() as (report, building):
+        outcome = chosen(
+            **how, expected_failures=expected_failures, report=report, building=building
+        )
+    _end(outcome, output, junit, json)
+
+
+def _checkout(folder: Path) -> Checkout:
+    """What is in ``folder``, after a warning where it is of another version than the installed torch."""
+    checkout = read_checkout(folder)
+    if checkout.mismatch:
+        err.print(f"[yellow]warning[/]: {escape(checkout.mismatch)}", soft_wrap=True)
+    return checkout
+
+
+def _end(outcome: Outcome, output: Path | None, junit: Path | None, json: bool) -> NoReturn:
+    """Writes and shows the results, and exits."""
     results = outcome.results
     if output is not None:
         write_results(results, output)

@@ -14,6 +14,7 @@ from opsmith import conformance
 from opsmith.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
+from opsmith.cli.options import Arguments
 from opsmith.conformance.record import latest_results
 from opsmith.plan import OpenedBackend, Route, open_backend, plan_backend
 from opsmith.programs.coverage import (
@@ -37,7 +38,7 @@ def coverage(
     program: Annotated[
         str | None, typer.Argument(help="A Python file, a module with -m, or an exported .pt2.")
     ] = None,
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    arguments: Arguments = None,
     python_module: Annotated[bool, typer.Option("-m", help="PROGRAM is a Python module.")] = False,
     module: Annotated[
         str | None,

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import Backend
 from opsmith.explain.chain import served_operator
 from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.explain.explanation import explain as explanation_of
@@ -19,7 +20,7 @@ def explain(
     operator: Annotated[
         str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")
     ],
-    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: Backend = "sim",
     table: Annotated[
         bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
     ] = True,

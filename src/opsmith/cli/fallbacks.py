@@ -11,13 +11,10 @@ from rich.table import Table
 
 from opsmith.cache_folder import cache_root
 from opsmith.cli.console import Json, err, many, out, print_json
+from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
 from opsmith.explain.advice import Advice
 from opsmith.plan import plan_backend
-from opsmith.programs.fallbacks import (
-    first_kernel,
-    read_gate,
-    run_program,
-)
+from opsmith.programs.fallbacks import first_kernel, read_gate, run_program
 from opsmith.programs.process import Program, no_backend_loaded
 from opsmith.runtime.fallbacks import FallbackCount, Fallbacks
 from opsmith.schema import read_catalogue
@@ -26,12 +23,10 @@ _SHOWN_CALLERS = 3
 
 
 def fallbacks(
-    program: Annotated[str, typer.Argument(help="A Python file, or a module with -m.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    program: ProgramName,
+    arguments: Arguments = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="PROGRAM is a module.")] = False,
-    backend: Annotated[
-        str | None, typer.Option(help="Load this backend for a program that loads none itself.")
-    ] = None,
+    backend: LoadedBackend = None,
     budget: Annotated[
         int | None, typer.Option(min=0, help="Fail if more calls than this fall back.")
     ] = None,

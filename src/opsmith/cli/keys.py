@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import Backend
 from opsmith.explain.keys import keys_of
 from opsmith.schema import read_catalogue
 
@@ -20,7 +21,7 @@ def keys(
     operator: Annotated[
         str, typer.Option(help="Show what this operator has at each key, e.g. add.Tensor.")
     ] = "",
-    backend: Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: Backend = "sim",
     json: Json = False,
 ) -> None:
     """Show a Tensor's dispatch keys, in the order in which the dispatcher tries them."""

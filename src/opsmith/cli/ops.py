@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import Backend
 from opsmith.conformance.record import latest_results
 from opsmith.explain.explanation import dispatch_table
 from opsmith.explain.operators import OperatorFacts, OperatorFilter, dispatch_path, gather
@@ -17,8 +18,6 @@ from opsmith.plan import open_backend
 from opsmith.schema import qualified
 
 ops = typer.Typer(invoke_without_command=True)
-
-_Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
 
 
 @ops.callback()
@@ -38,7 +37,7 @@ def list_operators(
     structured: Annotated[
         bool | None, typer.Option("--structured/--unstructured", help="By PyTorch's meta function.")
     ] = None,
-    backend: _Backend = "sim",
+    backend: Backend = "sim",
     json: Json = False,
 ) -> None:
     """List the operators of a backend with what is known of each; `opsmith ops show OP` has all."""
@@ -69,7 +68,7 @@ def list_operators(
 @ops.command()
 def show(
     operator: Annotated[str, typer.Argument(help="With its overload, e.g. add.Tensor.")],
-    backend: _Backend = "sim",
+    backend: Backend = "sim",
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its path through the dispatcher."""

@@ -8,31 +8,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.output_files import check_writable, write_output
 from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.page import render
 from opsmith.report.report_data import ReportData
-
-Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
-Conform = Annotated[
-    Path | None, typer.Option(help="Results of `opsmith conform`; else the latest of the backend.")
-]
-Coverage = Annotated[Path | None, typer.Option(help="What `opsmith coverage -o` wrote.")]
-Bench = Annotated[Path | None, typer.Option(help="What `opsmith bench -o` wrote.")]
-Against = Annotated[
-    Path | None, typer.Option(help="An earlier report, or its --data: shows what changed since.")
-]
-Table = Annotated[
-    bool, typer.Option(help="Show dispatch tables, for which the backend is built and loaded once.")
-]
-SourceLink = Annotated[
-    str,
-    typer.Option(
-        help="Where kernels' sources are linked to: {path}, {line}, {relative} to this folder."
-    ),
-]
-LOCAL_FILE = "file://{path}"
 
 
 def warn(document: ReportData) -> None:
@@ -43,16 +24,16 @@ def warn(document: ReportData) -> None:
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
-    backend: Backend = "sim",
-    conform: Conform = None,
-    coverage: Coverage = None,
-    bench: Bench = None,
-    against: Against = None,
+    backend: options.Backend = "sim",
+    conform: options.Conform = None,
+    coverage: options.Coverage = None,
+    bench: options.Bench = None,
+    against: options.Against = None,
     data: Annotated[
         Path | None, typer.Option(help="Write the report's data as JSON too, for --against.")
     ] = None,
-    source_link: SourceLink = LOCAL_FILE,
-    table: Table = True,
+    source_link: options.SourceLink = options.LOCAL_FILE,
+    table: options.Table = True,
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""
@@ -72,28 +53,34 @@ def report(
     if data is not None:
         write_json(data, document)
     warn(document)
-    count = len(document.operators.name)
     if json:
-        print_json(
-            {
-                "page": str(output),
-                "data": str(data) if data else None,
-                "bytes": len(page),
-                "backend": document.backend,
-                "torch": document.torch,
-                "operators": count,
-                "conformance": document.conformance.source if document.conformance else None,
-                "scores": document.conformance.scores if document.conformance else [],
-                "trend": document.trend,
-                "warnings": document.warnings,
-            }
-        )
-        return
+        print_json(_summary(document, output, data, len(page)))
+    else:
+        _print(document, output, len(page), backend)
+
+
+def _summary(document: ReportData, page: Path, data: Path | None, size: int) -> dict[str, object]:
+    tested = document.conformance
+    return {
+        "page": str(page),
+        "data": str(data) if data else None,
+        "bytes": size,
+        "backend": document.backend,
+        "torch": document.torch,
+        "operators": len(document.operators.name),
+        "conformance": tested.source if tested else None,
+        "scores": tested.scores if tested else [],
+        "trend": document.trend,
+        "warnings": document.warnings,
+    }
+
+
+def _print(document: ReportData, page: Path, size: int, backend: str) -> None:
     tested = document.conformance
     out.print(
-        f"{output}: {count:,} operators of {escape(document.backend)}, "
+        f"{page}: {len(document.operators.name):,} operators of {escape(document.backend)}, "
         + (f"{_entries(len(tested.entries))}, " if tested else "")
-        + f"{len(page) / 1e6:.1f} MB",
+        + f"{size / 1e6:.1f} MB",
         highlight=False,
         soft_wrap=True,
     )

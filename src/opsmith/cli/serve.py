@@ -7,31 +7,22 @@ from typing import Annotated
 
 import typer
 
+from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
-from opsmith.cli.report import (
-    LOCAL_FILE,
-    Against,
-    Backend,
-    Bench,
-    Conform,
-    Coverage,
-    SourceLink,
-    Table,
-    warn,
-)
+from opsmith.cli.report import warn
 from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.server import Snapshots, serving
 
 
 def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
-    backend: Backend = "sim",
-    conform: Conform = None,
-    coverage: Coverage = None,
-    bench: Bench = None,
-    against: Against = None,
-    source_link: SourceLink = LOCAL_FILE,
-    table: Table = True,
+    backend: options.Backend = "sim",
+    conform: options.Conform = None,
+    coverage: options.Coverage = None,
+    bench: options.Bench = None,
+    against: options.Against = None,
+    source_link: options.SourceLink = options.LOCAL_FILE,
+    table: options.Table = True,
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Stop after so many seconds.")
     ] = None,

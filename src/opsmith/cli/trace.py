@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.markup import escape
 
 from opsmith.cli.console import Json, err, fail, print_json, shown_progress
+from opsmith.cli.options import Arguments, LoadedBackend, ProgramName
 from opsmith.errors import OpsmithError
 from opsmith.output_files import check_writable, write_output
 from opsmith.programs.process import Program
@@ -31,38 +32,41 @@ class TraceFormat(Enum):
     TABLE = "table"
 
 
+Operators = Annotated[
+    list[str] | None, typer.Option(help="Only this one, such as add or conv*; repeatable.")
+]
+Keys = Annotated[
+    list[str] | None, typer.Option(help="Only kernels at this dispatch key; repeatable.")
+]
+Routes = Annotated[list[str] | None, typer.Option(help="Only kernels of this route; repeatable.")]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(help="Only what runs in this module's forward and backward; repeatable."),
+]
+Depth = Annotated[int | None, typer.Option(min=1, help="Only this many levels of nesting.")]
+Format = Annotated[
+    TraceFormat | None,
+    typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file; .json: perfetto.")
+]
+
+
 def trace(
-    program: Annotated[str, typer.Argument(help="A Python file, or a module with -m.")],
-    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    program: ProgramName,
+    arguments: Arguments = None,
     is_module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module.")] = False,
-    backend: Annotated[
-        str | None, typer.Option(help="Load this backend for a program that loads none itself.")
-    ] = None,
-    operator: Annotated[
-        list[str] | None, typer.Option(help="Only this one, such as add or conv*; repeatable.")
-    ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option(help="Only kernels at this dispatch key; repeatable.")
-    ] = None,
-    route: Annotated[
-        list[str] | None, typer.Option(help="Only kernels of this route; repeatable.")
-    ] = None,
-    module: Annotated[
-        list[str] | None,
-        typer.Option(help="Only what runs in this module's forward and backward; repeatable."),
-    ] = None,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="Only this many levels of nesting.")
-    ] = None,
+    backend: LoadedBackend = None,
+    operator: Operators = None,
+    key: Keys = None,
+    route: Routes = None,
+    module: Modules = None,
+    depth: Depth = None,
     shapes: Annotated[bool, typer.Option(help="Record the tensors among the arguments.")] = True,
     limit: Annotated[int, typer.Option(min=1, help="Record at most this many calls.")] = LIMIT,
-    format: Annotated[
-        TraceFormat | None,
-        typer.Option(help="text, perfetto (for ui.perfetto.dev) or table (sums of calls)."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file; .json: perfetto.")
-    ] = None,
+    format: Format = None,
+    output: Output = None,
     json: Json = False,
 ) -> None:
     """Run a program and show every kernel that PyTorch's dispatcher ran, nested, with key and route.
@@ -99,8 +103,13 @@ def trace(
             soft_wrap=True,
             highlight=False,
         )
+    _end(traced, chosen, request.modules)
+
+
+def _end(traced: ProgramTrace, chosen: TraceFilter, modules: Sequence[str]) -> NoReturn:
+    """Exits as the program did; where that was well, an error if nothing was found of what is asked for."""
     try:
-        check_met(traced, chosen, request.modules)
+        check_met(traced, chosen, modules)
     except OpsmithError as error:
         try:
             fail(error)

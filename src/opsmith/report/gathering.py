@@ -129,35 +129,28 @@ class Gathering:
         )
 
     def _warnings(self, results: Results | None) -> tuple[str, ...]:
-        backend, torch = self._inspected.plan.backend, torch_version()
+        backend, torch = f"`{self._inspected.plan.backend}`", torch_version()
         found = []
-        if results is not None and results.backend != backend:
-            found.append(
-                f"the conformance results in {self.results} are for the backend `{results.backend}`, "
-                f"and this report is on `{backend}`"
+
+        def compare(theirs: str, ours: str, what: str, here: str) -> None:
+            if theirs != ours:
+                found.append(f"{what} {theirs}, and {here} {ours}")
+
+        if results is not None:
+            name = f"the conformance results in {self.results}"
+            compare(
+                f"`{results.backend}`", backend, f"{name} are for the backend", "this report is on"
             )
-        if results is not None and results.torch != torch:
-            found.append(
-                f"the conformance results in {self.results} were made with torch {results.torch}, and "
-                f"this report with {torch}"
+            compare(results.torch, torch, f"{name} were made with torch", "this report with")
+        if (program := self._program) is not None:
+            name = f"the program of {self._inputs.coverage}"
+            compare(
+                f"`{program.backend}`", backend, f"{name} ran on the backend", "this report is on"
             )
-        program = self._program
-        if program is not None and program.backend != backend:
-            found.append(
-                f"the program of {self._inputs.coverage} ran on the backend `{program.backend}`, and this "
-                f"report is on `{backend}`"
-            )
-        earlier = self._earlier
-        if earlier is not None and earlier.backend != backend:
-            found.append(
-                f"the earlier report {self._inputs.against} is on the backend `{earlier.backend}`, and "
-                f"this one on `{backend}`"
-            )
-        if earlier is not None and earlier.torch != torch:
-            found.append(
-                f"the earlier report {self._inputs.against} was made with torch {earlier.torch}, and "
-                f"this one with {torch}"
-            )
+        if (earlier := self._earlier) is not None:
+            name = f"the earlier report {self._inputs.against}"
+            compare(f"`{earlier.backend}`", backend, f"{name} is on the backend", "this one on")
+            compare(earlier.torch, torch, f"{name} was made with torch", "this one with")
         return tuple(found)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from opsmith.conformance.results import Check, Results, Status, scores
+from opsmith.conformance.results import Check, Results, Status, Verdict, scores
 from opsmith.explain.verdicts import tested_by
 from opsmith.plan import Plan
 from opsmith.programs.coverage import least_preferred
@@ -30,27 +32,8 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
     checks = tuple(check for check in Check if check in run)
     dtypes = _in_order({verdict.dtype for verdict in results.verdicts})
     entries = tuple(sorted({verdict.entry for verdict in results.verdicts}))
-    row = {entry: index for index, entry in enumerate(entries)}
-    cell = {
-        (check, dtype): first * len(dtypes) + second
-        for first, check in enumerate(checks)
-        for second, dtype in enumerate(dtypes)
-    }
-    messages: Interned[str] = Interned()
-    longest = _longest_message({verdict.message for verdict in results.verdicts})
-    marks = [["."] * len(cell) for _ in entries]
-    notes: dict[int, dict[int, int]] = defaultdict(dict)
-    seconds = [0.0] * len(entries)
-    samples = [0] * len(entries)
-    for verdict in results.verdicts:
-        index, place = row[verdict.entry], cell[verdict.check, verdict.dtype]
-        marks[index][place] = MARKS[verdict.status]
-        seconds[index] += verdict.seconds
-        samples[index] += verdict.samples
-        if verdict.message:
-            message = _cut(verdict.message, longest)
-            full = len(messages) >= _MOST_MESSAGES and message not in messages
-            notes[index][place] = messages(_LEFT_OUT if full else message)
+    cell = {pair: index for index, pair in enumerate(itertools.product(checks, dtypes))}
+    columns = _columns(results.verdicts, entries, cell)
     operators = {name: index for index, name in enumerate(plan.by_name)}
     called = [_known(results.operators.get(entry, ()), operators) for entry in entries]
     return Conformance(
@@ -63,11 +46,11 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
         checks=tuple(check.value for check in checks),
         dtypes=dtypes,
         entries=entries,
-        marks=tuple("".join(letters) for letters in marks),
-        seconds=tuple(round(each, 3) for each in seconds),
-        samples=tuple(samples),
-        messages=messages.table,
-        notes=dict(notes),
+        marks=tuple("".join(letters) for letters in columns.marks),
+        seconds=tuple(round(each, 3) for each in columns.seconds),
+        samples=tuple(columns.samples),
+        messages=columns.messages.table,
+        notes=dict(columns.notes),
         calls=tuple(tuple(operators[name] for name in names) for names in called),
         named=tuple(
             tuple(operators[name] for name in tested_by(entry, names, plan))
@@ -86,6 +69,37 @@ def in_columns(results: Results, source: str, plan: Plan) -> Conformance:
             )
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Of each entry its marks, time, samples and messages; the latter by the cell in which they stand."""
+
+    marks: list[list[str]]
+    seconds: list[float]
+    samples: list[int]
+    messages: Interned[str]
+    notes: dict[int, dict[int, int]]
+
+
+def _columns(
+    verdicts: Sequence[Verdict], entries: Sequence[str], cell: Mapping[tuple[Check, str], int]
+) -> _Columns:
+    """The ``verdicts`` by entry, and within one by the number that ``cell`` gives check and dtype."""
+    row = {entry: index for index, entry in enumerate(entries)}
+    marks = [["."] * len(cell) for _ in entries]
+    found = _Columns(marks, [0.0] * len(entries), [0] * len(entries), Interned(), defaultdict(dict))
+    longest = _longest_message({verdict.message for verdict in verdicts})
+    for verdict in verdicts:
+        index, place = row[verdict.entry], cell[verdict.check, verdict.dtype]
+        found.marks[index][place] = MARKS[verdict.status]
+        found.seconds[index] += verdict.seconds
+        found.samples[index] += verdict.samples
+        if verdict.message:
+            message = _cut(verdict.message, longest)
+            full = len(found.messages) >= _MOST_MESSAGES and message not in found.messages
+            found.notes[index][place] = found.messages(_LEFT_OUT if full else message)
+    return found
 
 
 def status_of(mark: str) -> Status:

@@ -166,19 +166,7 @@ class _Reader:
                 f"put your library's before it, e.g. `myop::{head}`; for an operator of PyTorch write "
                 f"`op: {head}`",
             )
-        if namespace == "aten":
-            raise self.rejection(
-                head,
-                f"`{head}` is in `aten`, PyTorch's own namespace",
-                f"for PyTorch's operator write `op: {name}`, for one of your own choose another "
-                "namespace",
-            )
-        if namespace in _TAKEN_NAMESPACES:
-            raise self.rejection(
-                head,
-                f"`{head}` is in `{namespace}`, a namespace of PyTorch",
-                f"choose another, e.g. `my{namespace}::{name}`",
-            )
+        self._check_namespace(namespace, name, head)
         base, _, overload = name.partition(".")
         for part, what in ((namespace, "a namespace"), (base, "an operator's name")):
             if not _IDENTIFIER.fullmatch(part):
@@ -217,6 +205,22 @@ class _Reader:
                 "choose another name",
             )
         return namespace, name
+
+    def _check_namespace(self, namespace: str, name: str, head: str) -> None:
+        """Refuses those of PyTorch."""
+        if namespace == "aten":
+            raise self.rejection(
+                head,
+                f"`{head}` is in `aten`, PyTorch's own namespace",
+                f"for PyTorch's operator write `op: {name}`, for one of your own choose another "
+                "namespace",
+            )
+        if namespace in _TAKEN_NAMESPACES:
+            raise self.rejection(
+                head,
+                f"`{head}` is in `{namespace}`, a namespace of PyTorch",
+                f"choose another, e.g. `my{namespace}::{name}`",
+            )
 
     def _check_word(self, name: str, offending: str) -> None:
         if name in SCHEMA_WORDS:

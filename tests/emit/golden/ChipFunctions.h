@@ -149,22 +149,6 @@ C10_EXPORT at::Tensor& eye_outf(int64_t n, int64_t m, at::Tensor& out);
 C10_EXPORT at::Tensor& eye_symint_out(at::Tensor& out, c10::SymInt n, c10::SymInt m);
 C10_EXPORT at::Tensor& eye_symint_outf(c10::SymInt n, c10::SymInt m, at::Tensor& out);
 
-// aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
-//
-// derived: `chip::fill_`
-C10_EXPORT at::Tensor fill(const at::Tensor& self, const at::Scalar& value);
-
-// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: `chip::fill_`
-C10_EXPORT at::Tensor& fill_out(at::Tensor& out, const at::Tensor& self, const at::Scalar& value);
-C10_EXPORT at::Tensor& fill_outf(const at::Tensor& self, const at::Scalar& value, at::Tensor& out);
-
-// aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-//
-// kernel: `chip::fill_`
-C10_EXPORT at::Tensor& fill_(at::Tensor& self, const at::Scalar& value);
-
 // aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
 //
 // derived: `chip::lt_out`
@@ -354,18 +338,5 @@ C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_out(at::Tensor& va
 C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_outf(const at::Tensor& self, c10::SymInt k,
                                                                    int64_t dim, bool largest, bool sorted,
                                                                    at::Tensor& values, at::Tensor& indices);
-
-// aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
-//
-// derived: `chip::where_out`
-C10_EXPORT at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other);
-
-// aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
-//
-// kernel: `chip::where_out`
-C10_EXPORT at::Tensor& where_out(at::Tensor& out, const at::Tensor& condition, const at::Tensor& self,
-                                 const at::Tensor& other);
-C10_EXPORT at::Tensor& where_outf(const at::Tensor& condition, const at::Tensor& self,
-                                  const at::Tensor& other, at::Tensor& out);
 
 }  // namespace at::chip

@@ -41,11 +41,6 @@ namespace chip {
 at::Tensor& eye_out(int64_t n, int64_t m, at::Tensor& out);
 }
 
-// fill_.Scalar (chiplib, kernels.yaml:12:6)
-namespace chip {
-at::Tensor& fill_(at::Tensor& self, const at::Scalar& value);
-}
-
 // _foreach_add.Scalar_out (chiplib, kernels.yaml:5:6)
 namespace chip {
 void foreach_add_out(at::TensorList self, const at::Scalar& scalar, at::TensorList out);
@@ -56,23 +51,23 @@ namespace chip {
 void foreach_neg_(at::TensorList self);
 }
 
-// lt.Tensor_out (chiplib, kernels.yaml:13:6)
+// lt.Tensor_out (chiplib, kernels.yaml:12:6)
 namespace chip {
 at::Tensor& lt_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out);
 }
 
-// max.dim_max (chiplib, kernels.yaml:14:6)
+// max.dim_max (chiplib, kernels.yaml:13:6)
 namespace chip {
 void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
              const at::Tensor& max_values);
 }
 
-// maximum.out (chiplib, kernels.yaml:15:6)
+// maximum.out (chiplib, kernels.yaml:14:6)
 namespace chip {
 void maximum(at::TensorIteratorBase& iter);
 }
 
-// mm.out (chiplib, kernels.yaml:16:6)
+// mm.out (chiplib, kernels.yaml:15:6)
 namespace chip {
 void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out);
 }
@@ -80,7 +75,7 @@ namespace chip {
 void mm_meta(at::meta::structured_mm& op, const at::Tensor& self, const at::Tensor& mat2);
 }
 
-// native_layer_norm (chiplib, kernels.yaml:17:6)
+// native_layer_norm (chiplib, kernels.yaml:16:6)
 namespace chip {
 ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                    at::IntArrayRef normalized_shape,
@@ -89,33 +84,27 @@ namespace chip {
                                                                    double eps);
 }
 
-// new_full (chiplib, kernels.yaml:18:6)
+// new_full (chiplib, kernels.yaml:17:6)
 namespace chip {
 at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
                     ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
                     ::std::optional<at::Device> device, ::std::optional<bool> pin_memory);
 }
 
-// relu (chiplib, kernels.yaml:19:6)
+// relu (chiplib, kernels.yaml:18:6)
 namespace chip {
 at::Tensor relu(const at::Tensor& self);
 }
 
-// rrelu_with_noise.out (chiplib, kernels.yaml:20:6)
+// rrelu_with_noise.out (chiplib, kernels.yaml:19:6)
 namespace chip {
 at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
                                  const at::Scalar& upper, bool training,
                                  ::std::optional<at::Generator> generator, at::Tensor& out);
 }
 
-// topk.values (chiplib, kernels.yaml:21:6)
+// topk.values (chiplib, kernels.yaml:20:6)
 namespace chip {
 ::std::tuple<at::Tensor&, at::Tensor&> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
                                             bool sorted, at::Tensor& values, at::Tensor& indices);
-}
-
-// where.self_out (chiplib, kernels.yaml:22:6)
-namespace chip {
-at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
-                      at::Tensor& out);
 }

@@ -18,7 +18,6 @@
 #include <ATen/ops/cat_meta.h>
 #include <ATen/ops/cat_ops.h>
 #include <ATen/ops/eye_ops.h>
-#include <ATen/ops/fill_ops.h>
 #include <ATen/ops/lt_meta.h>
 #include <ATen/ops/lt_ops.h>
 #include <ATen/ops/max_meta.h>
@@ -33,7 +32,6 @@
 #include <ATen/ops/rrelu_with_noise_ops.h>
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
-#include <ATen/ops/where_ops.h>
 #include <opsmith/generated/factory.h>
 #include <torch/library.h>
 
@@ -54,9 +52,6 @@ void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t valid, bool all
 }
 namespace chip {
 at::Tensor& eye_out(int64_t n, int64_t m, at::Tensor& out);
-}
-namespace chip {
-at::Tensor& fill_(at::Tensor& self, const at::Scalar& value);
 }
 namespace chip {
 void foreach_add_out(at::TensorList self, const at::Scalar& scalar, at::TensorList out);
@@ -103,10 +98,6 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
 namespace chip {
 ::std::tuple<at::Tensor&, at::Tensor&> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
                                             bool sorted, at::Tensor& values, at::Tensor& indices);
-}
-namespace chip {
-at::Tensor& where_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
-                      at::Tensor& out);
 }
 
 namespace opsmith::generated {
@@ -378,50 +369,10 @@ at::Tensor& eye_m_out(int64_t n, int64_t m, at::Tensor& out) {
   return ::chip::eye_out(n, m, out);
 }
 
-// aten::fill.Scalar(Tensor self, Scalar value) -> Tensor
-//
-// derived: from the kernel of `fill_.Scalar`: copies self into a new result and runs `chip::fill_`
-// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
-at::Tensor fill_Scalar(const at::Tensor& self, const at::Scalar& value) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar",
-                                                                                    self);
-  auto result =
-      opsmith::allocate_as(at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value));
-  auto operand = opsmith::operand_in(result, self);
-  ::chip::fill_(operand, value);
-  opsmith::finish(result, operand);
-  return result;
-}
-
-// aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)
-//
-// derived: from the kernel of `fill_.Scalar`: copies self into out and runs `chip::fill_`
-// (kernels.yaml:12:6) on it; shape and dtype from the operator's kernel for the meta device
-at::Tensor& fill_Scalar_out(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill.Scalar_out",
-                                                                                    self, out);
-  const auto shape = at::_ops::fill_Scalar::redispatch(opsmith::kMeta, opsmith::meta(self), value);
-  auto result = opsmith::result_in(out, shape, self);
-  auto operand = opsmith::operand_in(result, self);
-  ::chip::fill_(operand, value);
-  opsmith::finish(result, operand);
-  opsmith::write_out("aten::fill.Scalar_out", result, out);
-  return out;
-}
-
-// aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-//
-// kernel: `chip::fill_` (kernels.yaml:12:6)
-at::Tensor& fill__Scalar(at::Tensor& self, const at::Scalar& value) {
-  const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::fill_.Scalar",
-                                                                                    self);
-  return ::chip::fill_(self, value);
-}
-
 // aten::lt.Tensor(Tensor self, Tensor other) -> Tensor
 //
 // derived: from the kernel of `lt.Tensor_out`: allocates the result and runs `chip::lt_out`
-// (kernels.yaml:13:6) into it; shape and dtype from PyTorch's structured meta function
+// (kernels.yaml:12:6) into it; shape and dtype from PyTorch's structured meta function
 at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt.Tensor",
                                                                                          self, other);
@@ -439,7 +390,7 @@ at::Tensor lt_Tensor(const at::Tensor& self, const at::Tensor& other) {
 
 // aten::lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
 //
-// kernel: `chip::lt_out` (kernels.yaml:13:6)
+// kernel: `chip::lt_out` (kernels.yaml:12:6)
 at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
       "aten::lt.Tensor_out", self, other, out);
@@ -448,7 +399,7 @@ at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::T
 
 // aten::lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
 //
-// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:13:6) with out=self,
+// derived: from the kernel of `lt.Tensor_out`: runs `chip::lt_out` (kernels.yaml:12:6) with out=self,
 // which is safe for a pointwise operator; shape and dtype from PyTorch's structured meta function
 at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
@@ -463,7 +414,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
 
 // aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 //
-// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:13:6); PyTorch's meta
 // function checks and shapes it
 ::std::tuple<at::Tensor, at::Tensor> max_dim(const at::Tensor& self, int64_t dim, bool keepdim) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::max.dim", self);
@@ -476,7 +427,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
 // aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) ->
 // (Tensor(a!) values, Tensor(b!) indices)
 //
-// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:14:6); PyTorch's meta
+// structured: written around the structured kernel `chip::max_dim` (kernels.yaml:13:6); PyTorch's meta
 // function checks and shapes it
 ::std::tuple<at::Tensor&, at::Tensor&> max_dim_max(const at::Tensor& self, int64_t dim, bool keepdim,
                                                    at::Tensor& max, at::Tensor& max_values) {
@@ -491,7 +442,7 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
 
 // aten::maximum(Tensor self, Tensor other) -> Tensor
 //
-// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:14:6); PyTorch's meta
 // function checks and shapes it; it casts by itself
 at::Tensor maximum(const at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum",
@@ -505,7 +456,7 @@ at::Tensor maximum(const at::Tensor& self, const at::Tensor& other) {
 
 // aten::maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
 //
-// structured: written around the structured kernel `chip::maximum` (kernels.yaml:15:6); PyTorch's meta
+// structured: written around the structured kernel `chip::maximum` (kernels.yaml:14:6); PyTorch's meta
 // function checks and shapes it; it casts by itself
 at::Tensor& maximum_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::maximum.out",
@@ -520,7 +471,7 @@ at::Tensor& maximum_out(const at::Tensor& self, const at::Tensor& other, at::Ten
 
 // aten::mm(Tensor self, Tensor mat2) -> Tensor
 //
-// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:15:6); `chip::mm_meta` checks
 // and shapes it
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm", self, mat2);
@@ -532,7 +483,7 @@ at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
 
 // aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)
 //
-// structured: written around the structured kernel `chip::mm` (kernels.yaml:16:6); `chip::mm_meta` checks
+// structured: written around the structured kernel `chip::mm` (kernels.yaml:15:6); `chip::mm_meta` checks
 // and shapes it
 at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::mm.out", self,
@@ -547,7 +498,7 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
 // aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
 // eps) -> (Tensor, Tensor, Tensor)
 //
-// kernel: `chip::native_layer_norm` (kernels.yaml:17:6); for weight Float, other dtypes: the fallback runs
+// kernel: `chip::native_layer_norm` (kernels.yaml:16:6); for weight Float, other dtypes: the fallback runs
 // it on the CPU (backend.yaml:4:1)
 ::std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                    at::IntArrayRef normalized_shape,
@@ -566,7 +517,7 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
 // aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float
 // eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))
 //
-// derived: from the kernel of `native_layer_norm`: runs `chip::native_layer_norm` (kernels.yaml:17:6),
+// derived: from the kernel of `native_layer_norm`: runs `chip::native_layer_norm` (kernels.yaml:16:6),
 // resizes out and copies the result into it; for weight Float, other dtypes: the fallback runs it on the
 // CPU (backend.yaml:4:1)
 ::std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> native_layer_norm_out(
@@ -589,7 +540,7 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
 // aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout?
 // layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 //
-// kernel: `chip::new_full` (kernels.yaml:18:6)
+// kernel: `chip::new_full` (kernels.yaml:17:6)
 at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
                     ::std::optional<at::ScalarType> dtype, ::std::optional<at::Layout> layout,
                     ::std::optional<at::Device> device, ::std::optional<bool> pin_memory) {
@@ -600,7 +551,7 @@ at::Tensor new_full(const at::Tensor& self, c10::SymIntArrayRef size, const at::
 
 // aten::new_full.out(Tensor self, SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)
 //
-// derived: from the kernel of `new_full`: runs `chip::new_full` (kernels.yaml:18:6), resizes out and
+// derived: from the kernel of `new_full`: runs `chip::new_full` (kernels.yaml:17:6), resizes out and
 // copies the result into it
 at::Tensor& new_full_out(const at::Tensor& self, c10::SymIntArrayRef size, const at::Scalar& fill_value,
                          at::Tensor& out) {
@@ -615,7 +566,7 @@ at::Tensor& new_full_out(const at::Tensor& self, c10::SymIntArrayRef size, const
 
 // aten::relu(Tensor self) -> Tensor
 //
-// kernel: `chip::relu` (kernels.yaml:19:6); for Float, other dtypes: the fallback runs it on the CPU
+// kernel: `chip::relu` (kernels.yaml:18:6); for Float, other dtypes: the fallback runs it on the CPU
 // (backend.yaml:4:1)
 at::Tensor relu(const at::Tensor& self) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu", self);
@@ -627,7 +578,7 @@ at::Tensor relu(const at::Tensor& self) {
 
 // aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
 //
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6), resizes out and copies the
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:18:6), resizes out and copies the
 // result into it; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
 at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu.out",
@@ -641,7 +592,7 @@ at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
 
 // aten::relu_(Tensor(a!) self) -> Tensor(a!)
 //
-// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:19:6) and copies the result back
+// derived: from the kernel of `relu`: runs `chip::relu` (kernels.yaml:18:6) and copies the result back
 // into self; for Float, other dtypes: the fallback runs it on the CPU (backend.yaml:4:1)
 at::Tensor& relu_(at::Tensor& self) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::relu_", self);
@@ -656,7 +607,7 @@ at::Tensor& relu_(at::Tensor& self) {
 // upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) ->
 // Tensor(a!)
 //
-// kernel: `chip::rrelu_with_noise_out` (kernels.yaml:20:6)
+// kernel: `chip::rrelu_with_noise_out` (kernels.yaml:19:6)
 at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
                                  const at::Scalar& upper, bool training,
                                  ::std::optional<at::Generator> generator, at::Tensor& out) {
@@ -669,7 +620,7 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
 // upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
 //
 // derived: from the kernel of `rrelu_with_noise.out`: runs `chip::rrelu_with_noise_out`
-// (kernels.yaml:20:6) into a temporary and copies it back into self; shape and dtype from the operator's
+// (kernels.yaml:19:6) into a temporary and copies it back into self; shape and dtype from the operator's
 // kernel for the meta device
 at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
                               const at::Scalar& upper, bool training,
@@ -688,7 +639,7 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
 // upper=0.3333333333333333, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)
 //
 // derived: from the kernel of `rrelu_with_noise.out`: allocates the result and runs
-// `chip::rrelu_with_noise_out` (kernels.yaml:20:6) into it; shape and dtype from the operator's kernel for
+// `chip::rrelu_with_noise_out` (kernels.yaml:19:6) into it; shape and dtype from the operator's kernel for
 // the meta device
 ::std::tuple<at::Tensor, at::Tensor> rrelu_with_noise_functional(const at::Tensor& self,
                                                                  const at::Tensor& noise,
@@ -709,7 +660,7 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
 // Tensor indices)
 //
 // derived: from the kernel of `topk.values`: allocates the result and runs `chip::topk`
-// (kernels.yaml:21:6) into it; shape and dtype from PyTorch's structured meta function
+// (kernels.yaml:20:6) into it; shape and dtype from PyTorch's structured meta function
 ::std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k, int64_t dim, bool largest,
                                           bool sorted) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk", self);
@@ -728,36 +679,13 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
 // aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!)
 // values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)
 //
-// kernel: `chip::topk` (kernels.yaml:21:6)
+// kernel: `chip::topk` (kernels.yaml:20:6)
 ::std::tuple<at::Tensor&, at::Tensor&> topk_values(const at::Tensor& self, int64_t k, int64_t dim,
                                                    bool largest, bool sorted, at::Tensor& values,
                                                    at::Tensor& indices) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::topk.values", self,
                                                                                     values, indices);
   return ::chip::topk(self, k, dim, largest, sorted, values, indices);
-}
-
-// aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
-//
-// derived: from the kernel of `where.self_out`: allocates the result and runs `chip::where_out`
-// (kernels.yaml:22:6) into it; shape and dtype from the operator's kernel for the meta device
-at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
-      "aten::where.self", condition, self, other);
-  auto out = opsmith::allocate_as(at::_ops::where_self::redispatch(
-      opsmith::kMeta, opsmith::meta(condition), opsmith::meta(self), opsmith::meta(other)));
-  ::chip::where_out(condition, self, other, out);
-  return out;
-}
-
-// aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
-//
-// kernel: `chip::where_out` (kernels.yaml:22:6)
-at::Tensor& where_self_out(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
-                           at::Tensor& out) {
-  const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call(
-      "aten::where.self_out", condition, self, other, out);
-  return ::chip::where_out(condition, self, other, out);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -780,9 +708,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cat.out", &cat_out);
   m.impl("eye.m", &eye_m);
   m.impl("eye.m_out", &eye_m_out);
-  m.impl("fill.Scalar", &fill_Scalar);
-  m.impl("fill.Scalar_out", &fill_Scalar_out);
-  m.impl("fill_.Scalar", &fill__Scalar);
   m.impl("lt.Tensor", &lt_Tensor);
   m.impl("lt.Tensor_out", &lt_Tensor_out);
   m.impl("lt_.Tensor", &lt__Tensor);
@@ -804,8 +729,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("rrelu_with_noise_functional", &rrelu_with_noise_functional);
   m.impl("topk", &topk);
   m.impl("topk.values", &topk_values);
-  m.impl("where.self", &where_self);
-  m.impl("where.self_out", &where_self_out);
 }
 
 }  // namespace
@@ -922,18 +845,6 @@ C10_EXPORT at::Tensor& eye_symint_out(at::Tensor& out, c10::SymInt n, c10::SymIn
 }
 C10_EXPORT at::Tensor& eye_symint_outf(c10::SymInt n, c10::SymInt m, at::Tensor& out) {
   return opsmith::generated::eye_m_out(n.guard_int(__FILE__, __LINE__), m.guard_int(__FILE__, __LINE__), out);
-}
-C10_EXPORT at::Tensor fill(const at::Tensor& self, const at::Scalar& value) {
-  return opsmith::generated::fill_Scalar(self, value);
-}
-C10_EXPORT at::Tensor& fill_out(at::Tensor& out, const at::Tensor& self, const at::Scalar& value) {
-  return opsmith::generated::fill_Scalar_out(self, value, out);
-}
-C10_EXPORT at::Tensor& fill_outf(const at::Tensor& self, const at::Scalar& value, at::Tensor& out) {
-  return opsmith::generated::fill_Scalar_out(self, value, out);
-}
-C10_EXPORT at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
-  return opsmith::generated::fill__Scalar(self, value);
 }
 C10_EXPORT at::Tensor lt(const at::Tensor& self, const at::Tensor& other) {
   return opsmith::generated::lt_Tensor(self, other);
@@ -1116,17 +1027,6 @@ C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_outf(const at::Ten
                                                                    at::Tensor& values, at::Tensor& indices) {
   return opsmith::generated::topk_values(self, k.guard_int(__FILE__, __LINE__), dim, largest, sorted, values,
                                          indices);
-}
-C10_EXPORT at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
-  return opsmith::generated::where_self(condition, self, other);
-}
-C10_EXPORT at::Tensor& where_out(at::Tensor& out, const at::Tensor& condition, const at::Tensor& self,
-                                 const at::Tensor& other) {
-  return opsmith::generated::where_self_out(condition, self, other, out);
-}
-C10_EXPORT at::Tensor& where_outf(const at::Tensor& condition, const at::Tensor& self,
-                                  const at::Tensor& other, at::Tensor& out) {
-  return opsmith::generated::where_self_out(condition, self, other, out);
 }
 
 }  // namespace at::chip

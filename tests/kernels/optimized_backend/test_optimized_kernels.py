@@ -18,6 +18,7 @@ from torch.nn import functional
 import opsmith
 from instruction_sets import skip_unsupported
 from opsmith.transforms.packed_linear import pack_linear_layers, packed_weight
+from refusal import refusal
 
 # By day the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
 pytestmark = pytest.mark.isolated(
@@ -281,23 +282,9 @@ def test_the_variance_of_rows_far_from_zero() -> None:
 
 
 SIZES = [
-    (1, 1, 1),
-    (1, 16, 8),
-    (2, 5, 7),
-    (3, 17, 33),
-    (5, 63, 65),
-    (7, 1, 31),
-    (8, 100, 1),
-    (9, 33, 129),
-]
-SIZES += [
-    (16, 200, 300),
-    (31, 7, 45),
-    (100, 130, 1700),
-    (300, 10, 200),
-    (0, 4, 5),
-    (4, 0, 5),
-    (4, 5, 0),
+    *((1, 1, 1), (1, 16, 8), (2, 5, 7), (3, 17, 33), (5, 63, 65), (7, 1, 31), (8, 100, 1)),
+    *((9, 33, 129), (16, 200, 300), (31, 7, 45), (100, 130, 1700), (300, 10, 200)),
+    *((0, 4, 5), (4, 0, 5), (4, 5, 0)),
 ]
 
 
@@ -498,10 +485,7 @@ def test_a_network_of_convolutions_learns_as_on_the_cpu(dtype: torch.dtype) -> N
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    (
-        {"stride": [1, 1, 1]},
-        "expected stride, padding and dilation of 1 or 2 numbers, but got 3",
-    ),
+    ({"stride": [1, 1, 1]}, "expected stride, padding and dilation of 1 or 2 numbers, but got 3"),
     (
         {"bias": torch.zeros(5)},
         "expected bias to be 1-dimensional with 6 elements of the input's dtype",
@@ -517,9 +501,7 @@ def test_convolutions_that_are_refused(given: dict[str, object], reason: str) ->
         "groups": 1,
     } | given  # fmt: skip
     there = (each.to(DEVICE) if isinstance(each, Tensor) else each for each in arguments.values())
-    with pytest.raises(RuntimeError) as error:
-        torch.convolution(*there)
-    assert str(error.value).splitlines()[0] == (
+    assert refusal(RuntimeError, torch.convolution, *there).splitlines()[0] == (
         "aten::convolution: its kernel `opsmith::optimized::native::convolution_out` (library optimized) "
         f"refuses the call: {reason}"
     )

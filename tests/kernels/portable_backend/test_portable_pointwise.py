@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -109,6 +109,12 @@ def layouts(count: int, dtype: torch.dtype) -> Iterator[tuple[Tensor, ...]]:
         yield (*others[1:], first[:, :1], others[0][0])[:count]
 
 
+def with_dtypes(rows: Sequence[Row | Reduction]) -> pytest.MarkDecorator:
+    """Each row with those of ``SOME`` that it takes."""
+    cases = [(row, dtype) for row in rows for dtype in SOME if dtype in row.dtypes]
+    return pytest.mark.parametrize(("row", "dtype"), cases, ids=str)
+
+
 @dataclass(frozen=True)
 class Row:
     """An operator: how it is called, and for which dtypes of its operands."""
@@ -195,11 +201,7 @@ POINTWISE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("row", "dtype"),
-    [(row, dtype) for row in POINTWISE for dtype in SOME if dtype in row.dtypes],
-    ids=str,
-)
+@with_dtypes(POINTWISE)
 def test_pointwise(row: Row, dtype: torch.dtype) -> None:
     for operands in layouts(row.operands, dtype):
         compare(row.call, *operands)
@@ -331,11 +333,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("row", "dtype"),
-    [(row, dtype) for row in REDUCTIONS for dtype in SOME if dtype in row.dtypes],
-    ids=str,
-)
+@with_dtypes(REDUCTIONS)
 def test_reduction(row: Reduction, dtype: torch.dtype) -> None:
     for (operand,) in layouts(1, dtype):
         if operand.numel() == 0:

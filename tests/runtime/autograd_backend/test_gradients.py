@@ -16,6 +16,7 @@ from torch.nn import functional
 
 import opsmith
 from opsmith.plan import AutogradRoute, Route
+from refusal import refusal
 
 pytestmark = pytest.mark.isolated
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
@@ -263,9 +264,7 @@ def test_a_second_derivative_is_refused_with_the_remedy() -> None:
     (x,) = on_device(floats(3))
     (gradient,) = torch.autograd.grad(torch.relu(x).sum(), x, create_graph=True)
     torch.testing.assert_close(gradient.detach().cpu(), (floats(3) > 0).float())
-    with pytest.raises(RuntimeError) as caught:
-        gradient.sum().backward()
-    assert str(caught.value) == (
+    assert refusal(RuntimeError, lambda: gradient.sum().backward()) == (
         "aten::relu cannot be differentiated twice: its gradient is computed by the kernel "
         f"`chip::relu_backward` ({FOLDER}/kernels.yaml:6:6), which has no gradient of its own\n"
         "  remedy: name a differentiable function with `autograd: …` in the place of `backward`"
@@ -282,9 +281,7 @@ def test_a_function_for_autograd_can_be_differentiated_twice() -> None:
 def test_another_dtype_than_the_backward_kernel_takes_is_refused() -> None:
     same(torch.tan, floats(3))
     (x,) = on_device(floats(3).double())
-    with pytest.raises(NotImplementedError) as caught:
-        torch.tan(x).sum().backward()
-    assert str(caught.value).startswith(
+    assert refusal(NotImplementedError, lambda: torch.tan(x).sum().backward()).startswith(
         "the gradient of aten::tan is computed by the kernel `chip::tan_backward` "
         f"({FOLDER}/kernels.yaml:19:6), which takes Float only, not Double"
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.testing._internal.optests.generate_tests import OpCheckError
 
 import opsmith
+from refusal import refusal
 
 pytestmark = pytest.mark.isolated
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
@@ -150,9 +151,7 @@ def test_other_devices_are_refused() -> None:
         RuntimeError, match=r"at least two devices, chip:0 and cpu! \(myop::gelu_mul,"
     ):
         myop.gelu_mul(on(3), floats(3))
-    with pytest.raises(NotImplementedError) as caught:
-        myop.scale(floats(3))
-    assert str(caught.value).startswith(
+    assert refusal(NotImplementedError, lambda: myop.scale(floats(3))).startswith(
         "Could not run 'myop::scale' with arguments from the 'CPU' backend."
     )
 
@@ -191,9 +190,7 @@ def test_a_gradient_that_nobody_wrote_is_refused() -> None:
         RuntimeError, match="a leaf Variable that requires grad is being used in an in"
     ):
         myop.scale_(x)
-    with pytest.raises(RuntimeError) as caught:
-        myop.accumulate(on(3), x)
-    assert str(caught.value) == (
+    assert refusal(RuntimeError, lambda: myop.accumulate(on(3), x)) == (
         "derivative for myop::accumulate is not implemented, and its argument value requires a gradient, "
         "which what it writes would lack. Call it under torch.no_grad(), or with value.detach()."
     )

@@ -89,10 +89,7 @@ def device_twins(tensors: list[Tensor]) -> list[Tensor]:
             storages[key] = bytes_of(tensor).to(DEVICE)
         twin = torch.empty(0, dtype=tensor.dtype, device=DEVICE)
         twin.set_(
-            storages[key].untyped_storage(),
-            tensor.storage_offset(),
-            tensor.shape,
-            tensor.stride(),
+            storages[key].untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
         )
         twins.append(twin)
     return twins

@@ -56,15 +56,9 @@ DECLARED = [
         frozenset({"values", "rounding"}),
         ("empty*", "new_empty*"),
     ),
+    Declared("the device has no sparse tensors", frozenset({"error"}), ("to_sparse",)),
     Declared(
-        "the device has no sparse tensors",
-        frozenset({"error"}),
-        ("to_sparse",),
-    ),
-    Declared(
-        "PyTorch wants the indices on the CPU, and says so",
-        frozenset({"error"}),
-        ("tensor_split",),
+        "PyTorch wants the indices on the CPU, and says so", frozenset({"error"}), ("tensor_split",)
     ),
     Declared(
         "PyTorch composes it from other operators on any device that is not built in",

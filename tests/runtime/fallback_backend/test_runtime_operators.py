@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from refusal import refusal
+
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
 
 
@@ -18,10 +20,6 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
-
-
-def message(error: pytest.ExceptionInfo[BaseException]) -> str:
-    return str(error.value)
 
 
 # ---- factories ----
@@ -47,9 +45,7 @@ def test_deterministic_algorithms_fill_what_is_new() -> None:
 
 
 def test_only_cpu_tensors_can_be_pinned() -> None:
-    with pytest.raises(RuntimeError) as error:
-        torch.empty(2, device="sim", pin_memory=True)
-    assert message(error) == (
+    assert refusal(RuntimeError, torch.empty, 2, device="sim", pin_memory=True) == (
         "aten::empty.memory_format: only CPU tensors can be pinned, and this one is asked for on "
         'sim. Leave `pin_memory` out, or make the tensor with device="cpu".'
     )
@@ -115,9 +111,7 @@ def test_resize_keeps_what_fits() -> None:
 def test_resize_takes_a_memory_format() -> None:
     tensor = torch.empty(0, device="sim").resize_(2, 3, 4, 4, memory_format=torch.channels_last)
     assert tensor.is_contiguous(memory_format=torch.channels_last)
-    with pytest.raises(RuntimeError) as error:
-        tensor.resize_(1, memory_format=torch.preserve_format)
-    assert message(error) == (
+    assert refusal(RuntimeError, tensor.resize_, 1, memory_format=torch.preserve_format) == (
         "resize_: unsupported memory format Preserve on sim:0. Name the format that the resized "
         "tensor shall have."
     )
@@ -174,13 +168,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "stepped": lambda x: x[:, ::2],
     "expanded": lambda x: x[:1].expand(3, -1),
 }
-DIRECTIONS = [
-    ("cpu", "sim"),
-    ("sim", "cpu"),
-    ("sim", "sim"),
-    ("sim", "sim:1"),
-    ("sim:1", "sim"),
-]
+DIRECTIONS = [("cpu", "sim"), ("sim", "cpu"), ("sim", "sim"), ("sim", "sim:1"), ("sim:1", "sim")]
 
 
 def laid_out(data: Tensor, layout: str, device: str) -> Tensor:
@@ -232,10 +220,8 @@ def test_copies_broadcast() -> None:
     assert (tensor.cpu() == 7).all()
     with pytest.raises(RuntimeError) as error:
         tensor.copy_(torch.ones(4))
-    assert "The size of tensor a (3) must match the size of tensor b (4)" in message(error)
-    with pytest.raises(RuntimeError) as error:
-        tensor.copy_(torch.ones(5, 2, 3))
-    assert message(error) == (
+    assert "The size of tensor a (3) must match the size of tensor b (4)" in str(error.value)
+    assert refusal(RuntimeError, lambda: tensor.copy_(torch.ones(5, 2, 3))) == (
         "output with shape [2, 3] doesn't match the broadcast shape [5, 2, 3]"
     )
     assert torch.empty(0, 3, device="sim").copy_(torch.ones(3)).shape == (0, 3)

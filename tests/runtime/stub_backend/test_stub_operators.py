@@ -16,6 +16,7 @@ from torch import Tensor
 
 import opsmith
 from opsmith.plan import Route
+from refusal import outcome
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
@@ -26,14 +27,6 @@ DEVICE = "chip"
 
 def floats(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
-
-
-def outcome(call: Callable[..., object], *arguments: object) -> object:
-    """What the call returns, or the type of what it raises."""
-    try:
-        return call(*arguments)
-    except Exception as error:
-        return type(error)
 
 
 def same(call: Callable[..., object], *arguments: object) -> None:

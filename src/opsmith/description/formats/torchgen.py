@@ -336,16 +336,7 @@ class _Reader:
     ) -> Iterator[Kernel]:
         assert self.catalogue is not None
         first: dict[str, _Item] = {}
-        for item in supported:
-            if item.name in own:
-                continue
-            if item.name in first:
-                where = first[item.name].location
-                self._keep(
-                    item, f"it is listed twice; the first is at {where}, and one kernel is meant"
-                )
-                continue
-            first[item.name] = item
+        for item in self._listed_once(supported, own, first):
             if self.catalogue.operators[item.name].composite is Composite.IMPLICIT:
                 self._keep(
                     item,
@@ -356,11 +347,8 @@ class _Reader:
                 continue
             self._keep_options(item)
             yield self._kernel(item, item.name in symint)
-        differentiated: dict[str, _Item] = {}
         for item in autograd:
-            if item.name in own:
-                continue
-            if item.name in first:
+            if item.name in first and item.name not in own:
                 raise KernelDuplicate(
                     f"`{item.name}` is both under `supported` ({first[item.name].location}) and under "
                     f"`autograd`, and both name the function `{self._symbol(item, item.name in symint)}`",
@@ -368,15 +356,25 @@ class _Reader:
                     remedy="keep it under `autograd` if the function calls a torch::autograd::Function, "
                     "and under `supported` otherwise",
                 )
-            if item.name in differentiated:
-                where = differentiated[item.name].location
+        for item in self._listed_once(autograd, own, {}):
+            self._keep_options(item)
+            yield self._autograd_kernel(item, item.name in symint)
+
+    def _listed_once(
+        self, items: list[_Item], own: set[str], first: dict[str, _Item]
+    ) -> Iterator[_Item]:
+        """The ``items`` that are not ``own``, each when it comes ``first``; of others the reason is kept."""
+        for item in items:
+            if item.name in own:
+                continue
+            if item.name in first:
+                where = first[item.name].location
                 self._keep(
                     item, f"it is listed twice; the first is at {where}, and one kernel is meant"
                 )
                 continue
-            differentiated[item.name] = item
-            self._keep_options(item)
-            yield self._autograd_kernel(item, item.name in symint)
+            first[item.name] = item
+            yield item
 
     def _keep_options(self, item: _Item) -> None:
         given = [key for key in _BEHIND_THE_KERNEL if getattr(item.options, key) is not None]

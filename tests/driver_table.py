@@ -44,17 +44,11 @@ class Properties(ctypes.Structure):
 
 
 class Statistics(ctypes.Structure):
+    """``opsmith_sim_device_statistics`` of drivers/sim/sim.h."""
+
     _fields_ = [
         (name, c_uint64)
-        for name in (
-            "allocations",
-            "releases",
-            "live_bytes",
-            "peak_bytes",
-            "kept_bytes",
-            "streams",
-            "threads",
-        )
+        for name in "allocations releases live_bytes peak_bytes kept_bytes streams threads".split()
     ]
 
 

@@ -1,0 +1,25 @@
+"""How calls end that may be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def refusal(
+    kind: type[BaseException], call: Callable[..., object], *arguments: Any, **options: Any
+) -> str:
+    """The text of the error of ``kind`` that ``call`` raises."""
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
+
+
+def outcome(call: Callable[..., object], *arguments: object) -> object:
+    """What the call returns, or the type of what it raises."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error)
