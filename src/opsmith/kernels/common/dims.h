@@ -136,4 +136,19 @@ inline bool contains(DimSet dims, int64_t dim) {
   return (dims >> dim & 1u) != 0;
 }
 
+// Those that the list names, each once. False with the call rejected.
+inline bool named_dims(KernelRuntimeContext& context, IntList dims, int64_t rank, DimSet& named) {
+  named = 0;
+  for (const int64_t given : dims) {
+    const int64_t dim = wrap_dim(context, given, rank);
+    if (dim < 0) {
+      return false;
+    }
+    OPSMITH_CHECK(context, !contains(named, dim), InvalidArgument, false,
+                  "dim %" PRId64 " appears multiple times in the list of dims", dim);
+    named |= DimSet{1} << dim;
+  }
+  return true;
+}
+
 }  // namespace opsmith

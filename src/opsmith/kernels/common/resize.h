@@ -67,15 +67,9 @@ inline bool reduced_dims(KernelRuntimeContext& context, const Tensor& self,
   if (!dims.has_value() || dims->empty()) {
     return true;
   }
-  DimSet named = 0;
-  for (const int64_t given : *dims) {
-    const int64_t dim = wrap_dim(context, given, self.dim());
-    if (dim < 0) {
-      return false;
-    }
-    OPSMITH_CHECK(context, !contains(named, dim), InvalidArgument, false,
-                  "dim %" PRId64 " appears multiple times in the list of dims", dim);
-    named |= DimSet{1} << dim;
+  DimSet named;
+  if (!named_dims(context, *dims, self.dim(), named)) {
+    return false;
   }
   reduced &= named;
   return true;

@@ -69,30 +69,35 @@ bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
   return true;
 }
 
+// What products in simd/ have alike: all but b.
+template <class Operands, class T>
+void set_operands(Operands& to, const Product<T>& p, int64_t batch) {
+  to.a = p.a.data + batch * p.a.batch;
+  to.a_row = p.a.row;
+  to.c = p.c.data + batch * p.c.batch;
+  to.c_row = p.c.row;
+  to.bias = p.bias;
+  to.depth = p.depth;
+  to.alpha = p.alpha;
+  to.accumulates = p.accumulates;
+  to.paired = multiplies_bfloat16();
+}
+
 template <class T>
 void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
   constexpr int64_t kColumns = 16;
   const int64_t pieces = ceil_divided(p.columns, kColumns);
   const int64_t cost = p.rows * p.depth * kColumns / 8;
-  const bool paired = multiplies_bfloat16();
   parallel(p.batches * pieces, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t batch = begin / pieces, first = begin % pieces;
       const int64_t last = std::min(pieces, first + end - begin);
       Dots<T> dots;
-      dots.a = p.a.data + batch * p.a.batch;
-      dots.a_row = p.a.row;
+      set_operands(dots, p, batch);
       dots.b = p.b.data + batch * p.b.batch;
       dots.b_row = p.b.column;
-      dots.c = p.c.data + batch * p.c.batch;
-      dots.c_row = p.c.row;
       dots.c_column = p.c.column;
-      dots.bias = p.bias;
       dots.rows = p.rows;
-      dots.depth = p.depth;
-      dots.alpha = p.alpha;
-      dots.accumulates = p.accumulates;
-      dots.paired = paired;
       with.dots(dots, first * kColumns, std::min(p.columns, last * kColumns));
       begin += last - first;
     }
@@ -103,17 +108,9 @@ void multiply_dots(const Product<T>& p, const ProductFunctions<T>& with) {
 template <class T>
 Gemm<T> gemm_of(const Product<T>& p, int64_t batch) {
   Gemm<T> gemm;
-  gemm.a = p.a.data + batch * p.a.batch;
-  gemm.a_row = p.a.row;
+  set_operands(gemm, p, batch);
   gemm.a_depth = p.a.column;
-  gemm.c = p.c.data + batch * p.c.batch;
-  gemm.c_row = p.c.row;
-  gemm.bias = p.bias;
   gemm.columns = p.columns;
-  gemm.depth = p.depth;
-  gemm.alpha = p.alpha;
-  gemm.accumulates = p.accumulates;
-  gemm.paired = multiplies_bfloat16();
   return gemm;
 }
 

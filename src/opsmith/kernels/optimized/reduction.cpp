@@ -253,24 +253,30 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
   return out;
 }
 
+template <const char* Operator>
+Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
+               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, Tensor& out, bool is_mean,
+               const char* name) {
+  ByDtype<SumEach> each;
+  ByDtype<SumRows> rows;
+  OPSMITH_SET_FUNCTIONS(each, Operator, sum_each)
+  OPSMITH_SET_FUNCTIONS(rows, Operator, sum_rows)
+  return reduce(context, self, dims, keepdim, out, is_mean, name, each, rows);
+}
+
+constexpr char kSum[] = "sum.IntList_out";
+constexpr char kMean[] = "mean.out";
+
 }  // namespace
 
 Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
                     bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  ByDtype<SumEach> sum_each;
-  ByDtype<SumRows> sum_rows;
-  OPSMITH_SET_FUNCTIONS(sum_each, "sum.IntList_out", sum_each)
-  OPSMITH_SET_FUNCTIONS(sum_rows, "sum.IntList_out", sum_rows)
-  return reduce(context, self, dim, keepdim, out, false, "sum", sum_each, sum_rows);
+  return reduce<kSum>(context, self, dim, keepdim, out, false, "sum");
 }
 
 Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
                      bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  ByDtype<SumEach> sum_each;
-  ByDtype<SumRows> sum_rows;
-  OPSMITH_SET_FUNCTIONS(sum_each, "mean.out", sum_each)
-  OPSMITH_SET_FUNCTIONS(sum_rows, "mean.out", sum_rows)
-  return reduce(context, self, dim, keepdim, out, true, "mean", sum_each, sum_rows);
+  return reduce<kMean>(context, self, dim, keepdim, out, true, "mean");
 }
 
 }  // namespace opsmith::optimized::native

@@ -1,4 +1,4 @@
-// The part of reduction.h that knows no element types: dimensions and threads.
+// The part of reducer.h that knows no element types: dimensions and threads.
 #include "reducer.h"
 
 namespace opsmith::portable {

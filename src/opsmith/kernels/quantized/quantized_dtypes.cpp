@@ -1,4 +1,4 @@
-// See dtypes.h.
+// See quantized_dtypes.h.
 #include "quantized_dtypes.h"
 
 #include "simd/quantization_functions.h"
@@ -7,55 +7,30 @@
 
 namespace opsmith::quantized {
 
+// Returns `block` with the elements widened, where the tensor is of the dtype.
+#define OPSMITH_WIDEN(dtype, From, name)                                                       \
+  if constexpr (kIsUsed<ScalarType::dtype>) {                                                  \
+    if (tensor.scalar_type() == ScalarType::dtype) {                                           \
+      OPSMITH_BEST(name)(static_cast<const From*>(tensor.const_data_ptr()) + begin, block, n); \
+      return block;                                                                            \
+    }                                                                                          \
+  }
+
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block) {
-  const auto* const raw =
-      static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
-  const ScalarType dtype = tensor.scalar_type();
-  if constexpr (kIsUsed<ScalarType::Half>) {
-    if (dtype == ScalarType::Half) {
-      OPSMITH_BEST(widen_half)(reinterpret_cast<const uint16_t*>(raw), block, n);
-      return block;
-    }
-  }
-  if constexpr (kIsUsed<ScalarType::BFloat16>) {
-    if (dtype == ScalarType::BFloat16) {
-      OPSMITH_BEST(widen_bfloat16)(reinterpret_cast<const uint16_t*>(raw), block, n);
-      return block;
-    }
-  }
-  return reinterpret_cast<const float*>(raw);
+  OPSMITH_WIDEN(Half, uint16_t, widen_half)
+  OPSMITH_WIDEN(BFloat16, uint16_t, widen_bfloat16)
+  return static_cast<const float*>(tensor.const_data_ptr()) + begin;
 }
 
 const int32_t* integers(const Tensor& tensor, int64_t begin, int64_t n, int32_t* block) {
-  const auto* const raw =
-      static_cast<const uint8_t*>(tensor.const_data_ptr()) + begin * tensor.element_size();
-  const ScalarType dtype = tensor.scalar_type();
-  if constexpr (kIsUsed<ScalarType::Byte>) {
-    if (dtype == ScalarType::Byte) {
-      OPSMITH_BEST(widen_uint8)(raw, block, n);
-      return block;
-    }
-  }
-  if constexpr (kIsUsed<ScalarType::Char>) {
-    if (dtype == ScalarType::Char) {
-      OPSMITH_BEST(widen_int8)(reinterpret_cast<const int8_t*>(raw), block, n);
-      return block;
-    }
-  }
-  if constexpr (kIsUsed<ScalarType::UInt16>) {
-    if (dtype == ScalarType::UInt16) {
-      OPSMITH_BEST(widen_uint16)(reinterpret_cast<const uint16_t*>(raw), block, n);
-      return block;
-    }
-  }
-  if constexpr (kIsUsed<ScalarType::Short>) {
-    if (dtype == ScalarType::Short) {
-      OPSMITH_BEST(widen_int16)(reinterpret_cast<const int16_t*>(raw), block, n);
-      return block;
-    }
-  }
-  return reinterpret_cast<const int32_t*>(raw);
+  OPSMITH_WIDEN(Byte, uint8_t, widen_uint8)
+  OPSMITH_WIDEN(Char, int8_t, widen_int8)
+  OPSMITH_WIDEN(UInt16, uint16_t, widen_uint16)
+  OPSMITH_WIDEN(Short, int16_t, widen_int16)
+  return static_cast<const int32_t*>(tensor.const_data_ptr()) + begin;
 }
+
+#undef OPSMITH_WIDEN
 
 int32_t* place_for(const Tensor& out, int64_t begin, int32_t* block) {
   return out.scalar_type() == ScalarType::Int ? static_cast<int32_t*>(out.mutable_data_ptr()) + begin : block;

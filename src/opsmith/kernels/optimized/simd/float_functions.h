@@ -17,15 +17,12 @@ namespace opsmith::optimized::OPSMITH_ISA {
 
 // ---- unary.cpp: y[i] = f(x[i]); y may be x
 
+#define OPSMITH_UNARY_FUNCTIONS(each) \
+  each(exp) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh)
 #define OPSMITH_UNARY(name)                                              \
   void name##_float(const float* x, float* y, int64_t n, bool streamed); \
   void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed);
-OPSMITH_UNARY(exp)
-OPSMITH_UNARY(sigmoid)
-OPSMITH_UNARY(silu)
-OPSMITH_UNARY(tanh)
-OPSMITH_UNARY(gelu_erf)
-OPSMITH_UNARY(gelu_tanh)
+OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
 #undef OPSMITH_UNARY
 
 // ---- binary.cpp: z may be x or y

@@ -13,11 +13,6 @@ namespace opsmith::optimized::OPSMITH_ISA {
   void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed) { \
     map(x, y, n, streamed, [](F v) OPSMITH_ALWAYS_INLINE { return name(v); });     \
   }
-OPSMITH_UNARY(exp)
-OPSMITH_UNARY(sigmoid)
-OPSMITH_UNARY(silu)
-OPSMITH_UNARY(tanh)
-OPSMITH_UNARY(gelu_erf)
-OPSMITH_UNARY(gelu_tanh)
+OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -38,37 +38,22 @@ Tensor& truth(KernelRuntimeContext& context, const Tensor& self, const OptionalA
   return out;
 }
 
-using Any = Truth<false>;
-using All = Truth<true>;
-
 }  // namespace
 
-Tensor& any_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool keepdim,
-                    Tensor& out) {
-  return truth<Any>(context, self, ArrayRef<int64_t>(dim), keepdim, out);
-}
-
-Tensor& any_dims_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                     bool keepdim, Tensor& out) {
-  return truth<Any>(context, self, dim, keepdim, out);
-}
-
-Tensor& any_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return truth<Any>(context, self, std::nullopt, false, out);
-}
-
-Tensor& all_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool keepdim,
-                    Tensor& out) {
-  return truth<All>(context, self, ArrayRef<int64_t>(dim), keepdim, out);
-}
-
-Tensor& all_dims_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                     bool keepdim, Tensor& out) {
-  return truth<All>(context, self, dim, keepdim, out);
-}
-
-Tensor& all_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return truth<All>(context, self, std::nullopt, false, out);
-}
+#define OPSMITH_TRUTH(name, start)                                                                          \
+  Tensor& name##_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool keepdim,      \
+                         Tensor& out) {                                                                     \
+    return truth<Truth<start>>(context, self, ArrayRef<int64_t>(dim), keepdim, out);                        \
+  }                                                                                                         \
+  Tensor& name##_dims_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim, \
+                          bool keepdim, Tensor& out) {                                                      \
+    return truth<Truth<start>>(context, self, dim, keepdim, out);                                           \
+  }                                                                                                         \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {                      \
+    return truth<Truth<start>>(context, self, std::nullopt, false, out);                                    \
+  }
+OPSMITH_TRUTH(any, false)
+OPSMITH_TRUTH(all, true)
+#undef OPSMITH_TRUTH
 
 }  // namespace opsmith::portable::native

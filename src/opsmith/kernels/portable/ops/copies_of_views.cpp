@@ -219,10 +219,7 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
 Tensor& slice_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
                               std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
                               Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
-                "slice() cannot be applied to a 0-dim tensor.");
-  OPSMITH_CHECK(context, step > 0, InvalidArgument, out, "slice step must be positive");
-  const int64_t d = wrap_dim(context, dim, self.dim());
+  const int64_t d = sliced_dim(context, self, dim, step);
   if (d < 0) {
     return out;
   }
@@ -255,17 +252,11 @@ Tensor& squeeze_copy_dim_out(KernelRuntimeContext& context, const Tensor& self, 
 }
 
 Tensor& squeeze_copy_dims_out(KernelRuntimeContext& context, const Tensor& self, IntList dims, Tensor& out) {
-  bool named[kMaxDims] = {};
-  for (const int64_t dim : dims) {
-    const int64_t d = wrap_dim(context, dim, self.dim());
-    if (d < 0) {
-      return out;
-    }
-    OPSMITH_CHECK(context, !named[d], InvalidArgument, out,
-                  "dim %" PRId64 " appears multiple times in the list of dims", d);
-    named[d] = true;
+  DimSet named;
+  if (!named_dims(context, dims, self.dim(), named)) {
+    return out;
   }
-  return squeeze(context, self, [&named](int64_t i) { return named[i]; }, out);
+  return squeeze(context, self, [named](int64_t i) { return contains(named, i); }, out);
 }
 
 Tensor& unsqueeze_copy_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out) {

@@ -130,32 +130,31 @@ bool has_elements(KernelRuntimeContext& context, const char* name, const Tensor&
   return true;
 }
 
-template <const char* Name, class Order>
-Tensor& extremum(KernelRuntimeContext& context, const char* name, const Tensor& self,
-                 const OptionalArrayRef<int64_t>& dim, bool keepdim, Tensor& out) {
+template <const char* Name, template <class, class> class Policy, class Order, class Dtypes>
+Tensor& over_dims(KernelRuntimeContext& context, const char* name, Dtypes dtypes, const Tensor& self,
+                  const OptionalArrayRef<int64_t>& dim, bool keepdim, bool ordered, Tensor& out) {
   DimSet dims = 0;
   if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim) &&
       has_elements(context, name, self, dims, out)) {
-    with_compute_dtype<Name>(context, RealB{}, self.scalar_type(), [&](auto type) {
-      reduce(context, Extremum<Order, typename decltype(type)::type>{}, self, dims, keepdim, false, out);
+    with_compute_dtype<Name>(context, dtypes, self.scalar_type(), [&](auto type) {
+      reduce(context, Policy<Order, typename decltype(type)::type>{}, self, dims, keepdim, ordered, out);
     });
   }
   return out;
 }
 
 template <const char* Name, class Order>
+Tensor& extremum(KernelRuntimeContext& context, const char* name, const Tensor& self,
+                 const OptionalArrayRef<int64_t>& dim, bool keepdim, Tensor& out) {
+  return over_dims<Name, Extremum, Order>(context, name, RealB{}, self, dim, keepdim, false, out);
+}
+
+template <const char* Name, class Order>
 Tensor& argument(KernelRuntimeContext& context, const char* name, const Tensor& self,
                  std::optional<int64_t> dim, bool keepdim, Tensor& out) {
-  DimSet dims = 0;
   const OptionalArrayRef<int64_t> given =
       dim.has_value() ? OptionalArrayRef<int64_t>(ArrayRef<int64_t>(*dim)) : std::nullopt;
-  if (reduced_dims(context, self, given, dims) && resize_to_reduced(context, out, self, dims, keepdim) &&
-      has_elements(context, name, self, dims, out)) {
-    with_compute_dtype<Name>(context, Real{}, self.scalar_type(), [&](auto type) {
-      reduce(context, Position<Order, typename decltype(type)::type>{}, self, dims, keepdim, true, out);
-    });
-  }
-  return out;
+  return over_dims<Name, Position, Order>(context, name, Real{}, self, given, keepdim, true, out);
 }
 
 template <const char* Name, class Order>

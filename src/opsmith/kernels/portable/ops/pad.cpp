@@ -157,35 +157,17 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
   return out;
 }
 
-Tensor& reflection_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                             Tensor& out) {
-  return pad_edges<1>(context, "reflection_pad1d", self, padding, true, out);
-}
-
-Tensor& reflection_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                             Tensor& out) {
-  return pad_edges<2>(context, "reflection_pad2d", self, padding, true, out);
-}
-
-Tensor& reflection_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                             Tensor& out) {
-  return pad_edges<3>(context, "reflection_pad3d", self, padding, true, out);
-}
-
-Tensor& replication_pad1d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                              Tensor& out) {
-  return pad_edges<1>(context, "replication_pad1d", self, padding, false, out);
-}
-
-Tensor& replication_pad2d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                              Tensor& out) {
-  return pad_edges<2>(context, "replication_pad2d", self, padding, false, out);
-}
-
-Tensor& replication_pad3d_out(KernelRuntimeContext& context, const Tensor& self, IntList padding,
-                              Tensor& out) {
-  return pad_edges<3>(context, "replication_pad3d", self, padding, false, out);
-}
+#define OPSMITH_EDGE_PAD(name, spatial, reflect)                                                        \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, IntList padding, Tensor& out) { \
+    return pad_edges<spatial>(context, #name, self, padding, reflect, out);                             \
+  }
+OPSMITH_EDGE_PAD(reflection_pad1d, 1, true)
+OPSMITH_EDGE_PAD(reflection_pad2d, 2, true)
+OPSMITH_EDGE_PAD(reflection_pad3d, 3, true)
+OPSMITH_EDGE_PAD(replication_pad1d, 1, false)
+OPSMITH_EDGE_PAD(replication_pad2d, 2, false)
+OPSMITH_EDGE_PAD(replication_pad3d, 3, false)
+#undef OPSMITH_EDGE_PAD
 
 }  // namespace native
 }  // namespace opsmith::portable

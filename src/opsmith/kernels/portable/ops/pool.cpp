@@ -541,24 +541,6 @@ Tensor& avg_pool3d_out(KernelRuntimeContext& context, const Tensor& self, IntLis
                                  {count_include_pad, divisor_override}, out);
 }
 
-Tensor& avg_pool2d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                                IntList kernel_size, IntList stride, IntList padding, bool ceil_mode,
-                                bool count_include_pad, std::optional<int64_t> divisor_override,
-                                Tensor& grad_input) {
-  return average_pool_backward<kAverageBackward2>(context, grad_output, self, 2,
-                                                  {kernel_size, stride, padding, undilated(), ceil_mode},
-                                                  {count_include_pad, divisor_override}, grad_input);
-}
-
-Tensor& avg_pool3d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                                IntList kernel_size, IntList stride, IntList padding, bool ceil_mode,
-                                bool count_include_pad, std::optional<int64_t> divisor_override,
-                                Tensor& grad_input) {
-  return average_pool_backward<kAverageBackward3>(context, grad_output, self, 3,
-                                                  {kernel_size, stride, padding, undilated(), ceil_mode},
-                                                  {count_include_pad, divisor_override}, grad_input);
-}
-
 Tensor& adaptive_avg_pool1d_out(KernelRuntimeContext& context, const Tensor& self, IntList output_size,
                                 Tensor& out) {
   return adaptive_pool<kAdaptive1>(context, self, 1, output_size, out);
@@ -574,47 +556,37 @@ Tensor& adaptive_avg_pool3d_out(KernelRuntimeContext& context, const Tensor& sel
   return adaptive_pool<kAdaptive3>(context, self, 3, output_size, out);
 }
 
-Tensor& adaptive_avg_pool2d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
-                                         const Tensor& self, Tensor& out) {
-  return adaptive_pool_backward<kAdaptiveBackward2>(context, grad_output, self, 2, out);
-}
-
-Tensor& adaptive_avg_pool3d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
-                                         const Tensor& self, Tensor& out) {
-  return adaptive_pool_backward<kAdaptiveBackward3>(context, grad_output, self, 3, out);
-}
-
-Results max_pool2d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
-                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
-                                    Tensor& out, Tensor& indices) {
-  return max_pool<kMaxPool2>(context, self, 2, {kernel_size, stride, padding, dilation, ceil_mode}, out,
-                             indices);
-}
-
-Results max_pool3d_with_indices_out(KernelRuntimeContext& context, const Tensor& self, IntList kernel_size,
-                                    IntList stride, IntList padding, IntList dilation, bool ceil_mode,
-                                    Tensor& out, Tensor& indices) {
-  return max_pool<kMaxPool3>(context, self, 3, {kernel_size, stride, padding, dilation, ceil_mode}, out,
-                             indices);
-}
-
-Tensor& max_pool2d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
-                                             const Tensor& self, IntList kernel_size, IntList stride,
-                                             IntList padding, IntList dilation, bool ceil_mode,
-                                             const Tensor& indices, Tensor& grad_input) {
-  return max_pool_backward<kMaxPoolBackward2>(context, grad_output, self, 2,
-                                              {kernel_size, stride, padding, dilation, ceil_mode}, indices,
-                                              grad_input);
-}
-
-Tensor& max_pool3d_with_indices_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,
-                                             const Tensor& self, IntList kernel_size, IntList stride,
-                                             IntList padding, IntList dilation, bool ceil_mode,
-                                             const Tensor& indices, Tensor& grad_input) {
-  return max_pool_backward<kMaxPoolBackward3>(context, grad_output, self, 3,
-                                              {kernel_size, stride, padding, dilation, ceil_mode}, indices,
-                                              grad_input);
-}
+// The same of planes and of volumes.
+#define OPSMITH_POOLS(spatial)                                                                               \
+  Tensor& avg_pool##spatial##d_backward_out(KernelRuntimeContext& context, const Tensor& grad_output,        \
+                                            const Tensor& self, IntList kernel_size, IntList stride,         \
+                                            IntList padding, bool ceil_mode, bool count_include_pad,         \
+                                            std::optional<int64_t> divisor_override, Tensor& grad_input) {   \
+    return average_pool_backward<kAverageBackward##spatial>(                                                 \
+        context, grad_output, self, spatial, {kernel_size, stride, padding, undilated(), ceil_mode},         \
+        {count_include_pad, divisor_override}, grad_input);                                                  \
+  }                                                                                                          \
+  Tensor& adaptive_avg_pool##spatial##d_backward_out(                                                        \
+      KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self, Tensor& out) {           \
+    return adaptive_pool_backward<kAdaptiveBackward##spatial>(context, grad_output, self, spatial, out);     \
+  }                                                                                                          \
+  Results max_pool##spatial##d_with_indices_out(                                                             \
+      KernelRuntimeContext& context, const Tensor& self, IntList kernel_size, IntList stride,                \
+      IntList padding, IntList dilation, bool ceil_mode, Tensor& out, Tensor& indices) {                     \
+    return max_pool<kMaxPool##spatial>(context, self, spatial,                                               \
+                                       {kernel_size, stride, padding, dilation, ceil_mode}, out, indices);   \
+  }                                                                                                          \
+  Tensor& max_pool##spatial##d_with_indices_backward_out(                                                    \
+      KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self, IntList kernel_size,     \
+      IntList stride, IntList padding, IntList dilation, bool ceil_mode, const Tensor& indices,              \
+      Tensor& grad_input) {                                                                                  \
+    return max_pool_backward<kMaxPoolBackward##spatial>(context, grad_output, self, spatial,                 \
+                                                        {kernel_size, stride, padding, dilation, ceil_mode}, \
+                                                        indices, grad_input);                                \
+  }
+OPSMITH_POOLS(2)
+OPSMITH_POOLS(3)
+#undef OPSMITH_POOLS
 
 }  // namespace native
 }  // namespace opsmith::portable

@@ -88,21 +88,15 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
 
 Tensor& flip_out(KernelRuntimeContext& context, const Tensor& self, IntList dims, Tensor& out) {
   Source from = source_of(self);
-  bool flipped[kMaxDims] = {};
-  for (const int64_t dim : dims) {
-    const int64_t d = wrap_dim(context, dim, self.dim());
-    if (d < 0) {
-      return out;
-    }
-    OPSMITH_CHECK(context, !flipped[d], InvalidArgument, out,
-                  "dim %" PRId64 " appears multiple times in the list of dims", d);
-    flipped[d] = true;
+  DimSet flipped;
+  if (!named_dims(context, dims, self.dim(), flipped)) {
+    return out;
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes_of(self)) || self.numel() == 0) {
     return out;
   }
   for (int64_t d = 0; d < self.dim(); ++d) {
-    if (flipped[d]) {
+    if (contains(flipped, d)) {
       from.data += (self.sizes()[d] - 1) * from.strides[d] * self.element_size();
       from.strides[d] = -from.strides[d];
     }

@@ -227,56 +227,49 @@ bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, con
   return true;
 }
 
+// `out` from the lines of x and, where there is one, y, whose shape it gets; line_of(Type<C>) is what
+// computes one.
+template <const char* Name, class LineOf>
+Tensor& over_lines(KernelRuntimeContext& context, const Tensor& x, const Tensor* y, int64_t dim, Tensor& out,
+                   const LineOf& line_of) {
+  const Tensor& shaped = y != nullptr ? *y : x;
+  const int64_t d = wrap_dim(context, dim, shaped.dim());
+  if (d >= 0 && takes(context, Name, x, y, out) && resize(context, out, sizes_of(shaped))) {
+    const ScalarType dtype = y != nullptr ? y->scalar_type() : out.scalar_type();
+    with_compute_dtype<Name>(context, Floating{}, dtype, [&](auto type) {
+      using C = typename decltype(type)::type;
+      for_each_line<C>(context, x, y, d, out, line_of(type));
+    });
+  }
+  return out;
+}
+
 }  // namespace
 
 namespace native {
 
 Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
-  const int64_t d = wrap_dim(context, dim, self.dim());
-  if (d >= 0 && takes(context, kSoftmax, self, nullptr, out) && resize(context, out, sizes_of(self))) {
-    with_compute_dtype<kSoftmax>(context, Floating{}, out.scalar_type(), [&](auto type) {
-      using C = typename decltype(type)::type;
-      for_each_line<C>(context, self, nullptr, d, out, softmax_line<C>);
-    });
-  }
-  return out;
+  return over_lines<kSoftmax>(context, self, nullptr, dim, out,
+                              [](auto type) { return softmax_line<typename decltype(type)::type>; });
 }
 
 Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
-  const int64_t d = wrap_dim(context, dim, self.dim());
-  if (d >= 0 && takes(context, kLogSoftmax, self, nullptr, out) && resize(context, out, sizes_of(self))) {
-    with_compute_dtype<kLogSoftmax>(context, Floating{}, out.scalar_type(), [&](auto type) {
-      using C = typename decltype(type)::type;
-      for_each_line<C>(context, self, nullptr, d, out, log_softmax_line<C>);
-    });
-  }
-  return out;
+  return over_lines<kLogSoftmax>(context, self, nullptr, dim, out,
+                                 [](auto type) { return log_softmax_line<typename decltype(type)::type>; });
 }
 
 Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                   const Tensor& output, int64_t dim, ScalarType, Tensor& grad_input) {
-  const int64_t d = wrap_dim(context, dim, output.dim());
-  if (d >= 0 && takes(context, kSoftmaxBackward, grad_output, &output, grad_input) &&
-      resize(context, grad_input, sizes_of(output))) {
-    with_compute_dtype<kSoftmaxBackward>(context, Floating{}, output.scalar_type(), [&](auto type) {
-      using C = typename decltype(type)::type;
-      for_each_line<C>(context, grad_output, &output, d, grad_input, softmax_backward_line<C>);
-    });
-  }
-  return grad_input;
+  return over_lines<kSoftmaxBackward>(context, grad_output, &output, dim, grad_input, [](auto type) {
+    return softmax_backward_line<typename decltype(type)::type>;
+  });
 }
 
 Tensor& log_softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
                                       const Tensor& output, int64_t dim, ScalarType, Tensor& out) {
-  const int64_t d = wrap_dim(context, dim, output.dim());
-  if (d >= 0 && takes(context, kLogSoftmaxBackward, grad_output, &output, out) &&
-      resize(context, out, sizes_of(output))) {
-    with_compute_dtype<kLogSoftmaxBackward>(context, Floating{}, output.scalar_type(), [&](auto type) {
-      using C = typename decltype(type)::type;
-      for_each_line<C>(context, grad_output, &output, d, out, log_softmax_backward_line<C>);
-    });
-  }
-  return out;
+  return over_lines<kLogSoftmaxBackward>(context, grad_output, &output, dim, out, [](auto type) {
+    return log_softmax_backward_line<typename decltype(type)::type>;
+  });
 }
 
 }  // namespace native

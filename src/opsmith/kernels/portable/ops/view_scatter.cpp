@@ -55,10 +55,7 @@ Tensor& select_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
 Tensor& slice_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, int64_t dim,
                           std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
                           Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
-                "slice() cannot be applied to a 0-dim tensor.");
-  OPSMITH_CHECK(context, step > 0, InvalidArgument, out, "slice step must be positive");
-  const int64_t d = wrap_dim(context, dim, self.dim());
+  const int64_t d = sliced_dim(context, self, dim, step);
   if (d < 0 || !as_self(context, self, out)) {
     return out;
   }

@@ -60,23 +60,11 @@ void widen_bfloat16(const uint16_t* x, float* y, int64_t n) {
   }
 }
 
-void widen_int8(const int8_t* x, int32_t* y, int64_t n) {
-  convert(x, y, n);
-}
-void widen_uint8(const uint8_t* x, int32_t* y, int64_t n) {
-  convert(x, y, n);
-}
-void widen_int16(const int16_t* x, int32_t* y, int64_t n) {
-  convert(x, y, n);
-}
-void widen_uint16(const uint16_t* x, int32_t* y, int64_t n) {
-  convert(x, y, n);
-}
-void narrow_8(const int32_t* x, uint8_t* y, int64_t n) {
-  convert(x, y, n);
-}
-void narrow_16(const int32_t* x, uint16_t* y, int64_t n) {
-  convert(x, y, n);
-}
+#define OPSMITH_CONVERSION(name, From, To)     \
+  void name(const From* x, To* y, int64_t n) { \
+    convert(x, y, n);                          \
+  }
+OPSMITH_CONVERSIONS(OPSMITH_CONVERSION)
+#undef OPSMITH_CONVERSION
 
 }  // namespace opsmith::quantized::OPSMITH_ISA

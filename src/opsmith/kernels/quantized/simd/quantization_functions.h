@@ -21,13 +21,14 @@ namespace opsmith::quantized::OPSMITH_ISA {
 
 void widen_half(const uint16_t* x, float* y, int64_t n);
 void widen_bfloat16(const uint16_t* x, float* y, int64_t n);
-void widen_int8(const int8_t* x, int32_t* y, int64_t n);
-void widen_uint8(const uint8_t* x, int32_t* y, int64_t n);
-void widen_int16(const int16_t* x, int32_t* y, int64_t n);
-void widen_uint16(const uint16_t* x, int32_t* y, int64_t n);
-// The low bits, for signed and unsigned results.
-void narrow_8(const int32_t* x, uint8_t* y, int64_t n);
-void narrow_16(const int32_t* x, uint16_t* y, int64_t n);
+// Narrowing keeps the low bits, for signed and unsigned results.
+#define OPSMITH_CONVERSIONS(each)                                                                           \
+  each(widen_int8, int8_t, int32_t) each(widen_uint8, uint8_t, int32_t) each(widen_int16, int16_t, int32_t) \
+      each(widen_uint16, uint16_t, int32_t) each(narrow_8, int32_t, uint8_t)                                \
+          each(narrow_16, int32_t, uint16_t)
+#define OPSMITH_CONVERSION(name, From, To) void name(const From* x, To* y, int64_t n);
+OPSMITH_CONVERSIONS(OPSMITH_CONVERSION)
+#undef OPSMITH_CONVERSION
 
 // ---- affine.cpp: C is the type that is calculated in
 
