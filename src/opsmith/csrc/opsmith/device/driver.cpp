@@ -162,7 +162,8 @@ void load_driver(const std::string& path, bool use_host_window) {
   const opsmith_driver& driver = open_table(path);
   check_entries(driver, path);
   TORCH_CHECK(!use_host_window || driver.host_window != nullptr, "the driver ", path,
-              " has no host window (its entry `host_window` is NULL), and the description counts on one", kRemedy,
+              " has no host window (its entry `host_window` is NULL), and the description counts on one",
+              kRemedy,
               "add `host_window: off` to `driver` there: kernels that run on the host and the fallback then "
               "work on copies");
   int count = 0;
