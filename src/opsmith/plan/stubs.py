@@ -6,6 +6,7 @@ comes of it is PyTorch's own, with the author's functions behind it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,10 @@ class StubService:
     filled: dict[str, StubKernel] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+
+
+# What cannot be replaced by a copy in a call of a stub.
+_ADDRESSES = re.compile(r"\*|reference_wrapper")
 
 
 def serve_through_stubs(libraries: Iterable[Library], known: StubMap) -> StubService:
@@ -58,7 +63,11 @@ def _kernel(caller: Caller, through: tuple[StubKernel, ...]) -> Kernel:
 def _obstacle(caller: Caller, filled: dict[str, StubKernel], known: StubMap) -> str:
     for stub in caller.stubs:
         kernel = filled.get(stub)
-        if kernel and kernel.execution is Execution.COPIES and "*" in known.stubs[stub].signature:
+        if (
+            kernel
+            and kernel.execution is Execution.COPIES
+            and _ADDRESSES.search(known.stubs[stub].signature)
+        ):
             return (
                 f"; the kernel `{kernel.symbol}` of `{stub}` ({kernel.location}) runs on the host and takes "
                 "addresses, for which the driver has no host window"

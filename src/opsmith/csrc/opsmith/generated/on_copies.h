@@ -37,6 +37,9 @@ inline const Given& copied(HostViews&, const Given& given) {
 inline at::Tensor copied(HostViews& views, const at::Tensor& tensor, Access access = Access::kRead) {
   return views.view(tensor, access);
 }
+inline at::Tensor copied(HostViews& views, const at::TensorBase& tensor, Access access = Access::kRead) {
+  return views.view(at::Tensor(tensor), access);
+}
 inline std::optional<at::Tensor> copied(HostViews& views, const std::optional<at::Tensor>& tensor,
                                         Access access = Access::kRead) {
   return tensor.has_value() ? std::optional(views.view(*tensor, access)) : std::nullopt;

@@ -81,7 +81,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
 
   template <class Given>
   static auto written(const Given& given) {
-    if constexpr (std::is_same_v<Given, at::Tensor>) {
+    if constexpr (std::is_base_of_v<at::TensorBase, Given>) {
       return changed(given);
     } else {
       return given;
