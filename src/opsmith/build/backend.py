@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -188,18 +188,22 @@ def _build(
     backend, plan = opened.outline, opened.plan
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
-    libraries = [_library(backend, generated, installed, compiler)]
-    if backend.driver.library is None:
-        libraries.append(_driver(backend))
-    compilation = Compilation(libraries, compiler, cache)
+    library = _library(backend, generated, installed, compiler)
+    built = [_driver(backend)] if backend.driver.library is None else []
+    # Kernels may launch work through their own driver.
+    if driver := backend.driver.library:
+        library = replace(library, libraries=(driver,) if _is_elf(driver) else ())
+    else:
+        library = replace(library, libraries=tuple(Compilation(built, compiler, cache).outputs()))
+    compilation = Compilation([library, *built], compiler, cache)
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
         raise located_symbol(error, plan, backend) from None
-    library, *drivers = (str(path.relative_to(cache)) for path in compilation.outputs())
+    output, *outputs = (str(path.relative_to(cache)) for path in compilation.outputs())
     return _Record(
-        library,
-        drivers[0] if drivers else None,
+        output,
+        outputs[0] if outputs else None,
         str(generated.relative_to(cache)),
         _folder(backend) if says(generated, _folder(backend)) else "",
     )
@@ -240,6 +244,12 @@ def _library(
         executorch=installed.executorch,
         lean=_lean(lean, installed.executorch) if installed.executorch else (),
     )
+
+
+def _is_elf(path: Path) -> bool:
+    """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def _driver(backend: Backend) -> SharedLibrary:

@@ -102,11 +102,15 @@ class Compilation:
         for each in ordered:
             prelude = preludes.get(each.flags) if each.is_lean else None
             steps[each.path] = self._compiled(each, work, prelude)
-        for library, objects in self._libraries:
-            target = self._objects.library_path(library, objects)
-            # Two libraries of the same name and objects are one step.
-            if not is_sound(target):
-                steps[target] = self._linked(library, objects, target, missing, work)
+        # Two libraries of the same name and objects are one step.
+        targets = {
+            self._objects.library_path(library, objects): (library, objects)
+            for library, objects in self._libraries
+        }
+        made = {*missing, *(target for target in targets if not is_sound(target))}
+        for target, (library, objects) in targets.items():
+            if target in made:
+                steps[target] = self._linked(library, objects, target, made, work)
         return list(steps.values())
 
     def _compiled(self, each: Object, work: Path, prelude: Step | None) -> Step:
@@ -144,14 +148,14 @@ class Compilation:
         library: SharedLibrary,
         objects: Sequence[Object],
         target: Path,
-        missing: Container[Path],
+        made: Container[Path],
         work: Path,
     ) -> Step:
         inputs = [each.path for each in objects]
         partial = work / f"{target.parent.name}-{target.name}.partial"
         command = [*self._compiler.command, *symbol_flags(library), "-Wl,--gc-sections", "-shared"]
         command += [*map(str, inputs), "-o", str(partial), *link_flags(library)]
-        after = tuple(path for path in inputs if path in missing)
+        after = tuple(path for path in (*inputs, *library.libraries) if path in made)
         return Step("link", target.name, target, partial, command, after)
 
     def _make(self, work: Path, log: Path, report: OnProgress) -> None:

@@ -84,4 +84,4 @@ def named_link_flags(library: SharedLibrary) -> list[str]:
     if library.torch:
         flags += ["-ltorch", "-ltorch_cpu", "-lc10"]
         flags += ["-ltorch_python"] if library.python else []
-    return [*flags, *map(str, library.libraries)]
+    return [*flags, "-Wl,--as-needed", *map(str, library.libraries)]

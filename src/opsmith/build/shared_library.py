@@ -31,7 +31,7 @@ class SharedLibrary:
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
     ``executorch`` adds the headers of lean tensors to torch's, for the code that bridges the two; ``lean``
     are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
-    ``libraries`` are built ones that it calls.
+    ``libraries`` are built ones that it may call; one that is built in the same run is built first.
     """
 
     name: str

@@ -1,5 +1,9 @@
-// A kernel that tells which addresses it was given, and writes nothing.
+// A kernel that is given device addresses and does its work through the driver, as device kernels do.
 #include <array>
+#include <cmath>
+#include <cstddef>
+
+#include <opsmith_driver.h>
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
@@ -7,9 +11,25 @@ namespace {
 
 std::array<const void*, 3> given;
 
+struct Work {
+  const float* self;
+  const float* other;
+  float* out;
+  ptrdiff_t elements;
+  bool number;
+};
+
+void compute(void* argument) {
+  auto* const work = static_cast<Work*>(argument);
+  for (ptrdiff_t i = 0; i < work->elements; ++i) {
+    work->out[i] = std::atan2(work->self[i], work->other[work->number ? 0 : i]);
+  }
+  delete work;
+}
+
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const void* addresses_given(int index) {
+extern "C" __attribute__((visibility("default"))) const void* address_given(int index) {
   return given[static_cast<size_t>(index)];
 }
 
@@ -17,9 +37,18 @@ namespace lean_test::native {
 
 using executorch::aten::Tensor;
 
-Tensor& note_addresses_out(executorch::runtime::KernelRuntimeContext&, const Tensor& self,
-                           const Tensor& other, Tensor& out) {
+Tensor& atan2_on_device_out(executorch::runtime::KernelRuntimeContext& ctx, const Tensor& self,
+                            const Tensor& other, Tensor& out) {
   given = {self.const_data_ptr(), other.const_data_ptr(), out.const_data_ptr()};
+  // Sim has no kernels: what its queue runs sees the device's memory where the host does.
+  const opsmith_driver* const driver = opsmith_get_driver();
+  const auto there = [&](const void* address) { return static_cast<float*>(driver->host_window(address)); };
+  opsmith_stream stream = nullptr;
+  const bool queued = driver->default_stream(0, &stream) == OPSMITH_OK &&
+                      driver->stream_host_function(stream, compute,
+                                                   new Work{there(given[0]), there(given[1]), there(given[2]),
+                                                            out.numel(), other.numel() == 1}) == OPSMITH_OK;
+  ET_KERNEL_CHECK_MSG(ctx, queued, Internal, out, "%s", driver->last_error());
   return out;
 }
 
