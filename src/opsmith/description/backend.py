@@ -151,10 +151,21 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
                     location=document.locate("libraries", index),
                     remedy="rename one in its manifest, or list it once",
                 )
+    driver = _driver(document, raw.driver)
+    for index, library in enumerate(libraries):
+        for source in library.sources:
+            if source in driver.sources:
+                raise SyntaxInvalid(
+                    f"`{source.name}` is a source of the driver and of library `{library.name}`, and each "
+                    "would have a state of its own",
+                    location=document.locate("libraries", index),
+                    remedy="remove it from the library: its kernels may call what the driver exports "
+                    '(__attribute__((visibility("default"))))',
+                )
     return Backend(
         name=raw.backend,
         location=document.locate("backend"),
-        driver=_driver(document, raw.driver),
+        driver=driver,
         libraries=libraries,
         fallback=_fallback(document, raw.fallback, catalogue),
         files=(path, *manifests),
