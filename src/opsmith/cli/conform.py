@@ -109,16 +109,7 @@ def conform(
             soft_wrap=True,
         )
         expected_failures = expected_failures or gaps
-    if upstream is not None and (op or dtype or check or samples or kernels):
-        raise FilterInvalid(
-            "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
-            remedy="leave them out; --file chooses what is run",
-        )
-    if upstream is None and file:
-        raise FilterInvalid(
-            "--file chooses among the test files of a checkout, and none is given",
-            remedy="name the checkout: --upstream PATH",
-        )
+    _check_choice(upstream, file, [op, dtype, check, samples, kernels])
     for path in (output, junit):
         if path is not None:
             check_writable(path)
@@ -142,6 +133,22 @@ def conform(
             **how, expected_failures=expected_failures, report=report, building=building
         )
     _end(outcome, output, junit, json)
+
+
+def _check_choice(
+    upstream: Path | None, files: Sequence[str] | None, of_opinfo: Sequence[object]
+) -> None:
+    """Refuses options of one kind of run beside those of the other."""
+    if upstream is not None and any(of_opinfo):
+        raise FilterInvalid(
+            "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
+            remedy="leave them out; --file chooses what is run",
+        )
+    if upstream is None and files:
+        raise FilterInvalid(
+            "--file chooses among the test files of a checkout, and none is given",
+            remedy="name the checkout: --upstream PATH",
+        )
 
 
 def _checkout(folder: Path) -> Checkout:
