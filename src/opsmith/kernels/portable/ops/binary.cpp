@@ -70,19 +70,25 @@ bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar
   return true;
 }
 
-template <const char* Name>
-Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
-            const Scalar& alpha, Tensor& out) {
+template <const char* Name, template <class> class Operation, class Dtypes>
+Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
+                   const Tensor& other, const Scalar& alpha, Tensor& out) {
   if (!accepts_alpha(context, dtype, alpha)) {
     return out;
   }
   return binary_of<Name>(
-      context, RealB{}, dtype, self, other, out,
+      context, dtypes, dtype, self, other, out,
       [&](auto type) {
         using C = typename decltype(type)::type;
-        return Added<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
+        return Operation<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
       },
       kOther);
+}
+
+template <const char* Name>
+Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
+            const Scalar& alpha, Tensor& out) {
+  return with_alpha<Name, Added>(context, RealB{}, dtype, self, other, alpha, out);
 }
 
 template <const char* Name>
@@ -98,16 +104,7 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
         "mask, use the `~` or `logical_not()` operator instead.");
     return out;
   }
-  if (!accepts_alpha(context, dtype, alpha)) {
-    return out;
-  }
-  return binary_of<Name>(
-      context, Real{}, dtype, self, other, out,
-      [&](auto type) {
-        using C = typename decltype(type)::type;
-        return Subtracted<C>{static_cast<wrapping_t<C>>(value_of<C>(alpha))};
-      },
-      kOther);
+  return with_alpha<Name, Subtracted>(context, Real{}, dtype, self, other, alpha, out);
 }
 
 template <const char* Name>

@@ -99,25 +99,20 @@ Tensor& variance(KernelRuntimeContext& context, const Tensor& self, const Option
 
 }  // namespace
 
-Tensor& var_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                bool unbiased, bool keepdim, Tensor& out) {
-  return variance<kVar>(context, self, dim, unbiased ? 1 : 0, false, keepdim, out);
-}
-
-Tensor& var_correction_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                           const std::optional<Scalar>& correction, bool keepdim, Tensor& out) {
-  return variance<kVarCorrection>(context, self, dim, correction_or_one(correction), false, keepdim, out);
-}
-
-Tensor& std_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                bool unbiased, bool keepdim, Tensor& out) {
-  return variance<kStd>(context, self, dim, unbiased ? 1 : 0, true, keepdim, out);
-}
-
-Tensor& std_correction_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                           const std::optional<Scalar>& correction, bool keepdim, Tensor& out) {
-  return variance<kStdCorrection>(context, self, dim, correction_or_one(correction), true, keepdim, out);
-}
+#define OPSMITH_VARIANCE(name, Name, is_root)                                                              \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,     \
+                     bool unbiased, bool keepdim, Tensor& out) {                                           \
+    return variance<Name>(context, self, dim, unbiased ? 1 : 0, is_root, keepdim, out);                    \
+  }                                                                                                        \
+  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                         \
+                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,    \
+                                bool keepdim, Tensor& out) {                                               \
+    return variance<Name##Correction>(context, self, dim, correction_or_one(correction), is_root, keepdim, \
+                                      out);                                                                \
+  }
+OPSMITH_VARIANCE(var, kVar, false)
+OPSMITH_VARIANCE(std, kStd, true)
+#undef OPSMITH_VARIANCE
 
 std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& context, const Tensor& self,
                                                      OptionalArrayRef<int64_t> dim,
