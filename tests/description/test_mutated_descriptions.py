@@ -32,7 +32,7 @@ backend: chip
 driver: {sources: [driver.c], include_dirs: [include], host_window: on}
 libraries:
   - kernels.yaml
-  - {file: lazy.yaml, name: lazy, sources: ["*.c"], execution: host}
+  - {file: lazy.yaml, name: lazy, sources: ["k*.c"], execution: host}
 fallback:
   default: cpu
   deny: [topk, sin.out]

@@ -6,11 +6,10 @@ comes of it is PyTorch's own, with the author's functions behind it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from opsmith.description import Execution, Kernel, Library, StubKernel
+from opsmith.description import Kernel, Library, StubKernel
 from opsmith.schema import Caller, StubMap
 
 
@@ -26,10 +25,6 @@ class StubService:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-# What cannot be replaced by a copy in a call of a stub.
-_ADDRESSES = re.compile(r"\*|reference_wrapper")
-
-
 def serve_through_stubs(libraries: Iterable[Library], known: StubMap) -> StubService:
     """What the stubs that ``libraries`` fill, in order of preference, serve."""
     service = StubService()
@@ -39,7 +34,7 @@ def serve_through_stubs(libraries: Iterable[Library], known: StubMap) -> StubSer
     for caller in known.callers.values():
         if not any(stub in service.filled for stub in caller.stubs):
             continue
-        if obstacle := _obstacle(caller, service.filled, known):
+        if obstacle := _obstacle(caller, service.filled):
             service.notes[caller.operator] = obstacle
         else:
             through = tuple(service.filled[stub] for stub in caller.stubs)
@@ -60,18 +55,7 @@ def _kernel(caller: Caller, through: tuple[StubKernel, ...]) -> Kernel:
     )
 
 
-def _obstacle(caller: Caller, filled: dict[str, StubKernel], known: StubMap) -> str:
-    for stub in caller.stubs:
-        kernel = filled.get(stub)
-        if (
-            kernel
-            and kernel.execution is Execution.COPIES
-            and _ADDRESSES.search(known.stubs[stub].signature)
-        ):
-            return (
-                f"; the kernel `{kernel.symbol}` of `{stub}` ({kernel.location}) runs on the host and takes "
-                "addresses, for which the driver has no host window"
-            )
+def _obstacle(caller: Caller, filled: dict[str, StubKernel]) -> str:
     missing = [stub for stub in caller.stubs if stub not in filled]
     if missing:
         return f"; to be served through stubs it needs {' and '.join(f'`{s}`' for s in missing)} as well"
