@@ -191,10 +191,11 @@ def _build(
     library = _library(backend, generated, installed, compiler)
     built = [_driver(backend)] if backend.driver.library is None else []
     # Kernels may launch work through their own driver.
-    if driver := backend.driver.library:
-        library = replace(library, libraries=(driver,) if _is_elf(driver) else ())
-    else:
-        library = replace(library, libraries=tuple(Compilation(built, compiler, cache).outputs()))
+    if (ready := backend.driver.library) is None:
+        (driver,) = Compilation(built, compiler, cache).outputs()
+        library = replace(library, driver=driver)
+    elif _is_elf(ready):
+        library = replace(library, driver=ready, driver_is_users=True)
     compilation = Compilation([library, *built], compiler, cache)
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
@@ -257,8 +258,9 @@ def _driver(backend: Backend) -> SharedLibrary:
     sources = backend.driver.sources
     include_dirs = (PUBLIC_HEADERS, *backend.driver.include_dirs)
     if all(_is_package(source) for source in sources):
-        return SharedLibrary(name, (), include_dirs, units=together("driver", sources))
-    return SharedLibrary(name, sources, include_dirs)
+        units = together("driver", sources)
+        return SharedLibrary(name, (), include_dirs, units=units, is_driver=True)
+    return SharedLibrary(name, sources, include_dirs, is_driver=True)
 
 
 def _is_package(path: Path) -> bool:

@@ -152,10 +152,11 @@ class Compilation:
         work: Path,
     ) -> Step:
         inputs = [each.path for each in objects]
+        linked = [*inputs, *([library.driver] if library.driver else [])]
         partial = work / f"{target.parent.name}-{target.name}.partial"
         command = [*self._compiler.command, *symbol_flags(library), "-Wl,--gc-sections", "-shared"]
         command += [*map(str, inputs), "-o", str(partial), *link_flags(library)]
-        after = tuple(path for path in (*inputs, *library.libraries) if path in made)
+        after = tuple(path for path in linked if path in made)
         return Step("link", target.name, target, partial, command, after)
 
     def _make(self, work: Path, log: Path, report: OnProgress) -> None:

@@ -66,7 +66,8 @@ def lean_compile_flags(lean: LeanSources) -> list[str]:
 
 def symbol_flags(library: SharedLibrary) -> list[str]:
     # An extension module finds Python's own symbols in the process that loads it.
-    return [] if library.python else ["-Wl,--no-undefined"]
+    flags = [] if library.python else ["-Wl,--no-undefined"]
+    return [*flags, f"-Wl,-soname,lib{library.name}.so"] if library.is_driver else flags
 
 
 def link_flags(library: SharedLibrary) -> list[str]:
@@ -75,6 +76,12 @@ def link_flags(library: SharedLibrary) -> list[str]:
         folder = library.torch.library_dir
         # For who loads it without torch: a process that has imported torch has these libraries already.
         flags += [f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    if driver := library.driver:
+        # Needed only where a kernel calls it. One of the cache lies beside this library.
+        place = (
+            str(driver.parent) if library.driver_is_users else f"$ORIGIN/../{driver.parent.name}"
+        )
+        flags += ["-Wl,--as-needed", str(driver), f"-Wl,-rpath,{place}"]
     return flags
 
 
@@ -84,4 +91,4 @@ def named_link_flags(library: SharedLibrary) -> list[str]:
     if library.torch:
         flags += ["-ltorch", "-ltorch_cpu", "-lc10"]
         flags += ["-ltorch_python"] if library.python else []
-    return [*flags, "-Wl,--as-needed", *map(str, library.libraries)]
+    return [*flags, *map(str, library.libraries)]

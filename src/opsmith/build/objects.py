@@ -131,7 +131,8 @@ class Objects:
 
     def library_path(self, library: SharedLibrary, objects: Sequence[Object]) -> Path:
         names = (each.path.name for each in objects)
-        text = "\n".join([library.name, *named_link_flags(library), *names])
+        driver = [f"{library.driver.parent.name}/{library.driver.name}"] if library.driver else []
+        text = "\n".join([library.name, *named_link_flags(library), *driver, *names])
         digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
         return self._cache / "libraries" / digest / f"lib{library.name}.so"
 

@@ -31,7 +31,8 @@ class SharedLibrary:
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
     ``executorch`` adds the headers of lean tensors to torch's, for the code that bridges the two; ``lean``
     are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
-    ``libraries`` are built ones that it may call; one that is built in the same run is built first.
+    ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
+    ``is_driver`` that is built in the same run, or ``driver_is_users``, ready built.
     """
 
     name: str
@@ -44,3 +45,6 @@ class SharedLibrary:
     python: PythonInstallation | None = None
     libraries: tuple[Path, ...] = ()
     units: tuple[Unit, ...] = ()
+    is_driver: bool = False
+    driver: Path | None = None
+    driver_is_users: bool = False
