@@ -9,9 +9,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 
+from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.shared_library import LeanSources
 from opsmith.build.toolchain import ExecutorchInstallation
-from opsmith.description import Library
+from opsmith.description import Execution, Library
 
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
 _OF_X86: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +32,10 @@ def lean_sources(
     library: Library, executorch: ExecutorchInstallation, flags: Sequence[str] = ()
 ) -> tuple[LeanSources, ...]:
     """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all."""
-    plain = LeanSources(library.sources, executorch, library.include_dirs, tuple(flags))
+    # Kernels that launch work on the device are told where.
+    headers = (PUBLIC_HEADERS,) if library.execution is Execution.DEVICE else ()
+    include_dirs = (*library.include_dirs, *headers)
+    plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
     if not library.vectorised:
         return (plain,)
     names = instruction_sets()
@@ -42,7 +46,7 @@ def lean_sources(
             LeanSources(
                 library.vectorised,
                 executorch,
-                library.include_dirs,
+                include_dirs,
                 (*flags, *options, f"-DOPSMITH_ISA={name}"),
             )
             for name, options in names.items()

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include <opsmith_driver.h>
+#include <opsmith_device.h>
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
@@ -43,11 +43,10 @@ Tensor& atan2_on_device_out(executorch::runtime::KernelRuntimeContext& ctx, cons
   // Sim has no kernels: what its queue runs sees the device's memory where the host does.
   const opsmith_driver* const driver = opsmith_get_driver();
   const auto there = [&](const void* address) { return static_cast<float*>(driver->host_window(address)); };
-  opsmith_stream stream = nullptr;
-  const bool queued = driver->default_stream(0, &stream) == OPSMITH_OK &&
-                      driver->stream_host_function(stream, compute,
-                                                   new Work{there(given[0]), there(given[1]), there(given[2]),
-                                                            out.numel(), other.numel() == 1}) == OPSMITH_OK;
+  auto* const work =
+      new Work{there(given[0]), there(given[1]), there(given[2]), out.numel(), other.numel() == 1};
+  const opsmith_stream stream = opsmith_current_stream(opsmith_current_device());
+  const bool queued = driver->stream_host_function(stream, compute, work) == OPSMITH_OK;
   ET_KERNEL_CHECK_MSG(ctx, queued, Internal, out, "%s", driver->last_error());
   return out;
 }

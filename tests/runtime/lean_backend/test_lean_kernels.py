@@ -184,7 +184,9 @@ def test_a_kernel_on_the_device_works_through_the_driver() -> None:
     given.restype = ctypes.c_void_p
     x, y, out = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([2.0, 2.0, -1.0]), torch.zeros(3)
     ours = [each.to(DEVICE) for each in (x, y, out)]
-    torch.atan2(ours[0], ours[1], out=ours[2])
+    with torch.get_device_module(DEVICE).stream(torch.Stream(DEVICE)):
+        torch.atan2(ours[0], ours[1], out=ours[2])
+    torch.accelerator.synchronize()
     assert [given(i) for i in range(3)] == [each.data_ptr() for each in ours]
     agree(ours[2], torch.atan2(x, y))
     # A number on the host is taken to the device.

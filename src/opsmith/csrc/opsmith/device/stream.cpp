@@ -3,6 +3,8 @@
 // plain value that anybody may keep.
 #include <opsmith/device/stream.h>
 
+#include <opsmith_device.h>
+
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -115,3 +117,15 @@ void synchronize_device(c10::DeviceIndex device) {
 }
 
 }  // namespace opsmith
+
+extern "C" {
+
+int opsmith_current_device(void) {
+  return opsmith::current_device();
+}
+
+opsmith_stream opsmith_current_stream(int device) {
+  return opsmith::current_stream(static_cast<c10::DeviceIndex>(device));
+}
+
+}  // extern "C"
