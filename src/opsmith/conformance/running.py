@@ -8,15 +8,16 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from opsmith.build.backend import BuiltBackend, build_backend
 from opsmith.build.progress import OnProgress
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
-from opsmith.conformance.expected_failures import everything, read_expected_failures
+from opsmith.conformance.expected_failures import Key, everything, read_expected_failures
 from opsmith.conformance.pool import Listener, Pool
 from opsmith.conformance.protocol import Setting
 from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
@@ -95,14 +96,8 @@ def run(
     setting = Setting(str(opened.path), samples, seed, str(kernels) if kernels else None)
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         pool = Pool(setting, _workers(jobs), timeout, Path(folder))
-        try:
-            pool.run(left, Listener(record.add, record.called, record.tick))
-        except KeyboardInterrupt:
-            return Outcome(record.end(None), interrupted=True)
-        except BaseException:
-            record.write()
-            raise
-    return Outcome(record.end(everything(known)))
+        listener = Listener(record.add, record.called, record.tick)
+        return _outcome(record, partial(pool.run, left, listener), lambda: everything(known))
 
 
 def run_upstream(
@@ -147,14 +142,22 @@ def run_upstream(
         )
         done = record.done
         record.expect(len(done))
-        try:
-            upstream.run(chosen, {entry for entry, _, _ in done})
-        except KeyboardInterrupt:
-            return Outcome(record.end(None), interrupted=True)
-        except BaseException:
-            record.write()
-            raise
-    return Outcome(record.end(record.done))
+        entries = {entry for entry, _, _ in done}
+        return _outcome(record, partial(upstream.run, chosen, entries), lambda: record.done)
+
+
+def _outcome(
+    record: Record, run: Callable[[], object], could_run: Callable[[], Iterable[Key]]
+) -> Outcome:
+    """What ``run`` came to; ``could_run`` says of what :meth:`Record.end` judges expected failures by."""
+    try:
+        run()
+    except KeyboardInterrupt:
+        return Outcome(record.end(None), interrupted=True)
+    except BaseException:
+        record.write()
+        raise
+    return Outcome(record.end(could_run()))
 
 
 def _record(

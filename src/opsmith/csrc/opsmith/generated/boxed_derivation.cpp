@@ -343,35 +343,39 @@ class BoxedDerivation final : public UnboxedServer {
       kernel_->run({arguments, count});
       return true;
     }
-    // An out kernel, of a variant that may lack `out`.
+    return run_unboxed_into(arguments, inputs, dtype, result);
+  }
+
+ private:
+  // An out kernel, of a variant that may lack `out`; the operands are alike, and the result of `dtype`.
+  bool run_unboxed_into(UnboxedArgument* arguments, size_t inputs, at::ScalarType dtype,
+                        at::Tensor& result) const {
+    const at::Tensor* first = arguments[0].tensor;
     switch (kind_) {
       case Kind::kFunctional:
         result = empty_fast(first->sizes(), dtype, first->device());
-        arguments[count] = {&result, nullptr};
-        kernel_->run({arguments, count + 1});
-        return true;
+        arguments[inputs] = {&result, nullptr};
+        break;
       case Kind::kInplace:
         if (variant_.writes_back || dtype != first->scalar_type() ||
             !is_clear(*first, arguments + 1, inputs - 1)) {
           return false;
         }
-        arguments[count] = {first, nullptr};
-        kernel_->run({arguments, count + 1});
-        return true;
+        arguments[inputs] = {first, nullptr};
+        break;
       case Kind::kOut: {
         const at::Tensor& out = *arguments[inputs].tensor;
         if (out.scalar_type() != dtype || out.device() != first->device() || out.sizes() != first->sizes() ||
             !out.is_contiguous() || !is_clear(out, arguments, inputs)) {
           return false;
         }
-        kernel_->run({arguments, count});
-        return true;
+        break;
       }
     }
-    return false;
+    kernel_->run({arguments, inputs + 1});
+    return true;
   }
 
- private:
   // A functional kernel that has been called with such operands before, and has returned what it must.
   bool serve_seen(UnboxedArgument* arguments, size_t count, at::Tensor& result) const {
     if (!variant_.own_kernel || variant_.promotes || kernel_kind_ != Kind::kFunctional ||
@@ -633,13 +637,18 @@ class BoxedDerivation final : public UnboxedServer {
     results.clear();
   }
 
+  // `out` or `self`; nothing for a functional variant.
+  std::vector<at::Tensor> written_by_variant(Values given) const {
+    return kind_ == Kind::kOut       ? flattened(outputs(given))
+           : kind_ == Kind::kInplace ? flattened(given.slice(0, 1))
+                                     : std::vector<at::Tensor>();
+  }
+
   // ---- an out kernel
 
   void run_into(Values given, const Expected& expected, Stack arguments, Stack& results) const {
     Destinations destinations;
-    const std::vector<at::Tensor> wanted = kind_ == Kind::kOut       ? flattened(outputs(given))
-                                           : kind_ == Kind::kInplace ? flattened(given.slice(0, 1))
-                                                                     : std::vector<at::Tensor>();
+    const std::vector<at::Tensor> wanted = written_by_variant(given);
     std::vector<at::Tensor> written;
     for (size_t i = 0; i < expected.count(); ++i) {
       switch (kind_) {
@@ -705,53 +714,48 @@ class BoxedDerivation final : public UnboxedServer {
 
   // ---- an in-place kernel
 
+  // Where it computes result `index`, of which `operand`, cast perhaps, holds self: filled with that.
+  Destination filled(Values given, const Expected& expected, size_t index, const at::Tensor& operand,
+                     const at::Tensor& wanted) const {
+    if (kind_ == Kind::kInplace) {
+      check_inplace(given, expected, index, wanted);
+      return {operand, operand.is_same(wanted) ? at::Tensor() : wanted};
+    }
+    // A predicate computes in the dtype of its operands: as Bool, they would be lost.
+    const bool holds_self = c10::canCast(operand.scalar_type(), expected.dtype(index));
+    Destination destination;
+    if (kind_ == Kind::kOut) {
+      check_castable(expected.dtype(index), wanted.scalar_type());
+      destination.belongs = wanted;
+      if (wanted.scalar_type() == expected.dtype(index) && holds_self && !shares_memory(given, wanted)) {
+        at::native::resize_output(wanted, expected.sizes(index));
+        at::assert_no_internal_overlap(wanted);
+        destination = {wanted, at::Tensor()};
+      }
+    } else if (!holds_self) {
+      destination.belongs = expected.allocate(index);
+    }
+    if (!destination.written.defined()) {
+      destination.written = holds_self
+                                ? expected.allocate(index)
+                                : empty_fast(expected.sizes(index), operand.scalar_type(), operand.device());
+    }
+    destination.written.copy_(operand);
+    return destination;
+  }
+
   void run_inplace(Values given, const Expected& expected, Stack arguments, Stack& results) const {
-    const std::vector<at::Tensor> self = flattened(given.slice(0, 1));
     const std::vector<at::Tensor> operands = flattened(Values(arguments).slice(0, 1));  // cast, perhaps
-    const std::vector<at::Tensor> wanted =
-        kind_ == Kind::kOut ? flattened(outputs(given)) : std::vector<at::Tensor>();
+    const std::vector<at::Tensor> wanted = written_by_variant(given);
     Destinations destinations;
     std::vector<at::Tensor> written;
     std::vector<at::Tensor> returned;
     for (size_t i = 0; i < expected.count(); ++i) {
-      // A predicate computes in the dtype of its operands: as Bool, they would be lost.
-      const bool holds_self = c10::canCast(operands[i].scalar_type(), expected.dtype(i));
-      const auto stand_in = [&] {
-        return holds_self ? expected.allocate(i)
-                          : empty_fast(expected.sizes(i), operands[i].scalar_type(), operands[i].device());
-      };
-      Destination destination;
-      switch (kind_) {
-        case Kind::kInplace:
-          check_inplace(given, expected, i, self[i]);
-          destination.written = operands[i];
-          if (!operands[i].is_same(self[i])) {
-            destination.belongs = self[i];
-          }
-          break;
-        case Kind::kFunctional:
-          destination.written = stand_in();
-          destination.written.copy_(operands[i]);
-          if (!holds_self) {
-            destination.belongs = expected.allocate(i);
-          }
-          returned.push_back(holds_self ? destination.written : destination.belongs);
-          break;
-        case Kind::kOut:
-          check_castable(expected.dtype(i), wanted[i].scalar_type());
-          if (wanted[i].scalar_type() == expected.dtype(i) && holds_self &&
-              !shares_memory(given, wanted[i])) {
-            at::native::resize_output(wanted[i], expected.sizes(i));
-            at::assert_no_internal_overlap(wanted[i]);
-            destination.written = wanted[i];
-          } else {
-            destination = {stand_in(), wanted[i]};
-          }
-          destination.written.copy_(operands[i]);
-          break;
-      }
+      destinations.push_back(
+          filled(given, expected, i, operands[i], wanted.empty() ? at::Tensor() : wanted[i]));
+      const Destination& destination = destinations.back();
       written.push_back(destination.written);
-      destinations.push_back(std::move(destination));
+      returned.push_back(destination.belongs.defined() ? destination.belongs : destination.written);
     }
     Stack self_values;
     push_as(c10::ArrayRef<c10::Argument>(kernel_schema_.arguments()).slice(0, 1), written, self_values);
