@@ -142,3 +142,19 @@ def test_shells_find_commands_that_run_as_forks(tmp_path: Path) -> None:
         env={**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
     )
     assert (done.stdout, done.stderr) == ("True\n3\n", "")
+
+
+def test_the_backend_of_a_command(tmp_path: Path) -> None:
+    """It is named as an argument or by ``--backend``, or is the folder's own, which the command says."""
+
+    def plan(*arguments: str) -> tuple[str, str]:
+        done = fork_server.run(
+            [sys.executable, "-m", "opsmith", "plan", *arguments], cwd=tmp_path, check=True
+        )
+        return done.stdout.partition(" ")[0], done.stderr
+
+    assert plan() == ("sim", "")
+    (tmp_path / "backend.yaml").write_text("backend: chip\ndriver: sim\nlibraries: []\n")
+    assert plan() == ("chip", "backend: ./backend.yaml\n")
+    assert plan("sim") == plan("--backend", "sim") == ("sim", "")
+    assert plan("backend.yaml") == ("chip", "")

@@ -9,6 +9,7 @@ import typer
 
 from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
+from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend
 from opsmith.errors import OpsmithError
@@ -17,13 +18,15 @@ from opsmith.output_files import write_output
 
 def build(
     what: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="{backend | sources…}",
+            metavar="{NAME|FILE | sources…}",
             help="A shipped backend, a backend.yaml, or C++ sources whose kernels register themselves with "
             "EXECUTORCH_LIBRARY.",
+            show_default=options.DEFAULT,
         ),
-    ],
+    ] = None,
+    named: options.NamedBackend = "",
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Copy the libraries of C++ sources to this folder."),
@@ -31,6 +34,7 @@ def build(
     json: Json = False,
 ) -> None:
     """Build a backend's libraries, or operators from C++ sources alone; or find them in the cache."""
+    what = [*(what or []), *([named] if named else [])] or [options.default_backend()]
     if all(map(is_source, what)):
         _build_operators([Path(each) for each in what], output, json)
     elif len(what) == 1 and output is None:

@@ -79,7 +79,7 @@ JUnit = Annotated[Path | None, typer.Option(help="Write the results there, as JU
 
 
 def conform(
-    backend: Backend = "sim",
+    backend: Backend = "",
     op: Operators = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32, …; repeatable.")] = None,
     check: Checks = None,

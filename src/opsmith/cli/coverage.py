@@ -14,7 +14,7 @@ from opsmith import conformance
 from opsmith.cache_folder import cache_root
 from opsmith.cli.conform import shown_standing
 from opsmith.cli.console import Json, err, many, out, print_json, shown_progress, write_json
-from opsmith.cli.options import Arguments
+from opsmith.cli.options import Arguments, default_backend
 from opsmith.conformance.record import latest_results
 from opsmith.plan import OpenedBackend, Route, open_backend, plan_backend
 from opsmith.programs.coverage import (
@@ -70,7 +70,7 @@ def coverage(
     Exits with the program's own status if that is not 0.
     """
     if program is None and module is None:
-        _show_backend(backend or "sim", opinfo, json)
+        _show_backend(backend or default_backend(), opinfo, json)
         return
     if module is not None:
         found = _of_module(
@@ -111,7 +111,7 @@ def _of_module(
     program: ModuleProgram, backend: str | None, train: bool, share: float
 ) -> ProgramCoverage:
     with shown_progress() as progress:
-        loaded = load(backend or "sim", progress=progress)
+        loaded = load(backend or default_backend(), progress=progress)
     calls = program.record(loaded.name, train=train)
     return program_coverage(program.name, 0, calls, loaded.plan, read_catalogue(), share)
 

@@ -9,10 +9,12 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.options import BackendArgument, NamedBackend
 
 
 def demo(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 8,
     figure: Annotated[Path, typer.Option(help="Where the loss curves go.")] = Path("demo.png"),
     json: Json = False,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.doctor.requirements import Diagnosis, diagnose
 
 
 def doctor(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     json: Json = False,
 ) -> None:
     """Check that this machine can build and load a backend, and say how to mend what is missing."""

@@ -20,7 +20,7 @@ def explain(
     operator: Annotated[
         str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")
     ],
-    backend: Backend = "sim",
+    backend: Backend = "",
     table: Annotated[
         bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
     ] = True,

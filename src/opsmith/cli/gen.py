@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.emit import emit
 from opsmith.emit.folder import compare, out_of_date, update
 from opsmith.plan import open_backend
 
 
 def gen(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")],
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The folder for the generated files.")
     ] = Path("generated"),

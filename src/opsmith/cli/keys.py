@@ -21,7 +21,7 @@ def keys(
     operator: Annotated[
         str, typer.Option(help="Show what this operator has at each key, e.g. add.Tensor.")
     ] = "",
-    backend: Backend = "sim",
+    backend: Backend = "",
     json: Json = False,
 ) -> None:
     """Show a Tensor's dispatch keys, in the order in which the dispatcher tries them."""

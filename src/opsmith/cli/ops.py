@@ -37,7 +37,7 @@ def list_operators(
     structured: Annotated[
         bool | None, typer.Option("--structured/--unstructured", help="By PyTorch's meta function.")
     ] = None,
-    backend: Backend = "sim",
+    backend: Backend = "",
     json: Json = False,
 ) -> None:
     """List the operators of a backend with what is known of each; `opsmith ops show OP` has all."""
@@ -68,7 +68,7 @@ def list_operators(
 @ops.command()
 def show(
     operator: Annotated[str, typer.Argument(help="With its overload, e.g. add.Tensor.")],
-    backend: Backend = "sim",
+    backend: Backend = "",
     json: Json = False,
 ) -> None:
     """Show one operator in full: schema, group, kernels, and its path through the dispatcher."""

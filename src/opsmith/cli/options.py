@@ -7,7 +7,44 @@ from typing import Annotated
 
 import typer
 
-Backend = Annotated[str, typer.Option(help="A shipped backend, or a backend.yaml.")]
+from opsmith.cli.console import err
+
+_HERE = "backend.yaml"
+
+
+def chosen_backend(context: typer.Context, given: str) -> str:
+    """The backend that a command is about: the one ``given``, or else ``./backend.yaml``, or else sim.
+
+    Of commands that take it as an argument, ``--backend`` names it too.
+    """
+    named = context.params.get("named") or ""
+    if given and named:
+        raise typer.BadParameter(f"the backend is named twice: {given} and --backend {named}")
+    return str(given or named) or default_backend()
+
+
+def default_backend() -> str:
+    """``./backend.yaml``, which stderr is told of, or sim where there is none."""
+    if Path(_HERE).is_file():
+        err.print(f"backend: ./{_HERE}", style="dim", highlight=False)
+        return _HERE
+    return "sim"
+
+
+_WHICH = "A shipped backend, or a backend.yaml."
+DEFAULT = "./backend.yaml, or sim"
+Backend = Annotated[
+    str,
+    typer.Option(metavar="NAME|FILE", callback=chosen_backend, show_default=DEFAULT, help=_WHICH),
+]
+BackendArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME|FILE", callback=chosen_backend, show_default=DEFAULT, help=_WHICH),
+]
+# Beside the argument, so that all commands take the backend in one way.
+NamedBackend = Annotated[
+    str, typer.Option("--backend", metavar="NAME|FILE", is_eager=True, hidden=True)
+]
 
 # Of commands that run a program.
 ProgramName = Annotated[str, typer.Argument(help="A Python file, or a module with -m.")]

@@ -9,12 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json
+from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.explain.chain import served_operator, served_operators
 from opsmith.plan import NotServed, Plan, Route, open_backend
 
 
 def plan(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")] = "sim",
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     route: Annotated[Route | None, typer.Option(help="List the operators on this route.")] = None,
     not_served: Annotated[
         bool, typer.Option("--not-served", help="List what of the description no route uses.")

@@ -24,7 +24,7 @@ def warn(document: ReportData) -> None:
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
-    backend: options.Backend = "sim",
+    backend: options.Backend = "",
     conform: options.Conform = None,
     coverage: options.Coverage = None,
     bench: options.Bench = None,

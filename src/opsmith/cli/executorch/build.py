@@ -10,14 +10,16 @@ from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
+from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.description import find_backend
 from opsmith.executorch.build import BuiltLibrary, build_library
 from opsmith.executorch.program import read_program
 
 
 def build(
-    backend: Annotated[str, typer.Argument(help="A shipped backend, or a backend.yaml.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the library.")],
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     programs: Annotated[
         list[Path] | None, typer.Option("--for", help="Only what this program uses; repeatable.")
     ] = None,

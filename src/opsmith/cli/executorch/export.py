@@ -9,6 +9,7 @@ import typer
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
+from opsmith.cli.options import Backend
 from opsmith.description import find_backend
 from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.programs.module import made_by_factory
@@ -19,7 +20,7 @@ def export_module(
         str, typer.Argument(help="MODULE:FUNCTION, which returns (model, example_inputs).")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The program to write, a .pte.")],
-    backend: Annotated[str, typer.Option(help="Whose kernels it will run with.")] = "sim",
+    backend: Backend = "",
     json: Json = False,
 ) -> None:
     """Export a module as a program, and keep its example inputs beside it."""
