@@ -110,6 +110,7 @@ class _Writer:
         self.source = signatures[self.kernel.operator].taking(symint=symint)
         self.headers = {self.signature.header}
         self.is_lean = self.kernel.abi is Abi.EXECUTORCH
+        self.on_copies = self.kernel.execution is Execution.COPIES
         self.conditions = conditions(entry, *self.source.tensor_arguments())
         self.computes_in = next(
             (c.dtypes for c in self.conditions if isinstance(c, ComputesIn)), ()
@@ -263,7 +264,7 @@ class _Writer:
     def _body(self) -> list[str]:
         if self._is_direct() and not self.is_lean:
             run = self._run({})
-            if self.kernel.execution is Execution.COPIES and not self.signature.is_functional:
+            if self.on_copies and not self.signature.is_functional:
                 return [f"{run};", *self._return_given()]
             return [f"return {run};"]
         if self.kernel.structured:
@@ -324,28 +325,26 @@ class _Writer:
         written = set(expressions.values())
         if structured.iterator:
             return [*lines, self._run_iterator(", ".join(given)), *tail]
-        if self.kernel.execution is Execution.COPIES:
+        if self.on_copies:
             given = [f"opsmith::overwritten({a})" if a in written else a for a in given]
         return [*lines, f"{self._call(given)};", *tail]
 
     def _run_iterator(self, arguments: str) -> str:
         """A call of a structured kernel with the meta function's iterator, cast unless it does so itself."""
         call = f"::{self.kernel.symbol}({arguments});"
-        iterator = "op"
-        if self.kernel.execution is Execution.COPIES:
-            iterator = "copies"
+        iterator = "copies" if self.on_copies else "op"
         if self.kernel.casts:
             call = f"at::TensorIteratorBase& iter = {iterator};\n{call}"
         else:
             call = f"opsmith::run_iterator({iterator}, [&](at::TensorIteratorBase& iter) {{ {call} }});"
-        if self.kernel.execution is Execution.COPIES:
+        if self.on_copies:
             access = "opsmith::Access::kOverwrite"
             call = f"opsmith::run_on_copies(op, {access}, [&](at::TensorIterator& copies) {{ {call} }});"
         return call
 
     def _call(self, arguments: Sequence[str]) -> str:
         """A call of a kernel of the ``aten`` ABI."""
-        if self.kernel.execution is not Execution.COPIES:
+        if not self.on_copies:
             return f"::{self.kernel.symbol}({', '.join(arguments)})"
         called = f"[&](auto&&... copies) {{ return ::{self.kernel.symbol}(copies...); }}"
         return self._with_copies(called, arguments)
@@ -362,20 +361,9 @@ class _Writer:
 
     def _run(self, values: Mapping[str, str]) -> str:
         """A call of the kernel, in the signature of its own operator, with other ``values`` for some."""
-        arguments = [values.get(p.name, p.name) for p in self.source.parameters()]
-        if self.kernel.execution is Execution.COPIES:
-            outs, results = self.source.outputs(), [each.name for each in self.source.results()]
-            # Batch normalisation changes its statistics, which no schema says.
-            changed = {p.name for p in self.source.parameters() if p.name.startswith("running_")}
-            changed |= set() if self.source.is_functional else set(results)
-            arguments = [
-                f"opsmith::overwritten({value})"
-                if p.name in outs
-                else f"opsmith::changed({value})"
-                if p.name in changed
-                else value
-                for p, value in zip(self.source.parameters(), arguments, strict=True)
-            ]
+        arguments = [
+            self._marked(p.name, values.get(p.name, p.name)) for p in self.source.parameters()
+        ]
         if not self.is_lean:
             return self._call(arguments)
         orders = {DimOrder.ANY: "kAny", DimOrder.CONTIGUOUS: "kContiguous"}[self.kernel.dim_order]
@@ -394,10 +382,22 @@ class _Writer:
             about.append("opsmith::Elements::kOnDevice")
         lean_call = f"opsmith::lean_call<&::{self.kernel.symbol}>"
         call = f"{{{', '.join(about)}}}"
-        if self.kernel.execution is Execution.COPIES:
+        if self.on_copies:
             called = f"[&](const auto&... copies) {{ {lean_call}({call}, copies...); }}"
             return self._with_copies(called, arguments)
         return f"{lean_call}({', '.join([call, *arguments])})"
+
+    def _marked(self, name: str, value: str) -> str:
+        """``value``, for the kernel's argument ``name``; with copies, and what the kernel does with it."""
+        if not self.on_copies:
+            return value
+        if name in self.source.outputs():
+            return f"opsmith::overwritten({value})"
+        changes = not self.source.is_functional and any(
+            name == each.name for each in self.source.results()
+        )
+        # Batch normalisation changes its statistics, which no schema says.
+        return f"opsmith::changed({value})" if changes or name.startswith("running_") else value
 
     def _structured_class(self, out_name: str) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""
