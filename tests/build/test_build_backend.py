@@ -464,13 +464,13 @@ def test_a_users_own_sources_come_first(chip: FakeBuild) -> None:
     shutil.rmtree(chip.cache / "objects")
     shutil.rmtree(chip.cache / "libraries")
     _, steps = chip.build()
-    assert steps[:5] == [
+    assert steps[:3] == [
         "planning every operator",
         "generating C++",
         f"[0/8] compiling with {chip.compiler}",
-        "[1/8] compiling kernels.cpp",
-        "[2/8] compiling driver.c",
     ]
+    first = {step.rpartition(" ")[2] for step in steps if step.startswith(("[1/8]", "[2/8]"))}
+    assert first == {"kernels.cpp", "driver.c"}
     assert [step for step in steps if "runtime_0.cpp" in step or "generated.cpp" in step]
 
 
