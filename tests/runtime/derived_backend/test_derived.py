@@ -505,7 +505,7 @@ def test_other_dtypes_are_denied_with_the_reason() -> None:
     folder = Path(__file__).parent
     assert str(caught.value).startswith(
         f"aten::tan is not available on chip: the kernel `chip::tan` ({folder}/kernels.yaml:24:6) takes "
-        f"Float only, and the fallback is denied to it ({folder}/backend.yaml:5:25). It was called with "
+        f"Float only, and the fallback is denied to it ({folder}/{MODE}.yaml:5:25). It was called with "
         "self float64[3] on chip:0. Add a kernel for it to one of the backend's libraries:\n"
     )
 
@@ -517,7 +517,7 @@ def test_denied_operators_name_the_line_to_add() -> None:
     folder = Path(__file__).parent
     assert str(caught.value) == (
         "aten::sinh.out is not available on chip: no kernel in chiplib, runtime; the fallback is denied "
-        f"to it ({folder}/backend.yaml:5:19). It was called with self float32[3] on chip:0, out "
+        f"to it ({folder}/{MODE}.yaml:5:19). It was called with self float32[3] on chip:0, out "
         "float32[3] on chip:0. Add a kernel for it to one of the backend's libraries:\n"
         "  - op: sinh.out\n"
         "    kernel_name: chip::sinh_out\n"
