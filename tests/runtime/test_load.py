@@ -75,7 +75,7 @@ def test_importing_opsmith_imports_neither_torch_nor_a_compiler() -> None:
 
 
 def test_a_second_backend() -> None:
-    other = Path(__file__).parent / "derived_backend" / "backend.yaml"
+    other = Path(__file__).parent / "derived_backend" / "windowed.yaml"
     run = python(f"import opsmith\nopsmith.load('sim')\nopsmith.load({str(other)!r})\n")
     assert error_of(run) == (
         "opsmith.errors.SlotTaken: the backend `sim` is loaded, and PyTorch has one slot for such a "

@@ -332,15 +332,15 @@ class _Writer:
     def _run_iterator(self, arguments: str) -> str:
         """A call of a structured kernel with the meta function's iterator, cast unless it does so itself."""
         call = f"::{self.kernel.symbol}({arguments});"
-        iterator = "copies" if self.on_copies else "op"
-        if self.kernel.casts:
-            call = f"at::TensorIteratorBase& iter = {iterator};\n{call}"
-        else:
-            call = f"opsmith::run_iterator({iterator}, [&](at::TensorIteratorBase& iter) {{ {call} }});"
         if self.on_copies:
-            access = "opsmith::Access::kOverwrite"
-            call = f"opsmith::run_on_copies(op, {access}, [&](at::TensorIterator& copies) {{ {call} }});"
-        return call
+            self.headers.add("opsmith/generated/on_copies.h")
+            return (
+                "opsmith::run_on_copies(op, opsmith::Access::kOverwrite, /*casts=*/true, "
+                f"[&](at::TensorIteratorBase& iter) {{ {call} }});"
+            )
+        if self.kernel.casts:
+            return f"at::TensorIteratorBase& iter = op;\n{call}"
+        return f"opsmith::run_iterator(op, [&](at::TensorIteratorBase& iter) {{ {call} }});"
 
     def _call(self, arguments: Sequence[str]) -> str:
         """A call of a kernel of the ``aten`` ABI."""

@@ -1,28 +1,53 @@
 // See on_copies.h.
 #include <opsmith/generated/on_copies.h>
 
+#include <ATen/ops/empty_strided.h>
+
 namespace opsmith {
 
-// A second iterator over the copies: the first has settled shapes and dtypes, so nothing is resized, cast or
-// checked again.
-void run_on_copies(at::TensorIteratorBase& iter, Access access,
+namespace {
+
+bool has_promised_dtype(const at::Tensor& out, at::ScalarType common) {
+  return out.scalar_type() == common || out.scalar_type() == at::kBool;
+}
+
+}  // namespace
+
+// A second iterator over the copies: the first has settled the shape and the common dtype, so nothing is
+// resized or checked again.
+void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel) {
+  const auto common = casts ? iter.maybe_common_dtype() : std::nullopt;
   HostViews views;
   at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false).is_reduction(
-      iter.num_reduce_dims() > 0);
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .resize_outputs(false)
+      .is_reduction(iter.num_reduce_dims() > 0)
+      .promote_inputs_to_common_dtype(common.has_value());
   std::vector<at::Tensor> inputs;
   for (int index = iter.noutputs(); index < iter.ntensors(); ++index) {
-    inputs.push_back(views.view(iter.tensor(index)));
+    const at::Tensor input = views.view(iter.tensor(index));
+    inputs.push_back(common.has_value() ? input.to(*common) : input);
   }
+  std::vector<at::Tensor> outputs;
   for (int index = 0; index < iter.noutputs(); ++index) {
-    config.add_owned_output(views.view(iter.tensor(index), access));
+    const at::Tensor& out = outputs.emplace_back(views.view(iter.tensor(index), access));
+    config.add_owned_output(
+        !common.has_value() || has_promised_dtype(out, *common)
+            ? out
+            : at::empty_strided(out.sizes(), out.strides(), out.options().dtype(*common)));
   }
   for (const at::Tensor& input : inputs) {
     config.add_owned_const_input(input);
   }
   at::TensorIterator copies = config.build();
   kernel(copies);
+  for (int index = 0; index < iter.noutputs(); ++index) {
+    if (!copies.tensor(index).is_same(outputs[index])) {
+      outputs[index].copy_(copies.tensor(index));
+    }
+  }
   views.commit();
 }
 

@@ -146,8 +146,9 @@ auto on_copies(const Kernel& kernel, const Given&... given) {
   }
 }
 
-// The same for a kernel that gets its Tensors in an iterator; `access` is what it does with the outputs.
-void run_on_copies(at::TensorIteratorBase& iter, Access access,
+// The same for a kernel that gets its Tensors in an iterator; `access` is what it does with the outputs, and
+// `casts` whether they all have the common dtype (Note [The common dtype]).
+void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel);
 
 }  // namespace opsmith

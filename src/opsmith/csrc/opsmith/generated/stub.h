@@ -70,13 +70,8 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
  private:
   template <class Iterator, class... Rest>
   static void copy(Iterator& iter, Rest&... rest) {
-    run_on_copies(iter, Access::kWrite, [&](at::TensorIterator& copies) {
-      if constexpr (kStubs == Stubs::kCommonDtype) {
-        cast(static_cast<Iterator&>(copies), rest...);
-      } else {
-        kKernel(copies, rest...);
-      }
-    });
+    run_on_copies(iter, Access::kWrite, kStubs == Stubs::kCommonDtype,
+                  [&](at::TensorIterator& copies) { kKernel(copies, rest...); });
   }
 
   template <class Given>
