@@ -121,8 +121,7 @@ def run(
         # The first call has just made the folder.
         "environment": {**environment, VARIABLE: os.environ[VARIABLE]},
     }
-    server = _server(_imports(words) if imports is None else imports)
-    done = _ask(server, request, input, stderr, timeout)
+    done = _ask(_imports(words) if imports is None else imports, request, input, stderr, timeout)
     if check:
         done.check_returncode()
     return done
@@ -228,12 +227,24 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _server(imports: Sequence[str]) -> str:
-    """The socket of the server that has ``imports``, which is started where there is none."""
+def _connected(imports: Sequence[str]) -> socket.socket:
+    """A connection to the server that has ``imports``; one that is just ending refuses it."""
+    for again in range(5):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(_server(imports, anew=again > 0))
+            return connection
+        except (ConnectionRefusedError, FileNotFoundError):
+            connection.close()
+    raise AssertionError("no server stays")
+
+
+def _server(imports: Sequence[str], *, anew: bool) -> str:
+    """The socket of the server that has ``imports``, which is started where there is none, or ``anew``."""
     folder = _folder()
     address = folder / hashlib.sha256("\n".join(imports).encode()).hexdigest()[:8]
     with _lock:
-        if not address.exists():
+        if anew or not address.exists():
             with open(address.with_suffix(".log"), "wb") as log:
                 server = subprocess.Popen(
                     [sys.executable, __file__, "serve", address, *imports],
@@ -250,22 +261,22 @@ def _server(imports: Sequence[str]) -> str:
 
 
 def _ask(
-    server: str, request: dict[str, Any], input: str, stderr: int, timeout: float
+    imports: Sequence[str], request: dict[str, Any], input: str, stderr: int, timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """Has ``server`` run what ``request`` says; reads what the program writes until it has ended."""
+    """Has the server with ``imports`` run what ``request`` says; reads what is written until the end."""
     out_reader, out = os.pipe()
     err_reader, err = os.pipe()
     texts: dict[int, list[bytes]] = {out_reader: [], err_reader: []}
     deadline = time.monotonic() + timeout
     with (
-        socket.socket(socket.AF_UNIX) as connection,
+        _connected(imports) as connection,
         tempfile.TemporaryFile() as given,
         selectors.DefaultSelector() as ready,
     ):
         given.write(input.encode())
         given.seek(0)
         files = [given.fileno(), out, out if stderr == subprocess.STDOUT else err]
-        _send(connection, server, request, files)
+        _send(connection, request, files)
         os.close(out)
         os.close(err)
         for reader in texts:
@@ -294,10 +305,7 @@ def _ask(
     return subprocess.CompletedProcess(request["command"], int(status), printed, told_apart)
 
 
-def _send(
-    connection: socket.socket, server: str, request: dict[str, Any], files: Sequence[int]
-) -> None:
-    connection.connect(server)
+def _send(connection: socket.socket, request: dict[str, Any], files: Sequence[int]) -> None:
     told = json.dumps(request).encode()
     socket.send_fds(connection, [len(told).to_bytes(4, "big")], files)
     connection.sendall(told)
@@ -309,8 +317,8 @@ def ask_in_place(words: Sequence[str]) -> int:
     if not _is_forked(words, environment):
         os.execv(words[0], list(words))
     request = {"command": words, "cwd": os.getcwd(), "environment": environment}
-    with socket.socket(socket.AF_UNIX) as connection:
-        _send(connection, _server(_imports(words)), request, [0, 1, 2])
+    with _connected(_imports(words)) as connection:
+        _send(connection, request, [0, 1, 2])
         status = int(connection.recv(64))
     if status < 0:
         with suppress(OSError):  # SIGKILL cannot be handled otherwise
@@ -346,8 +354,11 @@ class Server:
     def __init__(self, address: str) -> None:
         self.address = address
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(address)
+        # Nobody finds one that does not listen yet.
+        unready = f"{address}.{os.getpid()}"
+        self.listener.bind(unready)
         self.listener.listen()
+        os.rename(unready, address)
         self.events = selectors.DefaultSelector()
         self.events.register(self.listener, selectors.EVENT_READ)
         self.events.register(
@@ -362,7 +373,8 @@ class Server:
         while True:
             for key, _ in self.events.select():
                 if key.fd == 0:
-                    os.unlink(self.address)
+                    with suppress(FileNotFoundError):
+                        os.unlink(self.address)
                     for pid, _ in self.programs.values():
                         _kill(pid)
                     os._exit(0)

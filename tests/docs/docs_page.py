@@ -105,7 +105,9 @@ def run_console(block: Block, page: Path) -> None:
 
 def _pattern(text: str) -> str:
     # Lines are wrapped as the length of this folder's name wants it.
-    return re.escape(" ".join(text.split())).replace(re.escape("…"), ".*?")
+    # A build that finds all of it in the cache says nothing before its result.
+    pattern = re.escape(" ".join(text.split())).replace(re.escape("… "), "(?:.*? )?")
+    return pattern.replace(re.escape("…"), ".*?")
 
 
 if __name__ == "__main__":
