@@ -77,6 +77,29 @@ NAMES = [
 ]
 
 
+def test_the_dtypes_of_a_structured_kernels_argument_are_its_own(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    """They are not the dtype that the kernel computes in."""
+    kernels = "- {op: add.out, kernel_name: chip::add, structured: true, dtypes: {other: [Half]}}"
+    text = " ".join("".join(emitted(kernels=kernels).values()).split())
+    assert "!(opsmith::DtypeSet{at::ScalarType::Half}.has(other))" in text
+    assert ".has(op)" not in text
+
+
+def test_the_dtypes_of_an_argument_whose_name_is_a_word_of_cpp(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    kernels = """
+    - func: "chip::scale(Tensor self, Tensor result) -> Tensor"
+      kernel_name: chip::scale
+      dtypes: {result: [Half]}
+      meta: {same_as: self}
+    """
+    text = " ".join("".join(emitted(kernels=kernels).values()).split())
+    assert "!(opsmith::DtypeSet{at::ScalarType::Half}.has(result_))" in text
+
+
 def test_golden(emitted: Callable[..., dict[str, str]]) -> None:
     files = emitted(UNSERVED, kernels=KERNELS, fallback="{deny: [topk, add.out]}")
     if os.environ.get("OPSMITH_UPDATE_GOLDEN"):
