@@ -18,7 +18,9 @@ import opsmith
 from opsmith.plan import Route
 from refusal import outcome
 
-pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("windowed", "copying"))
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("windowed", "copying"), nightly=("copying",)
+)
 MODE = os.environ["OPSMITH_TEST_BACKEND"]
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
 KERNELS = ctypes.CDLL(str(LOADED.built.library))
