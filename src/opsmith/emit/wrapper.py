@@ -391,6 +391,8 @@ class _Writer:
         """``value``, for the kernel's argument ``name``; with copies, and what the kernel does with it."""
         if not self.on_copies:
             return value
+        if name == "device" and self.source.factory:
+            return "::std::optional<at::Device>(at::kCPU)"
         if name in self.source.outputs():
             return f"opsmith::overwritten({value})"
         changes = not self.source.is_functional and any(

@@ -98,7 +98,8 @@ inline Result on_device(HostViews&, const Result& result) {
   return result;
 }
 inline at::Tensor on_device(HostViews& views, const at::Tensor& host) {
-  return views.on_device(host, current_device());
+  // A kernel may have had other operators compute on the device.
+  return host.is_privateuseone() ? host : views.on_device(host, current_device());
 }
 inline std::vector<at::Tensor> on_device(HostViews& views, const std::vector<at::Tensor>& hosts) {
   std::vector<at::Tensor> results;
@@ -109,9 +110,11 @@ inline std::vector<at::Tensor> on_device(HostViews& views, const std::vector<at:
   return results;
 }
 template <class... Results>
-inline std::tuple<Results...> on_device(HostViews& views, const std::tuple<Results...>& hosts) {
-  return std::apply([&](const auto&... each) { return std::tuple<Results...>{on_device(views, each)...}; },
-                    hosts);
+inline auto on_device(HostViews& views, const std::tuple<Results...>& hosts) {
+  // An out kernel gives back references to the copies.
+  return std::apply(
+      [&](const auto&... each) { return std::tuple<std::decay_t<Results>...>(on_device(views, each)...); },
+      hosts);
 }
 
 }  // namespace detail
