@@ -1,17 +1,11 @@
 // See on_copies.h.
 #include <opsmith/generated/on_copies.h>
 
+#include <opsmith/generated/structured.h>
+
 #include <ATen/ops/empty_strided.h>
 
 namespace opsmith {
-
-namespace {
-
-bool has_promised_dtype(const at::Tensor& out, at::ScalarType common) {
-  return out.scalar_type() == common || out.scalar_type() == at::kBool;
-}
-
-}  // namespace
 
 // A second iterator over the copies: the first has settled the shape and the common dtype, so nothing is
 // resized or checked again.
@@ -34,7 +28,7 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
   for (int index = 0; index < iter.noutputs(); ++index) {
     const at::Tensor& out = outputs.emplace_back(views.view(iter.tensor(index), access));
     config.add_owned_output(
-        !common.has_value() || has_promised_dtype(out, *common)
+        !common.has_value() || detail::has_promised_dtype(out.scalar_type(), *common)
             ? out
             : at::empty_strided(out.sizes(), out.strides(), out.options().dtype(*common)));
   }

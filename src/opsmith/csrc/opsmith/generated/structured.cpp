@@ -75,14 +75,6 @@ void Output::copy_back() const {
   given_->copy_(own_);
 }
 
-namespace {
-
-bool output_has_promised_dtype(const at::TensorIteratorBase& iter, int index, at::ScalarType common) {
-  return iter.dtype(index) == common || iter.dtype(index) == at::kBool;
-}
-
-}  // namespace
-
 bool has_promised_dtypes(const at::TensorIteratorBase& iter) {
   const auto common = iter.maybe_common_dtype();
   if (!common.has_value()) {
@@ -94,7 +86,7 @@ bool has_promised_dtypes(const at::TensorIteratorBase& iter) {
     }
   }
   for (int index = 0; index < iter.noutputs(); ++index) {
-    if (!output_has_promised_dtype(iter, index, *common)) {
+    if (!has_promised_dtype(iter.dtype(index), *common)) {
       return false;
     }
   }
@@ -113,7 +105,7 @@ void run_promoted(at::TensorIteratorBase& iter, c10::function_ref<void(at::Tenso
       .promote_inputs_to_common_dtype(true);
   for (int index = 0; index < iter.noutputs(); ++index) {
     const at::Tensor& out = iter.tensor(index);
-    config.add_owned_output(output_has_promised_dtype(iter, index, common)
+    config.add_owned_output(has_promised_dtype(iter.dtype(index), common)
                                 ? at::TensorBase(out)
                                 : empty_strided_fast(out.sizes(), out.strides(), common, out.device()));
   }

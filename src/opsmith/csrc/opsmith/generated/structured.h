@@ -109,6 +109,11 @@ class Structured final : public Meta {
 
 namespace detail {
 
+// Whether an output of dtype `out` is what a kernel expects that computes in `common`: a predicate's is Bool.
+inline bool has_promised_dtype(at::ScalarType out, at::ScalarType common) {
+  return out == common || out == at::kBool;
+}
+
 bool has_promised_dtypes(const at::TensorIteratorBase& iter);
 void run_promoted(at::TensorIteratorBase& iter, c10::function_ref<void(at::TensorIteratorBase&)> kernel);
 
