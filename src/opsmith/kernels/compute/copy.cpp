@@ -1,0 +1,100 @@
+// Copies that cast or change the layout, and what fills memory.
+#include "pointwise.h"
+
+#include <opsmith/device/copy.h>
+#include <opsmith/device/driver.h>
+#include <opsmith/device/stream.h>
+
+#include <cmath>
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/empty.h>
+
+#include "launch.h"
+
+namespace opsmith::compute {
+namespace {
+
+bool is_copied_here(const at::Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  const bool known = at::isIntegralType(dtype, /*includeBool=*/true) && dtype <= at::kBool;
+  return tensor.is_privateuseone() && !tensor.is_neg() && !tensor.is_conj() &&
+         (known || dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16);
+}
+
+// Whether the driver's own copy of a run of bytes does it.
+bool is_run(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() &&
+         ((a.is_contiguous() && b.is_contiguous()) ||
+          (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
+}
+
+}  // namespace
+
+at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  if (self.device() != dst.device() || self.sizes() != dst.sizes() || !is_copied_here(self) || !is_copied_here(dst) ||
+      is_run(self, dst)) {
+    return opsmith::_copy_from(self, dst, non_blocking);
+  }
+  const c10::OptionalDeviceGuard guard(self.device());
+  if (self.is_alias_of(dst)) {
+    at::assert_no_partial_overlap(dst, self);
+  }
+  auto iter = at::TensorIteratorConfig()
+                  .check_all_same_dtype(false)
+                  .set_check_mem_overlap(false)
+                  .resize_outputs(false)
+                  .add_output(dst)
+                  .add_const_input(self)
+                  .build();
+  pointwise(iter, "a", self.scalar_type());
+  return dst;
+}
+
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  at::detail::scalar_tensor_static(value, self.scalar_type(), at::kCPU);  // refuses what the dtype cannot hold
+  at::assert_no_internal_overlap(self);
+  auto iter = at::TensorIterator::borrowing_nullary_op(self);
+  pointwise(iter, "x", self.scalar_type(), {value});
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  if (!self.is_non_overlapping_and_dense() || self.numel() == 0) {
+    return fill_(self, 0);
+  }
+  const c10::DeviceIndex device = self.device().index();
+  check(driver().fill(device, self.mutable_data_ptr(), 0, self.nbytes(), current_stream(device)), "fill memory", device);
+  return self;
+}
+
+at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step, at::Tensor& out) {
+  const bool integral = start.isIntegral(false) && end.isIntegral(false) && step.isIntegral(false);
+  const double from = start.toDouble();
+  const double to = end.toDouble();
+  const double by = step.toDouble();
+  TORCH_CHECK(by != 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
+  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
+  const double count = integral && at::isIntegralType(out.scalar_type(), false)
+                           ? std::ceil(static_cast<double>(end.toLong() - start.toLong()) / by)
+                           : std::ceil((to - from) / by);
+  const auto length = static_cast<int64_t>(count);
+  if (out.numel() != length) {
+    out.resize_({length});
+  }
+  at::Tensor line = out.is_contiguous() ? out.view({length}) : at::empty({length}, out.options());
+  auto iter = at::TensorIterator::borrowing_nullary_op(line);
+  const at::ScalarType dtype = out.scalar_type();
+  const at::ScalarType computed = at::isIntegralType(dtype, false) ? at::kLong
+                                  : limits().has_double != 0       ? at::kDouble
+                                                                   : at::kFloat;
+  pointwise(iter, "x + y * i", computed, {start, step});
+  if (!line.is_alias_of(out)) {
+    out.copy_(line.view_as(out));
+  }
+  return out;
+}
+
+}  // namespace opsmith::compute

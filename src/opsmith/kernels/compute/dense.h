@@ -1,0 +1,42 @@
+// What kernels of their own source share: results that lie in order, definitions, groups.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "launch.h"
+
+namespace opsmith::compute {
+
+// A contiguous tensor in the place of `out`, which is given its elements in the end; `out` itself where it is contiguous.
+class DenseResult {
+ public:
+  explicit DenseResult(const at::Tensor& out)
+      : out_(out), dense_(out.is_contiguous() ? out : at::empty(out.sizes(), out.options())) {}
+  ~DenseResult() noexcept(false) {
+    if (!dense_.is_same(out_)) {
+      out_.copy_(dense_);
+    }
+  }
+  DenseResult(const DenseResult&) = delete;
+  DenseResult& operator=(const DenseResult&) = delete;
+
+  const at::Tensor& tensor() const { return dense_; }
+
+ private:
+  const at::Tensor& out_;
+  const at::Tensor dense_;
+};
+
+// #define `name` as the tensor's dtype; as Float where it is undefined.
+inline std::string dtype_definition(const char* name, const at::Tensor& tensor) {
+  return std::string("#define ") + name + " " +
+         (tensor.defined() ? c10::toString(tensor.scalar_type()) : "Float") + "\n";
+}
+
+// The kernel of a source that uses group.cl, and the number of items of its groups. The source or the definitions give C.
+opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, Grid& grid);
+
+}  // namespace opsmith::compute

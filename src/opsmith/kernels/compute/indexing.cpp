@@ -1,0 +1,255 @@
+// Elements chosen by indices, and concatenation. An index that is out of range leaves a fault (faults.h).
+#include <algorithm>
+#include <string>
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "dense.h"
+#include "faults.h"
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kRows =
+#include "indexing.cl"
+    ;
+constexpr const char* kLines =
+#include "scatter.cl"
+    ;
+constexpr const char* kChecked =
+#include "checked_index.cl"
+    ;
+constexpr const char* kTriangle =
+#include "triangle.cl"
+    ;
+constexpr int64_t kNothingSkipped = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMostDims = 12;
+
+// As in indexing.cl.
+struct Rows {
+  int64_t outer, inner, in_size, out_size, indices, skipped;
+};
+
+void choose_rows(const char* kind, const at::Tensor& in, const at::Tensor& index, const at::Tensor& out,
+                 const Rows& rows, bool wraps, const at::Scalar& value, int64_t items) {
+  if (items == 0) {
+    return;
+  }
+  Arguments arguments;
+  arguments.tensor(in).tensor(index).tensor(out).address(faults()).value(rows);
+  add_number(arguments, value, out.scalar_type());
+  const std::string definitions = std::string("#define ") + kind + "\n#define WRAPS " + (wraps ? "1\n" : "0\n") +
+                                  fault_definitions() + dtype_definition("DTYPE", out) +
+                                  dtype_definition("INDEX_DTYPE", index);
+  launch("choose rows", kernel(kRows, definitions, kChecked), arguments, linear(items));
+}
+
+int64_t product(at::IntArrayRef sizes, int64_t from, int64_t to) {
+  int64_t result = 1;
+  for (int64_t d = from; d < to; ++d) {
+    result *= sizes[static_cast<size_t>(d)];
+  }
+  return result;
+}
+
+int64_t wrapped(int64_t dim, int64_t rank) {
+  return c10::maybe_wrap_dim(dim, std::max<int64_t>(rank, 1));
+}
+
+// Gathers from `target` to `value`, or scatters the other way, along `dim` at the places that `index` has.
+void along(const char* definitions, int64_t dim, const at::Tensor& index, const at::Tensor& value,
+           const at::Tensor& target, const at::Scalar& number, bool gathers) {
+  if (index.numel() == 0) {
+    return;
+  }
+  const int64_t rank = std::max<int64_t>(index.dim(), 1);
+  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostDims, "gather and scatter take at most ", kMostDims, " dimensions, not ",
+                              rank);
+  const int64_t along = wrapped(dim, index.dim());
+  const auto at_least_1d = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
+  };
+  const at::Tensor i = at_least_1d(index);
+  const at::Tensor v = at_least_1d(value);
+  const at::Tensor t = at_least_1d(target);
+  int64_t words[6 + 4 * kMostDims];
+  size_t used = 0;
+  const auto add = [&](int64_t word) { words[used++] = word; };
+  const int64_t length = i.size(along);
+  add(i.numel() / length);
+  add(length);
+  const int64_t others = std::max<int64_t>(rank - 1, 1);
+  const auto add_others = [&](auto&& word, int64_t for_none) {
+    for (int64_t d = 0; d < rank; ++d) {
+      if (d != along) {
+        add(word(d));
+      }
+    }
+    if (rank == 1) {
+      add(for_none);
+    }
+  };
+  const auto stride = [](const at::Tensor& tensor, int64_t d) { return tensor.defined() ? tensor.stride(d) : 0; };
+  add_others([&](int64_t d) { return i.size(d); }, 1);
+  add_others([&](int64_t d) { return i.stride(d); }, 0);
+  add_others([&](int64_t d) { return stride(v, d); }, 0);
+  add_others([&](int64_t d) { return t.stride(d); }, 0);
+  add(i.stride(along));
+  add(stride(v, along));
+  add(t.stride(along));
+  add(t.size(along));
+  Arguments arguments;
+  arguments.bytes(words, used * sizeof(int64_t)).tensor(i).tensor(v).tensor(t).address(faults());
+  add_number(arguments, number, t.scalar_type());
+  const std::string text = std::string(definitions) + "#define RANK " + std::to_string(others) + "\n" +
+                           fault_definitions() + dtype_definition("DTYPE", t);
+  launch("gather or scatter", kernel(kLines, text, kChecked), arguments,
+         linear(gathers ? i.numel() : i.numel() / length));
+}
+
+void copy_unless_same(const at::Tensor& self, const at::Tensor& out) {
+  if (!out.is_same(self)) {
+    out.copy_(self);
+  }
+}
+
+void triangle(const char* definitions, const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
+  if (self.numel() == 0) {
+    return;
+  }
+  const at::Tensor in = self.contiguous();
+  const DenseResult written(out);
+  Arguments arguments;
+  arguments.tensor(in).tensor(written.tensor()).value(self.numel()).value(self.size(-2)).value(self.size(-1));
+  arguments.value(diagonal);
+  launch("take a triangle", kernel(kTriangle, definitions + dtype_definition("DTYPE", self)), arguments,
+         linear(self.numel()));
+}
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t /*padding_idx*/,
+                     bool /*scale_grad_by_freq*/, bool /*sparse*/) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  at::DimVector sizes(indices.sizes());
+  sizes.push_back(weight.size(1));
+  at::Tensor out = at::empty(sizes, weight.options());
+  const Rows rows{.outer = 1,
+                  .inner = weight.size(1),
+                  .in_size = weight.size(0),
+                  .out_size = 0,
+                  .indices = indices.numel(),
+                  .skipped = kNothingSkipped};
+  choose_rows("SELECT", weight.contiguous(), indices.contiguous(), out, rows, /*wraps=*/false, 0, out.numel());
+  return out;
+}
+
+at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Tensor& indices, int64_t num_weights,
+                                    int64_t padding_idx, bool scale_grad_by_freq) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!scale_grad_by_freq, "embedding's gradient scaled by frequency is not supported on ",
+                              grad_output.device(), ". Leave scale_grad_by_freq out");
+  const int64_t inner = grad_output.size(-1);
+  at::Tensor grad_weight = at::zeros({num_weights, inner}, grad_output.options());
+  const Rows rows{.outer = 1,
+                  .inner = inner,
+                  .in_size = 0,
+                  .out_size = num_weights,
+                  .indices = indices.numel(),
+                  .skipped = padding_idx < 0 ? kNothingSkipped : padding_idx};
+  choose_rows("ADD", grad_output.contiguous(), indices.contiguous(), grad_weight, rows, false, 1, inner);
+  return grad_weight;
+}
+
+at::Tensor& index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector, but got dim: ", index.dim());
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(),
+              "index_select(): self and result must have the same scalar type");
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, index);
+  const int64_t along = wrapped(dim, self.dim());
+  at::DimVector sizes(self.sizes());
+  if (self.dim() > 0) {
+    sizes[static_cast<size_t>(along)] = index.numel();
+  }
+  at::native::resize_output(out, sizes);
+  const DenseResult written(out);
+  const Rows rows{.outer = product(self.sizes(), 0, std::min(along, self.dim())),
+                  .inner = product(self.sizes(), along + 1, self.dim()),
+                  .in_size = self.dim() > 0 ? self.size(along) : 1,
+                  .out_size = 0,
+                  .indices = index.numel(),
+                  .skipped = kNothingSkipped};
+  choose_rows("SELECT", self.contiguous(), index.contiguous(), written.tensor(), rows, false, 0, out.numel());
+  return out;
+}
+
+void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
+               const at::Scalar& alpha, const at::Tensor& out) {
+  copy_unless_same(self, out);
+  at::Tensor dense = out.is_contiguous() ? out : out.contiguous();
+  const int64_t along = wrapped(dim, self.dim());
+  const int64_t outer = product(self.sizes(), 0, std::min(along, self.dim()));
+  const int64_t inner = product(self.sizes(), along + 1, self.dim());
+  const Rows rows{.outer = outer,
+                  .inner = inner,
+                  .in_size = 0,
+                  .out_size = self.dim() > 0 ? self.size(along) : 1,
+                  .indices = index.numel(),
+                  .skipped = kNothingSkipped};
+  choose_rows("ADD", source.contiguous(), index.contiguous(), dense, rows, false, alpha, outer * inner);
+  copy_unless_same(dense, out);
+}
+
+void gather(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/, const at::Tensor& out) {
+  along("#define GATHER\n", dim, index, out, self, 0, true);
+}
+
+void scatter_src(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
+                 const at::Tensor& out) {
+  copy_unless_same(self, out);
+  along("", dim, index, src, out, 0, false);
+}
+
+void scatter_value(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
+                   const at::Tensor& out) {
+  copy_unless_same(self, out);
+  along("#define FROM_NUMBER\n", dim, index, {}, out, value, false);
+}
+
+void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
+                 const at::Tensor& out) {
+  copy_unless_same(self, out);
+  along("#define ADDS\n", dim, index, src, out, 0, false);
+}
+
+void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t /*valid*/, bool /*all_contiguous*/,
+         bool /*all_same_dtype*/, bool /*all_same_sizes_and_stride*/, at::MemoryFormat /*memory_format*/,
+         const at::Tensor& out) {
+  int64_t start = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.dim() == 1 && tensor.size(0) == 0 && out.dim() != 1) {
+      continue;  // cat skips empty vectors, whatever the rank of the others
+    }
+    const int64_t size = tensor.size(dim);
+    out.narrow(dim, start, size).copy_(tensor);
+    start += size;
+  }
+}
+
+void tril(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
+  triangle("#define LOWER\n", self, diagonal, out);
+}
+
+void triu(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
+  triangle("", self, diagonal, out);
+}
+
+}  // namespace opsmith::compute

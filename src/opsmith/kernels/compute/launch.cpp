@@ -1,0 +1,79 @@
+// See launch.h.
+#include "launch.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/driver.h>
+#include <opsmith/device/stream.h>
+
+namespace opsmith::compute {
+namespace {
+
+// Behind the driver's own part of the dialect.
+constexpr const char* kTypes =
+#include "types.cl"
+    ;
+
+struct Kernels {
+  std::shared_mutex mutex;
+  std::unordered_map<std::string, opsmith_compute_kernel> compiled;
+};
+
+// Of each device. Never destroyed: threads may still launch while the process ends.
+Kernels& kernels_of(c10::DeviceIndex device) {
+  static auto* const kernels = new std::array<Kernels, kMostDevices>;
+  return (*kernels)[static_cast<size_t>(device)];
+}
+
+}  // namespace
+
+const opsmith_compute_limits& limits() {
+  static auto* const all = [] {
+    auto* const found = new std::array<opsmith_compute_limits, kMostDevices>;
+    for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+      check(opsmith_compute_device_limits(device, &(*found)[static_cast<size_t>(device)]), "ask for limits",
+            device);
+    }
+    return found;
+  }();
+  return (*all)[static_cast<size_t>(current_device())];
+}
+
+opsmith_compute_kernel kernel(const char* source, const std::string& definitions, const char* prelude) {
+  const c10::DeviceIndex device = current_device();
+  Kernels& kernels = kernels_of(device);
+  // A literal's address stands for its text.
+  std::string key(reinterpret_cast<const char*>(&source), sizeof(source));
+  key += definitions;
+  {
+    const std::shared_lock lock(kernels.mutex);
+    if (const auto found = kernels.compiled.find(key); found != kernels.compiled.end()) {
+      return found->second;
+    }
+  }
+  const std::string text = std::string(opsmith_compute_dialect()) + kTypes + definitions + prelude + source;
+  opsmith_compute_kernel made = nullptr;
+  check(opsmith_compute_compile(device, text.c_str(), "run", &made), "compile a kernel", device);
+  const std::unique_lock lock(kernels.mutex);
+  return kernels.compiled.emplace(std::move(key), made).first->second;
+}
+
+void launch(const char* name, opsmith_compute_kernel kernel, const Arguments& arguments, const Grid& grid) {
+  const c10::DeviceIndex device = current_device();
+  const opsmith_status status = opsmith_compute_launch(kernel, current_stream(device), grid.groups.data(),
+                                                       grid.items.data(), arguments.data(), arguments.count());
+  check(status, name, device);
+}
+
+Grid linear(int64_t count) {
+  const int64_t items = limits().is_cpu != 0 ? 1024 : 256;
+  Grid grid;
+  grid.items[0] = static_cast<size_t>(items);
+  grid.groups[0] = static_cast<size_t>(ceil_div(count, items));
+  return grid;
+}
+
+}  // namespace opsmith::compute

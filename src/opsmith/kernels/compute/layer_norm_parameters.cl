@@ -1,0 +1,22 @@
+R"(
+// The gradients of layer norm's weight and bias: an item for each place in a row adds up all rows.
+typedef COMPUTED(IN) C;
+
+KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BUFFER(const STORED(SAVED), saved_mean),
+                BUFFER(const STORED(SAVED), saved_rstd), BUFFER(STORED(PARAMETERS), grad_weight),
+                BUFFER(STORED(PARAMETERS), grad_bias), const long rows, const long count, const int weight_wanted,
+                const int bias_wanted) {
+  const long k = GLOBAL_ITEM(0);
+  if (k >= count) return;
+  C for_weight = 0, for_bias = 0;
+  for (long row = 0; row < rows; ++row) {
+    const C d = LOAD(IN, POINTER(const STORED(IN), grad), row * count + k);
+    const C mean = LOAD(SAVED, POINTER(const STORED(SAVED), saved_mean), row);
+    const C rstd = LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), row);
+    for_bias += d;
+    for_weight += d * ((C)LOAD(IN, POINTER(const STORED(IN), in), row * count + k) - mean) * rstd;
+  }
+  if (weight_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), k, for_weight);
+  if (bias_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), k, for_bias);
+}
+)"

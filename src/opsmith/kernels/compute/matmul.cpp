@@ -1,0 +1,93 @@
+// See matmul.h; and the operators that are products.
+#include "matmul.h"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/ExpandUtils.h>
+
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kForCpus =
+#include "matmul_cpu.cl"
+    ;
+constexpr const char* kTiled =
+#include "matmul_tiled.cl"
+    ;
+// As in both sources.
+constexpr int64_t kTile = 64;
+constexpr size_t kTileItems = 16;
+
+// As in the sources.
+struct Strides {
+  int64_t batch = 0, row = 0, column = 0;
+};
+struct Shape {
+  int64_t m, n, k;
+  Strides a, b, addend, out;
+};
+
+Strides strides_of(const at::Tensor& matrices) {
+  return {matrices.stride(0), matrices.stride(1), matrices.stride(2)};
+}
+
+}  // namespace
+
+void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, const at::Scalar& alpha,
+              const at::Scalar& beta, const at::Tensor& addend) {
+  if (out.numel() == 0) {
+    return;
+  }
+  const at::ScalarType dtype = out.scalar_type();
+  const bool on_cpu = limits().is_cpu != 0;
+  const bool adds = addend.defined() && !beta.equal(0);
+  std::string definitions = std::string("#define DTYPE ") + c10::toString(dtype) + "\n";
+  definitions += adds ? "#define ADDEND\n" : "";
+  if (!on_cpu) {
+    definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
+    definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
+  }
+  const Shape shape{.m = out.size(1),
+                    .n = out.size(2),
+                    .k = a.size(2),
+                    .a = strides_of(a),
+                    .b = strides_of(b),
+                    .addend = adds ? strides_of(addend) : Strides{},
+                    .out = strides_of(out)};
+  Arguments arguments;
+  arguments.tensor(a).tensor(b).tensor(adds ? addend : at::Tensor()).tensor(out).value(shape);
+  add_number(arguments, alpha, dtype);
+  add_number(arguments, beta, dtype);
+  Grid grid;
+  grid.groups = {static_cast<size_t>(ceil_div(shape.n, kTile)), static_cast<size_t>(ceil_div(shape.m, kTile)),
+                 static_cast<size_t>(out.size(0))};
+  if (!on_cpu) {
+    grid.items = {kTileItems, kTileItems, 1};
+  }
+  launch("multiply matrices", kernel(on_cpu ? kForCpus : kTiled, definitions), arguments, grid);
+}
+
+void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
+  multiply(self.unsqueeze(0), mat2.unsqueeze(0), out.unsqueeze(0));
+}
+
+void addmm(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const at::Scalar& beta,
+           const at::Scalar& alpha, const at::Tensor& out) {
+  multiply(mat1.unsqueeze(0), mat2.unsqueeze(0), out.unsqueeze(0), alpha, beta,
+           self.expand(out.sizes()).unsqueeze(0));
+}
+
+void bmm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {
+  multiply(self, mat2, out);
+}
+
+void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
+             const at::Scalar& alpha, const at::Tensor& out) {
+  multiply(batch1, batch2, out, alpha, beta, self.expand(out.sizes()));
+}
+
+}  // namespace opsmith::compute

@@ -1,0 +1,73 @@
+R"(
+// out = alpha * a b + beta * addend for matrices that lie in any way, one tile of `out` for each group, which has one
+// item: a CPU runs a group on one of its cores, and tiles packed into private memory stay in the core's cache. DTYPE is
+// defined.
+typedef COMPUTED(DTYPE) C;
+#define V JOIN(COMPUTED(DTYPE), 16)
+#define MT 64
+#define NT 64
+#define KT 64
+#define MR 4
+#define NR 16
+
+typedef struct { long batch, row, column; } Strides;
+typedef struct { long m, n, k; Strides a, b, addend, out; } Shape;
+
+KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), BUFFER(const STORED(DTYPE), addend),
+                BUFFER(STORED(DTYPE), out), const Shape shape, const C alpha, const C beta) {
+  GLOBAL const STORED(DTYPE)* pa = POINTER(const STORED(DTYPE), a) + GROUP(2) * shape.a.batch;
+  GLOBAL const STORED(DTYPE)* pb = POINTER(const STORED(DTYPE), b) + GROUP(2) * shape.b.batch;
+  const long m0 = GROUP(1) * MT, n0 = GROUP(0) * NT;
+  const int rows = (int)min((long)MT, shape.m - m0), columns = (int)min((long)NT, shape.n - n0);
+  C packed_a[KT * MT];
+  C packed_b[KT * NT];
+  C sums[MT * NT];
+  for (int i = 0; i < MT * NT; ++i) sums[i] = 0;
+  for (long k0 = 0; k0 < shape.k; k0 += KT) {
+    const int depth = (int)min((long)KT, shape.k - k0);
+    for (int m = 0; m < MT; ++m) {
+      for (int k = 0; k < depth; ++k) {
+        packed_a[(m / MR) * KT * MR + k * MR + m % MR] =
+            m < rows ? (C)LOAD(DTYPE, pa, (m0 + m) * shape.a.row + (k0 + k) * shape.a.column) : 0;
+      }
+    }
+    for (int k = 0; k < depth; ++k) {
+      for (int n = 0; n < NT; ++n) {
+        packed_b[(n / NR) * KT * NR + k * NR + n % NR] =
+            n < columns ? (C)LOAD(DTYPE, pb, (k0 + k) * shape.b.row + (n0 + n) * shape.b.column) : 0;
+      }
+    }
+    for (int mi = 0; mi < (rows + MR - 1) / MR; ++mi) {
+      for (int ni = 0; ni < (columns + NR - 1) / NR; ++ni) {
+        const C* const qa = packed_a + mi * KT * MR;
+        const C* const qb = packed_b + ni * KT * NR;
+        C* const tile = sums + mi * MR * NT + ni * NR;
+        V t0 = vload16(0, tile), t1 = vload16(0, tile + NT), t2 = vload16(0, tile + 2 * NT),
+          t3 = vload16(0, tile + 3 * NT);
+        for (int k = 0; k < depth; ++k) {
+          const V line = vload16(k, qb);
+          t0 = fma((V)(qa[k * MR]), line, t0);
+          t1 = fma((V)(qa[k * MR + 1]), line, t1);
+          t2 = fma((V)(qa[k * MR + 2]), line, t2);
+          t3 = fma((V)(qa[k * MR + 3]), line, t3);
+        }
+        vstore16(t0, 0, tile);
+        vstore16(t1, 0, tile + NT);
+        vstore16(t2, 0, tile + 2 * NT);
+        vstore16(t3, 0, tile + 3 * NT);
+      }
+    }
+  }
+  GLOBAL STORED(DTYPE)* po = POINTER(STORED(DTYPE), out) + GROUP(2) * shape.out.batch;
+  for (int m = 0; m < rows; ++m) {
+    for (int n = 0; n < columns; ++n) {
+      C value = alpha * sums[m * NT + n];
+#ifdef ADDEND
+      value += beta * (C)LOAD(DTYPE, POINTER(const STORED(DTYPE), addend), GROUP(2) * shape.addend.batch +
+                              (m0 + m) * shape.addend.row + (n0 + n) * shape.addend.column);
+#endif
+      STORE(DTYPE, po, (m0 + m) * shape.out.row + (n0 + n) * shape.out.column, value);
+    }
+  }
+}
+)"

@@ -1,0 +1,108 @@
+R"(
+// Layer and batch norm. A group normalises what shares its statistics: for LAYER a row of `count` elements, `parts` == 1; else
+// a channel: `parts` runs of `count` elements that lie `step` apart. PARAMETERS is the dtype of weights and of saved statistics.
+typedef struct { long parts, count, step, stride; } Shape;  // the group's first element lies at GROUP(0) * stride
+
+#define EACH(e, k)                                                                        \
+  for (long k = ITEM(0), e = 0; k < shape.parts * shape.count; k += ITEMS_OF_GROUP)       \
+    if ((e = GROUP(0) * shape.stride + k / shape.count * shape.step + k % shape.count), 1)
+
+// Weights belong to the place in a row or to the channel.
+#ifdef LAYER
+#define PLACE(k) (k)
+#else
+#define PLACE(k) GROUP(0)
+#endif
+
+#define PARAMETER(name, i, otherwise) \
+  (name##_given ? (C)LOAD(PARAMETERS, POINTER(const STORED(PARAMETERS), name), i) : (otherwise))
+
+#ifndef BACKWARD
+KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), weight),
+                BUFFER(const STORED(PARAMETERS), bias), BUFFER(STORED(PARAMETERS), running_mean),
+                BUFFER(STORED(PARAMETERS), running_var), BUFFER(STORED(IN), out), BUFFER(STORED(SAVED), saved_mean),
+                BUFFER(STORED(SAVED), saved_rstd), const Shape shape, const int weight_given, const int bias_given,
+                const int running_given, const int training, const C momentum, const C epsilon) {
+  LOCAL C shared[ITEMS_OF_GROUP];
+  GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
+  const C n = (C)(shape.parts * shape.count);
+  C mean, rstd;
+  if (training) {
+    C sum = 0;
+    EACH(e, k) { sum += (C)LOAD(IN, from, e); }
+    mean = group_sum(shared, sum) / n;
+    C squares = 0;
+    EACH(e, k) {
+      const C d = (C)LOAD(IN, from, e) - mean;
+      squares += d * d;
+    }
+    squares = group_sum(shared, squares);
+    rstd = 1 / sqrt(squares / n + epsilon);
+    if (ITEM(0) == 0) {
+      STORE(SAVED, POINTER(STORED(SAVED), saved_mean), GROUP(0), mean);
+      STORE(SAVED, POINTER(STORED(SAVED), saved_rstd), GROUP(0), rstd);
+      if (running_given) {
+        GLOBAL STORED(PARAMETERS)* rm = POINTER(STORED(PARAMETERS), running_mean);
+        GLOBAL STORED(PARAMETERS)* rv = POINTER(STORED(PARAMETERS), running_var);
+        const C old_mean = LOAD(PARAMETERS, rm, GROUP(0)), old_var = LOAD(PARAMETERS, rv, GROUP(0));
+        STORE(PARAMETERS, rm, GROUP(0), (1 - momentum) * old_mean + momentum * mean);
+        STORE(PARAMETERS, rv, GROUP(0), (1 - momentum) * old_var + momentum * (squares / (n - 1)));
+      }
+    }
+  } else {
+    mean = LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_mean), GROUP(0));
+    rstd = 1 / sqrt((C)LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_var), GROUP(0)) + epsilon);
+  }
+  EACH(e, k) {
+    const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
+    STORE(IN, POINTER(STORED(IN), out), e, x * PARAMETER(weight, PLACE(k), (C)1) + PARAMETER(bias, PLACE(k), (C)0));
+  }
+}
+#else
+// Gradients of the elements, and of a channel's weight and bias. Statistics are saved ones, or, where not `training`, running
+// ones, that do not depend on the elements.
+KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), weight),
+                BUFFER(const STORED(SAVED), saved_mean), BUFFER(const STORED(SAVED), saved_rstd),
+                BUFFER(STORED(IN), out), BUFFER(STORED(PARAMETERS), grad_weight), BUFFER(STORED(PARAMETERS), grad_bias),
+                const Shape shape, const int weight_given, const int out_wanted, const int weight_wanted,
+                const int bias_wanted, const int training, const C epsilon) {
+  LOCAL C shared[ITEMS_OF_GROUP];
+  GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
+  GLOBAL const STORED(IN)* g = POINTER(const STORED(IN), grad);
+  const C n = (C)(shape.parts * shape.count);
+  const C mean = LOAD(SAVED, POINTER(const STORED(SAVED), saved_mean), GROUP(0));
+  C rstd = LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0));
+  if (!training) rstd = 1 / sqrt(rstd + epsilon);  // a variance
+  C sum = 0, product = 0;
+  EACH(e, k) {
+#ifdef LAYER
+    const C d = (C)LOAD(IN, g, e) * PARAMETER(weight, PLACE(k), (C)1);
+#else
+    const C d = LOAD(IN, g, e);
+#endif
+    sum += d;
+    product += d * ((C)LOAD(IN, from, e) - mean) * rstd;
+  }
+  sum = group_sum(shared, sum);
+  product = group_sum(shared, product);
+#ifndef LAYER
+  if (ITEM(0) == 0) {
+    if (weight_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), GROUP(0), product);
+    if (bias_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), GROUP(0), sum);
+  }
+#endif
+  if (!out_wanted) return;
+  EACH(e, k) {
+    const C w = PARAMETER(weight, PLACE(k), (C)1);
+    const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
+    const C d = LOAD(IN, g, e);
+#ifdef LAYER
+    const C slope = (d * w - sum / n - x * product / n) * rstd;
+#else
+    const C slope = training ? (d - sum / n - x * product / n) * rstd * w : d * rstd * w;
+#endif
+    STORE(IN, POINTER(STORED(IN), out), e, slope);
+  }
+}
+#endif
+)"

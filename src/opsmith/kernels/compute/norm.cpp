@@ -1,0 +1,311 @@
+// Layer norm and batch norm, and their gradients.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <tuple>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "dense.h"
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kSource =
+#include "norm.cl"
+    ;
+constexpr const char* kLayerParameters =
+#include "layer_norm_parameters.cl"
+    ;
+
+// As in the source.
+struct Shape {
+  int64_t parts, count, step, stride;
+};
+
+at::Tensor dense(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() && tensor->defined() ? tensor->contiguous() : at::Tensor();
+}
+
+at::ScalarType statistics_dtype(const at::Tensor& input) {
+  return at::isReducedFloatingType(input.scalar_type()) ? at::kFloat : input.scalar_type();
+}
+
+std::string definitions_of(const at::Tensor& input, at::ScalarType parameters, at::ScalarType saved) {
+  return dtype_definition("IN", input) + dtype_definition("COMPUTE", input) + "#define PARAMETERS " +
+         c10::toString(parameters) + "\n#define SAVED " + c10::toString(saved) + "\n";
+}
+
+// The dtype of weights, which all have; the input's where there are none.
+at::ScalarType parameters_dtype(const at::Tensor& input, std::initializer_list<at::Tensor> parameters) {
+  std::optional<at::ScalarType> dtype;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.defined()) {
+      TORCH_CHECK(!dtype.has_value() || *dtype == parameter.scalar_type(),
+                  "weight, bias and statistics must have one dtype, but there are ", *dtype, " and ",
+                  parameter.scalar_type());
+      dtype = parameter.scalar_type();
+    }
+  }
+  return dtype.value_or(input.scalar_type());
+}
+
+Grid groups(int64_t count) {
+  Grid grid;
+  grid.groups[0] = static_cast<size_t>(count);
+  return grid;
+}
+
+int32_t given(const at::Tensor& tensor) {
+  return tensor.defined() ? 1 : 0;
+}
+
+struct Forward {
+  const at::Tensor &input, &weight, &bias, &running_mean, &running_var, &out, &saved_mean, &saved_rstd;
+  Shape shape;
+  int64_t count;
+  bool training;
+  double momentum, epsilon;
+};
+
+void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
+  if (f.input.numel() == 0) {
+    return;
+  }
+  Arguments arguments;
+  arguments.tensor(f.input).tensor(f.weight).tensor(f.bias).tensor(f.running_mean).tensor(f.running_var);
+  arguments.tensor(f.out).tensor(f.saved_mean).tensor(f.saved_rstd).value(f.shape);
+  arguments.value(given(f.weight)).value(given(f.bias)).value(given(f.running_mean)).value(f.training ? 1 : 0);
+  add_number(arguments, f.momentum, f.input.scalar_type());
+  add_number(arguments, f.epsilon, f.input.scalar_type());
+  Grid grid = groups(f.count);
+  const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
+  launch("normalise",
+         group_kernel(kSource, kind + definitions_of(f.input, parameters, saved), grid), arguments, grid);
+}
+
+struct Backward {
+  const at::Tensor &grad, &input, &weight, &mean, &rstd, &out, &grad_weight, &grad_bias;
+  Shape shape;
+  int64_t count;
+  bool training;
+  double epsilon;
+};
+
+void differentiate(const Backward& b, const char* kind, at::ScalarType parameters) {
+  if (b.input.numel() == 0) {
+    return;
+  }
+  Arguments arguments;
+  arguments.tensor(b.grad).tensor(b.input).tensor(b.weight).tensor(b.mean).tensor(b.rstd).tensor(b.out);
+  arguments.tensor(b.grad_weight).tensor(b.grad_bias).value(b.shape).value(given(b.weight));
+  arguments.value(given(b.out)).value(given(b.grad_weight)).value(given(b.grad_bias)).value(b.training ? 1 : 0);
+  add_number(arguments, b.epsilon, b.input.scalar_type());
+  Grid grid = groups(b.count);
+  launch("differentiate a norm",
+         group_kernel(kSource,
+                      std::string("#define BACKWARD\n") + kind +
+                          definitions_of(b.input, parameters, b.mean.scalar_type()),
+                      grid),
+         arguments, grid);
+}
+
+// A channel's elements in a contiguous tensor.
+Shape channels_of(const at::Tensor& input) {
+  const int64_t channels = input.size(1);
+  const int64_t samples = input.size(0);
+  const int64_t count = input.numel() == 0 ? 0 : input.numel() / (channels * samples);
+  return {.parts = samples, .count = count, .step = channels * count, .stride = count};
+}
+
+struct Rows {
+  int64_t count;   // of rows
+  int64_t length;  // of each
+};
+
+Rows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+  const auto kept = input.dim() - static_cast<int64_t>(normalized_shape.size());
+  TORCH_CHECK(!normalized_shape.empty() && kept >= 0 && input.sizes().slice(static_cast<size_t>(kept)).equals(normalized_shape),
+              "Given normalized_shape=", normalized_shape, ", expected input with shape [*, ",
+              normalized_shape, "], but got input of size ", input.sizes());
+  Rows rows{1, 1};
+  for (int64_t d = 0; d < input.dim(); ++d) {
+    (d < kept ? rows.count : rows.length) *= input.size(d);
+  }
+  return rows;
+}
+
+constexpr const char* kLayer = "#define LAYER\n";
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
+                                                                 at::IntArrayRef normalized_shape,
+                                                                 const std::optional<at::Tensor>& weight,
+                                                                 const std::optional<at::Tensor>& bias, double eps) {
+  const Rows rows = rows_of(input, normalized_shape);
+  for (const auto* parameter : {&weight, &bias}) {
+    TORCH_CHECK(!parameter->has_value() || !(*parameter)->defined() || (*parameter)->sizes().equals(normalized_shape),
+                "Expected weight and bias to be of same shape as normalized_shape, but got one of shape ",
+                (*parameter)->sizes(), " and normalized_shape = ", normalized_shape);
+  }
+  const at::Tensor in = input.contiguous();
+  const at::Tensor w = dense(weight);
+  const at::Tensor b = dense(bias);
+  at::DimVector sizes(input.sizes());
+  for (size_t d = sizes.size() - normalized_shape.size(); d < sizes.size(); ++d) {
+    sizes[d] = 1;
+  }
+  const at::ScalarType parameters = parameters_dtype(input, {w, b});
+  // Statistics have the weights' dtype where these are wider.
+  const at::ScalarType saved = parameters == input.scalar_type() ? parameters : statistics_dtype(input);
+  at::Tensor out = at::empty(in.sizes(), in.options());
+  at::Tensor mean = at::empty(sizes, in.options().dtype(saved));
+  at::Tensor rstd = at::empty(sizes, in.options().dtype(saved));
+  const at::Tensor none;
+  normalise({.input = in,
+             .weight = w,
+             .bias = b,
+             .running_mean = none,
+             .running_var = none,
+             .out = out,
+             .saved_mean = mean,
+             .saved_rstd = rstd,
+             .shape = {1, rows.length, 0, rows.length},
+             .count = rows.count,
+             .training = true,
+             .momentum = 0,
+             .epsilon = eps},
+            kLayer, parameters);
+  return {std::move(out), std::move(mean), std::move(rstd)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
+    const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape, const at::Tensor& mean,
+    const at::Tensor& rstd, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+    std::array<bool, 3> output_mask) {
+  const Rows rows = rows_of(input, normalized_shape);
+  const at::Tensor grad = grad_out.contiguous();
+  const at::Tensor in = input.contiguous();
+  const at::Tensor w = dense(weight);
+  const at::ScalarType parameters = parameters_dtype(input, {w, dense(bias)});
+  const auto like_parameters = [&](bool wanted) {
+    return wanted ? at::zeros(normalized_shape, in.options().dtype(parameters)) : at::Tensor();
+  };
+  at::Tensor grad_input = output_mask[0] ? at::empty(in.sizes(), in.options()) : at::Tensor();
+  at::Tensor grad_weight = like_parameters(output_mask[1]);
+  at::Tensor grad_bias = like_parameters(output_mask[2]);
+  const at::Tensor none;
+  if (output_mask[0]) {
+    differentiate({.grad = grad,
+                   .input = in,
+                   .weight = w,
+                   .mean = mean,
+                   .rstd = rstd,
+                   .out = grad_input,
+                   .grad_weight = none,
+                   .grad_bias = none,
+                   .shape = {1, rows.length, 0, rows.length},
+                   .count = rows.count,
+                   .training = true,
+                   .epsilon = 0},
+                  kLayer, parameters);
+  }
+  if ((output_mask[1] || output_mask[2]) && in.numel() != 0) {
+    Arguments arguments;
+    arguments.tensor(grad).tensor(in).tensor(mean).tensor(rstd).tensor(grad_weight).tensor(grad_bias);
+    arguments.value(rows.count).value(rows.length).value(given(grad_weight)).value(given(grad_bias));
+    launch("differentiate a norm",
+           kernel(kLayerParameters, definitions_of(in, parameters, mean.scalar_type())), arguments,
+           linear(rows.length));
+  }
+  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
+    const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
+    double momentum, double eps) {
+  TORCH_CHECK(input.dim() >= 2, "batch norm needs an input of 2 dimensions or more, not of shape ", input.sizes());
+  const at::Tensor in = input.contiguous();
+  const at::Tensor w = dense(weight);
+  const at::Tensor b = dense(bias);
+  const at::Tensor mean = running_mean.value_or(at::Tensor());
+  const at::Tensor var = running_var.value_or(at::Tensor());
+  TORCH_CHECK(training || (mean.defined() && var.defined()),
+              "running_mean and running_var must be defined in evaluation mode");
+  const at::Tensor dense_mean = dense(running_mean);
+  const at::Tensor dense_var = dense(running_var);
+  const at::ScalarType parameters = parameters_dtype(input, {w, b, mean, var});
+  const int64_t channels = input.size(1);
+  const int64_t saved_size = training ? channels : 0;
+  at::Tensor out = at::empty(in.sizes(), in.options());
+  at::Tensor saved_mean = at::empty({saved_size}, in.options().dtype(parameters));
+  at::Tensor saved_rstd = at::empty({saved_size}, in.options().dtype(parameters));
+  normalise({.input = in,
+             .weight = w,
+             .bias = b,
+             .running_mean = dense_mean,
+             .running_var = dense_var,
+             .out = out,
+             .saved_mean = saved_mean,
+             .saved_rstd = saved_rstd,
+             .shape = channels_of(in),
+             .count = channels,
+             .training = training,
+             .momentum = momentum,
+             .epsilon = eps},
+            "", parameters);
+  if (training) {
+    if (mean.defined() && !dense_mean.is_same(mean)) {
+      mean.copy_(dense_mean);
+    }
+    if (var.defined() && !dense_var.is_same(var)) {
+      var.copy_(dense_var);
+    }
+  }
+  return {std::move(out), std::move(saved_mean), std::move(saved_rstd)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
+    const at::Tensor& grad_out, const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
+    const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_invstd, bool train, double eps,
+    std::array<bool, 3> output_mask) {
+  const at::Tensor grad = grad_out.contiguous();
+  const at::Tensor in = input.contiguous();
+  const at::Tensor w = dense(weight);
+  const at::Tensor mean = dense(train ? save_mean : running_mean);
+  const at::Tensor rstd = dense(train ? save_invstd : running_var);
+  TORCH_CHECK(mean.defined() && rstd.defined(), "batch norm's gradient needs the ",
+              train ? "statistics that it saved" : "running statistics");
+  const at::ScalarType parameters = parameters_dtype(input, {w, mean, rstd});
+  const int64_t channels = input.size(1);
+  const auto like_parameters = [&](bool wanted) {
+    return wanted ? at::zeros({channels}, in.options().dtype(parameters)) : at::Tensor();
+  };
+  at::Tensor grad_input = output_mask[0] ? at::empty(in.sizes(), in.options()) : at::Tensor();
+  at::Tensor grad_weight = like_parameters(output_mask[1]);
+  at::Tensor grad_bias = like_parameters(output_mask[2]);
+  differentiate({.grad = grad,
+                 .input = in,
+                 .weight = w,
+                 .mean = mean,
+                 .rstd = rstd,
+                 .out = grad_input,
+                 .grad_weight = grad_weight,
+                 .grad_bias = grad_bias,
+                 .shape = channels_of(in),
+                 .count = channels,
+                 .training = train,
+                 .epsilon = eps},
+                "", parameters);
+  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+}
+
+}  // namespace opsmith::compute

@@ -1,0 +1,241 @@
+// See pointwise.h. One kernel for each expression, set of dtypes and form of the strides; the innermost dimension is
+// the first of the grid, all others together are the second.
+#include "pointwise.h"
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr int kMostOperands = 6;
+constexpr int kMostDims = 12;
+constexpr const char* kNames = "abcde";
+constexpr const char* kNumberNames = "xyz";
+constexpr size_t kMostRows = 32768;  // of the grid: CUDA's second dimension is short
+
+// How an operand's innermost elements lie.
+enum class Step : uint8_t { kDense, kRepeated, kStrided, kNumber };
+
+// What a kernel is compiled for.
+struct Form {
+  const char* expression;
+  std::array<at::ScalarType, kMostOperands> dtypes;
+  std::array<Step, kMostOperands> steps;
+  at::ScalarType computed;
+  uint8_t operands;
+  uint8_t rank;
+  uint8_t numbers;
+  bool wide;  // offsets need 64 bits
+  c10::DeviceIndex device;
+
+  bool operator==(const Form& other) const {
+    return expression == other.expression && dtypes == other.dtypes && steps == other.steps &&
+           computed == other.computed && operands == other.operands && rank == other.rank &&
+           numbers == other.numbers && wide == other.wide && device == other.device;
+  }
+};
+
+struct FormHash {
+  size_t operator()(const Form& form) const {
+    size_t hash = reinterpret_cast<size_t>(form.expression);
+    const auto add = [&](size_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15; };
+    for (int i = 0; i < form.operands; ++i) {
+      add(static_cast<size_t>(form.dtypes[i]) * 8 + static_cast<size_t>(form.steps[i]));
+    }
+    add(static_cast<size_t>(form.computed) * 64 + form.rank * 4 + (form.wide ? 1 : 0));
+    add(form.numbers);
+    add(static_cast<size_t>(form.device));
+    return hash;
+  }
+};
+
+std::string parameter(const char* dtype, const std::string& name) {
+  return std::string("BUFFER(STORED(") + dtype + "), " + name + ")";
+}
+
+std::string name_of(int operand) {
+  return operand == 0 ? "out" : std::string("in_") + kNames[operand - 1];
+}
+
+// The place of an operand's element in the kernel.
+std::string place(const Form& form, int operand) {
+  std::string index;
+  switch (form.steps[operand]) {
+    case Step::kDense:
+      index = "i";
+      break;
+    case Step::kStrided:
+      index = "i * (INDEX)layout.stride[" + std::to_string(operand) + "][0]";
+      break;
+    default:
+      index = "0";
+  }
+  return form.rank > 1 ? name_of(operand) + "_row + " + index : index;
+}
+
+std::string rows_begin(const Form& form) {
+  std::string text =
+      "  for (INDEX row = GLOBAL_ITEM(1); row < (INDEX)layout.rows; row += GLOBAL_ITEMS(1)) {\n  INDEX rest = row;\n";
+  for (int k = 0; k < form.operands; ++k) {
+    if (form.steps[k] != Step::kNumber) {
+      text += "  INDEX " + name_of(k) + "_row = 0;\n";
+    }
+  }
+  for (int d = 1; d < form.rank; ++d) {
+    const std::string at = std::to_string(d);
+    text += "  { const INDEX at = rest % (INDEX)layout.size[" + at + "]; rest /= (INDEX)layout.size[" + at + "];\n";
+    for (int k = 0; k < form.operands; ++k) {
+      if (form.steps[k] != Step::kNumber) {
+        text += "  " + name_of(k) + "_row += at * (INDEX)layout.stride[" + std::to_string(k) + "][" + at + "];\n";
+      }
+    }
+    text += "  }\n";
+  }
+  return text;
+}
+
+// The kernel's source.
+std::string source_of(const Form& form) {
+  const std::string rank = std::to_string(form.rank);
+  std::string text = std::string("#define INDEX ") + (form.wide ? "long" : "int") + "\n";
+  text += std::string("typedef COMPUTED(") + c10::toString(form.computed) + ") C;\n";
+  text += at::isFloatingType(form.computed) ? "#define FLOATING\n" : "";
+  text += kFunctions;
+  text += "typedef struct { long count; long rows; long size[" + rank + "]; long stride[" +
+          std::to_string(form.operands) + "][" + rank + "]; } Layout;\n";
+  std::string parameters = "const Layout layout";
+  std::string loads;
+  for (int k = 0; k < form.operands; ++k) {
+    const char* const dtype = c10::toString(form.dtypes[k]);
+    if (form.steps[k] == Step::kNumber) {
+      parameters += std::string(", const C ") + kNames[k - 1];
+      continue;
+    }
+    parameters += ", " + parameter(dtype, name_of(k));
+    if (k > 0) {
+      loads += std::string("    const C ") + kNames[k - 1] + " = (C)LOAD(" + dtype + ", POINTER(STORED(" + dtype +
+               "), " + name_of(k) + "), " + place(form, k) + ");\n";
+    }
+  }
+  for (int n = 0; n < form.numbers; ++n) {
+    parameters += std::string(", const C ") + kNumberNames[n];
+  }
+  text += "KERNEL void run(" + parameters + ") {\n  const INDEX i = GLOBAL_ITEM(0);\n  if (i >= (INDEX)layout.count) return;\n";
+  if (form.rank > 1) {
+    text += rows_begin(form);
+  }
+  const char* const out = c10::toString(form.dtypes[0]);
+  // A result of another dtype has the values that one of the computed dtype would have had.
+  const std::string value = form.dtypes[0] == form.computed
+                                ? "(" + std::string(form.expression) + ")"
+                                : std::string("ROUNDED(") + c10::toString(form.computed) + ", (" + form.expression + "))";
+  text += loads + "    STORE(" + out + ", POINTER(STORED(" + out + "), out), " + place(form, 0) + ", " + value +
+          ");\n";
+  return text + (form.rank > 1 ? "  }\n}\n" : "}\n");
+}
+
+opsmith_compute_kernel kernel_of(const Form& form) {
+  static std::shared_mutex mutex;
+  static auto* const kernels = new std::unordered_map<Form, opsmith_compute_kernel, FormHash>;
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto found = kernels->find(form); found != kernels->end()) {
+      return found->second;
+    }
+  }
+  const opsmith_compute_kernel made = kernel("", source_of(form));
+  const std::unique_lock lock(mutex);
+  return kernels->emplace(form, made).first->second;
+}
+
+// The iterator's shape and strides, packed as the kernel's struct is: rank and operands vary.
+struct PackedLayout {
+  int64_t words[2 + kMostDims + kMostOperands * kMostDims];
+  size_t used = 0;
+  void add(int64_t word) { words[used++] = word; }
+};
+
+Grid grid_of(int64_t count, int64_t rows) {
+  const size_t most = limits().is_cpu != 0 ? 1024 : 256;
+  Grid grid;
+  grid.items[0] = most;
+  // Short rows share a group.
+  while (grid.items[0] > 1 && static_cast<int64_t>(grid.items[0]) / 2 >= count) {
+    grid.items[0] /= 2;
+  }
+  grid.items[1] = rows > 1 ? most / grid.items[0] : 1;
+  grid.items[0] = rows > 1 ? grid.items[0] : most;
+  grid.groups[0] = static_cast<size_t>(ceil_div(count, static_cast<int64_t>(grid.items[0])));
+  grid.groups[1] = std::min(kMostRows, static_cast<size_t>(ceil_div(rows, static_cast<int64_t>(grid.items[1]))));
+  return grid;
+}
+
+}  // namespace
+
+void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
+               std::initializer_list<at::Scalar> numbers) {
+  if (iter.numel() == 0) {
+    return;
+  }
+  const int operands = iter.ntensors();
+  const bool contiguous = iter.is_contiguous();
+  const int rank = contiguous ? 1 : std::max(iter.ndim(), 1);
+  TORCH_CHECK_NOT_IMPLEMENTED(operands <= kMostOperands && rank <= kMostDims, "tensors of ", rank,
+                              " dimensions that lie differently are not supported on ", iter.device(0),
+                              ": at most ", kMostDims, ". Make them contiguous first");
+  Form form{.expression = expression,
+            .dtypes = {},
+            .steps = {},
+            .computed = computed,
+            .operands = static_cast<uint8_t>(operands),
+            .rank = static_cast<uint8_t>(rank),
+            .numbers = static_cast<uint8_t>(numbers.size()),
+            .wide = !iter.can_use_32bit_indexing(),
+            .device = iter.device(0).index()};
+  const int64_t count = contiguous || iter.ndim() == 0 ? iter.numel() : iter.shape()[0];
+  PackedLayout layout;
+  layout.add(count);
+  layout.add(iter.numel() / count);
+  for (int d = 0; d < rank; ++d) {
+    layout.add(contiguous || iter.ndim() == 0 ? iter.numel() : iter.shape()[static_cast<size_t>(d)]);
+  }
+  for (int k = 0; k < operands; ++k) {
+    form.dtypes[k] = iter.dtype(k);
+    const auto size = static_cast<int64_t>(iter.element_size(k));
+    const bool strided = !contiguous && iter.ndim() > 0;
+    for (int d = 0; d < rank; ++d) {
+      layout.add(strided ? iter.strides(k)[static_cast<size_t>(d)] / size : 1);
+    }
+    const int64_t inner = strided ? iter.strides(k)[0] / size : 1;
+    form.steps[k] = k > 0 && iter.is_cpu_scalar(k) ? Step::kNumber
+                    : inner == 1                   ? Step::kDense
+                    : inner == 0                   ? Step::kRepeated
+                                                   : Step::kStrided;
+  }
+  Arguments arguments;
+  arguments.bytes(layout.words, layout.used * sizeof(int64_t));
+  for (int k = 0; k < operands; ++k) {
+    if (form.steps[k] == Step::kNumber) {
+      add_number(arguments, host_scalar(iter.tensor(k)), computed);
+    } else {
+      arguments.address(iter.data_ptr(k));
+    }
+  }
+  for (const at::Scalar& number : numbers) {
+    add_number(arguments, number, computed);
+  }
+  launch("calculate elements", kernel_of(form), arguments, grid_of(count, iter.numel() / count));
+}
+
+void pointwise(at::TensorIteratorBase& iter, const char* expression, std::initializer_list<at::Scalar> numbers) {
+  pointwise(iter, expression, iter.common_dtype(), numbers);
+}
+
+}  // namespace opsmith::compute

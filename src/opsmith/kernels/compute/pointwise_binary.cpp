@@ -1,0 +1,86 @@
+// Arithmetic with two operands, bits and comparisons.
+#include "pointwise.h"
+
+#include <c10/util/Exception.h>
+
+namespace opsmith::compute {
+
+#define OPSMITH_BINARY(name, expression) \
+  void name(at::TensorIteratorBase& iter) { pointwise(iter, expression); }
+
+OPSMITH_BINARY(mul, "a * b")
+OPSMITH_BINARY(div, "a / b")
+OPSMITH_BINARY(maximum, "a != a || a > b ? a : b")
+OPSMITH_BINARY(minimum, "a != a || a < b ? a : b")
+OPSMITH_BINARY(fmax, "b != b || a > b ? a : b")
+OPSMITH_BINARY(fmin, "b != b || a < b ? a : b")
+OPSMITH_BINARY(atan2, "atan2(a, b)")
+OPSMITH_BINARY(copysign, "copysign(a, b)")
+OPSMITH_BINARY(fmod, "fmod(a, b)")
+OPSMITH_BINARY(remainder, "remainder_of(a, b)")
+OPSMITH_BINARY(pow_tensor, "pow(a, b)")
+OPSMITH_BINARY(bitwise_and, "a & b")
+OPSMITH_BINARY(bitwise_or, "a | b")
+OPSMITH_BINARY(bitwise_xor, "a ^ b")
+OPSMITH_BINARY(eq, "a == b")
+OPSMITH_BINARY(ne, "a != b")
+OPSMITH_BINARY(lt, "a < b")
+OPSMITH_BINARY(le, "a <= b")
+OPSMITH_BINARY(gt, "a > b")
+OPSMITH_BINARY(ge, "a >= b")
+OPSMITH_BINARY(isposinf, "a == INFINITY")
+OPSMITH_BINARY(isneginf, "a == -INFINITY")
+
+// The number is an operand of the iterator too.
+#define OPSMITH_WITH_NUMBER(name, expression) \
+  void name(at::TensorIteratorBase& iter, const at::Scalar& /*other*/) { pointwise(iter, expression); }
+
+OPSMITH_WITH_NUMBER(eq_scalar, "a == b")
+OPSMITH_WITH_NUMBER(ne_scalar, "a != b")
+OPSMITH_WITH_NUMBER(lt_scalar, "a < b")
+OPSMITH_WITH_NUMBER(le_scalar, "a <= b")
+OPSMITH_WITH_NUMBER(gt_scalar, "a > b")
+OPSMITH_WITH_NUMBER(ge_scalar, "a >= b")
+
+#undef OPSMITH_BINARY
+#undef OPSMITH_WITH_NUMBER
+
+void bitwise_not(at::TensorIteratorBase& iter) {
+  pointwise(iter, iter.common_dtype() == at::kBool ? "!a" : "~a");
+}
+
+void add(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
+  if (alpha.equal(1)) {
+    pointwise(iter, "a + b");
+  } else {
+    pointwise(iter, "a + x * b", {alpha});
+  }
+}
+
+void sub(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
+  if (alpha.equal(1)) {
+    pointwise(iter, "a - b");
+  } else {
+    pointwise(iter, "a - x * b", {alpha});
+  }
+}
+
+void div_mode(at::TensorIteratorBase& iter, std::optional<c10::string_view> rounding_mode) {
+  pointwise(iter, !rounding_mode.has_value()     ? "a / b"
+                  : *rounding_mode == "trunc"    ? "trunc(a / b)"
+                                                 : "floor_divided(a, b)");
+}
+
+void pow_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent) {
+  if (exponent.equal(2)) {
+    pointwise(iter, "a * a");
+  } else if (exponent.equal(3)) {
+    pointwise(iter, "a * a * a");
+  } else if (exponent.equal(0.5)) {
+    pointwise(iter, "sqrt(a)");
+  } else {
+    pointwise(iter, "pow(a, x)", {exponent});
+  }
+}
+
+}  // namespace opsmith::compute

@@ -1,0 +1,116 @@
+// Two-dimensional pools and their gradients.
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "dense.h"
+#include "launch.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kSource =
+#include "pool.cl"
+    ;
+
+// As in the source.
+struct Shape {
+  int64_t planes, height, width, out_height, out_width;
+  int64_t kernel_height = 1, kernel_width = 1, step_height = 1, step_width = 1;
+  int64_t pad_height = 0, pad_width = 0, gap_height = 1, gap_width = 1;
+  int64_t with_padding = 0, divisor = 0;
+};
+
+Shape planes_of(const at::Tensor& in, const at::Tensor& out) {
+  const int64_t height = in.size(-2);
+  const int64_t width = in.size(-1);
+  return {.planes = height * width == 0 ? 0 : in.numel() / (height * width),
+          .height = height,
+          .width = width,
+          .out_height = out.size(-2),
+          .out_width = out.size(-1)};
+}
+
+void set_pair(at::IntArrayRef values, int64_t& height, int64_t& width) {
+  height = values[0];
+  width = values.size() > 1 ? values[1] : values[0];
+}
+
+void run(const char* kind, const at::Tensor& from, const at::Tensor& indices, const at::Tensor& to,
+         const Shape& shape) {
+  if (to.numel() == 0) {
+    return;
+  }
+  const at::Tensor in = from.contiguous();
+  const DenseResult written(to);
+  Arguments arguments;
+  arguments.tensor(in).tensor(indices).tensor(written.tensor()).value(shape);
+  launch("pool", kernel(kSource, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)), arguments,
+         linear(to.numel()));
+}
+
+Shape window_of(Shape shape, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding) {
+  set_pair(kernel, shape.kernel_height, shape.kernel_width);
+  set_pair(stride.empty() ? kernel : stride, shape.step_height, shape.step_width);
+  set_pair(padding, shape.pad_height, shape.pad_width);
+  return shape;
+}
+
+}  // namespace
+
+void max_pool2d_with_indices(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride,
+                             at::IntArrayRef padding, at::IntArrayRef dilation, bool /*ceil_mode*/,
+                             const at::Tensor& out, const at::Tensor& indices) {
+  Shape shape = window_of(planes_of(self, out), kernel_size, stride, padding);
+  set_pair(dilation, shape.gap_height, shape.gap_width);
+  const DenseResult positions(indices);
+  run("MAX", self, positions.tensor(), out, shape);
+}
+
+void max_pool2d_with_indices_backward(const at::Tensor& grad_output, const at::Tensor& self,
+                                      at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
+                                      at::IntArrayRef dilation, bool /*ceil_mode*/, const at::Tensor& indices,
+                                      const at::Tensor& grad_input) {
+  Shape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
+  set_pair(dilation, shape.gap_height, shape.gap_width);
+  run("MAX_BACKWARD", grad_output, indices.contiguous(), grad_input, shape);
+}
+
+void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int64_t dW, int64_t padH, int64_t padW,
+                bool /*ceil_mode*/, bool count_include_pad, std::optional<int64_t> divisor_override,
+                const at::Tensor& out) {
+  Shape shape = window_of(planes_of(self, out), {kH, kW}, {dH, dW}, {padH, padW});
+  shape.with_padding = count_include_pad ? 1 : 0;
+  shape.divisor = divisor_override.value_or(0);
+  run("AVERAGE", self, {}, out, shape);
+}
+
+void avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
+                         at::IntArrayRef stride, at::IntArrayRef padding, bool /*ceil_mode*/, bool count_include_pad,
+                         std::optional<int64_t> divisor_override, const at::Tensor& grad_input) {
+  Shape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
+  shape.with_padding = count_include_pad ? 1 : 0;
+  shape.divisor = divisor_override.value_or(0);
+  run("AVERAGE_BACKWARD", grad_output, {}, grad_input, shape);
+}
+
+at::Tensor _adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
+  TORCH_CHECK(output_size.size() == 2, "adaptive_avg_pool2d: output_size must be 2");
+  TORCH_CHECK(self.dim() == 3 || self.dim() == 4, "adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got ",
+              self.sizes());
+  at::DimVector sizes(self.sizes());
+  sizes[sizes.size() - 2] = output_size[0];
+  sizes[sizes.size() - 1] = output_size[1];
+  at::Tensor out = at::empty(sizes, self.options());
+  run("ADAPTIVE", self, {}, out, planes_of(self, out));
+  return out;
+}
+
+at::Tensor _adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  at::Tensor grad_input = at::empty(self.sizes(), self.options());
+  run("ADAPTIVE_BACKWARD", grad_output, {}, grad_input, planes_of(self, grad_output));
+  return grad_input;
+}
+
+}  // namespace opsmith::compute

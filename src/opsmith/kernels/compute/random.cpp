@@ -1,0 +1,85 @@
+// Random numbers, made on the device. Each call takes a key from the generator, so the generator's state says what comes.
+#include <opsmith/device/generator.h>
+
+#include <limits>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "dense.h"
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kSource =
+#include "random.cl"
+    ;
+
+uint64_t next_key(const at::Tensor& self, const std::optional<at::Generator>& generator) {
+  const bool given = generator.has_value() && generator->defined();
+  at::Generator cpu = cpu_generator(given ? *generator : default_generator(self.device().index()));
+  const std::lock_guard lock(cpu.mutex());
+  return cpu.get<at::CPUGeneratorImpl>()->random64();
+}
+
+at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator, const char* expression,
+                 at::ScalarType computed, const at::Scalar& x, const at::Scalar& y) {
+  if (self.numel() == 0) {
+    return self;
+  }
+  const DenseResult written(self);
+  Arguments arguments;
+  arguments.tensor(written.tensor()).value(self.numel()).value(next_key(self, generator));
+  add_number(arguments, x, computed);
+  add_number(arguments, y, computed);
+  const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " + c10::toString(computed) +
+                                  "\n#define EXPRESSION " + expression + "\n";
+  launch("draw random numbers", kernel(kSource, definitions), arguments, linear(self.numel()));
+  return self;
+}
+
+at::ScalarType computed_in(const at::Tensor& self) {
+  return self.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+}  // namespace
+
+at::Tensor& bernoulli_(at::Tensor& self, double p, std::optional<at::Generator> generator) {
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  return draw(self, generator, "u < x", computed_in(self), p, 0);
+}
+
+at::Tensor& uniform_(at::Tensor& self, double from, double to, std::optional<at::Generator> generator) {
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  return draw(self, generator, "x + u * (y - x)", computed_in(self), from, to);
+}
+
+at::Tensor& normal_(at::Tensor& self, double mean, double std, std::optional<at::Generator> generator) {
+  TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  // Box and Muller's transformation
+  return draw(self, generator, "x + y * sqrt(-2 * log(w)) * cos((C)6.28318530717958647692 * u)", computed_in(self),
+              mean, std);
+}
+
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  if (!train.value_or(true)) {
+    return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
+  }
+  const double kept = 1. - p;
+  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
+  bernoulli_(mask, kept, std::nullopt);
+  at::Tensor output = at::mul(input, mask);
+  output.mul_(kept == 0. ? 0. : 1. / kept);
+  return {std::move(output), std::move(mask)};
+}
+
+}  // namespace opsmith::compute

@@ -1,0 +1,97 @@
+R"(
+// Reduces elements of IN to results. STATE are the fields of what is known of some elements, START sets it for none,
+// STEP(s, x, at) takes in the element x at position `at`, MERGE(s, o) takes in what `o` knows, RESULT(s) and, where OUT1
+// is defined, RESULT1(s) are the results. KEPT and GONE are numbers of dimensions. GROUPED: a group for each result, else an item.
+// PARTS: the elements of each result are shared by several groups, whose states are stored; a second launch (FINISH)
+// merges these.
+typedef COMPUTED(COMPUTE) C;
+typedef struct { STATE } State;
+typedef struct {
+  long outputs, length, parts;
+  long kept_size[KEPT], kept_in[KEPT], kept_out[KEPT], kept_out1[KEPT];
+  long gone_size[GONE], gone_in[GONE];
+} Layout;
+
+DEVICE inline void place(const Layout* layout, long output, long* in, long* out, long* out1) {
+  *in = *out = *out1 = 0;
+  for (int d = KEPT - 1; d >= 0; --d) {
+    const long at = output % layout->kept_size[d];
+    output /= layout->kept_size[d];
+    *in += at * layout->kept_in[d];
+    *out += at * layout->kept_out[d];
+    *out1 += at * layout->kept_out1[d];
+  }
+}
+
+DEVICE inline long element(const Layout* layout, long position) {
+  if (GONE == 1) return position * layout->gone_in[0];
+  long in = 0;
+  for (int d = GONE - 1; d >= 0; --d) {
+    in += position % layout->gone_size[d] * layout->gone_in[d];
+    position /= layout->gone_size[d];
+  }
+  return in;
+}
+
+KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State, states), BUFFER(STORED(OUT), out),
+#ifdef OUT1
+                BUFFER(STORED(OUT1), out1),
+#endif
+                const C x, const C y) {
+  const long length = layout.length;
+  GLOBAL const STORED(IN)* elements = POINTER(const STORED(IN), in);
+  long first = 0, last = length, step = 1;
+#ifdef GROUPED
+  const long output = GROUP(0);
+#else
+  const long output = GLOBAL_ITEM(0);
+  if (output >= layout.outputs) return;
+#endif
+  long from, to, to1;
+  place(&layout, output, &from, &to, &to1);
+  State s;
+  START(s);
+#ifdef FINISH
+  for (long part = 0; part < layout.parts; ++part) {
+    const State o = POINTER(State, states)[output * layout.parts + part];
+    MERGE(s, o);
+  }
+#else
+#ifdef GROUPED
+  const long share = (length + layout.parts - 1) / layout.parts;
+  first = GROUP(1) * share + ITEM(0);
+  last = min(length, (GROUP(1) + 1) * share);
+  step = ITEMS(0);
+#endif
+  for (long at = first; at < last; at += step) {
+    const C value = (C)LOAD(IN, elements, from + element(&layout, at));
+    STEP(s, value, at);
+  }
+#ifdef GROUPED
+  LOCAL State shared[GROUPED];
+  shared[ITEM(0)] = s;
+  for (int half_of = GROUPED / 2; half_of > 0; half_of /= 2) {
+    BARRIER();
+    if ((int)ITEM(0) < half_of) {
+      State merged = shared[ITEM(0)];
+      const State o = shared[ITEM(0) + half_of];
+      MERGE(merged, o);
+      shared[ITEM(0)] = merged;
+    }
+  }
+  if (ITEM(0) != 0) return;
+  s = shared[0];
+#endif
+#ifdef PARTS
+  POINTER(State, states)[output * layout.parts + GROUP(1)] = s;
+  return;
+#endif
+#endif
+#ifndef PARTS
+  STORE(OUT, POINTER(STORED(OUT), out), to, (RESULT(s)));
+#ifdef OUT1
+  STORE(OUT1, POINTER(STORED(OUT1), out1), to1, (RESULT1(s)));
+#endif
+#endif
+}
+)"

@@ -1,0 +1,357 @@
+// Reductions. Each is a rule in C for what is kept of the elements; reduction.cl applies it.
+#include <opsmith/reduction.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include <ATen/ops/empty.h>
+
+#include "launch.h"
+#include "numbers.h"
+
+namespace opsmith::compute {
+namespace {
+
+constexpr const char* kSource =
+#include "reduction.cl"
+    ;
+constexpr const char* kScan =
+#include "scan.cl"
+    ;
+constexpr size_t kMostDims = 12;
+constexpr int64_t kStateBytes = 32;  // of the largest State, in doubles
+
+// What a reduction keeps of elements; see reduction.cl. In STEP the element is `e`, its position `i`.
+struct Rule {
+  const char* state;
+  const char* start;
+  const char* step;
+  const char* merge;
+  const char* result;
+  const char* second_result = nullptr;
+  bool ordered = false;  // positions have a meaning
+};
+
+constexpr Rule kSum{"C v;", "(s).v = 0", "(s).v += (e)", "(s).v += (o).v", "(s).v"};
+constexpr Rule kMean{"C v;", "(s).v = 0", "(s).v += (e)", "(s).v += (o).v", "(s).v / (C)length"};
+constexpr Rule kProduct{"C v;", "(s).v = 1", "(s).v *= (e)", "(s).v *= (o).v", "(s).v"};
+constexpr Rule kAny{"int v;", "(s).v = 0", "(s).v |= (e) != 0", "(s).v |= (o).v", "(s).v"};
+constexpr Rule kAll{"int v;", "(s).v = 1", "(s).v &= (e) != 0", "(s).v &= (o).v", "(s).v"};
+// Welford's, and Chan's for two sets.
+constexpr Rule kVariance{
+    "C mean; C m2; C n;", "(s).mean = 0; (s).m2 = 0; (s).n = 0",
+    "{ (s).n += 1; const C d = (e) - (s).mean; (s).mean += d / (s).n; (s).m2 += d * ((e) - (s).mean); }",
+    "if ((o).n > 0) { const C d = (o).mean - (s).mean; const C n = (s).n + (o).n; (s).mean += d * (o).n / n; "
+    "(s).m2 += (o).m2 + d * d * (s).n * (o).n / n; (s).n = n; }",
+    "(s).m2 / fmax((C)0, (s).n - x)", "(s).mean"};
+constexpr Rule kNorm2{"C v;", "(s).v = 0", "(s).v += (e) * (e)", "(s).v += (o).v", "sqrt((s).v)"};
+constexpr Rule kNorm1{"C v;", "(s).v = 0", "(s).v += fabs(e)", "(s).v += (o).v", "(s).v"};
+constexpr Rule kNorm0{"C v;", "(s).v = 0", "(s).v += (e) != 0", "(s).v += (o).v", "(s).v"};
+constexpr Rule kNormP{"C v;", "(s).v = 0", "(s).v += pow(fabs(e), x)", "(s).v += (o).v", "pow((s).v, 1 / x)"};
+// NaN wins.
+constexpr Rule kNormMax{"C v;", "(s).v = 0", "if (fabs(e) > (s).v || (e) != (e)) (s).v = fabs(e)",
+                        "if ((o).v > (s).v || (o).v != (o).v) (s).v = (o).v", "(s).v"};
+constexpr Rule kNormMin{"C v;", "(s).v = INFINITY", "if (fabs(e) < (s).v || (e) != (e)) (s).v = fabs(e)",
+                        "if ((o).v < (s).v || (o).v != (o).v) (s).v = (o).v", "(s).v"};
+
+#define OPSMITH_EXTREMUM(better)                                                                               \
+  Rule {                                                                                                       \
+    "C v; int has;", "(s).v = 0; (s).has = 0",                                                                 \
+        "if (!(s).has || (e) " better " (s).v || (e) != (e)) { (s).v = (e); (s).has = 1; }",                    \
+        "if ((o).has && (!(s).has || (o).v " better " (s).v || (o).v != (o).v)) (s) = (o)", "(s).v"             \
+  }
+// The first of several that are equal, the first NaN where there is one.
+#define OPSMITH_POSITION(better, first_result, second_result)                                                  \
+  Rule {                                                                                                       \
+    "C v; long i; int has;", "(s).v = 0; (s).i = 0; (s).has = 0",                                               \
+        "if (!(s).has || ((s).v == (s).v && ((e) " better " (s).v || (e) != (e)))) "                           \
+        "{ (s).v = (e); (s).i = (i_); (s).has = 1; }",                                                          \
+        "if ((o).has && (!(s).has || ((o).v != (o).v ? ((s).v == (s).v || (o).i < (s).i) "                     \
+        ": ((s).v == (s).v && ((o).v " better " (s).v || ((o).v == (s).v && (o).i < (s).i)))))) (s) = (o)",    \
+        first_result, second_result, true                                                                      \
+  }
+constexpr Rule kMax = OPSMITH_EXTREMUM(">");
+constexpr Rule kMin = OPSMITH_EXTREMUM("<");
+constexpr Rule kMaxWithPosition = OPSMITH_POSITION(">", "(s).v", "(s).i");
+constexpr Rule kMinWithPosition = OPSMITH_POSITION("<", "(s).v", "(s).i");
+constexpr Rule kArgmax = OPSMITH_POSITION(">", "(s).i", nullptr);
+constexpr Rule kArgmin = OPSMITH_POSITION("<", "(s).i", nullptr);
+#undef OPSMITH_EXTREMUM
+#undef OPSMITH_POSITION
+
+// The layout as the kernel's struct has it.
+struct Words {
+  int64_t words[3 + 6 * kMostDims];
+  size_t used = 0;
+  void add(int64_t word) { words[used++] = word; }
+};
+
+size_t rank_of(const ReductionDims& dims) {
+  return std::max<size_t>(dims.rank(), 1);
+}
+
+// The layout; a second result lies as the first.
+Words layout_of(const Reduction& reduction, int64_t parts) {
+  Words words;
+  words.add(reduction.outputs);
+  words.add(reduction.length);
+  words.add(parts);
+  const ReductionDims& kept = reduction.kept;
+  const ReductionDims& gone = reduction.reduced;
+  const auto add = [&](const ReductionDims& dims, auto&& value, int64_t for_none) {
+    for (size_t d = 0; d < dims.rank(); ++d) {
+      words.add(value(dims[d]));
+    }
+    if (dims.rank() == 0) {
+      words.add(for_none);
+    }
+  };
+  using Dimension = ReductionDims::Dimension;
+  const auto size = [](const Dimension& dim) { return dim.size; };
+  const auto in = [](const Dimension& dim) { return dim.stride[kIn]; };
+  const auto out = [](const Dimension& dim) { return dim.stride[kOut]; };
+  add(kept, size, 1);
+  add(kept, in, 0);
+  add(kept, out, 0);
+  add(kept, out, 0);
+  add(gone, size, 1);
+  add(gone, in, 0);
+  return words;
+}
+
+std::string definition(const char* name, const char* text) {
+  return std::string("#define ") + name + " " + text + "\n";
+}
+
+std::string definitions_of(const Rule& rule, const Reduction& reduction, at::ScalarType in,
+                           at::ScalarType computed, const at::Tensor& out, const at::Tensor& second) {
+  std::string text = definition("STATE", rule.state) + definition("START(s)", rule.start) +
+                     definition("STEP(s, e, i_)", rule.step) + definition("MERGE(s, o)", rule.merge) +
+                     definition("RESULT(s)", rule.result) + definition("IN", c10::toString(in)) +
+                     definition("COMPUTE", c10::toString(computed)) +
+                     definition("OUT", c10::toString(out.scalar_type())) +
+                     definition("KEPT", std::to_string(rank_of(reduction.kept)).c_str()) +
+                     definition("GONE", std::to_string(rank_of(reduction.reduced)).c_str());
+  if (second.defined()) {
+    text += definition("OUT1", c10::toString(second.scalar_type())) + definition("RESULT1(s)", rule.second_result);
+  }
+  return text;
+}
+
+// How many groups share the elements of one result, where there are few results and many elements.
+int64_t parts_of(const Reduction& reduction) {
+  constexpr int64_t kElementsOfPart = 16384;
+  const int64_t wanted = 4 * static_cast<int64_t>(limits().units);
+  return std::clamp<int64_t>(std::min(wanted / reduction.outputs, reduction.length / kElementsOfPart), 1, 1024);
+}
+
+// Whether a group reduces the elements of a result, rather than an item.
+bool is_grouped(const Reduction& reduction) {
+  const bool columns = reduction.kept.rank() > 0 && reduction.reduced.rank() > 0 &&
+                       reduction.kept.innermost().stride[kIn] < reduction.reduced.innermost().stride[kIn];
+  return reduction.length >= (columns && reduction.outputs >= 256 ? 2048 : 64);
+}
+
+void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, const at::Tensor& out,
+            const at::Tensor& second, const Rule& rule, at::ScalarType computed, const at::Scalar& x = 0) {
+  Reduction reduction(self, dims, keepdim, out);
+  if (reduction.outputs == 0) {
+    return;
+  }
+  if (rule.ordered) {
+    reduction.kept.coalesce();
+    reduction.reduced.coalesce();
+  } else {
+    reduction.order_by_stride();
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(rank_of(reduction.kept) <= kMostDims && rank_of(reduction.reduced) <= kMostDims,
+                              "a reduction over more than ", kMostDims,
+                              " separate dimensions is not supported. Make the tensor contiguous first");
+  const bool grouped = is_grouped(reduction);
+  const int64_t parts = grouped ? parts_of(reduction) : 1;
+  const std::string definitions =
+      definitions_of(rule, reduction, self.scalar_type(), computed, out, second);
+  const int64_t items = limits().is_cpu != 0 ? 16 : 128;
+  const Words words = layout_of(reduction, parts);
+  at::Tensor states;
+  if (parts > 1) {
+    states = at::empty({reduction.outputs * parts * kStateBytes}, self.options().dtype(at::kByte));
+  }
+  const auto run = [&](const std::string& more, const Grid& grid) {
+    Arguments arguments;
+    arguments.bytes(words.words, words.used * sizeof(int64_t)).tensor(self).tensor(states).tensor(out);
+    if (second.defined()) {
+      arguments.tensor(second);
+    }
+    add_number(arguments, x, computed);
+    add_number(arguments, 0, computed);
+    launch("reduce elements", kernel(kSource, definitions + more), arguments, grid);
+  };
+  if (!grouped) {
+    run("", linear(reduction.outputs));
+    return;
+  }
+  Grid grid;
+  grid.groups = {static_cast<size_t>(reduction.outputs), static_cast<size_t>(parts), 1};
+  grid.items = {static_cast<size_t>(items), 1, 1};
+  run(definition("GROUPED", std::to_string(items).c_str()) + (parts > 1 ? "#define PARTS\n" : ""), grid);
+  if (parts > 1) {
+    run("#define FINISH\n", linear(reduction.outputs));
+  }
+}
+
+// The results of a reduction that allocates them itself.
+at::Tensor empty_result(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim) {
+  const bool all = !dims.has_value() || dims->empty();
+  c10::SmallVector<bool, 8> goes(static_cast<size_t>(self.dim()), all);
+  if (!all) {
+    for (const int64_t dim : *dims) {
+      const auto d = static_cast<size_t>(c10::maybe_wrap_dim(dim, self.dim()));
+      TORCH_CHECK(self.dim() == 0 || !goes[d], "dim ", d, " appears multiple times in the list of dims");
+      if (self.dim() > 0) {
+        goes[d] = true;
+      }
+    }
+  }
+  at::DimVector sizes;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (!goes[static_cast<size_t>(d)]) {
+      sizes.push_back(self.size(d));
+    } else if (keepdim) {
+      sizes.push_back(1);
+    }
+  }
+  return at::empty(sizes, self.options());
+}
+
+at::OptionalIntArrayRef one_dim(const std::optional<int64_t>& dim) {
+  return dim.has_value() ? at::OptionalIntArrayRef(at::IntArrayRef(&*dim, 1)) : at::OptionalIntArrayRef();
+}
+
+}  // namespace
+
+void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
+         const at::Tensor& out) {
+  reduce(self, dim, keepdim, out, {}, kSum, out.scalar_type());
+}
+
+void mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
+          const at::Tensor& out) {
+  reduce(self, dim, keepdim, out, {}, kMean, out.scalar_type());
+}
+
+void prod(const at::Tensor& self, int64_t dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
+          const at::Tensor& out) {
+  reduce(self, at::IntArrayRef(&dim, 1), keepdim, out, {}, kProduct, out.scalar_type());
+}
+
+void amax(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, dim, keepdim, out, {}, kMax, self.scalar_type());
+}
+
+void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, dim, keepdim, out, {}, kMin, self.scalar_type());
+}
+
+at::Tensor max(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0,
+              "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+              "the 'dim' argument.");
+  at::Tensor out = at::empty({}, self.options());
+  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMax, self.scalar_type());
+  return out;
+}
+
+at::Tensor min(const at::Tensor& self) {
+  TORCH_CHECK(self.numel() > 0,
+              "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+              "the 'dim' argument.");
+  at::Tensor out = at::empty({}, self.options());
+  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMin, self.scalar_type());
+  return out;
+}
+
+void argmax(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, one_dim(dim), keepdim, out, {}, kArgmax, self.scalar_type());
+}
+
+void argmin(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, one_dim(dim), keepdim, out, {}, kArgmin, self.scalar_type());
+}
+
+void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max, const at::Tensor& max_values) {
+  reduce(self, at::IntArrayRef(&dim, 1), keepdim, max, max_values, kMaxWithPosition, self.scalar_type());
+}
+
+void min_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& min, const at::Tensor& min_indices) {
+  reduce(self, at::IntArrayRef(&dim, 1), keepdim, min, min_indices, kMinWithPosition, self.scalar_type());
+}
+
+void any(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, at::IntArrayRef(&dim, 1), keepdim, out, {}, kAny, self.scalar_type());
+}
+
+void any_all(const at::Tensor& self, const at::Tensor& out) {
+  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kAny, self.scalar_type());
+}
+
+void all(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& out) {
+  reduce(self, at::IntArrayRef(&dim, 1), keepdim, out, {}, kAll, self.scalar_type());
+}
+
+void all_all(const at::Tensor& self, const at::Tensor& out) {
+  reduce(self, at::OptionalIntArrayRef(), false, out, {}, kAll, self.scalar_type());
+}
+
+at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+               bool keepdim) {
+  at::Tensor out = empty_result(self, dim, keepdim);
+  reduce(self, dim, keepdim, out, {}, kVariance, self.scalar_type(), correction.value_or(1));
+  return out;
+}
+
+std::tuple<at::Tensor, at::Tensor> var_mean(const at::Tensor& self, at::OptionalIntArrayRef dim,
+                                            const std::optional<at::Scalar>& correction, bool keepdim) {
+  at::Tensor variance = empty_result(self, dim, keepdim);
+  at::Tensor mean = empty_result(self, dim, keepdim);
+  reduce(self, dim, keepdim, variance, mean, kVariance, self.scalar_type(), correction.value_or(1));
+  return {std::move(variance), std::move(mean)};
+}
+
+void linalg_vector_norm(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,
+                        std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
+  const double order = ord.toDouble();
+  const Rule& rule = order == 2                                           ? kNorm2
+                     : order == 1                                         ? kNorm1
+                     : order == 0                                         ? kNorm0
+                     : order == std::numeric_limits<double>::infinity()   ? kNormMax
+                     : order == -std::numeric_limits<double>::infinity()  ? kNormMin
+                                                                          : kNormP;
+  reduce(self, dim, keepdim, out, {}, rule, out.scalar_type(), ord);
+}
+
+void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
+  const at::Tensor in = self.contiguous();
+  const at::Tensor result = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
+  const int64_t rank = std::max<int64_t>(self.dim(), 1);
+  const int64_t at = dim < 0 ? dim + rank : dim;
+  const int64_t length = self.dim() == 0 ? 1 : self.size(at);
+  int64_t inner = 1;
+  for (int64_t d = at + 1; d < self.dim(); ++d) {
+    inner *= self.size(d);
+  }
+  if (self.numel() != 0) {
+    const int64_t lines = self.numel() / length;
+    Arguments arguments;
+    arguments.tensor(in).tensor(result).value(lines).value(length).value(inner);
+    launch("sum up", kernel(kScan, definition("IN", c10::toString(in.scalar_type())) +
+                                       definition("OUT", c10::toString(out.scalar_type()))),
+           arguments, linear(lines));
+  }
+  if (!result.is_same(out)) {
+    out.copy_(result);
+  }
+}
+
+}  // namespace opsmith::compute

@@ -1,0 +1,83 @@
+R"(
+// Elements of each dtype of PyTorch: how they are stored, in which type they are computed, how they are read and
+// written. LOAD(Half, p, i) is LOAD_Half(p, i).
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define STORED(D) JOIN(STORED_, D)
+#define COMPUTED(D) JOIN(COMPUTED_, D)
+#define LOAD(D, p, i) JOIN(LOAD_, D)(p, i)
+#define STORE(D, p, i, x) JOIN(STORE_, D)(p, i, x)
+
+#define STORED_Float float
+#define COMPUTED_Float float
+#define LOAD_Float(p, i) ((p)[i])
+#define STORE_Float(p, i, x) ((p)[i] = (float)(x))
+
+#define STORED_Double double
+#define COMPUTED_Double double
+#define LOAD_Double(p, i) ((p)[i])
+#define STORE_Double(p, i, x) ((p)[i] = (double)(x))
+
+#define STORED_Half ushort
+#define COMPUTED_Half float
+
+#define STORED_BFloat16 ushort
+#define COMPUTED_BFloat16 float
+#define LOAD_BFloat16(p, i) AS_FLOAT((uint)((p)[i]) << 16)
+#define STORE_BFloat16(p, i, x) ((p)[i] = bfloat16_bits((float)(x)))
+
+#define STORED_Long long
+#define COMPUTED_Long long
+#define LOAD_Long(p, i) ((p)[i])
+#define STORE_Long(p, i, x) ((p)[i] = (long)(x))
+
+#define STORED_Int int
+#define COMPUTED_Int int
+#define LOAD_Int(p, i) ((p)[i])
+#define STORE_Int(p, i, x) ((p)[i] = (int)(x))
+
+#define STORED_Short short
+#define COMPUTED_Short int
+#define LOAD_Short(p, i) ((p)[i])
+#define STORE_Short(p, i, x) ((p)[i] = (short)(long)(x))
+
+#define STORED_Char char
+#define COMPUTED_Char int
+#define LOAD_Char(p, i) ((p)[i])
+#define STORE_Char(p, i, x) ((p)[i] = (char)(long)(x))
+
+#define STORED_Byte uchar
+#define COMPUTED_Byte int
+#define LOAD_Byte(p, i) ((p)[i])
+#define STORE_Byte(p, i, x) ((p)[i] = (uchar)(long)(x))
+
+#define STORED_Bool uchar
+#define COMPUTED_Bool int
+#define LOAD_Bool(p, i) ((p)[i] != 0)
+#define STORE_Bool(p, i, x) ((p)[i] = (x) != 0)
+
+// To the nearest, to the even one of two.
+DEVICE inline ushort bfloat16_bits(float x) {
+  if (x != x) {
+    return 0x7FC0;
+  }
+  const uint bits = AS_UINT(x);
+  return (ushort)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+}
+
+// What a value becomes in a dtype that is not computed in itself.
+#define ROUNDED(D, x) JOIN(ROUNDED_, D)(x)
+#define ROUNDED_Float(x) (x)
+#define ROUNDED_Double(x) (x)
+#define ROUNDED_Half(x) rounded_to_half(x)
+#define ROUNDED_BFloat16(x) AS_FLOAT((uint)bfloat16_bits(x) << 16)
+#define ROUNDED_Long(x) (x)
+#define ROUNDED_Int(x) (x)
+#define ROUNDED_Short(x) ((short)(x))
+#define ROUNDED_Char(x) ((char)(x))
+#define ROUNDED_Byte(x) ((uchar)(x))
+#define ROUNDED_Bool(x) ((x) != 0)
+
+#define LOAD_Half(p, i) LOAD_HALF(p, i)
+#define STORE_Half(p, i, x) STORE_HALF(p, i, (float)(x))
+)"
