@@ -73,13 +73,13 @@ def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
 
     The functions of the rest of its chain stand before it.
     """
-    names = [_function_name(signatures[entry.name], depth) for depth in range(len(entry.chain))]
-    written = [
-        _Writer(link, signatures, name, behind).write()
-        for link, name, behind in zip(entry.chain, names, [*names[1:], ""], strict=True)
-    ]
-    first = written[0]
-    text = "\n".join(each.text for each in reversed(written) if each.text)
+    written: list[Wrapper] = []  # from the last of the chain to the first, which calls those behind it
+    for depth, link in reversed(list(enumerate(entry.chain))):
+        name = _function_name(signatures[entry.name], depth)
+        behind = written[-1].target if written else ""
+        written.append(_Writer(link, signatures, name, behind).write())
+    first = written[-1]
+    text = "\n".join(each.text for each in written if each.text)
     headers = first.headers.union(*(each.headers for each in written))
     return Wrapper(first.target, first.signature, text, headers)
 

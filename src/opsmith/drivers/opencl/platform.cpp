@@ -9,7 +9,7 @@ namespace opencl {
 namespace {
 
 constexpr const char* kChoice = "OPSMITH_OPENCL_PLATFORM";
-constexpr const char* kRemedy =
+constexpr const char* kInstall =
     "; install one, such as apt-get install pocl-opencl-icd (Debian, Ubuntu), or name the folder of its .icd file in "
     "OCL_ICD_VENDORS";
 
@@ -65,7 +65,7 @@ Platform open_platform() {
   cl_uint count = 0;
   const cl_int error = api().GetPlatformIDs(0, nullptr, &count);
   if (error == kPlatformNotFound || (error == kSuccess && count == 0)) {
-    throw Failure(OPSMITH_FAILED, std::string("OpenCL has no platform here") + kRemedy);
+    throw Failure(OPSMITH_FAILED, std::string("OpenCL has no platform here") + kInstall);
   }
   check(error, "find the platforms");
   std::vector<cl_platform_id> platforms(count);
@@ -93,7 +93,7 @@ Platform open_platform() {
   }
   throw Failure(OPSMITH_FAILED,
                 choice == nullptr
-                    ? "none of OpenCL's platforms has a device: " + seen + kRemedy
+                    ? "none of OpenCL's platforms has a device: " + seen + kInstall
                     : std::string(kChoice) + " is `" + choice + "`, and OpenCL's platforms are " + seen);
 }
 

@@ -119,7 +119,7 @@ std::string log_of(cl_program program, const DeviceFacts& facts) {
   return log;
 }
 
-constexpr const char* kOptions = "-cl-std=CL1.2";
+constexpr const char* kOptions = "-cl-std=CL1.2 -w";
 
 cl_program from_binary(const DeviceFacts& facts, const std::string& binary) {
   const size_t size = binary.size();

@@ -11,13 +11,13 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kAdvancedIndex =
 #include "advanced_index.cl"
     ;
-constexpr const char* kChecked =
+constexpr const char* kCheckedIndices =
 #include "checked_index.cl"
     ;
-constexpr int kMostDims = 12;
+constexpr int kMostIndexedDims = 12;
 constexpr int kMostIndices = 8;
 
 }  // namespace
@@ -28,9 +28,9 @@ void index(at::TensorIteratorBase& iter, at::DimVector sizes, at::DimVector stri
   }
   const auto indices = static_cast<int>(sizes.size());
   const int rank = std::max(iter.ndim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostDims && indices <= kMostIndices, "indexing takes at most ", kMostIndices,
-                              " indices and ", kMostDims, " dimensions on ", iter.device(0));
-  int64_t words[1 + 2 * kMostIndices + kMostDims * (3 + kMostIndices)];
+  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostIndexedDims && indices <= kMostIndices, "indexing takes at most ", kMostIndices,
+                              " indices and ", kMostIndexedDims, " dimensions on ", iter.device(0));
+  int64_t words[1 + 2 * kMostIndices + kMostIndexedDims * (3 + kMostIndices)];
   size_t used = 0;
   const auto add = [&](int64_t word) { words[used++] = word; };
   add(iter.numel());
@@ -64,7 +64,7 @@ void index(at::TensorIteratorBase& iter, at::DimVector sizes, at::DimVector stri
   for (int k = 0; k < indices; ++k) {
     arguments.address(iter.data_ptr(2 + k));
   }
-  launch("index a tensor", kernel(kSource, definitions, kChecked), arguments, linear(iter.numel()));
+  launch("index a tensor", kernel(kAdvancedIndex, definitions, kCheckedIndices), arguments, linear(iter.numel()));
 }
 
 }  // namespace opsmith::compute

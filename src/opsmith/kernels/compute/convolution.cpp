@@ -19,12 +19,12 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kColumns =
 #include "convolution.cl"
     ;
 
 // As in the source.
-struct Shape {
+struct ConvolutionShape {
   int64_t samples, channels, height, width, kernel_height, kernel_width, out_height, out_width;
   int64_t step_height, step_width, pad_height, pad_width, gap_height, gap_width;
 
@@ -33,34 +33,34 @@ struct Shape {
 };
 
 // Whether columns are the image as it lies.
-bool is_plain(const Shape& s) {
+bool is_plain(const ConvolutionShape& s) {
   return s.window() == 1 && s.step_height == 1 && s.step_width == 1 && s.pad_height == 0 && s.pad_width == 0;
 }
 
-std::string definitions_of(const at::Tensor& tensor, bool columns) {
+std::string column_definitions(const at::Tensor& tensor, bool columns) {
   return dtype_definition("DTYPE", tensor) + (columns ? "#define COLUMNS\n" : "");
 }
 
 // (samples, channels * window, places) of a contiguous image.
-at::Tensor columns_of(const at::Tensor& image, const Shape& s) {
+at::Tensor columns_of(const at::Tensor& image, const ConvolutionShape& s) {
   if (is_plain(s)) {
     return image.view({s.samples, s.channels, s.places()});
   }
   at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, image.options());
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
-  launch("take an image apart", kernel(kSource, definitions_of(image, true)), arguments, linear(columns.numel()));
+  launch("take an image apart", kernel(kColumns, column_definitions(image, true)), arguments, linear(columns.numel()));
   return columns;
 }
 
-at::Tensor image_of(const at::Tensor& columns, const Shape& s) {
+at::Tensor image_of(const at::Tensor& columns, const ConvolutionShape& s) {
   if (is_plain(s)) {
     return columns.view({s.samples, s.channels, s.height, s.width});
   }
   at::Tensor image = at::empty({s.samples, s.channels, s.height, s.width}, columns.options());
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
-  launch("add up an image", kernel(kSource, definitions_of(columns, false)), arguments, linear(image.numel()));
+  launch("add up an image", kernel(kColumns, column_definitions(columns, false)), arguments, linear(image.numel()));
   return image;
 }
 
@@ -76,7 +76,7 @@ at::Tensor weights_of(const at::Tensor& weight, int64_t group, int64_t groups, i
   return weight.view({weight.size(0), -1}).narrow(0, group * filters, filters).unsqueeze(0).expand({samples, -1, -1});
 }
 
-at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias, const Shape& s,
+at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias, const ConvolutionShape& s,
                      int64_t groups) {
   const at::Tensor columns = columns_of(image, s);
   at::Tensor result = at::empty({s.samples, weight.size(0), s.places()}, image.options());
@@ -88,7 +88,7 @@ at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at
   return result.view({s.samples, weight.size(0), s.out_height, s.out_width});
 }
 
-at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const Shape& s, int64_t groups) {
+at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const ConvolutionShape& s, int64_t groups) {
   const at::Tensor flat = grad.view({s.samples, weight.size(0), s.places()});
   at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, grad.options());
   for (int64_t g = 0; g < groups; ++g) {
@@ -99,7 +99,7 @@ at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, cons
 }
 
 at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& image, at::IntArrayRef weight_sizes,
-                           const Shape& s, int64_t groups) {
+                           const ConvolutionShape& s, int64_t groups) {
   const at::Tensor flat = grad.view({s.samples, weight_sizes[0], s.places()});
   const at::Tensor columns = columns_of(image, s);
   const int64_t filters = weight_sizes[0] / groups;
@@ -120,7 +120,7 @@ void reject_other_ranks(const at::Tensor& input) {
 }
 
 // Of the plain convolution that takes `image` to what has the sizes of `result`.
-Shape shape_of(at::IntArrayRef image, at::IntArrayRef result, at::IntArrayRef weight, at::IntArrayRef stride,
+ConvolutionShape convolution_shape(at::IntArrayRef image, at::IntArrayRef result, at::IntArrayRef weight, at::IntArrayRef stride,
                at::IntArrayRef padding, at::IntArrayRef dilation) {
   return {.samples = image[0],
           .channels = image[1],
@@ -150,7 +150,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   const at::Tensor b = bias.value_or(at::Tensor());
   if (!transposed) {
     const auto sizes = at::native::conv_output_size(in.sizes(), w.sizes(), padding, stride, dilation);
-    const Shape shape = shape_of(in.sizes(), sizes, w.sizes(), stride, padding, dilation);
+    const ConvolutionShape shape = convolution_shape(in.sizes(), sizes, w.sizes(), stride, padding, dilation);
     if (in.numel() == 0 || shape.places() == 0) {
       return at::empty(sizes, in.options());
     }
@@ -161,7 +161,7 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (in.numel() == 0) {
     return at::empty(sizes, in.options());
   }
-  at::Tensor out = image_gradient(in, w, shape_of(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
+  at::Tensor out = image_gradient(in, w, convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
   return b.defined() ? out.add_(b.view({1, -1, 1, 1})) : out;
 }
 
@@ -180,7 +180,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   if (image.numel() == 0 || result.numel() == 0) {
     unsupported("a convolution without elements has no gradient here");
   }
-  const Shape shape = shape_of(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
+  const ConvolutionShape shape = convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
   if (output_mask[0]) {
     grad_input = transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, shape, groups);
   }

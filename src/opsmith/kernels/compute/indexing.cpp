@@ -17,20 +17,20 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kRows =
+constexpr const char* kRowsSource =
 #include "indexing.cl"
     ;
-constexpr const char* kLines =
+constexpr const char* kLinesSource =
 #include "scatter.cl"
     ;
-constexpr const char* kChecked =
+constexpr const char* kCheckedIndex =
 #include "checked_index.cl"
     ;
 constexpr const char* kTriangle =
 #include "triangle.cl"
     ;
 constexpr int64_t kNothingSkipped = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMostDims = 12;
+constexpr int64_t kMostScatterDims = 12;
 
 // As in indexing.cl.
 struct Rows {
@@ -48,7 +48,7 @@ void choose_rows(const char* kind, const at::Tensor& in, const at::Tensor& index
   const std::string definitions = std::string("#define ") + kind + "\n#define WRAPS " + (wraps ? "1\n" : "0\n") +
                                   fault_definitions() + dtype_definition("DTYPE", out) +
                                   dtype_definition("INDEX_DTYPE", index);
-  launch("choose rows", kernel(kRows, definitions, kChecked), arguments, linear(items));
+  launch("choose rows", kernel(kRowsSource, definitions, kCheckedIndex), arguments, linear(items));
 }
 
 int64_t product(at::IntArrayRef sizes, int64_t from, int64_t to) {
@@ -64,13 +64,13 @@ int64_t wrapped(int64_t dim, int64_t rank) {
 }
 
 // Gathers from `target` to `value`, or scatters the other way, along `dim` at the places that `index` has.
-void along(const char* definitions, int64_t dim, const at::Tensor& index, const at::Tensor& value,
+void scatter_along(const char* definitions, int64_t dim, const at::Tensor& index, const at::Tensor& value,
            const at::Tensor& target, const at::Scalar& number, bool gathers) {
   if (index.numel() == 0) {
     return;
   }
   const int64_t rank = std::max<int64_t>(index.dim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostDims, "gather and scatter take at most ", kMostDims, " dimensions, not ",
+  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostScatterDims, "gather and scatter take at most ", kMostScatterDims, " dimensions, not ",
                               rank);
   const int64_t along = wrapped(dim, index.dim());
   const auto at_least_1d = [](const at::Tensor& tensor) {
@@ -79,7 +79,7 @@ void along(const char* definitions, int64_t dim, const at::Tensor& index, const 
   const at::Tensor i = at_least_1d(index);
   const at::Tensor v = at_least_1d(value);
   const at::Tensor t = at_least_1d(target);
-  int64_t words[6 + 4 * kMostDims];
+  int64_t words[6 + 4 * kMostScatterDims];
   size_t used = 0;
   const auto add = [&](int64_t word) { words[used++] = word; };
   const int64_t length = i.size(along);
@@ -110,7 +110,7 @@ void along(const char* definitions, int64_t dim, const at::Tensor& index, const 
   add_number(arguments, number, t.scalar_type());
   const std::string text = std::string(definitions) + "#define RANK " + std::to_string(others) + "\n" +
                            fault_definitions() + dtype_definition("DTYPE", t);
-  launch("gather or scatter", kernel(kLines, text, kChecked), arguments,
+  launch("gather or scatter", kernel(kLinesSource, text, kCheckedIndex), arguments,
          linear(gathers ? i.numel() : i.numel() / length));
 }
 
@@ -209,25 +209,25 @@ void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, con
 }
 
 void gather(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/, const at::Tensor& out) {
-  along("#define GATHER\n", dim, index, out, self, 0, true);
+  scatter_along("#define GATHER\n", dim, index, out, self, 0, true);
 }
 
 void scatter_src(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
                  const at::Tensor& out) {
   copy_unless_same(self, out);
-  along("", dim, index, src, out, 0, false);
+  scatter_along("", dim, index, src, out, 0, false);
 }
 
 void scatter_value(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
                    const at::Tensor& out) {
   copy_unless_same(self, out);
-  along("#define FROM_NUMBER\n", dim, index, {}, out, value, false);
+  scatter_along("#define FROM_NUMBER\n", dim, index, {}, out, value, false);
 }
 
 void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
                  const at::Tensor& out) {
   copy_unless_same(self, out);
-  along("#define ADDS\n", dim, index, src, out, 0, false);
+  scatter_along("#define ADDS\n", dim, index, src, out, 0, false);
 }
 
 void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t /*valid*/, bool /*all_contiguous*/,

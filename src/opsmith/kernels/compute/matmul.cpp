@@ -12,10 +12,10 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kForCpus =
+constexpr const char* kProductForCpus =
 #include "matmul_cpu.cl"
     ;
-constexpr const char* kTiled =
+constexpr const char* kTiledProduct =
 #include "matmul_tiled.cl"
     ;
 // As in both sources.
@@ -23,15 +23,15 @@ constexpr int64_t kTile = 64;
 constexpr size_t kTileItems = 16;
 
 // As in the sources.
-struct Strides {
+struct MatrixStrides {
   int64_t batch = 0, row = 0, column = 0;
 };
-struct Shape {
+struct ProductShape {
   int64_t m, n, k;
-  Strides a, b, addend, out;
+  MatrixStrides a, b, addend, out;
 };
 
-Strides strides_of(const at::Tensor& matrices) {
+MatrixStrides strides_of(const at::Tensor& matrices) {
   return {matrices.stride(0), matrices.stride(1), matrices.stride(2)};
 }
 
@@ -51,12 +51,12 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
     definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
     definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
   }
-  const Shape shape{.m = out.size(1),
+  const ProductShape shape{.m = out.size(1),
                     .n = out.size(2),
                     .k = a.size(2),
                     .a = strides_of(a),
                     .b = strides_of(b),
-                    .addend = adds ? strides_of(addend) : Strides{},
+                    .addend = adds ? strides_of(addend) : MatrixStrides{},
                     .out = strides_of(out)};
   Arguments arguments;
   arguments.tensor(a).tensor(b).tensor(adds ? addend : at::Tensor()).tensor(out).value(shape);
@@ -68,7 +68,7 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   if (!on_cpu) {
     grid.items = {kTileItems, kTileItems, 1};
   }
-  launch("multiply matrices", kernel(on_cpu ? kForCpus : kTiled, definitions), arguments, grid);
+  launch("multiply matrices", kernel(on_cpu ? kProductForCpus : kTiledProduct, definitions), arguments, grid);
 }
 
 void mm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) {

@@ -16,7 +16,7 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kNorm =
 #include "norm.cl"
     ;
 constexpr const char* kLayerParameters =
@@ -24,7 +24,7 @@ constexpr const char* kLayerParameters =
     ;
 
 // As in the source.
-struct Shape {
+struct NormShape {
   int64_t parts, count, step, stride;
 };
 
@@ -36,7 +36,7 @@ at::ScalarType statistics_dtype(const at::Tensor& input) {
   return at::isReducedFloatingType(input.scalar_type()) ? at::kFloat : input.scalar_type();
 }
 
-std::string definitions_of(const at::Tensor& input, at::ScalarType parameters, at::ScalarType saved) {
+std::string norm_definitions(const at::Tensor& input, at::ScalarType parameters, at::ScalarType saved) {
   return dtype_definition("IN", input) + dtype_definition("COMPUTE", input) + "#define PARAMETERS " +
          c10::toString(parameters) + "\n#define SAVED " + c10::toString(saved) + "\n";
 }
@@ -67,7 +67,7 @@ int32_t given(const at::Tensor& tensor) {
 
 struct Forward {
   const at::Tensor &input, &weight, &bias, &running_mean, &running_var, &out, &saved_mean, &saved_rstd;
-  Shape shape;
+  NormShape shape;
   int64_t count;
   bool training;
   double momentum, epsilon;
@@ -86,12 +86,12 @@ void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
   Grid grid = groups(f.count);
   const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
   launch("normalise",
-         group_kernel(kSource, kind + definitions_of(f.input, parameters, saved), grid), arguments, grid);
+         group_kernel(kNorm, kind + norm_definitions(f.input, parameters, saved), grid), arguments, grid);
 }
 
 struct Backward {
   const at::Tensor &grad, &input, &weight, &mean, &rstd, &out, &grad_weight, &grad_bias;
-  Shape shape;
+  NormShape shape;
   int64_t count;
   bool training;
   double epsilon;
@@ -108,32 +108,32 @@ void differentiate(const Backward& b, const char* kind, at::ScalarType parameter
   add_number(arguments, b.epsilon, b.input.scalar_type());
   Grid grid = groups(b.count);
   launch("differentiate a norm",
-         group_kernel(kSource,
+         group_kernel(kNorm,
                       std::string("#define BACKWARD\n") + kind +
-                          definitions_of(b.input, parameters, b.mean.scalar_type()),
+                          norm_definitions(b.input, parameters, b.mean.scalar_type()),
                       grid),
          arguments, grid);
 }
 
 // A channel's elements in a contiguous tensor.
-Shape channels_of(const at::Tensor& input) {
+NormShape channels_of(const at::Tensor& input) {
   const int64_t channels = input.size(1);
   const int64_t samples = input.size(0);
   const int64_t count = input.numel() == 0 ? 0 : input.numel() / (channels * samples);
   return {.parts = samples, .count = count, .step = channels * count, .stride = count};
 }
 
-struct Rows {
+struct NormalisedRows {
   int64_t count;   // of rows
   int64_t length;  // of each
 };
 
-Rows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
+NormalisedRows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
   const auto kept = input.dim() - static_cast<int64_t>(normalized_shape.size());
   TORCH_CHECK(!normalized_shape.empty() && kept >= 0 && input.sizes().slice(static_cast<size_t>(kept)).equals(normalized_shape),
               "Given normalized_shape=", normalized_shape, ", expected input with shape [*, ",
               normalized_shape, "], but got input of size ", input.sizes());
-  Rows rows{1, 1};
+  NormalisedRows rows{1, 1};
   for (int64_t d = 0; d < input.dim(); ++d) {
     (d < kept ? rows.count : rows.length) *= input.size(d);
   }
@@ -148,7 +148,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tenso
                                                                  at::IntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
                                                                  const std::optional<at::Tensor>& bias, double eps) {
-  const Rows rows = rows_of(input, normalized_shape);
+  const NormalisedRows rows = rows_of(input, normalized_shape);
   for (const auto* parameter : {&weight, &bias}) {
     TORCH_CHECK(!parameter->has_value() || !(*parameter)->defined() || (*parameter)->sizes().equals(normalized_shape),
                 "Expected weight and bias to be of same shape as normalized_shape, but got one of shape ",
@@ -189,7 +189,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
     const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape, const at::Tensor& mean,
     const at::Tensor& rstd, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
     std::array<bool, 3> output_mask) {
-  const Rows rows = rows_of(input, normalized_shape);
+  const NormalisedRows rows = rows_of(input, normalized_shape);
   const at::Tensor grad = grad_out.contiguous();
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);
@@ -221,7 +221,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
     arguments.tensor(grad).tensor(in).tensor(mean).tensor(rstd).tensor(grad_weight).tensor(grad_bias);
     arguments.value(rows.count).value(rows.length).value(given(grad_weight)).value(given(grad_bias));
     launch("differentiate a norm",
-           kernel(kLayerParameters, definitions_of(in, parameters, mean.scalar_type())), arguments,
+           kernel(kLayerParameters, norm_definitions(in, parameters, mean.scalar_type())), arguments,
            linear(rows.length));
   }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};

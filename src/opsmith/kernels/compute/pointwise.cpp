@@ -15,7 +15,7 @@ namespace opsmith::compute {
 namespace {
 
 constexpr int kMostOperands = 6;
-constexpr int kMostDims = 12;
+constexpr int kMostPointwiseDims = 12;
 constexpr const char* kNames = "abcde";
 constexpr const char* kNumberNames = "xyz";
 constexpr size_t kMostRows = 32768;  // of the grid: CUDA's second dimension is short
@@ -157,7 +157,7 @@ opsmith_compute_kernel kernel_of(const Form& form) {
 
 // The iterator's shape and strides, packed as the kernel's struct is: rank and operands vary.
 struct PackedLayout {
-  int64_t words[2 + kMostDims + kMostOperands * kMostDims];
+  int64_t words[2 + kMostPointwiseDims + kMostOperands * kMostPointwiseDims];
   size_t used = 0;
   void add(int64_t word) { words[used++] = word; }
 };
@@ -187,9 +187,9 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
   const int operands = iter.ntensors();
   const bool contiguous = iter.is_contiguous();
   const int rank = contiguous ? 1 : std::max(iter.ndim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(operands <= kMostOperands && rank <= kMostDims, "tensors of ", rank,
+  TORCH_CHECK_NOT_IMPLEMENTED(operands <= kMostOperands && rank <= kMostPointwiseDims, "tensors of ", rank,
                               " dimensions that lie differently are not supported on ", iter.device(0),
-                              ": at most ", kMostDims, ". Make them contiguous first");
+                              ": at most ", kMostPointwiseDims, ". Make them contiguous first");
   Form form{.expression = expression,
             .dtypes = {},
             .steps = {},

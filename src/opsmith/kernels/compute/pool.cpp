@@ -10,19 +10,19 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kPool =
 #include "pool.cl"
     ;
 
 // As in the source.
-struct Shape {
+struct PoolShape {
   int64_t planes, height, width, out_height, out_width;
   int64_t kernel_height = 1, kernel_width = 1, step_height = 1, step_width = 1;
   int64_t pad_height = 0, pad_width = 0, gap_height = 1, gap_width = 1;
   int64_t with_padding = 0, divisor = 0;
 };
 
-Shape planes_of(const at::Tensor& in, const at::Tensor& out) {
+PoolShape planes_of(const at::Tensor& in, const at::Tensor& out) {
   const int64_t height = in.size(-2);
   const int64_t width = in.size(-1);
   return {.planes = height * width == 0 ? 0 : in.numel() / (height * width),
@@ -37,8 +37,8 @@ void set_pair(at::IntArrayRef values, int64_t& height, int64_t& width) {
   width = values.size() > 1 ? values[1] : values[0];
 }
 
-void run(const char* kind, const at::Tensor& from, const at::Tensor& indices, const at::Tensor& to,
-         const Shape& shape) {
+void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, const at::Tensor& to,
+         const PoolShape& shape) {
   if (to.numel() == 0) {
     return;
   }
@@ -46,11 +46,11 @@ void run(const char* kind, const at::Tensor& from, const at::Tensor& indices, co
   const DenseResult written(to);
   Arguments arguments;
   arguments.tensor(in).tensor(indices).tensor(written.tensor()).value(shape);
-  launch("pool", kernel(kSource, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)), arguments,
+  launch("pool", kernel(kPool, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)), arguments,
          linear(to.numel()));
 }
 
-Shape window_of(Shape shape, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding) {
+PoolShape window_of(PoolShape shape, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding) {
   set_pair(kernel, shape.kernel_height, shape.kernel_width);
   set_pair(stride.empty() ? kernel : stride, shape.step_height, shape.step_width);
   set_pair(padding, shape.pad_height, shape.pad_width);
@@ -62,37 +62,37 @@ Shape window_of(Shape shape, at::IntArrayRef kernel, at::IntArrayRef stride, at:
 void max_pool2d_with_indices(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef stride,
                              at::IntArrayRef padding, at::IntArrayRef dilation, bool /*ceil_mode*/,
                              const at::Tensor& out, const at::Tensor& indices) {
-  Shape shape = window_of(planes_of(self, out), kernel_size, stride, padding);
+  PoolShape shape = window_of(planes_of(self, out), kernel_size, stride, padding);
   set_pair(dilation, shape.gap_height, shape.gap_width);
   const DenseResult positions(indices);
-  run("MAX", self, positions.tensor(), out, shape);
+  pool("MAX", self, positions.tensor(), out, shape);
 }
 
 void max_pool2d_with_indices_backward(const at::Tensor& grad_output, const at::Tensor& self,
                                       at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
                                       at::IntArrayRef dilation, bool /*ceil_mode*/, const at::Tensor& indices,
                                       const at::Tensor& grad_input) {
-  Shape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
+  PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   set_pair(dilation, shape.gap_height, shape.gap_width);
-  run("MAX_BACKWARD", grad_output, indices.contiguous(), grad_input, shape);
+  pool("MAX_BACKWARD", grad_output, indices.contiguous(), grad_input, shape);
 }
 
 void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int64_t dW, int64_t padH, int64_t padW,
                 bool /*ceil_mode*/, bool count_include_pad, std::optional<int64_t> divisor_override,
                 const at::Tensor& out) {
-  Shape shape = window_of(planes_of(self, out), {kH, kW}, {dH, dW}, {padH, padW});
+  PoolShape shape = window_of(planes_of(self, out), {kH, kW}, {dH, dW}, {padH, padW});
   shape.with_padding = count_include_pad ? 1 : 0;
   shape.divisor = divisor_override.value_or(0);
-  run("AVERAGE", self, {}, out, shape);
+  pool("AVERAGE", self, {}, out, shape);
 }
 
 void avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
                          at::IntArrayRef stride, at::IntArrayRef padding, bool /*ceil_mode*/, bool count_include_pad,
                          std::optional<int64_t> divisor_override, const at::Tensor& grad_input) {
-  Shape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
+  PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   shape.with_padding = count_include_pad ? 1 : 0;
   shape.divisor = divisor_override.value_or(0);
-  run("AVERAGE_BACKWARD", grad_output, {}, grad_input, shape);
+  pool("AVERAGE_BACKWARD", grad_output, {}, grad_input, shape);
 }
 
 at::Tensor _adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
@@ -103,13 +103,13 @@ at::Tensor _adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_s
   sizes[sizes.size() - 2] = output_size[0];
   sizes[sizes.size() - 1] = output_size[1];
   at::Tensor out = at::empty(sizes, self.options());
-  run("ADAPTIVE", self, {}, out, planes_of(self, out));
+  pool("ADAPTIVE", self, {}, out, planes_of(self, out));
   return out;
 }
 
 at::Tensor _adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
   at::Tensor grad_input = at::empty(self.sizes(), self.options());
-  run("ADAPTIVE_BACKWARD", grad_output, {}, grad_input, planes_of(self, grad_output));
+  pool("ADAPTIVE_BACKWARD", grad_output, {}, grad_input, planes_of(self, grad_output));
   return grad_input;
 }
 

@@ -20,7 +20,7 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kRandom =
 #include "random.cl"
     ;
 
@@ -43,7 +43,7 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   add_number(arguments, y, computed);
   const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " + c10::toString(computed) +
                                   "\n#define EXPRESSION " + expression + "\n";
-  launch("draw random numbers", kernel(kSource, definitions), arguments, linear(self.numel()));
+  launch("draw random numbers", kernel(kRandom, definitions), arguments, linear(self.numel()));
   return self;
 }
 

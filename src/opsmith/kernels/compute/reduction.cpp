@@ -13,13 +13,13 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kReduction =
 #include "reduction.cl"
     ;
 constexpr const char* kScan =
 #include "scan.cl"
     ;
-constexpr size_t kMostDims = 12;
+constexpr size_t kMostReductionDims = 12;
 constexpr int64_t kStateBytes = 32;  // of the largest State, in doubles
 
 // What a reduction keeps of elements; see reduction.cl. In STEP the element is `e`, its position `i`.
@@ -81,8 +81,8 @@ constexpr Rule kArgmin = OPSMITH_POSITION("<", "(s).i", nullptr);
 #undef OPSMITH_POSITION
 
 // The layout as the kernel's struct has it.
-struct Words {
-  int64_t words[3 + 6 * kMostDims];
+struct ReductionLayout {
+  int64_t words[3 + 6 * kMostReductionDims];
   size_t used = 0;
   void add(int64_t word) { words[used++] = word; }
 };
@@ -92,8 +92,8 @@ size_t rank_of(const ReductionDims& dims) {
 }
 
 // The layout; a second result lies as the first.
-Words layout_of(const Reduction& reduction, int64_t parts) {
-  Words words;
+ReductionLayout layout_of(const Reduction& reduction, int64_t parts) {
+  ReductionLayout words;
   words.add(reduction.outputs);
   words.add(reduction.length);
   words.add(parts);
@@ -124,7 +124,7 @@ std::string definition(const char* name, const char* text) {
   return std::string("#define ") + name + " " + text + "\n";
 }
 
-std::string definitions_of(const Rule& rule, const Reduction& reduction, at::ScalarType in,
+std::string reduction_definitions(const Rule& rule, const Reduction& reduction, at::ScalarType in,
                            at::ScalarType computed, const at::Tensor& out, const at::Tensor& second) {
   std::string text = definition("STATE", rule.state) + definition("START(s)", rule.start) +
                      definition("STEP(s, e, i_)", rule.step) + definition("MERGE(s, o)", rule.merge) +
@@ -165,15 +165,15 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   } else {
     reduction.order_by_stride();
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(rank_of(reduction.kept) <= kMostDims && rank_of(reduction.reduced) <= kMostDims,
-                              "a reduction over more than ", kMostDims,
+  TORCH_CHECK_NOT_IMPLEMENTED(rank_of(reduction.kept) <= kMostReductionDims && rank_of(reduction.reduced) <= kMostReductionDims,
+                              "a reduction over more than ", kMostReductionDims,
                               " separate dimensions is not supported. Make the tensor contiguous first");
   const bool grouped = is_grouped(reduction);
   const int64_t parts = grouped ? parts_of(reduction) : 1;
   const std::string definitions =
-      definitions_of(rule, reduction, self.scalar_type(), computed, out, second);
+      reduction_definitions(rule, reduction, self.scalar_type(), computed, out, second);
   const int64_t items = limits().is_cpu != 0 ? 16 : 128;
-  const Words words = layout_of(reduction, parts);
+  const ReductionLayout words = layout_of(reduction, parts);
   at::Tensor states;
   if (parts > 1) {
     states = at::empty({reduction.outputs * parts * kStateBytes}, self.options().dtype(at::kByte));
@@ -186,7 +186,7 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
     }
     add_number(arguments, x, computed);
     add_number(arguments, 0, computed);
-    launch("reduce elements", kernel(kSource, definitions + more), arguments, grid);
+    launch("reduce elements", kernel(kReduction, definitions + more), arguments, grid);
   };
   if (!grouped) {
     run("", linear(reduction.outputs));

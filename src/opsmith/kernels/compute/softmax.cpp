@@ -17,7 +17,7 @@
 namespace opsmith::compute {
 namespace {
 
-constexpr const char* kSource =
+constexpr const char* kSoftmax =
 #include "softmax.cl"
     ;
 constexpr const char* kLoss =
@@ -45,7 +45,7 @@ void along_lines(const char* definitions, const at::Tensor& self, const at::Tens
   grid.groups[0] = static_cast<size_t>(self.numel() / length);
   const std::string text = std::string(definitions) + dtype_definition("IN", in) + dtype_definition("OUT", out) +
                            dtype_definition("COMPUTE", out);
-  launch("calculate a softmax", group_kernel(kSource, text, grid), arguments, grid);
+  launch("calculate a softmax", group_kernel(kSoftmax, text, grid), arguments, grid);
 }
 
 }  // namespace
