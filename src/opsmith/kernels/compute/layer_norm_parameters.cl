@@ -4,8 +4,7 @@ typedef COMPUTED(IN) C;
 
 KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BUFFER(const STORED(SAVED), saved_mean),
                 BUFFER(const STORED(SAVED), saved_rstd), BUFFER(STORED(PARAMETERS), grad_weight),
-                BUFFER(STORED(PARAMETERS), grad_bias), const long rows, const long count, const int weight_wanted,
-                const int bias_wanted) {
+                BUFFER(STORED(PARAMETERS), grad_bias), const long rows, const long count) {
   const long k = GLOBAL_ITEM(0);
   if (k >= count) return;
   C for_weight = 0, for_bias = 0;
@@ -16,7 +15,11 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
     for_bias += d;
     for_weight += d * ((C)LOAD(IN, POINTER(const STORED(IN), in), row * count + k) - mean) * rstd;
   }
-  if (weight_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), k, for_weight);
-  if (bias_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), k, for_bias);
+#ifdef WANTS_WEIGHT
+  STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), k, for_weight);
+#endif
+#ifdef WANTS_BIAS
+  STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), k, for_bias);
+#endif
 }
 )"

@@ -14,48 +14,55 @@ typedef struct { long parts, count, step, stride; } Shape;  // the group's first
 #define PLACE(k) GROUP(0)
 #endif
 
-#define PARAMETER(name, i, otherwise) \
-  (name##_given ? (C)LOAD(PARAMETERS, POINTER(const STORED(PARAMETERS), name), i) : (otherwise))
+// WEIGHTED, BIASED, RUNNING (statistics), WANTS_OUT, WANTS_WEIGHT and WANTS_BIAS are defined where these are given or wanted.
+#ifdef WEIGHTED
+#define WEIGHT(i) ((C)LOAD(PARAMETERS, POINTER(const STORED(PARAMETERS), weight), i))
+#else
+#define WEIGHT(i) ((C)1)
+#endif
+#ifdef BIASED
+#define BIAS(i) ((C)LOAD(PARAMETERS, POINTER(const STORED(PARAMETERS), bias), i))
+#else
+#define BIAS(i) ((C)0)
+#endif
 
 #ifndef BACKWARD
 KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), weight),
                 BUFFER(const STORED(PARAMETERS), bias), BUFFER(STORED(PARAMETERS), running_mean),
                 BUFFER(STORED(PARAMETERS), running_var), BUFFER(STORED(IN), out), BUFFER(STORED(SAVED), saved_mean),
-                BUFFER(STORED(SAVED), saved_rstd), const Shape shape, const int weight_given, const int bias_given,
-                const int running_given, const int training, const C momentum, const C epsilon) {
+                BUFFER(STORED(SAVED), saved_rstd), const Shape shape, const C momentum, const C epsilon) {
   LOCAL C shared[ITEMS_OF_GROUP];
   GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
   const C n = (C)(shape.parts * shape.count);
-  C mean, rstd;
-  if (training) {
+#ifdef TRAINING
     C sum = 0;
     EACH(e, k) { sum += (C)LOAD(IN, from, e); }
-    mean = group_sum(shared, sum) / n;
+    const C mean = group_sum(shared, sum) / n;
     C squares = 0;
     EACH(e, k) {
       const C d = (C)LOAD(IN, from, e) - mean;
       squares += d * d;
     }
     squares = group_sum(shared, squares);
-    rstd = 1 / sqrt(squares / n + epsilon);
+    const C rstd = 1 / sqrt(squares / n + epsilon);
     if (ITEM(0) == 0) {
       STORE(SAVED, POINTER(STORED(SAVED), saved_mean), GROUP(0), mean);
       STORE(SAVED, POINTER(STORED(SAVED), saved_rstd), GROUP(0), rstd);
-      if (running_given) {
+#ifdef RUNNING
         GLOBAL STORED(PARAMETERS)* rm = POINTER(STORED(PARAMETERS), running_mean);
         GLOBAL STORED(PARAMETERS)* rv = POINTER(STORED(PARAMETERS), running_var);
         const C old_mean = LOAD(PARAMETERS, rm, GROUP(0)), old_var = LOAD(PARAMETERS, rv, GROUP(0));
         STORE(PARAMETERS, rm, GROUP(0), (1 - momentum) * old_mean + momentum * mean);
         STORE(PARAMETERS, rv, GROUP(0), (1 - momentum) * old_var + momentum * (squares / (n - 1)));
-      }
+#endif
     }
-  } else {
-    mean = LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_mean), GROUP(0));
-    rstd = 1 / sqrt((C)LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_var), GROUP(0)) + epsilon);
-  }
+#else
+    const C mean = LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_mean), GROUP(0));
+    const C rstd = 1 / sqrt((C)LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_var), GROUP(0)) + epsilon);
+#endif
   EACH(e, k) {
     const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
-    STORE(IN, POINTER(STORED(IN), out), e, x * PARAMETER(weight, PLACE(k), (C)1) + PARAMETER(bias, PLACE(k), (C)0));
+    STORE(IN, POINTER(STORED(IN), out), e, x * WEIGHT(PLACE(k)) + BIAS(PLACE(k)));
   }
 }
 #else
@@ -64,19 +71,21 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), w
 KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), weight),
                 BUFFER(const STORED(SAVED), saved_mean), BUFFER(const STORED(SAVED), saved_rstd),
                 BUFFER(STORED(IN), out), BUFFER(STORED(PARAMETERS), grad_weight), BUFFER(STORED(PARAMETERS), grad_bias),
-                const Shape shape, const int weight_given, const int out_wanted, const int weight_wanted,
-                const int bias_wanted, const int training, const C epsilon) {
+                const Shape shape, const C epsilon) {
   LOCAL C shared[ITEMS_OF_GROUP];
   GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
   GLOBAL const STORED(IN)* g = POINTER(const STORED(IN), grad);
   const C n = (C)(shape.parts * shape.count);
   const C mean = LOAD(SAVED, POINTER(const STORED(SAVED), saved_mean), GROUP(0));
-  C rstd = LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0));
-  if (!training) rstd = 1 / sqrt(rstd + epsilon);  // a variance
+#ifdef TRAINING
+  const C rstd = LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0));
+#else
+  const C rstd = 1 / sqrt((C)LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0)) + epsilon);  // of a variance
+#endif
   C sum = 0, product = 0;
   EACH(e, k) {
 #ifdef LAYER
-    const C d = (C)LOAD(IN, g, e) * PARAMETER(weight, PLACE(k), (C)1);
+    const C d = (C)LOAD(IN, g, e) * WEIGHT(PLACE(k));
 #else
     const C d = LOAD(IN, g, e);
 #endif
@@ -87,22 +96,31 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
   product = group_sum(shared, product);
 #ifndef LAYER
   if (ITEM(0) == 0) {
-    if (weight_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), GROUP(0), product);
-    if (bias_wanted) STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), GROUP(0), sum);
+#ifdef WANTS_WEIGHT
+    STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_weight), GROUP(0), product);
+#endif
+#ifdef WANTS_BIAS
+    STORE(PARAMETERS, POINTER(STORED(PARAMETERS), grad_bias), GROUP(0), sum);
+#endif
   }
 #endif
-  if (!out_wanted) return;
+#ifdef WANTS_OUT
   EACH(e, k) {
-    const C w = PARAMETER(weight, PLACE(k), (C)1);
+    const C w = WEIGHT(PLACE(k));
     const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
     const C d = LOAD(IN, g, e);
 #ifdef LAYER
     const C slope = (d * w - sum / n - x * product / n) * rstd;
 #else
-    const C slope = training ? (d - sum / n - x * product / n) * rstd * w : d * rstd * w;
+#ifdef TRAINING
+    const C slope = (d - sum / n - x * product / n) * rstd * w;
+#else
+    const C slope = d * rstd * w;
+#endif
 #endif
     STORE(IN, POINTER(STORED(IN), out), e, slope);
   }
+#endif
 }
 #endif
 )"

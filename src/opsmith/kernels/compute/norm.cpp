@@ -61,8 +61,8 @@ Grid groups(int64_t count) {
   return grid;
 }
 
-int32_t given(const at::Tensor& tensor) {
-  return tensor.defined() ? 1 : 0;
+std::string defined_if(bool condition, const char* name) {
+  return condition ? std::string("#define ") + name + "\n" : "";
 }
 
 struct Forward {
@@ -80,13 +80,15 @@ void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
   Arguments arguments;
   arguments.tensor(f.input).tensor(f.weight).tensor(f.bias).tensor(f.running_mean).tensor(f.running_var);
   arguments.tensor(f.out).tensor(f.saved_mean).tensor(f.saved_rstd).value(f.shape);
-  arguments.value(given(f.weight)).value(given(f.bias)).value(given(f.running_mean)).value(f.training ? 1 : 0);
   add_number(arguments, f.momentum, f.input.scalar_type());
   add_number(arguments, f.epsilon, f.input.scalar_type());
   Grid grid = groups(f.count);
   const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
-  launch("normalise",
-         group_kernel(kNorm, kind + norm_definitions(f.input, parameters, saved), grid), arguments, grid);
+  const std::string definitions = kind + norm_definitions(f.input, parameters, saved) +
+                                  defined_if(f.training, "TRAINING") + defined_if(f.weight.defined(), "WEIGHTED") +
+                                  defined_if(f.bias.defined(), "BIASED") +
+                                  defined_if(f.running_mean.defined(), "RUNNING");
+  launch("normalise", group_kernel(kNorm, definitions, grid), arguments, grid);
 }
 
 struct Backward {
@@ -103,16 +105,15 @@ void differentiate(const Backward& b, const char* kind, at::ScalarType parameter
   }
   Arguments arguments;
   arguments.tensor(b.grad).tensor(b.input).tensor(b.weight).tensor(b.mean).tensor(b.rstd).tensor(b.out);
-  arguments.tensor(b.grad_weight).tensor(b.grad_bias).value(b.shape).value(given(b.weight));
-  arguments.value(given(b.out)).value(given(b.grad_weight)).value(given(b.grad_bias)).value(b.training ? 1 : 0);
+  arguments.tensor(b.grad_weight).tensor(b.grad_bias).value(b.shape);
   add_number(arguments, b.epsilon, b.input.scalar_type());
   Grid grid = groups(b.count);
-  launch("differentiate a norm",
-         group_kernel(kNorm,
-                      std::string("#define BACKWARD\n") + kind +
-                          norm_definitions(b.input, parameters, b.mean.scalar_type()),
-                      grid),
-         arguments, grid);
+  const std::string definitions =
+      std::string("#define BACKWARD\n") + kind + norm_definitions(b.input, parameters, b.mean.scalar_type()) +
+      defined_if(b.training, "TRAINING") + defined_if(b.weight.defined(), "WEIGHTED") +
+      defined_if(b.out.defined(), "WANTS_OUT") + defined_if(b.grad_weight.defined(), "WANTS_WEIGHT") +
+      defined_if(b.grad_bias.defined(), "WANTS_BIAS");
+  launch("differentiate a norm", group_kernel(kNorm, definitions, grid), arguments, grid);
 }
 
 // A channel's elements in a contiguous tensor.
@@ -219,10 +220,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
   if ((output_mask[1] || output_mask[2]) && in.numel() != 0) {
     Arguments arguments;
     arguments.tensor(grad).tensor(in).tensor(mean).tensor(rstd).tensor(grad_weight).tensor(grad_bias);
-    arguments.value(rows.count).value(rows.length).value(given(grad_weight)).value(given(grad_bias));
+    arguments.value(rows.count).value(rows.length);
     launch("differentiate a norm",
-           kernel(kLayerParameters, norm_definitions(in, parameters, mean.scalar_type())), arguments,
-           linear(rows.length));
+           kernel(kLayerParameters, norm_definitions(in, parameters, mean.scalar_type()) +
+                                        defined_if(output_mask[1], "WANTS_WEIGHT") +
+                                        defined_if(output_mask[2], "WANTS_BIAS")),
+           arguments, linear(rows.length));
   }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

@@ -65,7 +65,7 @@ void threshold(at::TensorIteratorBase& iter, const at::Scalar& threshold, const 
 }
 
 void threshold_backward(at::TensorIteratorBase& iter, const at::Scalar& threshold) {
-  pointwise(iter, "b <= x ? (C)0 : a", {threshold});
+  pointwise(iter, "a <= x ? (C)0 : b", {threshold});  // PyTorch has the operand first here
 }
 
 }  // namespace opsmith::compute
