@@ -7,6 +7,7 @@ R"(
 #define DEVICE
 #define GLOBAL __global
 #define LOCAL __local
+#define SHARED __local
 #define BUFFER(T, name) __global T* name##_start, ulong name##_offset
 #define POINTER(T, name) ((__global T*)((__global char*)name##_start + name##_offset))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)

@@ -1,13 +1,8 @@
 // See errors.h.
 #include "errors.h"
 
-#include <cstdio>
-
 namespace opencl {
 namespace {
-
-// A plain array: it has no destructor, so calls made while a thread ends are safe. A compiler's log is long.
-constinit thread_local char text_of_thread[8192] = "";
 
 const char* name_of(cl_int error) {
   switch (error) {
@@ -51,15 +46,6 @@ void check(cl_int error, const char* action) {
     throw Failure(status_of(error),
                   std::string(action) + ": " + name_of(error) + " (" + std::to_string(error) + ")");
   }
-}
-
-opsmith_status remember(opsmith_status status, const char* text) noexcept {
-  std::snprintf(text_of_thread, sizeof(text_of_thread), "%s", text);
-  return status;
-}
-
-const char* last_error() noexcept {
-  return text_of_thread;
 }
 
 }  // namespace opencl

@@ -1,40 +1,17 @@
-// How the driver fails: inside by the exception Failure, at the table by a status and the text of last_error().
+// OpenCL's errors as failures of the driver.
 #pragma once
 
-#include <exception>
-#include <stdexcept>
-#include <string>
-
-#include <opsmith_driver.h>
-
+#include "../shared/failure.h"
 #include "api.h"
 
 namespace opencl {
 
-class Failure : public std::runtime_error {
- public:
-  Failure(opsmith_status status, const std::string& text) : std::runtime_error(text), status(status) {}
-  const opsmith_status status;
-};
+using driver_parts::entry;
+using driver_parts::Failure;
+using driver_parts::given;
+using driver_parts::last_error;
 
 // Throws Failure where an OpenCL function did not succeed: "<action>: <the error's name in OpenCL>".
 void check(cl_int error, const char* action);
-
-// Keeps the text for this thread's last_error().
-opsmith_status remember(opsmith_status status, const char* text) noexcept;
-const char* last_error() noexcept;
-
-// Runs an entry's body and keeps its exceptions on this side of the C boundary.
-template <class Body>
-opsmith_status entry(Body&& body) noexcept {
-  try {
-    body();
-    return OPSMITH_OK;
-  } catch (const Failure& failure) {
-    return remember(failure.status, failure.what());
-  } catch (const std::exception& error) {
-    return remember(OPSMITH_FAILED, error.what());
-  }
-}
 
 }  // namespace opencl

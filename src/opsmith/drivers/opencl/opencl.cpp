@@ -12,14 +12,6 @@
 namespace opencl {
 namespace {
 
-template <class Object>
-Object* given(Object* object, const char* what) {
-  if (object == nullptr) {
-    throw Failure(OPSMITH_INVALID_ARGUMENT, std::string("the ") + what + " is null");
-  }
-  return object;
-}
-
 // ---- devices ----
 
 opsmith_status device_count(int* count) {

@@ -1,87 +1,15 @@
-// See program.h. A file of the cache is named by a digest of the device, its driver's version and the source. It
-// holds these texts too, so that another program of the same digest is not taken for this one, and ends with a
-// digest of all before, so that one that was cut short is not loaded.
+// See program.h.
 #include "program.h"
 
-#include <unistd.h>
-
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
+#include <optional>
 #include <vector>
 
+#include "../shared/binary_cache.h"
 #include "errors.h"
 #include "platform.h"
 
 namespace opencl {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::string setting(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-  return value == nullptr ? "" : value;
-}
-
-// Where opsmith keeps what can be made again; empty where there is no such folder.
-fs::path cache_folder() {
-  if (const std::string named = setting("OPSMITH_CACHE_DIR"); !named.empty()) {
-    return fs::path(named) / "opencl";
-  }
-  if (const std::string caches = setting("XDG_CACHE_HOME"); !caches.empty()) {
-    return fs::path(caches) / "opsmith" / "opencl";
-  }
-  const std::string home = setting("HOME");
-  return home.empty() ? fs::path() : fs::path(home) / ".cache" / "opsmith" / "opencl";
-}
-
-// FNV-1a, 64 bits.
-std::string digest(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  char digits[17];
-  std::snprintf(digits, sizeof(digits), "%016lx", hash);
-  return digits;
-}
-
-constexpr size_t kDigestLength = 16;
-
-// The binary of the program with this key; empty where the cache has none that is whole.
-std::string read_binary(const fs::path& file, const std::string& key) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (text.size() < key.size() + kDigestLength || text.compare(0, key.size(), key) != 0) {
-    return "";
-  }
-  const std::string end = text.substr(text.size() - kDigestLength);
-  text.resize(text.size() - kDigestLength);
-  return end == digest(text) ? text.substr(key.size()) : "";
-}
-
-// A cache that cannot be written is no failure: the next process compiles again.
-void write_binary(const fs::path& file, const std::string& key, const std::string& binary) {
-  static std::atomic<int> number = 0;
-  std::error_code ignored;
-  fs::create_directories(file.parent_path(), ignored);
-  fs::path partial = file;
-  partial += "." + std::to_string(getpid()) + "." + std::to_string(number++);
-  {
-    std::ofstream out(partial, std::ios::binary);
-    const std::string text = key + binary;
-    out << text << digest(text);
-    if (!out.flush()) {
-      fs::remove(partial, ignored);
-      return;
-    }
-  }
-  fs::rename(partial, file, ignored);
-}
 
 size_t index_of(const DeviceFacts& facts) {
   const std::vector<DeviceFacts>& devices = platform().devices;
@@ -156,21 +84,13 @@ cl_program from_source(const DeviceFacts& facts, const std::string& source) {
 cl_program build_program(int device, const std::string& source) {
   const DeviceFacts& facts = device_facts(device);
   const std::string key = platform().name + "\n" + facts.name + "\n" + facts.version + "\n" + kOptions + "\n" + source;
-  const fs::path folder = cache_folder();
-  const fs::path file = folder / (digest(key) + ".bin");
-  if (!folder.empty()) {
-    if (const std::string binary = read_binary(file, key); !binary.empty()) {
-      if (const cl_program program = from_binary(facts, binary)) {
-        return program;
-      }
+  if (const std::optional<std::string> binary = driver_parts::cached_binary("opencl", key)) {
+    if (const cl_program program = from_binary(facts, *binary)) {
+      return program;
     }
   }
   const cl_program program = from_source(facts, source);
-  if (!folder.empty()) {
-    if (const std::string binary = binary_of(program, facts); !binary.empty()) {
-      write_binary(file, key, binary);
-    }
-  }
+  driver_parts::cache_binary("opencl", key, binary_of(program, facts));
   return program;
 }
 

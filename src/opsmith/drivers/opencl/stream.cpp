@@ -4,8 +4,6 @@
 #include <map>
 #include <memory>
 
-#include <opsmith_compute.h>
-
 #include "errors.h"
 #include "memory.h"
 #include "platform.h"
@@ -126,10 +124,7 @@ void opsmith_stream_s::raise_fault() {
                                   nullptr),
           "reset faults");
   }
-  throw opencl::Failure(OPSMITH_FAILED,
-                        fault == OPSMITH_COMPUTE_FAULT_TARGET
-                            ? "a kernel that was launched before met a target that is none of the classes"
-                            : "a kernel that was launched before met an index that is out of range");
+  throw opencl::Failure(OPSMITH_FAILED, driver_parts::fault_text(fault));
 }
 
 namespace opencl {

@@ -2,7 +2,7 @@ R"(
 // What the items of a group know together; ITEMS_OF_GROUP of them, a power of two. They compute as for elements of COMPUTE.
 typedef COMPUTED(COMPUTE) C;
 
-DEVICE inline C group_sum(LOCAL C* shared, C value) {
+DEVICE inline C group_sum(SHARED C* shared, C value) {
   BARRIER();
   shared[ITEM(0)] = value;
   for (int half_of = ITEMS_OF_GROUP / 2; half_of > 0; half_of /= 2) {
@@ -14,7 +14,7 @@ DEVICE inline C group_sum(LOCAL C* shared, C value) {
 }
 
 // NaN wins.
-DEVICE inline C group_max(LOCAL C* shared, C value) {
+DEVICE inline C group_max(SHARED C* shared, C value) {
   BARRIER();
   shared[ITEM(0)] = value;
   for (int half_of = ITEMS_OF_GROUP / 2; half_of > 0; half_of /= 2) {

@@ -1,0 +1,105 @@
+// The functions of CUDA's driver API and of NVRTC that the driver calls, found in their libraries when they are first asked
+// for: so the driver is built, and says what is missing, where there is no GPU. Types and numbers are NVIDIA's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using nvrtcProgram = struct _nvrtcProgram*;
+
+namespace cuda {
+
+constexpr CUresult kSuccess = 0;
+constexpr CUresult kInvalidValue = 1;
+constexpr CUresult kOutOfMemory = 2;
+constexpr CUresult kNoDevice = 100;
+constexpr CUresult kEccUncorrectable = 214;
+constexpr CUresult kNotReady = 600;
+constexpr CUresult kIllegalAddress = 700;
+constexpr CUresult kLaunchFailed = 719;
+
+constexpr int kMaxThreadsPerBlock = 1;
+constexpr int kMaxSharedMemory = 8;
+constexpr int kMultiprocessors = 16;
+constexpr int kComputeMajor = 75;
+constexpr int kComputeMinor = 76;
+constexpr int kMemoryTypeOfPointer = 2;
+constexpr unsigned kMemoryTypeHost = 1;
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kEventWithoutTiming = 2;
+
+// name, as exported, parameters; each returns CUresult
+#define OPSMITH_CUDA_FUNCTIONS(F)                                                                             \
+  F(Init, "cuInit", (unsigned))                                                                               \
+  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                           \
+  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                                 \
+  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                               \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                               \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                 \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                               \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                        \
+  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                               \
+  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                            \
+  F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                        \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                        \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                   \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))                     \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                           \
+  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                     \
+  F(MemcpyPeerAsync, "cuMemcpyPeerAsync", (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))  \
+  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                          \
+  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                                \
+  F(MemFreeHost, "cuMemFreeHost", (void*))                                                                    \
+  F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                                   \
+  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                        \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                           \
+  F(StreamQuery, "cuStreamQuery", (CUstream))                                                                 \
+  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                     \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                       \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream, void (*)(void*), void*))                                    \
+  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                        \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                              \
+  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                         \
+  F(EventQuery, "cuEventQuery", (CUevent))                                                                     \
+  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                         \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                        \
+  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                              \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                            \
+  F(LaunchKernel, "cuLaunchKernel",                                                                            \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
+
+#define OPSMITH_NVRTC_FUNCTIONS(F)                                                                            \
+  F(Version, "nvrtcVersion", (int*, int*))                                                                    \
+  F(CreateProgram, "nvrtcCreateProgram",                                                                       \
+    (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))                    \
+  F(CompileProgram, "nvrtcCompileProgram", (nvrtcProgram, int, const char* const*))                            \
+  F(GetPTXSize, "nvrtcGetPTXSize", (nvrtcProgram, size_t*))                                                    \
+  F(GetPTX, "nvrtcGetPTX", (nvrtcProgram, char*))                                                              \
+  F(GetProgramLogSize, "nvrtcGetProgramLogSize", (nvrtcProgram, size_t*))                                      \
+  F(GetProgramLog, "nvrtcGetProgramLog", (nvrtcProgram, char*))                                                \
+  F(DestroyProgram, "nvrtcDestroyProgram", (nvrtcProgram*))
+
+#define OPSMITH_CUDA_ENTRY(name, exported, parameters) int(*name) parameters = nullptr;
+struct Api {
+  OPSMITH_CUDA_FUNCTIONS(OPSMITH_CUDA_ENTRY)
+};
+struct Nvrtc {
+  OPSMITH_NVRTC_FUNCTIONS(OPSMITH_CUDA_ENTRY)
+};
+#undef OPSMITH_CUDA_ENTRY
+
+// Throws Failure where NVIDIA's driver is missing or finds no device; initialised.
+const Api& api();
+
+// Throws Failure where NVRTC is missing. OPSMITH_NVRTC_LIBRARY names the library; the wheels nvidia-cuda-nvrtc have one.
+const Nvrtc& nvrtc();
+
+}  // namespace cuda

@@ -1,0 +1,33 @@
+// See errors.h.
+#include "errors.h"
+
+namespace cuda {
+namespace {
+
+opsmith_status status_of(CUresult error) {
+  switch (error) {
+    case kOutOfMemory:
+      return OPSMITH_OUT_OF_MEMORY;
+    case kInvalidValue:
+      return OPSMITH_INVALID_ARGUMENT;
+    case kEccUncorrectable:
+    case kIllegalAddress:
+    case kLaunchFailed:
+      return OPSMITH_DEVICE_LOST;  // the context answers every later call alike
+    default:
+      return OPSMITH_FAILED;
+  }
+}
+
+}  // namespace
+
+void check(CUresult error, const char* action) {
+  if (error != kSuccess) {
+    const char* name = nullptr;
+    api().GetErrorName(error, &name);
+    throw Failure(status_of(error), std::string(action) + ": " + (name != nullptr ? name : "an unknown error") +
+                                        " (" + std::to_string(error) + ")");
+  }
+}
+
+}  // namespace cuda

@@ -1,0 +1,61 @@
+// See stream.h.
+#include "stream.h"
+
+#include <opsmith_compute.h>
+
+#include <map>
+
+#include "device.h"
+#include "errors.h"
+
+using cuda::api;
+
+const void* opsmith_stream_s::faults() {
+  const std::lock_guard lock(mutex_);
+  if (faults_ == 0) {
+    cuda::use_device(device);
+    CUdeviceptr made = 0;
+    cuda::check(api().MemAlloc(&made, sizeof(int)), "prepare for faults");
+    cuda::check(api().MemsetD8Async(made, 0, sizeof(int), stream), "prepare for faults");
+    faults_ = made;
+  }
+  may_have_fault_ = true;
+  return reinterpret_cast<const void*>(faults_);
+}
+
+void opsmith_stream_s::raise_fault() {
+  if (!may_have_fault_.exchange(false)) {
+    return;
+  }
+  int fault = 0;
+  cuda::use_device(device);
+  cuda::check(api().MemcpyDtoHAsync(&fault, faults_, sizeof(fault), stream), "ask for faults");
+  cuda::check(api().StreamSynchronize(stream), "ask for faults");
+  if (fault == 0) {
+    return;
+  }
+  cuda::check(api().MemsetD8Async(faults_, 0, sizeof(int), stream), "reset faults");
+  throw cuda::Failure(OPSMITH_FAILED, driver_parts::fault_text(fault));
+}
+
+namespace cuda {
+
+opsmith_stream new_stream(int device, int priority) {
+  use_device(device);
+  CUstream stream = nullptr;
+  check(api().StreamCreateWithPriority(&stream, kStreamNonBlocking, priority), "make a stream");
+  return new opsmith_stream_s(device, stream);
+}
+
+opsmith_stream default_stream(int device) {
+  static std::mutex mutex;
+  static auto* const streams = new std::map<int, opsmith_stream>;  // never destroyed: work may be queued at the end
+  const std::lock_guard lock(mutex);
+  opsmith_stream& stream = (*streams)[device];
+  if (stream == nullptr) {
+    stream = new_stream(device, 0);
+  }
+  return stream;
+}
+
+}  // namespace cuda
