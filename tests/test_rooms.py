@@ -20,7 +20,7 @@ FLOORS = [
     {"build"},
     {"runtime"},
     {"conformance"},
-    {"benchmarks", "demo", "doctor", "executorch", "explain", "pytest_plugin", "transforms"},
+    {"benchmarks", "demo", "doctor", "executorch", "explain", "pytest_plugin", "scaffold", "transforms"},
     {"programs"},
     {"report"},
     {"cli"},
