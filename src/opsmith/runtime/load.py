@@ -16,6 +16,8 @@ from opsmith.build.backend import BuiltBackend, build_backend
 from opsmith.build.progress import OnProgress
 from opsmith.build.waiting import told
 from opsmith.description import Dtypes, find_backend
+from opsmith.driver.named import driver_class
+from opsmith.driver.served import serve
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.plan import Plan
 from opsmith.runtime import calls, fallback_policy, fallbacks
@@ -198,6 +200,8 @@ def _register(built: BuiltBackend) -> None:
             f"the built library of `{built.name}` cannot be loaded: {error}",
             remedy=f"remove {built.library} and build again: opsmith build {built.name}",
         ) from None
+    if (python := built.python_driver) is not None:
+        serve(driver_class(python.source, python.name, built.driver_location), built.driver)
     try:
         torch.ops.opsmith.load_driver(str(built.driver), built.host_window)
     except RuntimeError as error:
