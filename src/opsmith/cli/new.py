@@ -15,6 +15,7 @@ from opsmith.scaffold import (
     KernelLanguage,
     Upgrade,
     apply_upgrade,
+    chosen,
     find_upgrade,
     write_project,
 )
@@ -36,8 +37,11 @@ def new(
         DriverLanguage, typer.Option(help="What the driver is written in.")
     ] = DriverLanguage.C,
     kernels: Annotated[
-        KernelLanguage, typer.Option(help="What the kernels are written in.")
-    ] = KernelLanguage.CPP,
+        KernelLanguage | None,
+        typer.Option(
+            help="What the kernels are written in.", show_default="python for a driver in python, else cpp"
+        ),
+    ] = None,
     executorch: Annotated[
         bool, typer.Option("--executorch", help="Kernels that serve programs of ExecuTorch too.")
     ] = False,
@@ -61,7 +65,7 @@ def new(
     elif not name:
         raise typer.BadParameter("name the device: opsmith new mychip")
     else:
-        _new(Choices(name, driver, kernels, executorch), json)
+        _new(chosen(name, driver, kernels, executorch), json)
 
 
 def _new(choices: Choices, json: bool) -> None:

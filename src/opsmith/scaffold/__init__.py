@@ -3,7 +3,7 @@
 ``templates/`` has the files, in a folder for each choice.
 """
 
-from opsmith.scaffold.choices import Choices, DriverLanguage, KernelLanguage
+from opsmith.scaffold.choices import Choices, DriverLanguage, KernelLanguage, chosen
 from opsmith.scaffold.project import check_project_name, write_project
 from opsmith.scaffold.upgrade import FileChange, Upgrade, apply_upgrade, find_upgrade
 
@@ -15,6 +15,7 @@ __all__ = [
     "Upgrade",
     "apply_upgrade",
     "check_project_name",
+    "chosen",
     "find_upgrade",
     "write_project",
 ]

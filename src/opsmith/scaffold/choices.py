@@ -38,6 +38,13 @@ class Choices:
     executorch: bool = False
 
     def __post_init__(self) -> None:
+        if self.driver is DriverLanguage.PYTHON and not (
+            self.executorch or self.kernels is KernelLanguage.PYTHON
+        ):
+            raise ChoicesRejected(
+                f"kernels in {self.kernels.value} have nothing to call in a driver in Python",
+                remedy="write them in Python too, --kernels python; or for the host, --executorch",
+            )
         if self.executorch and self.kernels is not KernelLanguage.CPP:
             raise ChoicesRejected(
                 f"ExecuTorch's runtime calls no kernels in {self.kernels.value}",
@@ -49,3 +56,19 @@ class Choices:
         """The folders of templates that make the project."""
         kernels = "executorch" if self.executorch else self.kernels.value
         return ("project", f"driver_{self.driver.value}", f"kernels_{kernels}")
+
+
+def chosen(
+    name: str,
+    driver: DriverLanguage = DriverLanguage.C,
+    kernels: KernelLanguage | None = None,
+    executorch: bool = False,
+) -> Choices:
+    """The choices with the ``kernels`` that suit the ``driver``, where they are not said.
+
+    Raises :class:`~opsmith.errors.ChoicesRejected`.
+    """
+    if kernels is None:
+        in_python = driver is DriverLanguage.PYTHON and not executorch
+        kernels = KernelLanguage.PYTHON if in_python else KernelLanguage.CPP
+    return Choices(name, driver, kernels, executorch)

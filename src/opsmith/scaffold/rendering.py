@@ -1,6 +1,7 @@
 """The files of a project, made of the templates: text only, nothing is written.
 
-A template is ``<folder>/<path>.jinja``, in which ``__name__`` stands for the device's name.
+A template is ``<folder>/<path>.jinja``, in which ``__name__`` stands for the device's name.  One that gives no
+text is no file of the project.
 """
 
 from __future__ import annotations
@@ -44,5 +45,6 @@ def rendered_files(choices: Choices) -> Mapping[str, str]:
         for template in sorted((TEMPLATES / folder).rglob(f"*{_SUFFIX}")):
             path = template.relative_to(TEMPLATES / folder).as_posix()
             text = environment.from_string(template.read_text(encoding="utf-8")).render(facts)
-            files[path.replace(_NAME, choices.name).removesuffix(_SUFFIX)] = text
+            if text:
+                files[path.replace(_NAME, choices.name).removesuffix(_SUFFIX)] = text
     return files
