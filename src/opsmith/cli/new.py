@@ -39,7 +39,8 @@ def new(
     kernels: Annotated[
         KernelLanguage | None,
         typer.Option(
-            help="What the kernels are written in.", show_default="python for a driver in python, else cpp"
+            help="What the kernels are written in.",
+            show_default="python for a driver in python, else cpp",
         ),
     ] = None,
     executorch: Annotated[
@@ -47,10 +48,13 @@ def new(
     ] = False,
     upgrade: Annotated[
         bool,
-        typer.Option("--upgrade", help="Show what this opsmith would write differently; ./ by default."),
+        typer.Option(
+            "--upgrade", help="Show what this opsmith would write differently; ./ by default."
+        ),
     ] = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="With --upgrade: change the files that you have not edited.")
+        bool,
+        typer.Option("--apply", help="With --upgrade: change the files that you have not edited."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -59,6 +63,8 @@ def new(
     `pip install .` there gives PyTorch the device, and `pytest` tests it.
     """
     if upgrade:
+        if executorch or kernels or driver is not DriverLanguage.C:
+            raise typer.BadParameter("--upgrade keeps the project's own choices")
         _upgrade(Path(name or "."), apply, json)
     elif apply:
         raise typer.BadParameter("--apply goes with --upgrade")
@@ -70,7 +76,9 @@ def new(
 
 def _new(choices: Choices, json: bool) -> None:
     folder = write_project(choices, Path())
-    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    files = sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
     if json:
         print_json({"folder": str(folder.resolve()), "files": files})
         return
@@ -108,9 +116,7 @@ def _print(upgrade: Upgrade, applied: bool) -> None:
         }[change.edited, applied]
         out.print(f"\n[bold]{escape(change.path)}[/] {said}", highlight=False, soft_wrap=True)
         for line in change.diff.splitlines():
-            out.print(
-                escape(line), style=_COLOURS.get(line[:1]), highlight=False, soft_wrap=True
-            )
+            out.print(escape(line), style=_COLOURS.get(line[:1]), highlight=False, soft_wrap=True)
     edited = sum(change.edited for change in upgrade.changes)
     if not upgrade.changes:
         out.print("nothing would be written differently")

@@ -61,7 +61,10 @@ def record_text(choices: Choices, files: Mapping[str, str]) -> str:
         choices.driver,
         choices.kernels,
         choices.executorch,
-        {path: base64.b64encode(zlib.compress(text.encode(), 9)).decode() for path, text in files.items()},
+        {
+            path: base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+            for path, text in files.items()
+        },
     )
     return msgspec.json.format(msgspec.json.encode(record), indent=1).decode() + "\n"
 
@@ -83,7 +86,10 @@ def read_record(folder: Path) -> Record:
     _check_version(folder, content)
     raw = decode_checked(content, path, _RecordJson, _FORMAT, _WHAT, _REMEDY)
     try:
-        files = {name: zlib.decompress(base64.b64decode(text)).decode() for name, text in raw.files.items()}
+        files = {
+            name: zlib.decompress(base64.b64decode(text)).decode()
+            for name, text in raw.files.items()
+        }
         choices = Choices(raw.name, raw.driver, raw.kernels, raw.executorch)
     except (ValueError, zlib.error, ChoicesRejected) as error:
         raise _altered(path, str(error)) from None

@@ -57,9 +57,7 @@ def find_upgrade(folder: Path) -> Upgrade:
         yours = _text_of(folder / path)
         if after not in (before, yours):
             changes.append(FileChange(path, yours != before, _diff(path, before, after)))
-    return Upgrade(
-        folder, record.opsmith, opsmith_version(), record.choices, files, tuple(changes)
-    )
+    return Upgrade(folder, record.opsmith, opsmith_version(), record.choices, files, tuple(changes))
 
 
 def apply_upgrade(upgrade: Upgrade) -> None:
