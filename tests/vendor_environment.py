@@ -1,4 +1,4 @@
-"""An environment into which a vendor's package can be installed: what the tests have, and nothing of its own yet.
+"""An environment into which a vendor's package can be installed: it has what the tests have.
 
 Packages are installed for real, by ``pip``, but nothing is downloaded: what the tests' environment has
 satisfies what they need, hatchling too.

@@ -355,7 +355,7 @@ def test_a_record_that_names_files_elsewhere(name: str, tmp_path: Path) -> None:
     project = write_project(chosen("mychip"), tmp_path)
     record = read_record(project)
     write_record(project, record.choices, {**record.files, name: "text"})
-    with pytest.raises(ProjectInvalid, match="was altered: `.*` is no path in the project"):
+    with pytest.raises(ProjectInvalid, match=r"was altered: `.*` is no path in the project"):
         find_upgrade(project)
 
 
@@ -363,5 +363,5 @@ def test_a_record_whose_texts_are_damaged(tmp_path: Path) -> None:
     project = write_project(chosen("mychip"), tmp_path)
     path = project / FILE
     path.write_text(path.read_text().replace('"README.md": "', '"README.md": "AAAA'))
-    with pytest.raises(ProjectInvalid, match="was altered: (.|\n)*remedy: take it back"):
+    with pytest.raises(ProjectInvalid, match=r"was altered: (.|\n)*remedy: take it back"):
         find_upgrade(project)

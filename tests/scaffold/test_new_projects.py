@@ -1,5 +1,6 @@
-"""Projects that `opsmith new` writes, installed and tested as their vendor would: the default one by day is the page
-*A device in an afternoon* (tests/docs).
+"""Projects that `opsmith new` writes, installed and tested as their vendor would.
+
+By day the page *A device in an afternoon* does so with the default one (tests/docs).
 """
 
 from __future__ import annotations

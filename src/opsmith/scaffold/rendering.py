@@ -1,7 +1,7 @@
 """The files of a project, made of the templates: text only, nothing is written.
 
-A template is ``<folder>/<path>.jinja``, in which ``__name__`` stands for the device's name.  One that gives no
-text is no file of the project.
+A template is ``<folder>/<path>.jinja``, in which ``__name__`` stands for the device's name.  One that gives
+no text is no file of the project.
 """
 
 from __future__ import annotations
