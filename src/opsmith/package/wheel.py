@@ -100,7 +100,7 @@ def _config(project: Project, backend: str, with_sources: bool) -> dict[str, Any
     elif not {"packages", "include", "only-include"} & {*wheel, *build}:
         wheel["packages"] = [project.folder.relative_to(project.root).as_posix()]
     if not with_sources:
-        excluded: list[str] = wheel.get("exclude", build.get("exclude", []))
+        excluded: list[str] = wheel.get("exclude") or build.get("exclude") or []
         wheel["exclude"] = [*excluded, *(f"*{suffix}" for suffix in SOURCES)]
     targets["wheel"] = wheel
     tool["hatch"] = {**hatch, "build": {**build, "targets": targets}}
