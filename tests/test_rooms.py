@@ -12,7 +12,7 @@ PACKAGE = Path(opsmith.__file__).parent
 # A floor may import those above it in this list; the rooms of one floor may not import each other.
 FLOORS = [
     {"errors", "on_demand"},
-    {"cache_folder", "json_files", "output_files"},
+    {"cache_folder", "driver", "json_files", "output_files"},
     {"schema"},
     {"description"},
     {"built"},
@@ -21,7 +21,16 @@ FLOORS = [
     {"build"},
     {"runtime"},
     {"conformance"},
-    {"benchmarks", "demo", "doctor", "executorch", "explain", "pytest_plugin", "transforms"},
+    {
+        "benchmarks",
+        "demo",
+        "doctor",
+        "driver_check",
+        "executorch",
+        "explain",
+        "pytest_plugin",
+        "transforms",
+    },
     {"package", "programs"},
     {"report"},
     {"cli"},

@@ -14,7 +14,8 @@ import msgspec
 
 from opsmith.build.cache import mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
-from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE, PUBLIC_HEADERS
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
+from opsmith.build.driver_library import driver_library, is_package
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
 from opsmith.build.progress import OnProgress, Progress
@@ -182,6 +183,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         external_namespaces=tuple(
             each for library in backend.libraries for each in library.external_namespaces
         ),
+        python_driver=backend.driver.python,
     )
 
 
@@ -197,7 +199,7 @@ def _build(
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
     library = library_of(backend, generated, installed, compiler)
-    built = [driver_of(backend)] if backend.driver.library is None else []
+    built = [driver_library(backend.name, backend.driver)] if backend.driver.library is None else []
     # Kernels may launch work through their own driver.
     if (ready := backend.driver.library) is None:
         (driver,) = Compilation(built, compiler, cache).outputs()
@@ -227,7 +229,7 @@ def library_of(
     """
     lean = backend.lean_libraries
     aten = [library for library in backend.libraries if library not in lean]
-    ours = [library for library in aten if _is_package(library.location.path)]
+    ours = [library for library in aten if is_package(library.location.path)]
     # Two libraries may share what shapes their results.
     metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
     bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_META_FUNCTIONS] if lean else []
@@ -235,7 +237,7 @@ def library_of(
         name=f"opsmith_{backend.name}",
         sources=(
             *(source for library in aten if library not in ours for source in library.sources),
-            *(source for source in metas if not _is_package(source)),
+            *(source for source in metas if not is_package(source)),
         ),
         units=(
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
@@ -259,21 +261,6 @@ def is_elf(path: Path) -> bool:
     """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
-
-
-def driver_of(backend: Backend) -> SharedLibrary:
-    name = f"opsmith_{backend.name}_driver"
-    sources = backend.driver.sources
-    include_dirs = (PUBLIC_HEADERS, *backend.driver.include_dirs)
-    if all(_is_package(source) for source in sources):
-        units = together("driver", sources)
-        return SharedLibrary(name, (), include_dirs, units=units, is_driver=True)
-    return SharedLibrary(name, sources, include_dirs, is_driver=True)
-
-
-def _is_package(path: Path) -> bool:
-    """Whether ``path`` comes with opsmith."""
-    return path.is_relative_to(PACKAGE)
 
 
 def _lean(
@@ -365,8 +352,10 @@ def _inputs(backend: Backend) -> list[Path]:
 
 
 def own_files(backend: Backend) -> list[Path]:
-    """What the libraries of ``backend`` are made of, but for what comes with opsmith and its headers."""
-    return [path for path in _described(backend) if not _is_package(path)]
+    """The files that ``backend`` is made of, but for those that come with opsmith."""
+    python = backend.driver.python
+    classes = {python.source} if python and isinstance(python.source, Path) else set()
+    return [path for path in _described(backend) | classes if not is_package(path)]
 
 
 def _described(backend: Backend) -> set[Path]:

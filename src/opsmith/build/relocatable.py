@@ -12,13 +12,13 @@ from pathlib import Path
 
 from opsmith.build.backend import (
     Installed,
-    driver_of,
     is_elf,
     library_of,
     located_symbol,
 )
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
+from opsmith.build.driver_library import driver_library
 from opsmith.build.generated import generated_for
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.python_adapter import adapter_of, compiled_adapter
@@ -65,7 +65,7 @@ def build_relocatable(
     library = replace(library_of(backend, generated, installed, compiler), relocatable_from=folder)
     built = []
     if (ready := backend.driver.library) is None:
-        built = [replace(driver_of(backend), relocatable_from=folder)]
+        built = [replace(driver_library(backend.name, backend.driver), relocatable_from=folder)]
         (driver,) = Compilation(built, compiler, cache).outputs()
         library = replace(library, driver=driver)
     elif is_elf(ready):

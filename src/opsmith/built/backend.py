@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.description import ExternalNamespace
+from opsmith.description import ExternalNamespace, PythonDriver
 from opsmith.errors import Location
 
 
@@ -28,6 +28,8 @@ class BuiltBackend:
     driver_location: Location
     cache: Path
     external_namespaces: tuple[ExternalNamespace, ...] = ()
+    python_driver: PythonDriver | None = None
+    """The class behind the driver, for which ``driver`` only stands."""
     package: str = ""
     adapters: Mapping[str, Path] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from opsmith.built.contents import (
     read_contents,
 )
 from opsmith.cache_folder import cache_root
-from opsmith.description import ExternalNamespace
+from opsmith.description import ExternalNamespace, PythonDriver
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import torch_version
 
@@ -113,12 +113,19 @@ def _backend(description: Path, contents: Contents, build: CarriedBuild) -> Buil
             ExternalNamespace(each.name, each.modules, _location(each.place, folder))
             for each in contents.namespaces
         ),
+        python_driver=_driver_class(contents, folder),
         package=contents.distribution,
         adapters={
             suffix: folder / FOLDER / build.folder / file.name
             for suffix, file in build.adapters.items()
         },
     )
+
+
+def _driver_class(contents: Contents, folder: Path) -> PythonDriver | None:
+    if (named := contents.python_driver) is None:
+        return None
+    return PythonDriver(folder / named.file if named.file else named.module, named.name)
 
 
 def _location(place: Place, folder: Path) -> Location:

@@ -44,6 +44,14 @@ class Namespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     place: Place
 
 
+class DriverClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A driver's class in Python, in a ``file`` of the package or in a ``module``: one of them is empty."""
+
+    file: str
+    module: str
+    name: str
+
+
 class CarriedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was built for one torch on one kind of machine, in ``folder``.
 
@@ -73,6 +81,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     has_sources: bool
     host_window: bool
     driver: str | None
+    python_driver: DriverClass | None
     driver_place: Place
     namespaces: tuple[Namespace, ...]
     builds: tuple[CarriedBuild, ...]

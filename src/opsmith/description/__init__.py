@@ -21,10 +21,12 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    PythonDriver,
     StubKernel,
     Unserved,
 )
 from opsmith.description.old_names import warn_of_old_name, with_new_name
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.description.python_kernel import (
     Dtypes,
     Parameters,
@@ -56,6 +58,7 @@ __all__ = [
     "Library",
     "NamedOperator",
     "Parameters",
+    "PythonDriver",
     "StubKernel",
     "Unserved",
     "check_callable",
@@ -63,6 +66,8 @@ __all__ = [
     "import_library",
     "location_of",
     "parameters_of",
+    "python_driver",
+    "python_driver_of",
     "python_kernel",
     "read_backend",
     "read_document",

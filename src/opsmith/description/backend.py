@@ -30,6 +30,7 @@ from opsmith.description.model import (
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -55,6 +56,7 @@ class _Driver(msgspec.Struct, forbid_unknown_fields=True):
     library: str | None = None
     sources: list[str] = []
     include_dirs: list[str] = []
+    python: str | None = None
     host_window: bool = True
 
 
@@ -265,15 +267,26 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
     location = document.locate("driver")
     if isinstance(raw, str):
         return _shipped_driver(raw, location, host_window=True)
-    if sum((raw.name is not None, raw.library is not None, bool(raw.sources))) != 1:
+    kinds = (
+        raw.name is not None,
+        raw.library is not None,
+        bool(raw.sources),
+        raw.python is not None,
+    )
+    if sum(kinds) != 1:
         raise SyntaxInvalid(
-            "a driver is a shipped one, a built library or sources to build, and exactly one of them",
+            "a driver is a shipped one, a built library, sources to build or a class in Python, and exactly "
+            "one of them",
             location=location,
-            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}` or "
-            "`driver: {sources: [mychip.cpp]}`",
+            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}`, "
+            "`driver: {sources: [mychip.cpp]}` or `driver: {python: driver.py:Driver}`",
         )
     if raw.name is not None:
         return _shipped_driver(raw.name, location, raw.host_window)
+    if raw.python is not None:
+        place = document.locate("driver", "python")
+        named = python_driver(raw.python, document.path.parent, place)
+        return python_driver_of(named, location, raw.host_window)
     library = None
     if raw.library is not None:
         (library,) = files_of(document, [raw.library], "driver", "library")

@@ -231,14 +231,29 @@ class Library:
 
 
 @dataclass(frozen=True)
+class PythonDriver:
+    """A driver's class in Python: ``name`` in a file, or in a module that can be imported."""
+
+    source: Path | str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}"
+
+
+@dataclass(frozen=True)
 class Driver:
-    """The device's C library: ready built (``library``), or from ``sources``."""
+    """The device's C library: ready built (``library``), or from ``sources``.
+
+    With ``python`` the sources are opsmith's own, which that class stands behind.
+    """
 
     location: Location
     library: Path | None = None
     sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     host_window: bool = True
+    python: PythonDriver | None = None
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ from opsmith.built import (
     FORMAT,
     CarriedBuild,
     Contents,
+    DriverClass,
     Namespace,
     Place,
     public_version,
     read_contents,
 )
 from opsmith.built.contents import FILE, FOLDER
-from opsmith.description import Backend, read_backend
+from opsmith.description import Backend, Driver, read_backend
 from opsmith.errors import EnvironmentUnusable, Location, OutputRejected, PackagingError
 from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
 from opsmith.package.environments import built_by, same_interpreter
@@ -200,6 +201,7 @@ def _contents(
         has_sources=with_sources,
         host_window=driver.host_window,
         driver=Path(os.path.relpath(driver.library, folder)).as_posix() if driver.library else None,
+        python_driver=_driver_class(driver, folder),
         driver_place=place(driver.location),
         namespaces=tuple(
             Namespace(each.namespace, each.modules, place(each.location))
@@ -208,6 +210,15 @@ def _contents(
         ),
         builds=builds,
     )
+
+
+def _driver_class(driver: Driver, folder: Path) -> DriverClass | None:
+    if driver.python is None:
+        return None
+    source = driver.python.source
+    if isinstance(source, str):
+        return DriverClass("", source, driver.python.name)
+    return DriverClass(Path(os.path.relpath(source, folder)).as_posix(), "", driver.python.name)
 
 
 def _written(

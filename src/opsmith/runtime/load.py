@@ -214,6 +214,12 @@ def _register(built: BuiltBackend) -> None:
             if built.package
             else f"remove {built.library} and build again: opsmith build {built.name}",
         ) from None
+    if (python := built.python_driver) is not None:
+        # Here: only such a driver needs what calls it.
+        from opsmith.driver.named import driver_class
+        from opsmith.driver.served import serve
+
+        serve(driver_class(python.source, python.name, built.driver_location), built.driver)
     try:
         torch.ops.opsmith.load_driver(str(built.driver), built.host_window)
     except RuntimeError as error:
