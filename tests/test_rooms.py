@@ -15,6 +15,7 @@ FLOORS = [
     {"cache_folder", "driver", "json_files", "output_files"},
     {"schema"},
     {"description"},
+    {"built"},
     {"plan"},
     {"emit"},
     {"build"},
@@ -31,7 +32,7 @@ FLOORS = [
         "scaffold",
         "transforms",
     },
-    {"programs"},
+    {"package", "programs"},
     {"report"},
     {"cli"},
 ]

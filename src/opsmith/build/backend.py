@@ -31,17 +31,16 @@ from opsmith.build.toolchain import (
 )
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import generated_units, own_optimization, runtime_units, together
+from opsmith.built import BuiltBackend, carried_backend
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import (
     Backend,
-    ExternalNamespace,
     Kernel,
     Library,
-    PythonDriver,
     StubKernel,
     read_backend,
 )
-from opsmith.errors import CompilerMissing, Location, SymbolUndefined
+from opsmith.errors import BuildError, CompilerMissing, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
@@ -54,26 +53,7 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 
 @dataclass(frozen=True)
-class BuiltBackend:
-    """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
-
-    ``external_namespaces`` name the modules that define what the library implements; they come first.
-    """
-
-    name: str
-    library: Path
-    driver: Path
-    generated: Path
-    host_window: bool
-    driver_location: Location
-    cache: Path
-    external_namespaces: tuple[ExternalNamespace, ...] = ()
-    python_driver: PythonDriver | None = None
-    """The class behind the driver, for which ``driver`` only stands."""
-
-
-@dataclass(frozen=True)
-class _Installed:
+class Installed:
     """What is installed to build a backend with; ExecuTorch only where a library needs it.
 
     ``compiler`` is None on a machine without one, where only what is built already can be used.
@@ -84,7 +64,7 @@ class _Installed:
     compiler: Compiler | None
 
     @classmethod
-    def found(cls, backend: Backend, cache: Path) -> _Installed:
+    def found(cls, backend: Backend, cache: Path) -> Installed:
         executorch = find_executorch() if backend.lean_libraries else None
         try:
             compiler = find_compiler(cache)
@@ -116,14 +96,33 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
 def build_backend(description: Path, *, progress: OnProgress | None = None) -> BuiltBackend:
     """The libraries of the backend described by the file ``description``, built where that is needed.
 
-    ``progress`` is told of each step.  Raises a :class:`~opsmith.errors.DescriptionError` or a
-    :class:`~opsmith.errors.BuildError`.
+    Those that lie ready built beside it are taken where they fit.  ``progress`` is told of each step.  Raises
+    a :class:`~opsmith.errors.DescriptionError`, a :class:`~opsmith.errors.BuildError`,
+    :class:`~opsmith.errors.PackageInvalid`, or :class:`~opsmith.errors.PackageUnfit` where a package has
+    nothing that fits and cannot be built here.
     """
     report = progress or (lambda step: None)
+    try:
+        return carried_backend(description) or _found_or_made(description, report)
+    except PackageUnfit as unfit:
+        if not unfit.has_sources:
+            raise
+        report(Progress(f"{unfit.message}: building from its sources"))
+        try:
+            return _found_or_made(description, report)
+        except BuildError as error:
+            raise PackageUnfit(
+                f"{unfit.message}; and it cannot be built from its sources: {error.message}",
+                has_sources=True,
+                remedy=f"{unfit.remedy}; or, to build it here, {error.remedy}",
+            ) from error
+
+
+def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
     cache = cache_root()
     opened = OpenedBackend(description, cache)
     backend = opened.outline
-    installed = _Installed.found(backend, cache)
+    installed = Installed.found(backend, cache)
     record_path = _record_path(backend, installed, cache)
     record = _found_record(record_path, backend, cache)
     if record is None:
@@ -139,14 +138,20 @@ def find_built(description: Path) -> BuiltBackend | None:
 
     Raises as it does.
     """
+    try:
+        if carried := carried_backend(description):
+            return carried
+    except PackageUnfit as unfit:
+        if not unfit.has_sources:
+            raise
     cache = cache_root()
     backend = read_backend(description, None)
-    path = _record_path(backend, _Installed.found(backend, cache), cache)
+    path = _record_path(backend, Installed.found(backend, cache), cache)
     record = _found_record(path, backend, cache)
     return _built(backend, record, cache) if record else None
 
 
-def _record_path(backend: Backend, installed: _Installed, cache: Path) -> Path:
+def _record_path(backend: Backend, installed: Installed, cache: Path) -> Path:
     """Where the record of what one compiler built is; the folder stands for all compilers."""
     identity = installed.compiler.identity if installed.compiler else ""
     compiler = hashlib.sha256(identity.encode()).hexdigest()[:16] if identity else _NO_COMPILER
@@ -184,7 +189,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
 
 def _build(
     opened: OpenedBackend,
-    installed: _Installed,
+    installed: Installed,
     compiler: Compiler,
     cache: Path,
     report: OnProgress,
@@ -193,13 +198,13 @@ def _build(
     backend, plan = opened.outline, opened.plan
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
-    library = _library(backend, generated, installed, compiler)
+    library = library_of(backend, generated, installed, compiler)
     built = [driver_library(backend.name, backend.driver)] if backend.driver.library is None else []
     # Kernels may launch work through their own driver.
     if (ready := backend.driver.library) is None:
         (driver,) = Compilation(built, compiler, cache).outputs()
         library = replace(library, driver=driver)
-    elif _is_elf(ready):
+    elif is_elf(ready):
         library = replace(library, driver=ready, driver_is_users=True)
     compilation = Compilation([library, *built], compiler, cache)
     try:
@@ -215,8 +220,8 @@ def _build(
     )
 
 
-def _library(
-    backend: Backend, generated: Path, installed: _Installed, compiler: Compiler
+def library_of(
+    backend: Backend, generated: Path, installed: Installed, compiler: Compiler
 ) -> SharedLibrary:
     """The library that is loaded into torch: the runtime, what is generated, and the kernels.
 
@@ -252,7 +257,7 @@ def _library(
     )
 
 
-def _is_elf(path: Path) -> bool:
+def is_elf(path: Path) -> bool:
     """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
@@ -343,20 +348,31 @@ def _inputs(backend: Backend) -> list[Path]:
         if path.suffix in _PYTHON_AND_YAML
     ]
     inputs += [path for path in CSRC.rglob("*") if path.is_file()]
-    inputs += backend.files
-    folders = [*backend.driver.include_dirs]
+    return [*{*inputs, *_described(backend), *_included_from_above(inputs)}]
+
+
+def own_files(backend: Backend) -> list[Path]:
+    """The files that ``backend`` is made of, but for those that come with opsmith."""
+    python = backend.driver.python
+    classes = {python.source} if python and isinstance(python.source, Path) else set()
+    return [path for path in _described(backend) | classes if not is_package(path)]
+
+
+def _described(backend: Backend) -> set[Path]:
+    """The files that the description names, the headers beside them, and what they include from above."""
+    inputs = [*backend.files, *backend.driver.sources]
+    folders = {*backend.driver.include_dirs}
     for library in backend.libraries:
         inputs += library.sources + library.vectorised + library.meta_sources
-        folders += library.include_dirs
-    inputs += backend.driver.sources
+        folders |= {*library.include_dirs}
     if backend.driver.library:
         inputs.append(backend.driver.library)
     # Headers lie beside the sources that include them, or in the include directories.
-    folders += {
+    folders |= {
         source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
     }
     inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return [*{*inputs, *_included_from_above(inputs)}]
+    return {*inputs, *_included_from_above(inputs)}
 
 
 def _included_from_above(sources: Iterable[Path]) -> set[Path]:

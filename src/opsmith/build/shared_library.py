@@ -33,6 +33,10 @@ class SharedLibrary:
     are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
     ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
     ``is_driver`` that is built in the same run, or ``driver_is_users``, ready built.
+
+    ``relocatable_from`` is given for what is to work anywhere: it finds its driver in ``driver_folder``,
+    from its own on, torch in the process, and says nothing of where it was built.  That is the folder
+    whose place in it nobody may see, the description's.
     """
 
     name: str
@@ -48,3 +52,5 @@ class SharedLibrary:
     is_driver: bool = False
     driver: Path | None = None
     driver_is_users: bool = False
+    relocatable_from: Path | None = None
+    driver_folder: str = "."

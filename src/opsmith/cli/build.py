@@ -55,13 +55,16 @@ def _build_backend(backend: str, json: bool) -> None:
                 "backend": built.name,
                 "library": str(built.library),
                 "driver": str(built.driver),
-                "generated": str(built.generated),
+                "generated": str(built.generated) if built.generated else None,
             }
         )
         return
     out.print(f"library    {built.library}", highlight=False, soft_wrap=True)
     out.print(f"driver     {built.driver}", highlight=False, soft_wrap=True)
-    out.print(f"generated  {built.generated}", highlight=False, soft_wrap=True)
+    if built.package:
+        out.print(f"package    {built.package}", highlight=False, soft_wrap=True)
+    else:
+        out.print(f"generated  {built.generated}", highlight=False, soft_wrap=True)
 
 
 def _build_operators(sources: list[Path], folder: Path | None, json: bool) -> None:

@@ -43,6 +43,11 @@ COMMANDS = (
         "Build a backend's libraries, or operators from C++ sources alone; or find them in the cache.",
     ),
     Listed(
+        "package",
+        "opsmith.cli.package:package",
+        "Make a wheel of a backend with its built libraries, which is used without a compiler.",
+    ),
+    Listed(
         "doctor",
         "opsmith.cli.doctor:doctor",
         "Check that this machine can build and load a backend, and say how to mend what is missing.",

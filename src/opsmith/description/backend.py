@@ -6,7 +6,7 @@ the catalogue.  What a kernel may serve is the plan's business, not checked here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import msgspec
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.installed import installed_backends
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Backend,
@@ -28,8 +29,8 @@ from opsmith.description.model import (
 )
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
-from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -94,7 +95,7 @@ def shipped_libraries() -> dict[str, Path]:
 
 
 def find_backend(name: str) -> Path:
-    """The ``backend.yaml`` that ``name`` means: a shipped backend, a file, or a folder with one.
+    """The ``backend.yaml`` that ``name`` means: a shipped backend's, a file, a folder's, a package's.
 
     Raises :class:`BackendUnknown`.
     """
@@ -106,10 +107,20 @@ def find_backend(name: str) -> Path:
         path = path / "backend.yaml"
     if path.is_file():
         return path.resolve()
+    installed = installed_backends()
+    if name in installed:
+        return installed[name]
+    known = [*shipped, *installed]
     raise BackendUnknown(
-        f"there is no backend `{name}`{nearest(name, shipped)}",
-        remedy=f"name a shipped backend ({', '.join(shipped)}) or the path of a backend.yaml",
+        f"there is no backend `{name}`{nearest(name, known)}",
+        remedy=f"name a shipped backend ({', '.join(shipped)}){_or_installed(installed)} or the path of a "
+        "backend.yaml",
     )
+
+
+def _or_installed(installed: Iterable[str]) -> str:
+    names = ", ".join(installed)
+    return f", an installed one ({names})" if names else ""
 
 
 def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
@@ -256,7 +267,12 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
     location = document.locate("driver")
     if isinstance(raw, str):
         return _shipped_driver(raw, location, host_window=True)
-    kinds = (raw.name is not None, raw.library is not None, bool(raw.sources), raw.python is not None)
+    kinds = (
+        raw.name is not None,
+        raw.library is not None,
+        bool(raw.sources),
+        raw.python is not None,
+    )
     if sum(kinds) != 1:
         raise SyntaxInvalid(
             "a driver is a shipped one, a built library, sources to build or a class in Python, and exactly "

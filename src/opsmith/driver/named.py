@@ -13,9 +13,7 @@ from opsmith.driver.python_driver import Driver
 from opsmith.errors import DriverInvalid, Location, nearest
 
 
-def driver_class(
-    source: Path | str, name: str, location: Location | None = None
-) -> type[Driver]:
+def driver_class(source: Path | str, name: str, location: Location | None = None) -> type[Driver]:
     """The class ``name`` of a file, or of a module that can be imported.
 
     Raises :class:`DriverInvalid`, at ``location``.
@@ -69,7 +67,9 @@ def _module(source: Path | str) -> ModuleType:
 def _last_line(error: Exception) -> str:
     """What went wrong, and at which line of the file where that is known."""
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename
     ]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 2 else ""
     return f"{type(error).__name__}: {error}{place}"

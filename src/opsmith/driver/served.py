@@ -14,7 +14,7 @@ import inspect
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +205,9 @@ class _Callbacks:
 
     def _device_properties(self, device: int, properties: Any) -> None:
         found = self._returned(
-            "device_properties", self._driver.device_properties(self._known(device)), DeviceProperties
+            "device_properties",
+            self._driver.device_properties(self._known(device)),
+            DeviceProperties,
         )
         properties[0] = Properties(
             str(found.name).encode()[:127],
@@ -295,7 +297,9 @@ class _Callbacks:
     def _stream_synchronize(self, stream: int | None) -> None:
         self._driver.stream_synchronize(self._stream(stream))
 
-    def _stream_host_function(self, stream: int | None, function: Any, argument: int | None) -> None:
+    def _stream_host_function(
+        self, stream: int | None, function: Any, argument: int | None
+    ) -> None:
         self._driver.stream_host_function(self._stream(stream), lambda: function(argument))
 
     # ---- events ----
