@@ -236,11 +236,13 @@ opsmith_status release(int device, void* pointer) {
   if (lies("never used again")) {
     return OPSMITH_OK;
   }
-  auto found = chip.blocks.upper_bound(static_cast<char*>(pointer) - chip.addresses + 64);
-  if (found == chip.blocks.begin()) {
+  // What two of the lies handed out lies beside the start of the block.
+  const size_t offset = static_cast<char*>(pointer) - chip.addresses;
+  auto found = chip.blocks.find(offset + (lies("overlap") && chip.blocks.count(offset) == 0 ? 64 : 0));
+  found = lies("misaligned") && offset % kAlignment != 0 ? chip.blocks.find(offset - 4) : found;
+  if (found == chip.blocks.end()) {
     return fail(OPSMITH_INVALID_ARGUMENT, "no allocation starts there");
   }
-  --found;
   chip.live -= lies("memory stays gone") ? 0 : found->second;
   chip.blocks.erase(found);
   return OPSMITH_OK;
@@ -254,8 +256,8 @@ char* bytes_at(const void* pointer, int device) {
   }
   Device& chip = devices()[device];
   size_t offset = address - chip.addresses;
-  if (lies("aliased") && offset >= 10240) {
-    offset -= 10240;
+  if (lies("aliased") && offset >= 10112) {
+    offset -= 10112;
   }
   if (lies("offsets ignored")) {
     const auto found = chip.blocks.upper_bound(offset);
@@ -371,7 +373,7 @@ opsmith_status default_stream(int device, opsmith_stream* stream) {
   return OPSMITH_OK;
 }
 
-std::thread::id first_thread;
+pid_t first_thread;
 
 opsmith_status stream_create(int device, int priority, opsmith_stream* stream) {
   DEVICE("stream_create")
@@ -383,18 +385,20 @@ opsmith_status stream_create(int device, int priority, opsmith_stream* stream) {
   if (lies("leak of files")) {
     open("/dev/null", O_RDONLY);
   }
-  first_thread = std::this_thread::get_id();
+  first_thread = gettid();
   return OPSMITH_OK;
 }
 
 opsmith_status stream_destroy(opsmith_stream stream) {
   ENTRY("stream_destroy")
-  if (lies("streams of one thread") && first_thread != std::this_thread::get_id()) {
+  if (lies("streams of one thread") && first_thread != gettid()) {
     return fail(OPSMITH_FAILED, "the stream is of another thread");
   }
-  if (!lies("destroyed with its work")) {
-    drain(stream);
+  if (lies("destroyed with its work")) {
+    stream->tasks.clear();
+    return OPSMITH_OK;
   }
+  drain(stream);
   if (!lies("leak of streams")) {
     delete stream;
   }

@@ -22,7 +22,7 @@ from opsmith.driver_check.worker import Answer, Request
 from opsmith.errors import FilterInvalid, nearest
 
 _WORKER = "opsmith.driver_check.worker"
-_OPENING = Check(
+OPENING = Check(
     "library",
     "the library opens, and `opsmith_get_driver` gives a table of this version of opsmith_driver.h",
     "opsmith.load() raises DriverInvalid",
@@ -66,7 +66,7 @@ def check_driver(
 
     Where the driver cannot be opened, or its table is not whole, nothing else is tried.
     """
-    opening, answer = _run(_OPENING, target, seconds)
+    opening, answer = _run(OPENING, target, seconds)
     findings = [opening]
     on_finding(opening)
     for check in checks:
@@ -81,7 +81,12 @@ def check_driver(
 
 
 # Without these, calls would go nowhere.
-_FIRST = frozenset({_OPENING.name, "entries"})
+_FIRST = frozenset({OPENING.name, "entries"})
+
+
+def check_one(check: Check, target: Target, *, seconds: float = 60) -> Finding:
+    """What comes of one check within ``seconds``."""
+    return _run(check, target, seconds)[0]
 
 
 def _run(check: Check, target: Target, seconds: float) -> tuple[Finding, Answer]:
@@ -97,7 +102,7 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
     request = Request(
         str(target.library),
         target.host_window,
-        "" if check is _OPENING else check.name,
+        "" if check is OPENING else check.name,
         str(notes),
         str(target.python.source) if target.python else "",
         target.python.name if target.python else "",

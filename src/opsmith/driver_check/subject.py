@@ -22,6 +22,7 @@ from opsmith.driver_check.model import Broken, Needs
 
 _SLOT = 64
 _SLOTS = 16
+_PIECE = 65_521  # a prime: no address that is off by a round number finds the same bytes
 
 
 class CallNotes:
@@ -96,8 +97,9 @@ class Subject:
         return all(getattr(table, entry) for entry in entries[need])
 
     def bytes(self, count: int) -> bytes:
-        """``count`` bytes of chance, the same in each run."""
-        return self.chance.randbytes(count)
+        """``count`` bytes of chance, the same in each run; beyond 64 KiB they come again, at odd places."""
+        piece = self.chance.randbytes(min(count, _PIECE))
+        return (piece * (count // _PIECE + 1))[:count]
 
     # ---- what has to be given back ----
 
