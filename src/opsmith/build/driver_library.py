@@ -24,9 +24,7 @@ def driver_library(backend: str, driver: Driver) -> SharedLibrary:
     return SharedLibrary(name, driver.sources, include_dirs, is_driver=True)
 
 
-def build_driver(
-    backend: str, driver: Driver, *, progress: OnProgress | None = None
-) -> Path:
+def build_driver(backend: str, driver: Driver, *, progress: OnProgress | None = None) -> Path:
     """The library of the driver of ``backend``: ready built, or compiled where that is needed.
 
     It is the file that a build of the whole backend makes.  Raises a

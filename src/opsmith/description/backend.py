@@ -28,8 +28,8 @@ from opsmith.description.model import (
 )
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
-from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -256,7 +256,12 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
     location = document.locate("driver")
     if isinstance(raw, str):
         return _shipped_driver(raw, location, host_window=True)
-    kinds = (raw.name is not None, raw.library is not None, bool(raw.sources), raw.python is not None)
+    kinds = (
+        raw.name is not None,
+        raw.library is not None,
+        bool(raw.sources),
+        raw.python is not None,
+    )
     if sum(kinds) != 1:
         raise SyntaxInvalid(
             "a driver is a shipped one, a built library, sources to build or a class in Python, and exactly "

@@ -10,12 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from opsmith.driver.python_driver import Driver
-from opsmith.errors import DriverInvalid, Location, nearest
+from opsmith.errors import DriverInvalid, Location
 
 
-def driver_class(
-    source: Path | str, name: str, location: Location | None = None
-) -> type[Driver]:
+def driver_class(source: Path | str, name: str, location: Location | None = None) -> type[Driver]:
     """The class ``name`` of a file, or of a module that can be imported.
 
     Raises :class:`DriverInvalid`, at ``location``.
@@ -32,14 +30,15 @@ def driver_class(
     found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, Driver)):
         classes = [
-            known
-            for known, value in vars(module).items()
+            each
+            for each, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, Driver) and value is not Driver
         ]
+        known = f"; its drivers are {', '.join(classes)}" if classes else ""
         wrong = f"has no class `{name}`" if found is None else f"has a `{name}`, which"
         is_none = "" if found is None else " is no class of opsmith.driver.Driver's kind"
         raise DriverInvalid(
-            f"`{source}` {wrong}{is_none}{nearest(name, classes)}",
+            f"`{source}` {wrong}{is_none}{known}",
             location=location,
             remedy=f"write class {name}(opsmith.driver.Driver), or name another",
         )
@@ -69,7 +68,9 @@ def _module(source: Path | str) -> ModuleType:
 def _last_line(error: Exception) -> str:
     """What went wrong, and at which line of the file where that is known."""
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename
     ]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 2 else ""
     return f"{type(error).__name__}: {error}{place}"

@@ -14,7 +14,7 @@ import inspect
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +178,10 @@ class _Callbacks:
                 setattr(table, entry, kind(body))
         return table
 
-    def _with_status(self, body: Callable[..., None]) -> Callable[..., int]:
+    def _with_status(self, body: Callable[..., Status | None]) -> Callable[..., int]:
         def entry(*arguments: Any) -> int:
             try:
-                status: Status | None = body(*arguments)
+                status = body(*arguments)
             except BaseException as error:  # none may reach the caller, which is C
                 self._set_error(_text(error).encode(errors="replace"))
                 return int(_status(error))
@@ -205,7 +205,9 @@ class _Callbacks:
 
     def _device_properties(self, device: int, properties: Any) -> None:
         found = self._returned(
-            "device_properties", self._driver.device_properties(self._known(device)), DeviceProperties
+            "device_properties",
+            self._driver.device_properties(self._known(device)),
+            DeviceProperties,
         )
         properties[0] = Properties(
             str(found.name).encode()[:127],
@@ -295,7 +297,9 @@ class _Callbacks:
     def _stream_synchronize(self, stream: int | None) -> None:
         self._driver.stream_synchronize(self._stream(stream))
 
-    def _stream_host_function(self, stream: int | None, function: Any, argument: int | None) -> None:
+    def _stream_host_function(
+        self, stream: int | None, function: Any, argument: int | None
+    ) -> None:
         self._driver.stream_host_function(self._stream(stream), lambda: function(argument))
 
     # ---- events ----
@@ -333,10 +337,10 @@ class _Callbacks:
     def _pinned_release(self, pointer: int | None) -> None:
         self._driver.pinned_release(pointer or 0)
 
-    def _pinned_contains(self, pointer: int | None) -> int:
+    def _pinned_contains(self, pointer: int | None) -> Any:
         return self._answered(False, self._driver.pinned_contains, pointer)
 
-    def _host_window(self, pointer: int | None) -> int | None:
+    def _host_window(self, pointer: int | None) -> Any:
         return self._answered(None, self._driver.host_window, pointer)
 
     def _answered(self, otherwise: Any, method: Callable[[int], Any], pointer: int | None) -> Any:

@@ -20,7 +20,9 @@ class Needs(Enum):
 
     EVENTS = "the driver has no events: waiting for one waits for its whole stream"
     PINNED = "the driver has no pinned memory: pin_memory() raises, and copies wait"
-    HOST_FUNCTION = "the driver has no `stream_host_function`: host-side kernels wait for the stream"
+    HOST_FUNCTION = (
+        "the driver has no `stream_host_function`: host-side kernels wait for the stream"
+    )
     HOST_WINDOW = "the driver has no host window: the CPU works on copies"
     TWO_DEVICES = "there is one device"
 

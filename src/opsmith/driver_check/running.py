@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -135,10 +136,8 @@ def _environment(folder: Path | None) -> dict[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends the process with all that it started, and waits for it."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:

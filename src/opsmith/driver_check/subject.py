@@ -63,7 +63,8 @@ class CheckedDriver(OpenedDriver):
             raise Broken("an opsmith_status (0 to 5)", error.message) from None
         if status is Status.NOT_READY and entry not in QUERIES:
             raise Broken(
-                "OPSMITH_NOT_READY from the two queries only", f"`{entry}` returned OPSMITH_NOT_READY"
+                "OPSMITH_NOT_READY from the two queries only",
+                f"`{entry}` returned OPSMITH_NOT_READY",
             )
         return status
 
@@ -96,7 +97,7 @@ class Subject:
         }
         return all(getattr(table, entry) for entry in entries[need])
 
-    def bytes(self, count: int) -> bytes:
+    def data(self, count: int) -> bytes:
         """``count`` bytes of chance, the same in each run; beyond 64 KiB they come again, at odd places."""
         piece = self.chance.randbytes(min(count, _PIECE))
         return (piece * (count // _PIECE + 1))[:count]
@@ -150,9 +151,7 @@ class Subject:
         """Queues a fill."""
         self.driver.check("fill", device, pointer, value, bytes_, stream)
 
-    def copy_within(
-        self, to: int, source: int, bytes_: int, stream: int, device: int = 0
-    ) -> None:
+    def copy_within(self, to: int, source: int, bytes_: int, stream: int, device: int = 0) -> None:
         """Queues a copy within a device."""
         self.driver.check("copy", to, device, source, device, bytes_, stream)
 
@@ -185,7 +184,7 @@ class Subject:
 
     def round_trip(self, what: str, device: int = 0) -> None:
         """Breaks unless the device still takes and gives back bytes; ``what`` came before."""
-        data = self.bytes(1000)
+        data = self.data(1000)
         try:
             with self.block(1000, device) as pointer:
                 self.write(pointer, data, device)

@@ -55,9 +55,8 @@ def answer_to(request: Request) -> Answer:
         subject = Subject(Path(request.library), request.host_window, notes)
     except OpsmithError as error:
         place = f"{error.location}: " if error.location else ""
-        return Answer(
-            Verdict.FAILED, "", "a library with a table of this version", f"{place}{error.message}"
-        )
+        happened = f"{place}{error.message}; remedy: {error.remedy}"
+        return Answer(Verdict.FAILED, "", "a library with a table of this version", happened)
     name = (subject.driver.table.name or b"").decode(errors="replace")
     if not request.check:
         return Answer(Verdict.PASSED, name)

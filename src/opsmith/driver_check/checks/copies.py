@@ -26,7 +26,7 @@ def _largest(subject: Subject) -> int:
 def copies_from_the_host(subject: Subject) -> None:
     stream = subject.driver.default_stream()
     for size in (*_SIZES, _largest(subject)):
-        data = subject.bytes(size)
+        data = subject.data(size)
         for offset in _OFFSETS:
             whole = size + offset + 2 * _MARGIN
             with subject.block(whole) as block:
@@ -44,11 +44,13 @@ def copies_from_the_host(subject: Subject) -> None:
 def copies_to_the_host(subject: Subject) -> None:
     stream = subject.driver.default_stream()
     for size in (*_SIZES, _largest(subject)):
-        data = subject.bytes(size + 128)
+        data = subject.data(size + 128)
         with subject.block(size + 128) as block:
             subject.write(block, data)
             for offset in _OFFSETS:
-                host = ctypes.create_string_buffer(_BESIDE + bytes(size) + _BESIDE, size + 2 * _MARGIN)
+                host = ctypes.create_string_buffer(
+                    _BESIDE + bytes(size) + _BESIDE, size + 2 * _MARGIN
+                )
                 to = ctypes.addressof(host) + _MARGIN
                 subject.driver.check("copy", to, HOST, block + offset, 0, size, stream)
                 subject.driver.synchronize(stream)
@@ -65,7 +67,7 @@ def copies_within_a_device(subject: Subject) -> None:
     for device in subject.devices:
         stream = subject.driver.default_stream(device)
         for size in _SIZES:
-            data = subject.bytes(size)
+            data = subject.data(size)
             whole = size + 3 * _MARGIN
             with subject.block(size, device) as source, subject.block(whole, device) as to:
                 subject.write(source, data, device)
@@ -85,13 +87,15 @@ def copies_between_devices(subject: Subject) -> None:
     for stream_device in (0, 1):
         stream = subject.driver.default_stream(stream_device)
         for size in _SIZES:
-            data = subject.bytes(size)
+            data = subject.data(size)
             with subject.block(size, 0) as source, subject.block(size, 1) as to:
                 subject.write(source, data, 0)
                 subject.driver.check("copy", to, 1, source, 0, size, stream)
                 subject.driver.synchronize(stream)
                 found = subject.read(to, size, 1)
-            what = f"a copy of {size} bytes from device 0 to 1 on a stream of device {stream_device}"
+            what = (
+                f"a copy of {size} bytes from device 0 to 1 on a stream of device {stream_device}"
+            )
             expect_bytes(found, data, what)
 
 
@@ -101,7 +105,7 @@ def copies_between_devices(subject: Subject) -> None:
 )
 def pageable_copies(subject: Subject) -> None:
     size = min(4 << 20, subject.driver.memory()[0] // 8)
-    data = subject.bytes(size)
+    data = subject.data(size)
     with subject.stream() as stream, subject.block(size) as block, subject.block(size) as other:
         host = ctypes.create_string_buffer(data, size)
         for value in range(8):

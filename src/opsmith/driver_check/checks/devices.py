@@ -66,7 +66,7 @@ def device_properties(subject: Subject) -> None:
 def device_memory(subject: Subject) -> None:
     for device in subject.devices:
         free, total = subject.driver.memory(device)
-        if not 0 < total or free > total:
+        if total == 0 or free > total:
             raise Broken(
                 "free bytes up to the total, which is above 0",
                 f"device {device} has {free} free of {total}",

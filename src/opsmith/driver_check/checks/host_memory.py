@@ -44,7 +44,7 @@ def pinned_ranges(subject: Subject) -> None:
 )
 def pinned_copies(subject: Subject) -> None:
     for size in _SIZES:
-        data = subject.bytes(size)
+        data = subject.data(size)
         stream = subject.driver.default_stream()
         with (
             subject.pinned(size) as source,
@@ -102,7 +102,7 @@ def window_contents(subject: Subject) -> None:
     for device in subject.devices:
         stream = subject.driver.default_stream(device)
         size = 100_000
-        data = subject.bytes(size)
+        data = subject.data(size)
         with subject.block(size, device) as block:
             window = _window(subject, block)
             subject.write(block, data, device)

@@ -88,7 +88,7 @@ def allocations_leave_nothing(subject: Subject) -> None:
     notice="memory fills up while a program runs",
 )
 def copies_leave_nothing(subject: Subject) -> None:
-    data = subject.bytes(1000)
+    data = subject.data(1000)
     with subject.block(1000) as block:
 
         def cycle() -> None:

@@ -44,7 +44,9 @@ def allocations(subject: Subject) -> None:
 )
 def contents_apart(subject: Subject) -> None:
     size = 5000
-    blocks = [(subject.allocated(size, device), device) for device in subject.devices for _ in range(6)]
+    blocks = [
+        (subject.allocated(size, device), device) for device in subject.devices for _ in range(6)
+    ]
     for value, (pointer, device) in enumerate(blocks, start=1):
         subject.fill(pointer, value, size, subject.driver.default_stream(device), device)
     for value, (pointer, device) in enumerate(blocks, start=1):

@@ -44,7 +44,7 @@ def threads_at_once(subject: Subject) -> None:
     notice="a tensor that a thread made cannot be used or freed in another",
 )
 def threads_share(subject: Subject) -> None:
-    data = subject.bytes(5000)
+    data = subject.data(5000)
     made: list[tuple[int, int]] = []
     found: list[bytes] = []
 
