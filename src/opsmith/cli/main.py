@@ -53,6 +53,11 @@ COMMANDS = (
         "Check that this machine can build and load a backend, and say how to mend what is missing.",
     ),
     Listed(
+        "driver",
+        "opsmith.cli.driver:driver",
+        "A device's driver, apart from the backend that it is part of.",
+    ),
+    Listed(
         "stubs",
         "opsmith.cli.stubs:stubs",
         "List PyTorch's DispatchStubs and the operators that filling each would serve.",
