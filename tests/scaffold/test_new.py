@@ -231,8 +231,8 @@ def older(tmp_path: Path) -> Older:
             (project / path).parent.mkdir(exist_ok=True)
             (project / path).write_text(text)
         write_record(project, record.choices, {**record.files, **texts})
-        path = project / FILE
-        path.write_text(path.read_text().replace('"opsmith": "', '"opsmith": "0.0.'))
+        kept = project / FILE
+        kept.write_text(kept.read_text().replace('"opsmith": "', '"opsmith": "0.0.'))
         return project
 
     return write
@@ -356,6 +356,16 @@ def test_a_record_that_names_files_elsewhere(name: str, tmp_path: Path) -> None:
     record = read_record(project)
     write_record(project, record.choices, {**record.files, name: "text"})
     with pytest.raises(ProjectInvalid, match=r"was altered: `.*` is no path in the project"):
+        find_upgrade(project)
+
+
+def test_a_record_that_names_no_device(tmp_path: Path) -> None:
+    project = write_project(chosen("mychip"), tmp_path)
+    path = project / FILE
+    path.write_text(path.read_text().replace('"name": "mychip"', '"name": "../mychip"'))
+    with pytest.raises(
+        ProjectInvalid, match=r"was altered: `../mychip` cannot name a device\n  remedy: "
+    ):
         find_upgrade(project)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from opsmith.errors import ChoicesRejected, ProjectInvalid
+from opsmith.description import check_device_name
+from opsmith.errors import OpsmithError, ProjectInvalid
 from opsmith.json_files import decode_checked, read_content
 from opsmith.output_files import write_output
 from opsmith.scaffold.choices import Choices, DriverLanguage, KernelLanguage
@@ -90,9 +91,11 @@ def read_record(folder: Path) -> Record:
             name: zlib.decompress(base64.b64decode(text)).decode()
             for name, text in raw.files.items()
         }
+        check_device_name(raw.name, None)
         choices = Choices(raw.name, raw.driver, raw.kernels, raw.executorch)
-    except (ValueError, zlib.error, ChoicesRejected) as error:
-        raise _altered(path, str(error)) from None
+    except (ValueError, zlib.error, OpsmithError) as error:
+        reason = error.message if isinstance(error, OpsmithError) else str(error)
+        raise _altered(path, reason) from None
     for name in files:
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts or not parts.parts:
