@@ -47,8 +47,8 @@ LIES = {
     "half the events": "has 6 of the 7 entries for events (event_* and stream_wait_event)",
     "half of pinned memory": "has 2 of the 3 entries for pinned memory (pinned_*)",
     "no devices": "chip:0 does not exist: the driver found no device",
-    "NULL allocation": "returned OPSMITH_OK and NULL from `allocate` on chip:0. This is a mistake of the driver, "
-    "which `opsmith driver check` finds: report it to its authors.",
+    "NULL allocation": "returned OPSMITH_OK and NULL from `allocate` on chip:0. This is a mistake of the "
+    "driver, which `opsmith driver check` finds: report it to its authors.",
     "NULL default stream": 'torch.AcceleratorError: the driver "chip" returned OPSMITH_OK and NULL from '
     "`default_stream` on chip:0.",
     "NULL stream": "returned OPSMITH_OK and NULL from `stream_create` on chip:0.",
