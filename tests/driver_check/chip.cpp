@@ -70,7 +70,7 @@ opsmith_status fail(opsmith_status status, std::string text) {
 }
 
 const char* last_error() {
-  if (lies("null error") && own_error.empty()) {
+  if (lies("no error text") || (lies("null error") && own_error.empty())) {
     return nullptr;
   }
   if (lies("two lines")) {
@@ -562,7 +562,7 @@ void* host_window(const void* pointer) {
       return devices()[i].bytes + offset + jump + (lies("window elsewhere") ? kMemory / 2 : 0);
     }
   }
-  return lies("window of everything") ? address : nullptr;
+  return lies("window of everything") ? address + 64 : nullptr;
 }
 
 opsmith_driver made_table() {

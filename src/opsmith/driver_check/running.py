@@ -19,10 +19,10 @@ from opsmith.description import PythonDriver
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Check, Finding, Report, Verdict
 from opsmith.driver_check.subject import CallNotes
-from opsmith.driver_check.worker import Answer, Request
+from opsmith.driver_check.one_check import Answer, Request
 from opsmith.errors import FilterInvalid, nearest
 
-_WORKER = "opsmith.driver_check.worker"
+_ONE_CHECK = "opsmith.driver_check.one_check"
 OPENING = Check(
     "library",
     "the library opens, and `opsmith_get_driver` gives a table of this version of opsmith_driver.h",
@@ -108,7 +108,7 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
         str(target.python.source) if target.python else "",
         target.python.name if target.python else "",
     )
-    command = [sys.executable, "-m", _WORKER, msgspec.json.encode(request).decode()]
+    command = [sys.executable, "-m", _ONE_CHECK, msgspec.json.encode(request).decode()]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

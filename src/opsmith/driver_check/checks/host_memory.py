@@ -89,7 +89,8 @@ def window_of_the_host(subject: Subject) -> None:
     host = ctypes.create_string_buffer(64)
     for what, address in (("memory of the host", ctypes.addressof(host)), ("NULL", 0)):
         found = subject.driver.raw("host_window", address)
-        if found:
+        # Where the host addresses the device's memory itself, an address of either is its own window.
+        if found and found != address:
             raise Broken(f"NULL for {what}", f"`host_window` gave {found:#x}")
 
 

@@ -1,6 +1,6 @@
 """Runs one check of a driver in a process of its own, which the driver may bring down.
 
-Started by :mod:`opsmith.driver_check.running`: ``python -m opsmith.driver_check.worker REQUEST``.
+Started by :mod:`opsmith.driver_check.running`: ``python -m opsmith.driver_check.one_check REQUEST``.
 """
 
 from __future__ import annotations
