@@ -18,7 +18,7 @@ from opsmith.description import find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.defining_modules import import_defining_modules
-from opsmith.runtime.loaded import loaded_if_any, set_loaded_backend
+from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
 
 if TYPE_CHECKING:
     import torch
@@ -170,11 +170,12 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
             remedy=f"load `{name}` in a process of its own",
         )
     override = fallback_policy.environment_override()
-    # What a package carries is loaded without importing what could build it.
-    built = fitting_backend(description) or _built(name, description, progress)
-    loaded = LoadedBackend(built.name, description, built, progress)
-    fallback_policy.check(lambda: loaded.plan, override)
-    _register(built)
+    with being_loaded(description):
+        # What a package carries is loaded without importing what could build it.
+        built = fitting_backend(description) or _built(name, description, progress)
+        loaded = LoadedBackend(built.name, description, built, progress)
+        fallback_policy.check(lambda: loaded.plan, override)
+        _register(built)
     set_loaded_backend(loaded)
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()

@@ -50,7 +50,7 @@ def autoload(description: Path | str) -> None:
 def _obstacle(description: Path) -> str:
     """Why this process does not want the backend, or cannot have it; empty where nothing is in the way."""
     from opsmith.description import find_backend
-    from opsmith.runtime.loaded import loaded_if_any
+    from opsmith.runtime.loaded import description_in_hand
 
     if not description.is_file():
         return (
@@ -60,9 +60,10 @@ def _obstacle(description: Path) -> str:
     found = description.resolve()
     if (named := os.environ.get(VARIABLE)) and find_backend(named) != found:
         return f"{VARIABLE} names another backend, `{named}`\n  remedy: unset {VARIABLE} to have this one"
-    if (earlier := loaded_if_any()) is not None and earlier.description != found:
+    other = description_in_hand()
+    if other is not None and other != found:
         return (
-            f"the backend `{earlier.name}` is loaded, and PyTorch has one slot for such a device\n"
+            f"another backend is loaded, {other}, and PyTorch has one slot for such a device\n"
             "  remedy: uninstall one of the packages that bring a device, or name the one to load: "
             f"{VARIABLE}={description}"
         )
@@ -71,8 +72,11 @@ def _obstacle(description: Path) -> str:
 
 def _load(description: Path) -> str:
     from opsmith.runtime.load import load
+    from opsmith.runtime.loaded import description_in_hand
 
-    load(str(description))
+    # Called within opsmith.load itself, where that is what imports torch, it leaves the rest to it.
+    if description_in_hand() != description.resolve():
+        load(str(description))
     return ""
 
 
