@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fork_server
 from opsmith.cache_folder import VARIABLE
+from opsmith.description import find_backend
 
 Describe = Callable[..., Path]
 
@@ -89,9 +90,9 @@ def test_another_backend_that_is_loaded(describe: Describe) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert (
-        f"the device of {path} was not loaded: the backend `sim` is loaded, and PyTorch has one slot for "
-        "such a device\n  remedy: uninstall one of the packages that bring a device, or name the one to "
-        f"load: OPSMITH_AUTOLOAD={path}\n"
+        f"the device of {path} was not loaded: another backend is loaded, {find_backend('sim')}, and PyTorch "
+        "has one slot for such a device\n  remedy: uninstall one of the packages that bring a device, or name "
+        f"the one to load: OPSMITH_AUTOLOAD={path}\n"
     ) in run.stderr
 
 

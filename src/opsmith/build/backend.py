@@ -18,6 +18,7 @@ from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_package
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
+from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound
@@ -30,7 +31,7 @@ from opsmith.build.toolchain import (
     find_torch,
 )
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.build.units import generated_units, own_optimization, runtime_units, together
+from opsmith.build.units import Unit, generated_units, own_units, runtime_units, together
 from opsmith.built import BuiltBackend, carried_backend
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import (
@@ -232,14 +233,14 @@ def library_of(
     ours = [library for library in aten if is_package(library.location.path)]
     # Two libraries may share what shapes their results.
     metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
+    own = [library for library in aten if library not in ours]
     bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_META_FUNCTIONS] if lean else []
     return SharedLibrary(
         name=f"opsmith_{backend.name}",
-        sources=(
-            *(source for library in aten if library not in ours for source in library.sources),
-            *(source for source in metas if not is_package(source)),
-        ),
+        sources=(),
         units=(
+            *(unit for library in own for unit in own_units(library.sources, _flags(library))),
+            *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
             *generated_units(sorted(generated.glob("*.cpp"))),
             *together("bridge", bridge),
@@ -252,9 +253,38 @@ def library_of(
         ),
         torch=installed.torch,
         flags=compiler.openmp_flags,
+        own_link_flags=_own_link_flags(backend),
+        own_libraries=tuple(
+            dict.fromkeys(
+                each for library in backend.libraries for each in library.options.libraries
+            )
+        ),
         executorch=installed.executorch,
         lean=_lean(lean, installed.executorch) if installed.executorch else (),
     )
+
+
+def _flags(library: Library) -> tuple[str, ...]:
+    return library.options.compile_flags
+
+
+def _meta_units(source: Path, libraries: Iterable[Library]) -> tuple[Unit, ...]:
+    """The unit of a source that shapes results; none for one that comes with opsmith."""
+    if is_package(source):
+        return ()
+    owner = next(library for library in libraries if source in library.meta_sources)
+    return own_units([source], _flags(owner))
+
+
+def _own_link_flags(backend: Backend) -> tuple[str, ...]:
+    """The linker's options of the libraries, and those of the environment where any source is a user's."""
+    sources = [
+        source
+        for library in backend.libraries
+        for source in (*library.sources, *library.vectorised, *library.meta_sources)
+    ]
+    flags = tuple(flag for library in backend.libraries for flag in library.options.link_flags)
+    return flags if all(map(is_package, sources)) else (*flags, *own_link_flags())
 
 
 def is_elf(path: Path) -> bool:
@@ -321,7 +351,7 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
 
 def _digest(backend: Backend, versions: str) -> str:
     """A digest of everything that the libraries are made from, wherever that lies."""
-    settings = f"{versions} {own_optimization()} {backend.driver.host_window}"
+    settings = f"{versions} {own_settings()} {backend.driver.host_window}"
     digest = hashlib.sha256(settings.encode())
     # Sorted by place: the folder of the description may come before or after the package's.
     for place, path in sorted((_place(path, backend), path) for path in _inputs(backend)):
@@ -360,10 +390,11 @@ def own_files(backend: Backend) -> list[Path]:
 
 def _described(backend: Backend) -> set[Path]:
     """The files that the description names, the headers beside them, and what they include from above."""
-    inputs = [*backend.files, *backend.driver.sources]
+    inputs = [*backend.files, *backend.driver.sources, *backend.driver.options.files]
     folders = {*backend.driver.include_dirs}
     for library in backend.libraries:
         inputs += library.sources + library.vectorised + library.meta_sources
+        inputs += library.options.files
         folders |= {*library.include_dirs}
     if backend.driver.library:
         inputs.append(backend.driver.library)

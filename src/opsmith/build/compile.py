@@ -115,12 +115,17 @@ class Compilation:
         return list(steps.values())
 
     @property
+    def _hidden_folders(self) -> list[Path]:
+        """The folders whose place nothing that is made may show: descriptions' that become packages."""
+        found = {lib.relocatable.description for lib, _ in self._libraries if lib.relocatable}
+        return sorted(found)
+
+    @property
     def _place_flags(self) -> list[str]:
         """What keeps places out of messages and debug information, whose objects are for every place."""
-        folders = {library.relocatable_from for library, _ in self._libraries} - {None}
         # gcc takes the last that fits: the cache may lie in the description's folder.
         return [
-            *(f"-ffile-prefix-map={folder}=." for folder in folders),
+            *(f"-ffile-prefix-map={folder}=." for folder in self._hidden_folders),
             f"-ffile-prefix-map={self._cache}=cache",
         ]
 
@@ -128,9 +133,8 @@ class Compilation:
         """Whether ``path`` is made; of what is to be relocatable, without a word of where that was."""
         if not is_sound(path):
             return False
-        folders = [library.relocatable_from for library, _ in self._libraries]
-        named = [folder for folder in folders if folder is not None]
-        if named and places_in(path.read_bytes(), named):
+        hidden = self._hidden_folders
+        if hidden and places_in(path.read_bytes(), hidden):
             # Made by an earlier opsmith, or for use at home.
             seal_of(path).unlink(missing_ok=True)
             return False
@@ -181,6 +185,8 @@ class Compilation:
         partial = work / f"{target.parent.name}-{target.name}.partial"
         command = [*self._compiler.command, *symbol_flags(library), "-Wl,--gc-sections", "-shared"]
         command += [*map(str, inputs), "-o", str(partial), *link_flags(library)]
+        if any(flag.startswith("-fsanitize=") for flag in library.own_link_flags):
+            command += self._compiler.sanitizer_flags
         after = tuple(path for path in linked if path in made)
         return Step("link", target.name, target, partial, command, after)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PACKAGE, PUBLIC_HEADERS
+from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler
-from opsmith.build.units import together
+from opsmith.build.units import own_units, together
 from opsmith.cache_folder import cache_root
 from opsmith.description import Driver
 
@@ -21,7 +22,15 @@ def driver_library(backend: str, driver: Driver) -> SharedLibrary:
     if all(map(is_package, driver.sources)):
         units = together("driver", driver.sources)
         return SharedLibrary(name, (), include_dirs, units=units, is_driver=True)
-    return SharedLibrary(name, driver.sources, include_dirs, is_driver=True)
+    return SharedLibrary(
+        name,
+        (),
+        include_dirs,
+        units=own_units(driver.sources, driver.options.compile_flags),
+        is_driver=True,
+        own_link_flags=(*driver.options.link_flags, *own_link_flags()),
+        own_libraries=driver.options.libraries,
+    )
 
 
 def build_driver(backend: str, driver: Driver, *, progress: OnProgress | None = None) -> Path:

@@ -46,7 +46,7 @@ def compile_flags(unit: Unit, library: SharedLibrary) -> list[str]:
         flags += _called(library.executorch.root, "executorch")
     if library.python:
         flags += ["-isystem", str(library.python.include_dir)]
-    return flags
+    return [*flags, *unit.own_flags]
 
 
 def _called(folder: Path, name: str) -> list[str]:
@@ -88,28 +88,44 @@ def link_flags(library: SharedLibrary) -> list[str]:
     if library.torch:
         folder = library.torch.library_dir
         flags += [f"-L{folder}"]
-        if library.relocatable_from is None:
+        if library.relocatable is None:
             # For who loads it without torch: a process that has imported torch has these libraries already.
             flags += [f"-Wl,-rpath,{folder}"]
+    for own in library.own_libraries:
+        flags += _linked_file(own, library) if isinstance(own, Path) else [f"-l{own}"]
     if (driver := library.driver) is None:
         return flags
     # Needed only where a kernel calls it.
     flags += ["-Wl,--as-needed"]
-    if library.relocatable_from is not None:
-        # By its name: without a soname the linker would note the path.
-        return [*flags, f"-L{driver.parent}", f"-l:{driver.name}"]
+    if library.driver_is_users:
+        return [*flags, *_linked_file(driver, library)]
+    if library.relocatable is not None:
+        return [*flags, *_by_name(driver)]
     # One of the cache lies beside this library.
-    place = str(driver.parent) if library.driver_is_users else f"$ORIGIN/../{driver.parent.name}"
-    return [*flags, str(driver), f"-Wl,-rpath,{place}"]
+    return [*flags, str(driver), f"-Wl,-rpath,$ORIGIN/../{driver.parent.name}"]
+
+
+def _linked_file(path: Path, library: SharedLibrary) -> list[str]:
+    """What links a user's ``path``, and has it found when the library is loaded."""
+    if path.suffix == ".a":
+        return [str(path)]
+    if library.relocatable is None:
+        return [str(path), f"-Wl,-rpath,{path.parent}"]
+    place = os.path.relpath(path.parent, library.relocatable.folder)
+    return [*_by_name(path), f"-Wl,-rpath,$ORIGIN/{place}"]
+
+
+def _by_name(path: Path) -> list[str]:
+    # Without a soname the linker would note the path.
+    return [f"-L{path.parent}", f"-l:{path.name}"]
 
 
 def named_link_flags(library: SharedLibrary) -> list[str]:
     """The linker's options that say what is linked, and not where an environment has it."""
-    flags = ["-pthread", "-ldl", *library.flags]
+    flags = ["-pthread", "-ldl", *library.flags, *library.own_link_flags]
     if library.torch:
         flags += ["-ltorch", "-ltorch_cpu", "-lc10"]
         flags += ["-ltorch_python"] if library.python else []
-    if library.relocatable_from is not None:
-        flags += [f"-Wl,-soname,lib{library.name}.so"]
-        flags += [f"-Wl,-rpath,{os.path.normpath(f'$ORIGIN/{library.driver_folder}')}"]
+    if library.relocatable is not None:
+        flags += [f"-Wl,-soname,lib{library.name}.so", "-Wl,-rpath,$ORIGIN"]
     return [*flags, *map(str, library.libraries)]

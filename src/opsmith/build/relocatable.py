@@ -6,7 +6,6 @@ tells where they were built.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from opsmith.build.driver_library import driver_library
 from opsmith.build.generated import generated_for
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.python_adapter import adapter_of, compiled_adapter
+from opsmith.build.shared_library import Relocatable
 from opsmith.build.toolchain import find_compiler
 from opsmith.description import Backend
 from opsmith.errors import SymbolUndefined
@@ -62,15 +62,15 @@ def build_relocatable(
     report(Progress("generating C++"))
     # What is refused names places: in a package they are those of its own files.
     generated = generated_for(plan.relative_to(folder), cache)
-    library = replace(library_of(backend, generated, installed, compiler), relocatable_from=folder)
+    relocatable = Relocatable(folder, folder / libraries_in)
+    library = replace(library_of(backend, generated, installed, compiler), relocatable=relocatable)
     built = []
     if (ready := backend.driver.library) is None:
-        built = [replace(driver_library(backend.name, backend.driver), relocatable_from=folder)]
+        built = [replace(driver_library(backend.name, backend.driver), relocatable=relocatable)]
         (driver,) = Compilation(built, compiler, cache).outputs()
         library = replace(library, driver=driver)
     elif is_elf(ready):
-        place = os.path.relpath(ready.parent, folder / libraries_in)
-        library = replace(library, driver=ready, driver_is_users=True, driver_folder=place)
+        library = replace(library, driver=ready, driver_is_users=True)
     compilation = Compilation([library, *built], compiler, cache)
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
@@ -79,6 +79,6 @@ def build_relocatable(
     output, *outputs = compilation.outputs()
     adapter = None
     if with_adapter:
-        wanted = replace(adapter_of(output, cache), relocatable_from=folder)
+        wanted = replace(adapter_of(output, cache), relocatable=relocatable)
         adapter = compiled_adapter(wanted, cache, report)
     return RelocatableBuild(backend, plan, output, outputs[0] if outputs else None, adapter)

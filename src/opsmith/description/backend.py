@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.known import YamlFormat, format_of
@@ -20,6 +21,7 @@ from opsmith.description.installed import installed_backends
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Backend,
+    BuildOptions,
     Driver,
     Execution,
     Fallback,
@@ -56,6 +58,9 @@ class _Driver(msgspec.Struct, forbid_unknown_fields=True):
     library: str | None = None
     sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
     python: str | None = None
     host_window: bool = True
 
@@ -74,6 +79,9 @@ class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
     execution: Literal["device", "host"] | None = None
 
 
@@ -215,6 +223,7 @@ def _completed(
         library,
         name=entry.name or library.name,
         execution=changed.get("execution", library.execution),
+        options=_joined(library.options, build_options(document, entry, "libraries", index)),
         sources=(
             *library.sources,
             *files_of(document, entry.sources, "libraries", index, "sources"),
@@ -225,6 +234,14 @@ def _completed(
         ),
         kernels=tuple(replace(kernel, **changed) for kernel in library.kernels),
         stubs=tuple(replace(stub, **changed) for stub in library.stubs),
+    )
+
+
+def _joined(first: BuildOptions, second: BuildOptions) -> BuildOptions:
+    return BuildOptions(
+        (*first.compile_flags, *second.compile_flags),
+        (*first.link_flags, *second.link_flags),
+        (*first.libraries, *second.libraries),
     )
 
 
@@ -281,6 +298,14 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
             remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}`, "
             "`driver: {sources: [mychip.cpp]}` or `driver: {python: driver.py:Driver}`",
         )
+    if not raw.sources:
+        for key in ("compile_flags", "link_flags", "libraries"):
+            if getattr(raw, key):
+                raise SyntaxInvalid(
+                    f"`{key}` is about a driver's sources, and this driver has none",
+                    location=document.locate("driver", key),
+                    remedy=f"remove `{key}`, or name `sources`",
+                )
     if raw.name is not None:
         return _shipped_driver(raw.name, location, raw.host_window)
     if raw.python is not None:
@@ -295,6 +320,7 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
         library=library,
         sources=files_of(document, raw.sources, "driver", "sources"),
         include_dirs=directories_of(document, raw.include_dirs, "driver", "include_dirs"),
+        options=build_options(document, raw, "driver"),
         host_window=raw.host_window,
     )
 

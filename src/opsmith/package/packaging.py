@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.build.own_options import own_sanitizers
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.built import (
     FORMAT,
@@ -71,6 +72,11 @@ def package(description: Path, wanted: Wanted, progress: OnProgress | None = Non
     """
     report = progress or (lambda step: None)
     check_packageable(description)
+    if own_sanitizers():
+        raise PackagingError(
+            "OPSMITH_SANITIZE is set, and what is built so needs the sanitizer's own libraries",
+            remedy="unset OPSMITH_SANITIZE",
+        )
     backend = read_backend(description, None)
     # What could be refused is looked at before minutes go into compiling.
     project = project_of(backend, wanted.version)

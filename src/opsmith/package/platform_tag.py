@@ -47,6 +47,8 @@ def platform_tag(libraries: Iterable[Path]) -> PlatformTag:
     """The tag of a wheel with ``libraries``.  Raises :class:`~opsmith.errors.PackagingError` for none."""
     needed: dict[str, str] = {}
     glibc, machines = _LEAST, set()
+    libraries = tuple(libraries)
+    carried = {path.name for path in libraries}
     for path in libraries:
         try:
             elf = ElfFile.read(path)
@@ -56,7 +58,8 @@ def platform_tag(libraries: Iterable[Path]) -> PlatformTag:
                 remedy="build it, or name another, in `driver`",
             ) from None
         machines.add(elf.machine)
-        needed.update({name: path.name for name in elf.needed if not _ANYWHERE.fullmatch(name)})
+        others = (name for name in elf.needed if name not in carried)
+        needed.update({name: path.name for name in others if not _ANYWHERE.fullmatch(name)})
         glibc = max(glibc, _least_glibc(elf.section(".dynstr") or b""))
     if machines - {platform.machine()}:
         raise PackagingError(

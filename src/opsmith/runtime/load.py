@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from opsmith.built import BuiltBackend, fitting_backend
+from opsmith.cache_folder import cache_root
 from opsmith.description import find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.defining_modules import import_defining_modules
-from opsmith.runtime.loaded import loaded_if_any, set_loaded_backend
+from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
 
 if TYPE_CHECKING:
     import torch
@@ -170,11 +171,12 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
             remedy=f"load `{name}` in a process of its own",
         )
     override = fallback_policy.environment_override()
-    # What a package carries is loaded without importing what could build it.
-    built = fitting_backend(description) or _built(name, description, progress)
-    loaded = LoadedBackend(built.name, description, built, progress)
-    fallback_policy.check(lambda: loaded.plan, override)
-    _register(built)
+    with being_loaded(description):
+        # What a package carries is loaded without importing what could build it.
+        built = fitting_backend(description) or _built(name, description, progress)
+        loaded = LoadedBackend(built.name, description, built, progress)
+        fallback_policy.check(lambda: loaded.plan, override)
+        _register(built)
     set_loaded_backend(loaded)
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
@@ -194,6 +196,24 @@ def _built(name: str, description: Path, progress: OnProgress | None) -> BuiltBa
         return build_backend(description, progress=report)
 
 
+def _check_preloaded() -> None:
+    """Raises :class:`LoadError` for a sanitizer that would end the process, since it comes too late."""
+    if not os.environ.get("OPSMITH_SANITIZE"):
+        return
+    from opsmith.build.own_options import preloads, run_hint
+    from opsmith.build.toolchain import find_compiler
+
+    compiler = find_compiler(cache_root())
+    mapped = Path("/proc/self/maps").read_text()
+    # By its name up to the version: what is loaded is called libasan.so.8.0.0.
+    missing = [each for each in preloads(compiler) if each.name not in mapped]
+    if missing:
+        raise LoadError(
+            f"OPSMITH_SANITIZE is set, and this process has not begun with {missing[0].name}",
+            remedy=f"start it so: {run_hint(compiler)} python …",
+        )
+
+
 def _register(built: BuiltBackend) -> None:
     import torch
 
@@ -205,6 +225,7 @@ def _register(built: BuiltBackend) -> None:
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
     import_defining_modules(built.external_namespaces)
+    _check_preloaded()
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:

@@ -29,7 +29,8 @@ _told: set[Path] = set()
 def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
     """Loads the backend that the file ``description`` describes; for entry points of ``torch.backends``.
 
-    ``modules`` are imported once it is loaded: those that register kernels in Python.
+    ``modules`` are imported once it is loaded: those that register kernels in Python.  Who calls
+    ``opsmith.load`` before torch is imported imports them too.
     Libraries that lie ready built beside the description are used where they fit this process, and built
     otherwise.  Raises nothing: whatever keeps the device from being loaded is told once by an
     :class:`AutoloadWarning`.
@@ -53,7 +54,7 @@ def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
 def _obstacle(description: Path) -> str:
     """Why this process does not want the backend, or cannot have it; empty where nothing is in the way."""
     from opsmith.description import find_backend
-    from opsmith.runtime.loaded import loaded_if_any
+    from opsmith.runtime.loaded import description_in_hand
 
     if not description.is_file():
         return (
@@ -63,9 +64,10 @@ def _obstacle(description: Path) -> str:
     found = description.resolve()
     if (named := os.environ.get(VARIABLE)) and find_backend(named) != found:
         return f"{VARIABLE} names another backend, `{named}`\n  remedy: unset {VARIABLE} to have this one"
-    if (earlier := loaded_if_any()) is not None and earlier.description != found:
+    other = description_in_hand()
+    if other is not None and other != found:
         return (
-            f"the backend `{earlier.name}` is loaded, and PyTorch has one slot for such a device\n"
+            f"another backend is loaded, {other}, and PyTorch has one slot for such a device\n"
             "  remedy: uninstall one of the packages that bring a device, or name the one to load: "
             f"{VARIABLE}={description}"
         )
@@ -74,10 +76,14 @@ def _obstacle(description: Path) -> str:
 
 def _load(description: Path, modules: Sequence[str]) -> str:
     from opsmith.runtime.load import load
+    from opsmith.runtime.loaded import description_in_hand, loaded_if_any
 
-    load(str(description))
-    for module in modules:
-        importlib.import_module(module)
+    # Called within opsmith.load itself, where that is what imports torch, it leaves the rest to it.
+    if description_in_hand() != description.resolve():
+        load(str(description))
+    if loaded_if_any() is not None:
+        for module in modules:
+            importlib.import_module(module)
     return ""
 
 
