@@ -29,6 +29,7 @@ FLOORS = [
         "executorch",
         "explain",
         "pytest_plugin",
+        "scaffold",
         "transforms",
     },
     {"package", "programs"},

@@ -292,6 +292,18 @@ class TraceRejected(OpsmithError):
 # ---- what commands are asked for ---------------------------------------------------------------
 
 
+class NameRejected(OpsmithError):
+    """A new device whose name is something else already: a module, a package, a function of C."""
+
+
+class ChoicesRejected(OpsmithError):
+    """What a new project is asked to be does not go together."""
+
+
+class ProjectInvalid(OpsmithError):
+    """A project that `opsmith new` cannot bring up to date: a newer opsmith wrote it, or it was altered."""
+
+
 class FilterInvalid(OpsmithError):
     """A filter names something that no operator has."""
 

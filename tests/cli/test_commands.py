@@ -31,6 +31,7 @@ COMMANDS = {
     "gen": (["gen", "nowhere", "-o", "out"], 1, "there is no backend `nowhere`"),
     "import": (["import", "chip.yaml"], 0, "library: chip"),
     "keys": (["keys", "torch.ones(2)", "--json"], 0, '"CPU"'),
+    "new": (["new", "relu"], 1, "PyTorch has an operator `relu`"),
     "ops": (["ops", "show", "relu"], 0, "aten::relu(Tensor self) -> Tensor"),
     "plan": (["plan", "--route", "nothing"], 2, "'nothing' is not one of"),
     "report": (["report", "--backend", "nowhere"], 1, "there is no backend `nowhere`"),

@@ -1,6 +1,7 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
 from opsmith.description.backend import find_backend, read_backend, shipped_backends
+from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.imported import Imported, import_library
@@ -64,6 +65,7 @@ __all__ = [
     "StubKernel",
     "Unserved",
     "check_callable",
+    "check_device_name",
     "find_backend",
     "import_library",
     "location_of",

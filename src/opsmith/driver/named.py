@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from opsmith.driver.python_driver import Driver
-from opsmith.errors import DriverInvalid, Location, nearest
+from opsmith.errors import DriverInvalid, Location
 
 
 def driver_class(source: Path | str, name: str, location: Location | None = None) -> type[Driver]:
@@ -30,14 +30,15 @@ def driver_class(source: Path | str, name: str, location: Location | None = None
     found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, Driver)):
         classes = [
-            known
-            for known, value in vars(module).items()
+            each
+            for each, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, Driver) and value is not Driver
         ]
+        known = f"; its drivers are {', '.join(classes)}" if classes else ""
         wrong = f"has no class `{name}`" if found is None else f"has a `{name}`, which"
         is_none = "" if found is None else " is no class of opsmith.driver.Driver's kind"
         raise DriverInvalid(
-            f"`{source}` {wrong}{is_none}{nearest(name, classes)}",
+            f"`{source}` {wrong}{is_none}{known}",
             location=location,
             remedy=f"write class {name}(opsmith.driver.Driver), or name another",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Stream: TypeAlias = Any
-"""Whatever ``default_stream`` and ``stream_create`` return, given back to the others; None without streams."""
+"""Whatever ``default_stream`` and ``stream_create`` return, given back to the others; else None."""
 
 Event: TypeAlias = Any
 """Whatever ``event_create`` returns."""

@@ -178,10 +178,10 @@ class _Callbacks:
                 setattr(table, entry, kind(body))
         return table
 
-    def _with_status(self, body: Callable[..., None]) -> Callable[..., int]:
+    def _with_status(self, body: Callable[..., Status | None]) -> Callable[..., int]:
         def entry(*arguments: Any) -> int:
             try:
-                status: Status | None = body(*arguments)
+                status = body(*arguments)
             except BaseException as error:  # none may reach the caller, which is C
                 self._set_error(_text(error).encode(errors="replace"))
                 return int(_status(error))
@@ -337,10 +337,10 @@ class _Callbacks:
     def _pinned_release(self, pointer: int | None) -> None:
         self._driver.pinned_release(pointer or 0)
 
-    def _pinned_contains(self, pointer: int | None) -> int:
+    def _pinned_contains(self, pointer: int | None) -> Any:
         return self._answered(False, self._driver.pinned_contains, pointer)
 
-    def _host_window(self, pointer: int | None) -> int | None:
+    def _host_window(self, pointer: int | None) -> Any:
         return self._answered(None, self._driver.host_window, pointer)
 
     def _answered(self, otherwise: Any, method: Callable[[int], Any], pointer: int | None) -> Any:

@@ -7,9 +7,11 @@ their backend themselves.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,9 +26,11 @@ class AutoloadWarning(RuntimeWarning):
 _told: set[Path] = set()
 
 
-def autoload(description: Path | str) -> None:
+def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
     """Loads the backend that the file ``description`` describes; for entry points of ``torch.backends``.
 
+    ``modules`` are imported once it is loaded: those that register kernels in Python.  Who calls
+    ``opsmith.load`` before torch is imported imports them too.
     Libraries that lie ready built beside the description are used where they fit this process, and built
     otherwise.  Raises nothing: whatever keeps the device from being loaded is told once by an
     :class:`AutoloadWarning`.
@@ -35,7 +39,7 @@ def autoload(description: Path | str) -> None:
     if _is_own_process():
         return
     try:
-        reason = _obstacle(path) or _load(path)
+        reason = _obstacle(path) or _load(path, modules)
     except OpsmithError as error:
         reason = str(error)
     except Exception as error:
@@ -70,13 +74,16 @@ def _obstacle(description: Path) -> str:
     return ""
 
 
-def _load(description: Path) -> str:
+def _load(description: Path, modules: Sequence[str]) -> str:
     from opsmith.runtime.load import load
-    from opsmith.runtime.loaded import description_in_hand
+    from opsmith.runtime.loaded import description_in_hand, loaded_if_any
 
     # Called within opsmith.load itself, where that is what imports torch, it leaves the rest to it.
     if description_in_hand() != description.resolve():
         load(str(description))
+    if loaded_if_any() is not None:
+        for module in modules:
+            importlib.import_module(module)
     return ""
 
 
