@@ -1,13 +1,11 @@
-"""A vendor's project: the device of docs/start/device.md in a Python package, with one kernel in Python."""
+"""A vendor's project: a device in a Python package, with one kernel in Python."""
 
 from __future__ import annotations
 
-import re
+import shutil
 from pathlib import Path
 
-DEVICE = Path(__file__).resolve().parents[2] / "docs" / "start" / "device.md"
-
-_TITLED = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+CHIP = Path(__file__).with_name("chip")
 
 PYPROJECT = """\
 [project]
@@ -45,24 +43,13 @@ def neg(self, *, out):
 
 def write_project(folder: Path, pyproject: str = PYPROJECT) -> Path:
     """Writes the project to ``folder``; returns its ``backend.yaml``."""
-    package = folder / "src" / "mychip"
-    package.mkdir(parents=True)
+    package = Path(shutil.copytree(CHIP, folder / "src" / "mychip"))
     (folder / "pyproject.toml").write_text(pyproject)
     (package / "__init__.py").write_text(INIT)
     (package / "kernels_in_python.py").write_text(KERNELS)
-    for name, text in _files().items():
-        (package / name).write_text(text)
     return package / "backend.yaml"
 
 
 def write_folder(folder: Path) -> Path:
-    """Writes what the page has to ``folder``, without any project around it; returns its ``backend.yaml``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in _files().items():
-        (folder / name).write_text(text)
-    return folder / "backend.yaml"
-
-
-def _files() -> dict[str, str]:
-    found = _TITLED.findall(DEVICE.read_text(encoding="utf-8"))
-    return dict(found)
+    """Copies the description to ``folder``, without any project around it; returns its ``backend.yaml``."""
+    return Path(shutil.copytree(CHIP, folder)) / "backend.yaml"

@@ -306,8 +306,8 @@ def test_another_torch_and_no_compiler(device: Installed, tmp_path: Path) -> Non
         "torch 2.13.0; and it cannot be built from its sources: the compiler `nowhere++` that CXX names was "
         "not found on PATH\n"
         "  remedy: pip install torch==2.12.1; or make a wheel for this torch: opsmith package, in the "
-        "sources of mychip; or, to build it here, apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ "
-        "(Fedora); or set CXX"
+        "sources of mychip; or, to build it here, apt-get install g++ (Debian, Ubuntu) or dnf install "
+        "gcc-c++ (Fedora); or set CXX"
     )
     script = f"import torch, opsmith; opsmith.autoload({str(target.description)!r}); print('torch is there')"
     run = fork_server.run([sys.executable, "-c", script], env=target.environment(**empty))
@@ -400,7 +400,8 @@ def test_sources_outside_the_package(tmp_path: Path) -> None:
     description.write_text(text)
     assert refusal(SourceOutside, package, description, Wanted(tmp_path / "dist")) == (
         f"{description}:2:1: {outside} lies outside {description.parent}, which becomes the package "
-        "`mychip`\n  remedy: move it, and what lies beside it, into that folder: what is installed has nothing else"
+        "`mychip`\n  remedy: move it, and what lies beside it, into that folder: what is installed has "
+        "nothing else"
     )
 
 

@@ -89,10 +89,11 @@ def test_another_backend_that_is_loaded(describe: Describe) -> None:
         env=dict(os.environ),
     )
     assert run.returncode == 0, run.stderr
+    other = find_backend("sim")
     assert (
-        f"the device of {path} was not loaded: another backend is loaded, {find_backend('sim')}, and PyTorch "
-        "has one slot for such a device\n  remedy: uninstall one of the packages that bring a device, or name "
-        f"the one to load: OPSMITH_AUTOLOAD={path}\n"
+        f"the device of {path} was not loaded: another backend is loaded, {other}, and PyTorch has one slot "
+        "for such a device\n  remedy: uninstall one of the packages that bring a device, or name the one to "
+        f"load: OPSMITH_AUTOLOAD={path}\n"
     ) in run.stderr
 
 

@@ -352,6 +352,9 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
 def _digest(backend: Backend, versions: str) -> str:
     """A digest of everything that the libraries are made from, wherever that lies."""
     settings = f"{versions} {own_settings()} {backend.driver.host_window}"
+    options = [backend.driver.options, *(library.options for library in backend.libraries)]
+    # The linker notes where they are.
+    settings += "".join(f" {path}" for each in options for path in each.files)
     digest = hashlib.sha256(settings.encode())
     # Sorted by place: the folder of the description may come before or after the package's.
     for place, path in sorted((_place(path, backend), path) for path in _inputs(backend)):

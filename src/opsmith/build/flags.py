@@ -111,8 +111,7 @@ def _linked_file(path: Path, library: SharedLibrary) -> list[str]:
         return [str(path)]
     if library.relocatable is None:
         return [str(path), f"-Wl,-rpath,{path.parent}"]
-    place = os.path.relpath(path.parent, library.relocatable.folder)
-    return [*_by_name(path), f"-Wl,-rpath,$ORIGIN/{place}"]
+    return _by_name(path)
 
 
 def _by_name(path: Path) -> list[str]:
@@ -128,4 +127,9 @@ def named_link_flags(library: SharedLibrary) -> list[str]:
         flags += ["-ltorch_python"] if library.python else []
     if library.relocatable is not None:
         flags += [f"-Wl,-soname,lib{library.name}.so", "-Wl,-rpath,$ORIGIN"]
+        files = [each for each in library.own_libraries if isinstance(each, Path)]
+        if library.driver and library.driver_is_users:
+            files.append(library.driver)
+        places = (os.path.relpath(each.parent, library.relocatable.folder) for each in files)
+        flags += [f"-Wl,-rpath,$ORIGIN/{place}" for place in dict.fromkeys(places)]
     return [*flags, *map(str, library.libraries)]

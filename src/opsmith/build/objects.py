@@ -135,7 +135,8 @@ class Objects:
         names = (each.path.name for each in objects)
         driver = [f"{library.driver.parent.name}/{library.driver.name}"] if library.driver else []
         own = [
-            f"{each.name} {hashlib.sha256(each.read_bytes()).hexdigest()}"
+            # The linker notes where it is, but where it is to be found from the library's own folder on.
+            f"{each.name if library.relocatable else each} {hashlib.sha256(each.read_bytes()).hexdigest()}"
             if isinstance(each, Path)
             else each
             for each in library.own_libraries
