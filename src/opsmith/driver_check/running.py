@@ -122,7 +122,8 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
     except subprocess.TimeoutExpired:
         return _ended(check, _hung(notes, seconds))
     finally:
-        _end(process)
+        if process.returncode is None:
+            _end(process)
     if process.returncode == 0 and said:
         return msgspec.json.decode(said, type=Answer)
     return _ended(check, _crashed(process.returncode, notes, complained))
