@@ -405,7 +405,8 @@ installed = room._Installed.found(backend, cache)
 print(room._record_path(backend, installed, cache))
 print(plans._key(backend))
 library = room._library(backend, cache / "generated", installed, installed.compiler)
-for library in Compilation([library, driver_library(backend.name, backend.driver)], installed.compiler, cache).objects():
+driver = driver_library(backend.name, backend.driver)
+for library in Compilation([library, driver], installed.compiler, cache).objects():
     for source, path in library:
         print(path)
 """
