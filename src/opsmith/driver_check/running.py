@@ -124,8 +124,9 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
     finally:
         if process.returncode is None:
             _end(process)
-    if process.returncode == 0 and said:
-        return msgspec.json.decode(said, type=Answer)
+    if process.returncode == 0:
+        with contextlib.suppress(msgspec.DecodeError):  # the driver ended the process
+            return msgspec.json.decode(said, type=Answer)
     return _ended(check, _crashed(process.returncode, notes, complained))
 
 
