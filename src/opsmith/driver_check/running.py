@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from opsmith.description import PythonDriver
+from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Check, Finding, Report, Verdict
 from opsmith.driver_check.one_check import Answer, Request
-from opsmith.driver_check.subject import CallNotes
 from opsmith.errors import FilterInvalid, nearest
 
 _ONE_CHECK = "opsmith.driver_check.one_check"
