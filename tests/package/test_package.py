@@ -442,7 +442,7 @@ def test_without_hatchling(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_versions_of_torch_that_no_environment_has(project: Path, tmp_path: Path) -> None:
-    wanted = Wanted(tmp_path, torch=("2.13.0", "2.99.0"))
+    wanted = Wanted(tmp_path, torch=("2.99.0",))
     assert refusal(EnvironmentUnusable, package, project, wanted) == (
         "torch 2.99.0 is asked for, and the environments have torch 2.13.0\n"
         "  remedy: name an environment that has it: --python VENV/bin/python, after VENV/bin/pip install "
