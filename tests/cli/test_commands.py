@@ -34,6 +34,7 @@ COMMANDS = {
     "keys": (["keys", "torch.ones(2)", "--json"], 0, '"CPU"'),
     "new": (["new", "relu"], 1, "PyTorch has an operator `relu`"),
     "ops": (["ops", "show", "relu"], 0, "aten::relu(Tensor self) -> Tensor"),
+    "package": (["package", "nowhere"], 1, "there is no backend `nowhere`"),
     "plan": (["plan", "--route", "nothing"], 2, "'nothing' is not one of"),
     "report": (["report", "--backend", "nowhere"], 1, "there is no backend `nowhere`"),
     "stubs": (["stubs", "abs_stub"], 0, "abs_stub"),

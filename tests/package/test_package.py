@@ -420,6 +420,17 @@ def test_a_package_of_a_package(device: Installed, tmp_path: Path) -> None:
     )
 
 
+def test_a_package_of_what_comes_with_opsmith(tmp_path: Path) -> None:
+    run = run_opsmith("package", cwd=tmp_path)
+    assert (run.returncode, run.stderr.splitlines()) == (
+        1,
+        [
+            "error: `sim` comes with opsmith, and needs no package",
+            "  remedy: name the backend.yaml of your own device: opsmith package src/mychip/backend.yaml",
+        ],
+    )
+
+
 def test_without_hatchling(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hatchling.builders.wheel", None)
     assert refusal(PackagingError, package, project, Wanted(tmp_path)) == (
@@ -431,7 +442,7 @@ def test_without_hatchling(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_versions_of_torch_that_no_environment_has(project: Path, tmp_path: Path) -> None:
-    wanted = Wanted(tmp_path, torch=("2.13.0", "2.99.0"))
+    wanted = Wanted(tmp_path, torch=("2.99.0",))
     assert refusal(EnvironmentUnusable, package, project, wanted) == (
         "torch 2.99.0 is asked for, and the environments have torch 2.13.0\n"
         "  remedy: name an environment that has it: --python VENV/bin/python, after VENV/bin/pip install "

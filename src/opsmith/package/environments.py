@@ -17,20 +17,30 @@ from opsmith.package.libraries import Answer, Request
 _SHOWN_LINES = 4
 
 
-def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) -> CarriedBuild:
-    """What the environment of the interpreter ``python`` builds for ``request``.
-
-    It needs the same version of opsmith, ``opsmith``: raises
-    :class:`~opsmith.errors.EnvironmentUnusable` where it has another, or none, or cannot build.
-    """
+def check_interpreter(python: str) -> str:
+    """The program that ``python`` names; raises :class:`~opsmith.errors.EnvironmentUnusable` for none."""
     program = shutil.which(python)
     if program is None:
         raise EnvironmentUnusable(
             f"there is no Python `{python}`",
             remedy="name an environment's interpreter: --python path/to/venv/bin/python",
         )
+    return program
+
+
+def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) -> CarriedBuild:
+    """What the environment of the interpreter ``python`` builds for ``request``.
+
+    It needs the same version of opsmith, ``opsmith``: raises
+    :class:`~opsmith.errors.EnvironmentUnusable` where it has another, or none, or cannot build.
+    """
     process = subprocess.Popen(
-        [program, "-m", "opsmith.package.libraries", msgspec.json.encode(request).decode()],
+        [
+            check_interpreter(python),
+            "-m",
+            "opsmith.package.libraries",
+            msgspec.json.encode(request).decode(),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

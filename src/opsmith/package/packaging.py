@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from opsmith.build.csrc import PACKAGE
 from opsmith.build.own_options import own_sanitizers
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.built import (
@@ -29,11 +30,12 @@ from opsmith.built.contents import FILE, FOLDER
 from opsmith.description import Backend, Driver, read_backend
 from opsmith.errors import EnvironmentUnusable, Location, OutputRejected, PackagingError
 from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
-from opsmith.package.environments import built_by, same_interpreter
+from opsmith.package.environments import built_by, check_interpreter, same_interpreter
 from opsmith.package.libraries import Request, carried_libraries
 from opsmith.package.platform_tag import PlatformTag, platform_tag
 from opsmith.package.project import Project, project_of
 from opsmith.package.wheel import entry_point_names, write_wheel
+from opsmith.schema import torch_version
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def package(description: Path, wanted: Wanted, progress: OnProgress | None = Non
     project = project_of(backend, wanted.version)
     files = described_files(backend, project, with_sources=wanted.with_sources)
     _make_folder(wanted.output)
+    for python in wanted.pythons:
+        check_interpreter(python)
     with tempfile.TemporaryDirectory(prefix="opsmith-package-") as made:
         folder = Path(made)
         builds = _built(description, project, folder, wanted, report)
@@ -104,7 +108,12 @@ def package(description: Path, wanted: Wanted, progress: OnProgress | None = Non
 
 
 def check_packageable(description: Path) -> None:
-    """Raises :class:`~opsmith.errors.PackagingError` for the description of an installed package."""
+    """Raises :class:`~opsmith.errors.PackagingError` for a description that is in a package already."""
+    if description.is_relative_to(PACKAGE):
+        raise PackagingError(
+            f"`{description.parent.name}` comes with opsmith, and needs no package",
+            remedy="name the backend.yaml of your own device: opsmith package src/mychip/backend.yaml",
+        )
     if contents := read_contents(description):
         raise PackagingError(
             f"this description is that of an installed package already, `{contents.distribution}`",
@@ -134,15 +143,17 @@ def _built(
     if adapter is None:
         adapter = has_python_kernels(project)
     request = Request(str(description), str(folder), adapter)
-    mine = sys.executable or ""
-    others = [each for each in wanted.pythons if not same_interpreter(each, mine)]
-    builds = [carried_libraries(request, report)]
+    others = [each for each in wanted.pythons if not same_interpreter(each, sys.executable or "")]
+    mine = public_version(torch_version())
+    is_wanted = not wanted.torch or mine in map(public_version, wanted.torch)
+    # Where only others' are asked for, nothing is compiled for this environment's torch.
+    builds = [carried_libraries(request, report)] if is_wanted else []
     for number, python in enumerate(others):
         own = folder / f"environment-{number}"
         asked = msgspec.structs.replace(request, folder=str(own))
         build = built_by(python, asked, version("opsmith"), report)
         builds = _joined(builds, build, own, folder)
-    return _chosen(builds, wanted)
+    return _chosen(builds, wanted, mine)
 
 
 def _joined(
@@ -165,8 +176,8 @@ def _joined(
     return [*builds, build]
 
 
-def _chosen(builds: Iterable[CarriedBuild], wanted: Wanted) -> tuple[CarriedBuild, ...]:
-    """``builds``, or of them those for the versions of torch that were asked for."""
+def _chosen(builds: Iterable[CarriedBuild], wanted: Wanted, mine: str) -> tuple[CarriedBuild, ...]:
+    """``builds``, or of them those for the versions of torch that were asked for; ``mine`` is this one's."""
     found = {
         build.torch: build for build in sorted(builds, key=lambda build: _numbers(build.torch))
     }
@@ -175,7 +186,8 @@ def _chosen(builds: Iterable[CarriedBuild], wanted: Wanted) -> tuple[CarriedBuil
     for each in wanted.torch:
         if public_version(each) not in found:
             raise EnvironmentUnusable(
-                f"torch {each} is asked for, and the environments have torch {', '.join(found)}",
+                f"torch {each} is asked for, and the environments have torch "
+                f"{', '.join(sorted({mine, *found}, key=_numbers))}",
                 remedy="name an environment that has it: --python VENV/bin/python, after VENV/bin/pip "
                 f"install torch=={each} opsmith=={version('opsmith')}",
             )

@@ -27,10 +27,10 @@ _LIBSTDCXX = (
     ((3, 4, 33), (2, 39)),
 )
 _LEAST, _NEWEST = (2, 17), (2, 40)
-# PEP 600's, and what a process with torch has loaded.
+# PEP 600's, and what a process with torch has loaded: its wheel brings libgomp.so.1 too.
 _ANYWHERE = re.compile(
     r"lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z)\.so\.\d+|ld-linux.*\.so\.\d+"
-    r"|lib(c10|torch|torch_cpu|torch_python)\.so|libopsmith_\w+\.so"
+    r"|lib(c10|torch|torch_cpu|torch_python)\.so|libgomp\.so\.1|libopsmith_\w+\.so"
 )
 _VERSION = re.compile(rb"(GLIBC|GLIBCXX)_([0-9.]+)\0")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opsmith.build.csrc import PACKAGE
 from opsmith.description import Backend
 from opsmith.errors import Location, MetadataInvalid, PackagingError
 
@@ -87,9 +86,7 @@ def check_hatchling() -> None:
 
 
 def _pyproject(description: Path) -> Path | None:
-    """The nearest file with metadata, up to the top of a repository; none for what comes with opsmith."""
-    if description.is_relative_to(PACKAGE):
-        return None
+    """The nearest file with metadata, up to the top of a repository."""
     for folder in description.parents:
         path = folder / _PYPROJECT
         if path.is_file() and "project" in _toml(path):
@@ -114,11 +111,8 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def _config(pyproject: Path | None, backend: Backend, version: str) -> Mapping[str, Any]:
     if pyproject is None:
-        name = backend.name
-        if backend.location.path.is_relative_to(PACKAGE):
-            name = f"opsmith-{name}"
         project: dict[str, Any] = {
-            "name": name.replace("_", "-"),
+            "name": backend.name.replace("_", "-"),
             "version": version or _NO_VERSION,
             "description": f"The device {backend.name} for PyTorch.",
             "requires-python": ">=3.10",
