@@ -81,7 +81,7 @@ tidy: $(INSTALLED)
 
 sanitize: $(INSTALLED)
 	$(SANITIZED) $(BIN)/python -m pytest -q tests/runtime/test_sim_driver.py tests/docs/test_docs.py \
-	  -k 'sim_driver or (blocks and device)'
+	  -k 'sim_driver or (blocks and structured)'
 
 # A missed goal fails it after the last benchmark.
 bench: $(INSTALLED)

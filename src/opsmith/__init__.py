@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from opsmith.runtime.fallbacks import count_fallbacks, fallbacks
     from opsmith.runtime.load import load
     from opsmith.runtime.trace.recording import trace
+    from opsmith.runtime.vendor_autoload import autoload
 
 __all__ = [
     "OpsmithError",
     "Unsupported",
+    "autoload",
     "count_fallbacks",
     "fallback",
     "fallbacks",
@@ -31,6 +33,7 @@ __all__ = [
 __getattr__ = on_demand(
     __name__,
     {
+        "autoload": "opsmith.runtime.vendor_autoload",
         "count_fallbacks": "opsmith.runtime.fallbacks",
         "fallback": "opsmith.runtime.fallback_policy",
         "fallbacks": "opsmith.runtime.fallbacks",

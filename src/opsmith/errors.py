@@ -214,6 +214,25 @@ class CacheUnusable(BuildError):
     """The cache directory cannot be written: no space, or no permission."""
 
 
+# ---- packages ----------------------------------------------------------------------------------
+
+
+class PackagingError(OpsmithError):
+    """A wheel that cannot be made of a backend as it is described."""
+
+
+class MetadataInvalid(PackagingError):
+    """What ``pyproject.toml`` or the command line says of a package cannot be a wheel's metadata."""
+
+
+class SourceOutside(PackagingError):
+    """A file that a description names lies outside the folder that becomes the package."""
+
+
+class EnvironmentUnusable(PackagingError):
+    """Another environment whose torch a wheel is to be built for, and that cannot build it."""
+
+
 # ---- kernels that run --------------------------------------------------------------------------
 
 
@@ -239,6 +258,21 @@ class LibraryRejected(LoadError):
     """A kernel library for ExecuTorch that was built for another one, or whose kernels are taken."""
 
 
+class PackageInvalid(LoadError):
+    """What an installed package carries of a backend is damaged, or in a format of another opsmith."""
+
+
+class PackageUnfit(LoadError):
+    """What an installed package carries of a backend is for another torch or another machine.
+
+    ``has_sources``: the package carries what is needed to build it here.
+    """
+
+    def __init__(self, message: str, *, has_sources: bool, remedy: str = "") -> None:
+        self.has_sources = has_sources
+        super().__init__(message, remedy=remedy)
+
+
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
 
@@ -256,6 +290,18 @@ class TraceRejected(OpsmithError):
 
 
 # ---- what commands are asked for ---------------------------------------------------------------
+
+
+class NameRejected(OpsmithError):
+    """A new device whose name is something else already: a module, a package, a function of C."""
+
+
+class ChoicesRejected(OpsmithError):
+    """What a new project is asked to be does not go together."""
+
+
+class ProjectInvalid(OpsmithError):
+    """A project that `opsmith new` cannot bring up to date: a newer opsmith wrote it, or it was altered."""
 
 
 class FilterInvalid(OpsmithError):

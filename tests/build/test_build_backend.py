@@ -22,6 +22,7 @@ from opsmith.build import backend as backend_room
 from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
+from opsmith.build.driver_library import driver_library
 from opsmith.build.stored import is_sound, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
@@ -395,15 +396,17 @@ import sys
 from pathlib import Path
 from opsmith.build import backend as room
 from opsmith.build.compile import Compilation
+from opsmith.build.driver_library import driver_library
 from opsmith.description import find_backend, read_backend
 from opsmith.plan import kept_plans as plans
 cache = Path(sys.argv[1])
 backend = read_backend(find_backend("sim"), None)
-installed = room._Installed.found(backend, cache)
+installed = room.Installed.found(backend, cache)
 print(room._record_path(backend, installed, cache))
 print(plans._key(backend))
-library = room._library(backend, cache / "generated", installed, installed.compiler)
-for library in Compilation([library, room._driver(backend)], installed.compiler, cache).objects():
+library = room.library_of(backend, cache / "generated", installed, installed.compiler)
+driver = driver_library(backend.name, backend.driver)
+for library in Compilation([library, driver], installed.compiler, cache).objects():
     for source, path in library:
         print(path)
 """
@@ -444,9 +447,9 @@ def test_the_cache_does_not_tell_where_torch_and_executorch_lie(
 def names_of_sim(cache: Path) -> set[Path]:
     """The record of sim and its objects of the package's sources that include PyTorch's headers."""
     backend = backend_room.read_backend(PACKAGE / "drivers" / "sim" / "backend.yaml", None)
-    installed = backend_room._Installed.found(backend, cache)
+    installed = backend_room.Installed.found(backend, cache)
     assert installed.compiler is not None
-    library = backend_room._library(backend, cache / "generated", installed, installed.compiler)
+    library = backend_room.library_of(backend, cache / "generated", installed, installed.compiler)
     compilation = backend_room.Compilation([library], installed.compiler, cache)
     runtime = {
         path
@@ -575,11 +578,11 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
         (csrc / room / "deeper" / "new.cpp").touch()
     monkeypatch.setattr(backend_room, "CSRC", csrc)
     backend = backend_room.read_backend(every_library(tmp_path), None)
-    installed = backend_room._Installed.found(backend, chip.cache)
+    installed = backend_room.Installed.found(backend, chip.cache)
     assert installed.compiler is not None
     libraries = [
-        backend_room._library(backend, chip.cache / "generated", installed, installed.compiler),
-        backend_room._driver(backend),
+        backend_room.library_of(backend, chip.cache / "generated", installed, installed.compiler),
+        driver_library(backend.name, backend.driver),
     ]
     compilation = backend_room.Compilation(libraries, installed.compiler, chip.cache)
     compiled = {source for library in compilation.objects() for source, _ in library}

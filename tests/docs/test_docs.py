@@ -13,11 +13,15 @@ from _pytest.mark import ParameterSet
 
 import fork_server
 from docs_page import blocks, is_run
+from vendor_environment import make_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 RUN = [page for page in PAGES if any(is_run(block) for block in blocks(page))]
+
+IN_ITS_OWN = "<!-- in an environment of its own -->"
+"""On a page that installs packages; its programs run in processes of their own."""
 
 NEEDS = dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h")
 """What a page does only where it is there: see ``needs.py``."""
@@ -33,14 +37,20 @@ def _with_needs(page: Path) -> ParameterSet:
 
 @pytest.mark.parametrize("page", [_with_needs(page) for page in RUN])
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    fork_server.write_commands(tmp_path / "bin")
     (tmp_path / "page").mkdir()
-    exports = "executorch" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    exports = "executorch" in text
+    if IN_ITS_OWN in text:
+        environment = make_environment(tmp_path / "environment")
+    else:
+        fork_server.write_commands(tmp_path / "bin")
+        path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path}
     done = fork_server.run(
         [sys.executable, Path(__file__).with_name("docs_page.py"), page],
         imports=fork_server.EXECUTORCH if exports else fork_server.TORCH,
         cwd=tmp_path / "page",
-        env={**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        env=environment,
         timeout=900,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import fork_server
-from driver_table import Driver
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
 from refusal import refusal
+from sim_driver import SimDriver
 
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
@@ -34,9 +34,9 @@ FORKED = (
 
 
 @pytest.fixture
-def driver(sim: LoadedBackend) -> Iterator[Driver]:
+def driver(sim: LoadedBackend) -> Iterator[SimDriver]:
     """The loaded driver, for faults; without any before and after the test."""
-    loaded = Driver(sim.built.driver)
+    loaded = SimDriver(sim.built.driver)
     loaded.clear_faults()
     yield loaded
     loaded.clear_faults()
@@ -154,7 +154,7 @@ def test_an_empty_tensor_takes_no_memory(sim: LoadedBackend) -> None:
     assert torch.accelerator.memory_stats(0)["allocation.all.allocated"] == before
 
 
-def test_out_of_memory_says_what_and_what_to_do(sim: LoadedBackend, driver: Driver) -> None:
+def test_out_of_memory_says_what_and_what_to_do(sim: LoadedBackend, driver: SimDriver) -> None:
     gc.collect()
     keep = torch.empty(4 << 20, device="sim:1", dtype=torch.uint8)
     statistics = torch.accelerator.memory_stats(1)
@@ -173,14 +173,14 @@ def test_out_of_memory_says_what_and_what_to_do(sim: LoadedBackend, driver: Driv
     assert keep.fill_(3).sum().item() == 3 * keep.numel()
 
 
-def test_a_failed_allocation_can_be_tried_again(sim: LoadedBackend, driver: Driver) -> None:
+def test_a_failed_allocation_can_be_tried_again(sim: LoadedBackend, driver: SimDriver) -> None:
     driver.inject("allocate", 1)
     with pytest.raises(torch.OutOfMemoryError, match="The driver says: injected fault: allocate"):
         torch.empty(3, device="sim")
     assert torch.zeros(3, device="sim").tolist() == [0, 0, 0]
 
 
-def test_memory_is_released_after_the_work_on_it(sim: LoadedBackend, driver: Driver) -> None:
+def test_memory_is_released_after_the_work_on_it(sim: LoadedBackend, driver: SimDriver) -> None:
     stream = torch.Stream(device="sim:0")
     pinned = torch.full((64,), 7.0).pin_memory()
     with stream:
@@ -192,7 +192,9 @@ def test_memory_is_released_after_the_work_on_it(sim: LoadedBackend, driver: Dri
         assert stream.query()
 
 
-def test_record_stream_keeps_memory_for_another_stream(sim: LoadedBackend, driver: Driver) -> None:
+def test_record_stream_keeps_memory_for_another_stream(
+    sim: LoadedBackend, driver: SimDriver
+) -> None:
     stream = torch.Stream(device="sim:0")
     tensor = torch.full((64,), 7.0, device="sim")  # on the default stream
     target = torch.empty(64).pin_memory()
@@ -217,7 +219,7 @@ def test_a_storage_can_be_resized(sim: LoadedBackend) -> None:
     assert storage.data_ptr() == 0
 
 
-def test_nothing_leaks(sim: LoadedBackend, driver: Driver) -> None:
+def test_nothing_leaks(sim: LoadedBackend, driver: SimDriver) -> None:
     gc.collect()
     before = driver.statistics(0)
     model = torch.nn.Linear(8, 8).to("sim")
@@ -255,7 +257,7 @@ def test_a_stream_that_nobody_made(sim: LoadedBackend) -> None:
     )
 
 
-def test_events_time_and_order_streams(sim: LoadedBackend, driver: Driver) -> None:
+def test_events_time_and_order_streams(sim: LoadedBackend, driver: SimDriver) -> None:
     first, second = torch.Stream(device="sim"), torch.Stream(device="sim")
     tensor = torch.zeros(64, device="sim")
     sources = [torch.full((64,), float(step)).pin_memory() for step in range(4)]
@@ -277,7 +279,7 @@ def test_events_time_and_order_streams(sim: LoadedBackend, driver: Driver) -> No
     assert start.elapsed_time(end) >= 4 * 20
 
 
-def test_wait_stream_and_synchronize(sim: LoadedBackend, driver: Driver) -> None:
+def test_wait_stream_and_synchronize(sim: LoadedBackend, driver: SimDriver) -> None:
     stream = torch.Stream(device="sim")
     tensor = torch.zeros(64, device="sim")
     source = torch.full((64,), 5.0).pin_memory()
@@ -314,7 +316,7 @@ def test_pinned_memory(sim: LoadedBackend) -> None:
     assert torch.empty(0).pin_memory().tolist() == []
 
 
-def test_pinned_memory_outlives_the_copy(sim: LoadedBackend, driver: Driver) -> None:
+def test_pinned_memory_outlives_the_copy(sim: LoadedBackend, driver: SimDriver) -> None:
     stream = torch.Stream(device="sim")
     tensor = torch.empty(1 << 16, device="sim")
     source = torch.full((1 << 16,), 2.0).pin_memory()
@@ -387,7 +389,7 @@ def test_the_offset_of_a_generator(sim: LoadedBackend) -> None:
 # ---- failures ----
 
 
-def test_a_failed_copy(sim: LoadedBackend, driver: Driver) -> None:
+def test_a_failed_copy(sim: LoadedBackend, driver: SimDriver) -> None:
     tensor = torch.ones(3, device="sim")
     driver.inject("copy", 1)
     assert refusal(torch.AcceleratorError, tensor.cpu) == (
@@ -397,7 +399,7 @@ def test_a_failed_copy(sim: LoadedBackend, driver: Driver) -> None:
     assert tensor.cpu().tolist() == [1, 1, 1]
 
 
-def test_a_lost_device(sim: LoadedBackend, driver: Driver) -> None:
+def test_a_lost_device(sim: LoadedBackend, driver: SimDriver) -> None:
     tensor, other = torch.ones(3, device="sim:1"), torch.ones(3, device="sim:0")
     driver.inject("device_lost:1")
     assert refusal(torch.AcceleratorError, torch.sim.synchronize, 1) == (
@@ -506,7 +508,7 @@ def test_a_driver_that_breaks_the_contract(sim: LoadedBackend, shim: Path, tmp_p
     (tmp_path / "nothing.c").write_text("int nothing;\n")
     command = [*find_compiler(tmp_path).command, "-x", "c", "-shared"]
     subprocess.run([*command, tmp_path / "nothing.c", "-o", nothing], check=True)
-    size = Driver(sim.built.driver).table.struct_size
+    size = SimDriver(sim.built.driver).table.struct_size
     seen = run_child(
         sim,
         f"""
@@ -545,7 +547,7 @@ def test_a_driver_that_breaks_the_contract(sim: LoadedBackend, shim: Path, tmp_p
         "object file: No such file or directory\n  remedy: build the driver, and make sure that "
         "the libraries it needs can be found (ldd /nowhere/libdriver.so)",
         f"RuntimeError: the driver {sim.built.driver} cannot count its devices: "
-        "OPSMITH_SIM_DEVICES is 'none'; it must be an integer from 1 to 8\n"
+        "OPSMITH_SIM_DEVICES is 'none'; it must be an integer from 1 to 8 (OPSMITH_FAILED)\n"
         "  remedy: see what the driver says",
         "RuntimeError: no driver is loaded for the privateuseone device; "
         'call opsmith.load("<backend>") first',

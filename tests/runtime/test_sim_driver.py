@@ -17,9 +17,14 @@ from textwrap import dedent
 import pytest
 
 import opsmith
-from driver_table import HOST, Driver, DriverFailure, HostFunction, Properties, Status, Table
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
+from opsmith.driver import HOST, DriverFailure, Status
+from opsmith.driver.table import HostFunction, Properties, Table
+from opsmith.driver_check.call_notes import CallNotes
+from opsmith.driver_check.model import Verdict
+from opsmith.driver_check.running import Target, check_driver
+from sim_driver import SimDriver
 
 PACKAGE = Path(opsmith.__file__).parent
 SIM = PACKAGE / "drivers" / "sim"
@@ -43,9 +48,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def driver(library: Path) -> Iterator[Driver]:
+def driver(library: Path) -> Iterator[SimDriver]:
     """The driver, without faults; the test must release what it allocates on either device."""
-    loaded = Driver(library)
+    loaded = SimDriver(library)
     loaded.clear_faults()
     before = [loaded.statistics(device).live_bytes for device in range(2)]
     yield loaded
@@ -54,7 +59,7 @@ def driver(library: Path) -> Iterator[Driver]:
 
 
 @pytest.fixture
-def stream(driver: Driver) -> Iterator[int]:
+def stream(driver: SimDriver) -> Iterator[int]:
     """A stream of device 0."""
     made = driver.stream()
     yield made
@@ -62,7 +67,7 @@ def stream(driver: Driver) -> Iterator[int]:
 
 
 @pytest.fixture
-def block(driver: Driver) -> Iterator[int]:
+def block(driver: SimDriver) -> Iterator[int]:
     """64 bytes of device 0."""
     made = driver.allocate(64)
     yield made
@@ -71,8 +76,8 @@ def block(driver: Driver) -> Iterator[int]:
 
 def run_child(library: Path, code: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Runs ``code`` in another process, with the driver loaded as ``driver``."""
-    head = f"import sys; sys.path.insert(0, {str(TESTS)!r})\nfrom driver_table import *\n"
-    head += f"driver = Driver({str(library)!r})\n"
+    head = f"import sys; sys.path.insert(0, {str(TESTS)!r})\nfrom sim_driver import *\n"
+    head += f"from ctypes import *\ndriver = SimDriver({str(library)!r})\n"
     return subprocess.run(
         [sys.executable, "-c", head + dedent(code)],
         capture_output=True,
@@ -108,7 +113,7 @@ def test_the_header_is_plain_c(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_the_table_is_complete(driver: Driver) -> None:
+def test_the_table_is_complete(driver: SimDriver) -> None:
     assert driver.table.abi_version == 1
     assert driver.table.struct_size == ctypes.sizeof(Table)
     assert driver.table.name == b"sim"
@@ -116,10 +121,53 @@ def test_the_table_is_complete(driver: Driver) -> None:
     assert missing == []
 
 
+def test_every_check_of_a_driver_passes(library: Path) -> None:
+    report = check_driver(Target(library))
+    assert [each for each in report.findings if each.verdict is not Verdict.PASSED] == []
+    assert report.driver == "sim"
+
+
+# Of each fault the checks that notice it.
+NOTICED = {
+    "allocate": {"allocations", "contents apart", "threads share"},
+    "allocate:5": {"allocations", "memory used again"},
+    "copy": {"copies from the host", "pageable copies", "copies leave nothing"},
+    "copy:3": {"copies to the host", "copies between devices"},
+    "fill": {"fills", "order on the default stream", "host functions", "events destroyed early"},
+    "device_lost:1": {"device memory", "fills"},
+}
+
+
+@pytest.mark.parametrize("fault", NOTICED)
+def test_checks_notice_an_injected_fault(fault: str, library: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.write_bytes(bytes(CallNotes.SIZE))
+    result = run_child(
+        library,
+        f"""
+        from pathlib import Path
+        from opsmith.driver_check.checks import CHECKS
+        from opsmith.driver_check.model import Broken
+        from opsmith.driver_check.call_notes import CallNotes
+        from opsmith.driver_check.subject import Subject
+        subject = Subject(Path({str(library)!r}), True, CallNotes(Path({str(notes)!r})))
+        for check in CHECKS:
+            if check.name in {NOTICED[fault]!r}:
+                driver.clear_faults()
+                driver.inject({fault!r})
+                try:
+                    check.run(subject)
+                except (Broken, DriverFailure) as error:
+                    print(check.name)
+        """,
+    )
+    assert set(result.stdout.splitlines()) == NOTICED[fault], result.stderr
+
+
 # ---- devices and settings ----
 
 
-def test_two_devices_of_8_gib(driver: Driver) -> None:
+def test_two_devices_of_8_gib(driver: SimDriver) -> None:
     assert driver.get("device_count", ctypes.c_int) == 2
     free, total = ctypes.c_uint64(), ctypes.c_uint64()
     driver.check("device_memory", 1, ctypes.byref(free), ctypes.byref(total))
@@ -129,7 +177,7 @@ def test_two_devices_of_8_gib(driver: Driver) -> None:
     assert (properties.total_memory, properties.alignment) == (8 << 30, 64)
 
 
-def test_a_device_that_does_not_exist(driver: Driver) -> None:
+def test_a_device_that_does_not_exist(driver: SimDriver) -> None:
     with pytest.raises(DriverFailure) as failure:
         driver.allocate(64, device=2)
     assert failure.value.status is Status.INVALID_ARGUMENT
@@ -174,7 +222,7 @@ def test_settings_change_devices_and_memory(library: Path) -> None:
 )
 def test_a_bad_setting_is_named(library: Path, variable: str, value: str, text: str) -> None:
     code = 'print(driver.call("device_count", byref(c_int())).name, driver.last_error())'
-    result = run_child(library, "from ctypes import byref\n" + code, **{variable: value})
+    result = run_child(library, code, **{variable: value})
     assert result.stdout.strip() == f"FAILED {text}"
 
 
@@ -191,7 +239,7 @@ def test_the_host_cannot_write_a_device_address(library: Path) -> None:
     assert result.returncode == -signal.SIGSEGV
 
 
-def test_the_window_shows_the_same_bytes(driver: Driver) -> None:
+def test_the_window_shows_the_same_bytes(driver: SimDriver) -> None:
     pointer = driver.allocate(1 << 20, device=1)
     window = driver.table.host_window(pointer)
     driver.write(pointer, b"written by copy", device=1)
@@ -202,13 +250,13 @@ def test_the_window_shows_the_same_bytes(driver: Driver) -> None:
     driver.release(pointer, device=1)
 
 
-def test_other_addresses_have_no_window(driver: Driver) -> None:
+def test_other_addresses_have_no_window(driver: SimDriver) -> None:
     buffer = ctypes.create_string_buffer(8)
     assert driver.table.host_window(ctypes.addressof(buffer)) is None
     assert driver.table.host_window(None) is None
 
 
-def test_blocks_are_aligned_and_disjoint(driver: Driver) -> None:
+def test_blocks_are_aligned_and_disjoint(driver: SimDriver) -> None:
     sizes = [1, 63, 64, 65, 1000, 4096, 100_000, 1 << 20]
     blocks = [(driver.allocate(size), size) for size in sizes]
     assert all(start % 64 == 0 for start, _ in blocks)
@@ -218,7 +266,7 @@ def test_blocks_are_aligned_and_disjoint(driver: Driver) -> None:
         driver.release(start)
 
 
-def test_released_neighbours_become_one_block_again(driver: Driver) -> None:
+def test_released_neighbours_become_one_block_again(driver: SimDriver) -> None:
     # 64 GiB of addresses lie behind 8 GiB of memory: without merging, 20 rounds would use them up.
     for _ in range(20):
         blocks = [driver.allocate(1 << 30) for _ in range(8)]
@@ -229,7 +277,7 @@ def test_released_neighbours_become_one_block_again(driver: Driver) -> None:
         driver.release(whole)
 
 
-def test_out_of_memory_is_exact_and_passes(driver: Driver) -> None:
+def test_out_of_memory_is_exact_and_passes(driver: SimDriver) -> None:
     most = driver.allocate((8 << 30) - 64)
     with pytest.raises(DriverFailure) as failure:
         driver.allocate(65)
@@ -243,7 +291,7 @@ def test_out_of_memory_is_exact_and_passes(driver: Driver) -> None:
     driver.release(last)
 
 
-def test_a_pointer_is_released_once(driver: Driver) -> None:
+def test_a_pointer_is_released_once(driver: SimDriver) -> None:
     pointer = driver.allocate(64)
     driver.release(pointer)
     for wrong, device in ((pointer, 0), (pointer + 64, 0), (pointer, 1)):
@@ -251,7 +299,7 @@ def test_a_pointer_is_released_once(driver: Driver) -> None:
             driver.release(wrong, device)
 
 
-def test_memory_given_back_reads_as_zero_and_works_again(driver: Driver) -> None:
+def test_memory_given_back_reads_as_zero_and_works_again(driver: SimDriver) -> None:
     # More than the driver keeps pages for, so that some blocks give theirs back.
     size = 256 << 20
     blocks = [driver.allocate(size) for _ in range(6)]
@@ -272,7 +320,7 @@ def test_memory_given_back_reads_as_zero_and_works_again(driver: Driver) -> None
 # ---- copies ----
 
 
-def test_copies_between_host_and_devices(driver: Driver) -> None:
+def test_copies_between_host_and_devices(driver: SimDriver) -> None:
     data = random.Random(0).randbytes(3 << 20)
     first = driver.allocate(len(data), device=0)
     second = driver.allocate(len(data), device=1)
@@ -286,7 +334,7 @@ def test_copies_between_host_and_devices(driver: Driver) -> None:
     driver.release(second, device=1)
 
 
-def test_mixed_up_addresses_are_refused(driver: Driver) -> None:
+def test_mixed_up_addresses_are_refused(driver: SimDriver) -> None:
     pointer = driver.allocate(64)
     buffer = ctypes.create_string_buffer(64)
     stream = driver.default_stream(0)
@@ -311,7 +359,7 @@ def test_mixed_up_addresses_are_refused(driver: Driver) -> None:
 # ---- streams ----
 
 
-def test_an_idle_stream_has_no_thread(driver: Driver, block: int) -> None:
+def test_an_idle_stream_has_no_thread(driver: SimDriver, block: int) -> None:
     before = driver.statistics().threads
     stream = driver.stream()
     driver.check("fill", 0, block, 1, 64, stream)
@@ -320,7 +368,7 @@ def test_an_idle_stream_has_no_thread(driver: Driver, block: int) -> None:
     driver.check("stream_destroy", stream)
 
 
-def test_a_stream_keeps_the_order_of_its_work(driver: Driver, stream: int) -> None:
+def test_a_stream_keeps_the_order_of_its_work(driver: SimDriver, stream: int) -> None:
     driver.inject("slow", 5 * MILLISECOND)
     pointer = driver.allocate(4096)
     pinned = driver.pinned(3 * 4096)
@@ -335,13 +383,17 @@ def test_a_stream_keeps_the_order_of_its_work(driver: Driver, stream: int) -> No
     driver.release(pointer)
 
 
-def test_a_pageable_copy_waits_and_keeps_its_turn(driver: Driver, stream: int, block: int) -> None:
+def test_a_pageable_copy_waits_and_keeps_its_turn(
+    driver: SimDriver, stream: int, block: int
+) -> None:
     driver.inject("slow", 5 * MILLISECOND)
     driver.check("fill", 0, block, 7, 64, stream)
     assert driver.read(block, 64, stream=stream) == b"\x07" * 64
 
 
-def test_a_host_function_runs_after_earlier_work(driver: Driver, stream: int, block: int) -> None:
+def test_a_host_function_runs_after_earlier_work(
+    driver: SimDriver, stream: int, block: int
+) -> None:
     driver.inject("slow", 5 * MILLISECOND)
     seen: list[tuple[int, bytes, Status, str]] = []
 
@@ -358,7 +410,7 @@ def test_a_host_function_runs_after_earlier_work(driver: Driver, stream: int, bl
     assert seen == [(42, b"\x09", Status.INVALID_ARGUMENT, own)]
 
 
-def test_destroying_a_stream_finishes_its_work(driver: Driver) -> None:
+def test_destroying_a_stream_finishes_its_work(driver: SimDriver) -> None:
     before = driver.statistics()
     driver.inject("slow", 5 * MILLISECOND)
     stream = driver.stream()
@@ -375,7 +427,7 @@ def test_destroying_a_stream_finishes_its_work(driver: Driver) -> None:
 # ---- events ----
 
 
-def test_elapsed_time_covers_the_work_between(driver: Driver, stream: int, block: int) -> None:
+def test_elapsed_time_covers_the_work_between(driver: SimDriver, stream: int, block: int) -> None:
     start, end = driver.event(), driver.event()
     driver.inject("slow", 10 * MILLISECOND)
     driver.check("event_record", start, stream)
@@ -392,7 +444,7 @@ def test_elapsed_time_covers_the_work_between(driver: Driver, stream: int, block
 
 
 @pytest.mark.parametrize("waiting_device", [0, 1])
-def test_a_stream_waits_for_an_event_of_another(driver: Driver, waiting_device: int) -> None:
+def test_a_stream_waits_for_an_event_of_another(driver: SimDriver, waiting_device: int) -> None:
     first, second = driver.stream(0), driver.stream(waiting_device)
     pointer = driver.allocate(64)
     target = driver.allocate(64, device=waiting_device)
@@ -415,7 +467,7 @@ def test_a_stream_waits_for_an_event_of_another(driver: Driver, waiting_device: 
     driver.release(target, device=waiting_device)
 
 
-def test_an_event_that_was_not_recorded_is_done(driver: Driver) -> None:
+def test_an_event_that_was_not_recorded_is_done(driver: SimDriver) -> None:
     event = driver.event()
     assert driver.call("event_query", event) is Status.OK
     driver.check("event_synchronize", event)
@@ -424,7 +476,7 @@ def test_an_event_that_was_not_recorded_is_done(driver: Driver) -> None:
     driver.check("event_destroy", event)
 
 
-def test_elapsed_time_needs_two_finished_events_with_timing(driver: Driver) -> None:
+def test_elapsed_time_needs_two_finished_events_with_timing(driver: SimDriver) -> None:
     stream = driver.default_stream()
     timed, other, untimed = driver.event(), driver.event(), driver.event(timing=False)
     driver.check("event_record", timed, stream)
@@ -443,7 +495,7 @@ def test_elapsed_time_needs_two_finished_events_with_timing(driver: Driver) -> N
 # ---- pinned memory ----
 
 
-def test_pinned_ranges_are_known(driver: Driver) -> None:
+def test_pinned_ranges_are_known(driver: SimDriver) -> None:
     pinned = driver.pinned(100)
     contains = driver.table.pinned_contains
     assert [contains(pinned + offset) for offset in (-1, 0, 99, 100)] == [0, 1, 1, 0]
@@ -452,7 +504,7 @@ def test_pinned_ranges_are_known(driver: Driver) -> None:
     assert driver.call("pinned_release", pinned) is Status.INVALID_ARGUMENT
 
 
-def test_a_pinned_copy_does_not_wait(driver: Driver) -> None:
+def test_a_pinned_copy_does_not_wait(driver: SimDriver) -> None:
     driver.inject("slow", 20 * MILLISECOND)
     stream = driver.stream()
     pointer = driver.allocate(64)
@@ -471,7 +523,7 @@ def test_a_pinned_copy_does_not_wait(driver: Driver) -> None:
 # ---- faults ----
 
 
-def test_injected_failures_pass(driver: Driver, block: int) -> None:
+def test_injected_failures_pass(driver: SimDriver, block: int) -> None:
     stream = driver.default_stream()
     calls = {
         "allocate": (Status.OUT_OF_MEMORY, lambda: driver.release(driver.allocate(64))),
@@ -488,7 +540,7 @@ def test_injected_failures_pass(driver: Driver, block: int) -> None:
         call()
 
 
-def test_a_lost_device_fails_alike_and_the_other_works(driver: Driver) -> None:
+def test_a_lost_device_fails_alike_and_the_other_works(driver: SimDriver) -> None:
     pointer = driver.allocate(64, device=1)
     stream, event = driver.default_stream(1), driver.event(device=1)
     driver.inject("device_lost:1")
@@ -511,7 +563,7 @@ def test_a_lost_device_fails_alike_and_the_other_works(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("fault", ["typo", "device_lost", "device_lost:8", "copy:", "copy:x", ""])
-def test_an_unknown_fault_lists_the_known_ones(driver: Driver, fault: str) -> None:
+def test_an_unknown_fault_lists_the_known_ones(driver: SimDriver, fault: str) -> None:
     with pytest.raises(DriverFailure) as failure:
         driver.inject(fault)
     assert failure.value.text == (
@@ -520,7 +572,7 @@ def test_an_unknown_fault_lists_the_known_ones(driver: Driver, fault: str) -> No
     )
 
 
-def test_the_last_error_is_the_threads_own(driver: Driver) -> None:
+def test_the_last_error_is_the_threads_own(driver: SimDriver) -> None:
     driver.call("allocate", 5, 64, None)
     theirs: list[str] = []
     thread = threading.Thread(target=lambda: theirs.append(driver.last_error()))
@@ -533,7 +585,7 @@ def test_the_last_error_is_the_threads_own(driver: Driver) -> None:
 # ---- all at once ----
 
 
-def test_eight_threads_share_two_devices(driver: Driver) -> None:
+def test_eight_threads_share_two_devices(driver: SimDriver) -> None:
     before = [driver.statistics(device) for device in range(2)]
     shared = [driver.stream(device) for device in range(2)]
     wrong: list[str] = []

@@ -14,9 +14,11 @@ import msgspec
 
 from opsmith.build.cache import mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
-from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE, PUBLIC_HEADERS
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
+from opsmith.build.driver_library import driver_library, is_package
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
+from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound
@@ -29,17 +31,17 @@ from opsmith.build.toolchain import (
     find_torch,
 )
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.build.units import generated_units, own_optimization, runtime_units, together
+from opsmith.build.units import Unit, generated_units, own_units, runtime_units, together
+from opsmith.built import BuiltBackend, carried_backend
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import (
     Backend,
-    ExternalNamespace,
     Kernel,
     Library,
     StubKernel,
     read_backend,
 )
-from opsmith.errors import CompilerMissing, Location, SymbolUndefined
+from opsmith.errors import BuildError, CompilerMissing, PackageUnfit, SymbolUndefined
 from opsmith.plan import MetaRule, OpenedBackend, Plan
 
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
@@ -52,24 +54,7 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 
 @dataclass(frozen=True)
-class BuiltBackend:
-    """What :func:`build_backend` built: the library to load into torch, and the driver it opens.
-
-    ``external_namespaces`` name the modules that define what the library implements; they come first.
-    """
-
-    name: str
-    library: Path
-    driver: Path
-    generated: Path
-    host_window: bool
-    driver_location: Location
-    cache: Path
-    external_namespaces: tuple[ExternalNamespace, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Installed:
+class Installed:
     """What is installed to build a backend with; ExecuTorch only where a library needs it.
 
     ``compiler`` is None on a machine without one, where only what is built already can be used.
@@ -80,7 +65,7 @@ class _Installed:
     compiler: Compiler | None
 
     @classmethod
-    def found(cls, backend: Backend, cache: Path) -> _Installed:
+    def found(cls, backend: Backend, cache: Path) -> Installed:
         executorch = find_executorch() if backend.lean_libraries else None
         try:
             compiler = find_compiler(cache)
@@ -112,14 +97,33 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True):
 def build_backend(description: Path, *, progress: OnProgress | None = None) -> BuiltBackend:
     """The libraries of the backend described by the file ``description``, built where that is needed.
 
-    ``progress`` is told of each step.  Raises a :class:`~opsmith.errors.DescriptionError` or a
-    :class:`~opsmith.errors.BuildError`.
+    Those that lie ready built beside it are taken where they fit.  ``progress`` is told of each step.  Raises
+    a :class:`~opsmith.errors.DescriptionError`, a :class:`~opsmith.errors.BuildError`,
+    :class:`~opsmith.errors.PackageInvalid`, or :class:`~opsmith.errors.PackageUnfit` where a package has
+    nothing that fits and cannot be built here.
     """
     report = progress or (lambda step: None)
+    try:
+        return carried_backend(description) or _found_or_made(description, report)
+    except PackageUnfit as unfit:
+        if not unfit.has_sources:
+            raise
+        report(Progress(f"{unfit.message}: building from its sources"))
+        try:
+            return _found_or_made(description, report)
+        except BuildError as error:
+            raise PackageUnfit(
+                f"{unfit.message}; and it cannot be built from its sources: {error.message}",
+                has_sources=True,
+                remedy=f"{unfit.remedy}; or, to build it here, {error.remedy}",
+            ) from error
+
+
+def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
     cache = cache_root()
     opened = OpenedBackend(description, cache)
     backend = opened.outline
-    installed = _Installed.found(backend, cache)
+    installed = Installed.found(backend, cache)
     record_path = _record_path(backend, installed, cache)
     record = _found_record(record_path, backend, cache)
     if record is None:
@@ -135,14 +139,20 @@ def find_built(description: Path) -> BuiltBackend | None:
 
     Raises as it does.
     """
+    try:
+        if carried := carried_backend(description):
+            return carried
+    except PackageUnfit as unfit:
+        if not unfit.has_sources:
+            raise
     cache = cache_root()
     backend = read_backend(description, None)
-    path = _record_path(backend, _Installed.found(backend, cache), cache)
+    path = _record_path(backend, Installed.found(backend, cache), cache)
     record = _found_record(path, backend, cache)
     return _built(backend, record, cache) if record else None
 
 
-def _record_path(backend: Backend, installed: _Installed, cache: Path) -> Path:
+def _record_path(backend: Backend, installed: Installed, cache: Path) -> Path:
     """Where the record of what one compiler built is; the folder stands for all compilers."""
     identity = installed.compiler.identity if installed.compiler else ""
     compiler = hashlib.sha256(identity.encode()).hexdigest()[:16] if identity else _NO_COMPILER
@@ -174,12 +184,13 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         external_namespaces=tuple(
             each for library in backend.libraries for each in library.external_namespaces
         ),
+        python_driver=backend.driver.python,
     )
 
 
 def _build(
     opened: OpenedBackend,
-    installed: _Installed,
+    installed: Installed,
     compiler: Compiler,
     cache: Path,
     report: OnProgress,
@@ -188,13 +199,13 @@ def _build(
     backend, plan = opened.outline, opened.plan
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
-    library = _library(backend, generated, installed, compiler)
-    built = [_driver(backend)] if backend.driver.library is None else []
+    library = library_of(backend, generated, installed, compiler)
+    built = [driver_library(backend.name, backend.driver)] if backend.driver.library is None else []
     # Kernels may launch work through their own driver.
     if (ready := backend.driver.library) is None:
         (driver,) = Compilation(built, compiler, cache).outputs()
         library = replace(library, driver=driver)
-    elif _is_elf(ready):
+    elif is_elf(ready):
         library = replace(library, driver=ready, driver_is_users=True)
     compilation = Compilation([library, *built], compiler, cache)
     try:
@@ -210,8 +221,8 @@ def _build(
     )
 
 
-def _library(
-    backend: Backend, generated: Path, installed: _Installed, compiler: Compiler
+def library_of(
+    backend: Backend, generated: Path, installed: Installed, compiler: Compiler
 ) -> SharedLibrary:
     """The library that is loaded into torch: the runtime, what is generated, and the kernels.
 
@@ -219,17 +230,17 @@ def _library(
     """
     lean = backend.lean_libraries
     aten = [library for library in backend.libraries if library not in lean]
-    ours = [library for library in aten if _is_package(library.location.path)]
+    ours = [library for library in aten if is_package(library.location.path)]
     # Two libraries may share what shapes their results.
     metas = dict.fromkeys(source for library in lean for source in library.meta_sources)
+    own = [library for library in aten if library not in ours]
     bridge = [*sorted((CSRC / "bridge").rglob("*.cpp")), *_META_FUNCTIONS] if lean else []
     return SharedLibrary(
         name=f"opsmith_{backend.name}",
-        sources=(
-            *(source for library in aten if library not in ours for source in library.sources),
-            *(source for source in metas if not _is_package(source)),
-        ),
+        sources=(),
         units=(
+            *(unit for library in own for unit in own_units(library.sources, _flags(library))),
+            *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
             *generated_units(sorted(generated.glob("*.cpp"))),
             *together("bridge", bridge),
@@ -242,30 +253,44 @@ def _library(
         ),
         torch=installed.torch,
         flags=compiler.openmp_flags,
+        own_link_flags=_own_link_flags(backend),
+        own_libraries=tuple(
+            dict.fromkeys(
+                each for library in backend.libraries for each in library.options.libraries
+            )
+        ),
         executorch=installed.executorch,
         lean=_lean(lean, installed.executorch) if installed.executorch else (),
     )
 
 
-def _is_elf(path: Path) -> bool:
+def _flags(library: Library) -> tuple[str, ...]:
+    return library.options.compile_flags
+
+
+def _meta_units(source: Path, libraries: Iterable[Library]) -> tuple[Unit, ...]:
+    """The unit of a source that shapes results; none for one that comes with opsmith."""
+    if is_package(source):
+        return ()
+    owner = next(library for library in libraries if source in library.meta_sources)
+    return own_units([source], _flags(owner))
+
+
+def _own_link_flags(backend: Backend) -> tuple[str, ...]:
+    """The linker's options of the libraries, and those of the environment where any source is a user's."""
+    sources = [
+        source
+        for library in backend.libraries
+        for source in (*library.sources, *library.vectorised, *library.meta_sources)
+    ]
+    flags = tuple(flag for library in backend.libraries for flag in library.options.link_flags)
+    return flags if all(map(is_package, sources)) else (*flags, *own_link_flags())
+
+
+def is_elf(path: Path) -> bool:
     """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
     with open(path, "rb") as file:
         return file.read(4) == b"\x7fELF"
-
-
-def _driver(backend: Backend) -> SharedLibrary:
-    name = f"opsmith_{backend.name}_driver"
-    sources = backend.driver.sources
-    include_dirs = (PUBLIC_HEADERS, *backend.driver.include_dirs)
-    if all(_is_package(source) for source in sources):
-        units = together("driver", sources)
-        return SharedLibrary(name, (), include_dirs, units=units, is_driver=True)
-    return SharedLibrary(name, sources, include_dirs, is_driver=True)
-
-
-def _is_package(path: Path) -> bool:
-    """Whether ``path`` comes with opsmith."""
-    return path.is_relative_to(PACKAGE)
 
 
 def _lean(
@@ -326,7 +351,10 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
 
 def _digest(backend: Backend, versions: str) -> str:
     """A digest of everything that the libraries are made from, wherever that lies."""
-    settings = f"{versions} {own_optimization()} {backend.driver.host_window}"
+    settings = f"{versions} {own_settings()} {backend.driver.host_window}"
+    options = [backend.driver.options, *(library.options for library in backend.libraries)]
+    # The linker notes where they are.
+    settings += "".join(f" {path}" for each in options for path in each.files)
     digest = hashlib.sha256(settings.encode())
     # Sorted by place: the folder of the description may come before or after the package's.
     for place, path in sorted((_place(path, backend), path) for path in _inputs(backend)):
@@ -353,20 +381,32 @@ def _inputs(backend: Backend) -> list[Path]:
         if path.suffix in _PYTHON_AND_YAML
     ]
     inputs += [path for path in CSRC.rglob("*") if path.is_file()]
-    inputs += backend.files
-    folders = [*backend.driver.include_dirs]
+    return [*{*inputs, *_described(backend), *_included_from_above(inputs)}]
+
+
+def own_files(backend: Backend) -> list[Path]:
+    """The files that ``backend`` is made of, but for those that come with opsmith."""
+    python = backend.driver.python
+    classes = {python.source} if python and isinstance(python.source, Path) else set()
+    return [path for path in _described(backend) | classes if not is_package(path)]
+
+
+def _described(backend: Backend) -> set[Path]:
+    """The files that the description names, the headers beside them, and what they include from above."""
+    inputs = [*backend.files, *backend.driver.sources, *backend.driver.options.files]
+    folders = {*backend.driver.include_dirs}
     for library in backend.libraries:
         inputs += library.sources + library.vectorised + library.meta_sources
-        folders += library.include_dirs
-    inputs += backend.driver.sources
+        inputs += library.options.files
+        folders |= {*library.include_dirs}
     if backend.driver.library:
         inputs.append(backend.driver.library)
     # Headers lie beside the sources that include them, or in the include directories.
-    folders += {
+    folders |= {
         source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
     }
     inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return [*{*inputs, *_included_from_above(inputs)}]
+    return {*inputs, *_included_from_above(inputs)}
 
 
 def _included_from_above(sources: Iterable[Path]) -> set[Path]:

@@ -17,6 +17,7 @@ from opsmith.build.complaints import failure
 from opsmith.build.flags import link_flags, symbol_flags
 from opsmith.build.ninja import Step, run_script, write_script
 from opsmith.build.objects import Object, Objects
+from opsmith.build.places import places_in
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import is_being_made, is_sound, seal_of
@@ -68,7 +69,7 @@ class Compilation:
 
     def _is_built(self) -> bool:
         outputs = self.outputs()
-        if not all(is_sound(path) for path in outputs):
+        if not all(map(self._is_usable, outputs)):
             return False
         mark_used(*(path.parent for path in outputs))
         # Who asked for it may look into its objects.
@@ -84,7 +85,7 @@ class Compilation:
             if each.path in known:
                 continue
             known.add(each.path)
-            if is_sound(each.path):
+            if self._is_usable(each.path):
                 mark_used(each.path, seal_of(each.path))
             else:
                 missing[each.path] = each
@@ -107,15 +108,42 @@ class Compilation:
             self._objects.library_path(library, objects): (library, objects)
             for library, objects in self._libraries
         }
-        made = {*missing, *(target for target in targets if not is_sound(target))}
+        made = {*missing, *(target for target in targets if not self._is_usable(target))}
         for target, (library, objects) in targets.items():
             if target in made:
                 steps[target] = self._linked(library, objects, target, made, work)
         return list(steps.values())
 
+    @property
+    def _hidden_folders(self) -> list[Path]:
+        """The folders whose place nothing that is made may show: descriptions' that become packages."""
+        found = {lib.relocatable.description for lib, _ in self._libraries if lib.relocatable}
+        return sorted(found)
+
+    @property
+    def _place_flags(self) -> list[str]:
+        """What keeps places out of messages and debug information, whose objects are for every place."""
+        # gcc takes the last that fits: the cache may lie in the description's folder.
+        return [
+            *(f"-ffile-prefix-map={folder}=." for folder in self._hidden_folders),
+            f"-ffile-prefix-map={self._cache}=cache",
+        ]
+
+    def _is_usable(self, path: Path) -> bool:
+        """Whether ``path`` is made; of what is to be relocatable, without a word of where that was."""
+        if not is_sound(path):
+            return False
+        hidden = self._hidden_folders
+        if hidden and places_in(path.read_bytes(), hidden):
+            # Made by an earlier opsmith, or for use at home.
+            seal_of(path).unlink(missing_ok=True)
+            return False
+        return True
+
     def _compiled(self, each: Object, work: Path, prelude: Step | None) -> Step:
         partial = work / f"{each.path.name}.partial"
-        command = [*self._compiler.command, *each.flags, *self._compiler.memory_flags]
+        command = [*self._compiler.command, *self._place_flags, *each.flags]
+        command += self._compiler.memory_flags
         command += ["-include", str(prelude.path.with_suffix(""))] if prelude else []
         command += ["-c", str(_written(each, work)), "-o", str(partial)]
         after = (prelude.path,) if prelude else ()
@@ -138,7 +166,8 @@ class Compilation:
             header.write_text(_PRELUDE)
             path = header.with_name(f"{header.name}.gch")
             partial = path.with_name(f"{path.name}.partial")
-            command = [*self._compiler.command, *flags, "-x", "c++-header", str(header)]
+            command = [*self._compiler.command, *self._place_flags, *flags]
+            command += ["-x", "c++-header", str(header)]
             command += ["-o", str(partial)]
             preludes[flags] = Step("prelude", header.name, path, partial, command)
         return preludes
@@ -156,6 +185,8 @@ class Compilation:
         partial = work / f"{target.parent.name}-{target.name}.partial"
         command = [*self._compiler.command, *symbol_flags(library), "-Wl,--gc-sections", "-shared"]
         command += [*map(str, inputs), "-o", str(partial), *link_flags(library)]
+        if any(flag.startswith("-fsanitize=") for flag in library.own_link_flags):
+            command += self._compiler.sanitizer_flags
         after = tuple(path for path in linked if path in made)
         return Step("link", target.name, target, partial, command, after)
 

@@ -17,6 +17,8 @@ _DIAGNOSTIC = re.compile(
 _UNDEFINED = re.compile(
     r"undefined reference to [`'](?P<gnu>[^\n]*)'$|undefined symbol: (?P<lld>[^\n]*)$", re.MULTILINE
 )
+# GNU ld, gold and mold, and lld.
+_NO_LIBRARY = re.compile(r"(?:cannot find|library not found:|unable to find library) -l([^\s:]+)")
 # Said by a tool, at the end of its line, and not shown as a line of the source ("  12 | ...").
 _DISK_FULL = re.compile(
     r"^(?! *\d* \|).*(?P<why>No space left on device|Disk quota exceeded)'?$", re.MULTILINE
@@ -40,6 +42,12 @@ def failure(output: str, cache: Path, log: Path) -> BuildError:
             + (f" and {len(undefined) - 3} more" if len(undefined) > 3 else ""),
             symbols=undefined,
             remedy=f"define them, or add the file that does to `sources`; full log: {log}",
+        )
+    if missing := list(dict.fromkeys(_NO_LIBRARY.findall(output))):
+        return BuildError(
+            f"the linker finds no library {', '.join(f'`{name}`' for name in missing)}",
+            remedy="give its path in `libraries`, or its folder: `link_flags: [-L/opt/mysdk/lib]`; "
+            f"full log: {log}",
         )
     diagnostics = list(_DIAGNOSTIC.finditer(output))
     if not diagnostics:

@@ -13,6 +13,7 @@ from pathlib import Path
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
+from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.shared_library import LeanSources, SharedLibrary
@@ -89,7 +90,12 @@ class _Build:
 
     def built(self) -> BuiltOperators:
         (listed,) = self._compiled(
-            SharedLibrary(f"{self.name}_registered", (), lean=(self.runtime, self.kernels))
+            SharedLibrary(
+                f"{self.name}_registered",
+                (),
+                lean=(self.runtime, self.kernels),
+                own_link_flags=own_link_flags(),
+            )
         )
         found = registered_kernels(listed, self.sources)
         torch = SharedLibrary(
@@ -101,12 +107,14 @@ class _Build:
             self.executorch,
             (self.runtime, self.kernels),
             units=together("operators", (self._generated(found), *BRIDGE)),
+            own_link_flags=own_link_flags(),
         )
         executorch = SharedLibrary(
             f"{self.name}_executorch",
             (),
             lean=(self.kernels,),
             libraries=self.executorch.libraries,
+            own_link_flags=own_link_flags(),
         )
         return BuiltOperators(found, *self._compiled(torch, executorch))
 

@@ -5,6 +5,7 @@ Those that say what is made go into digests; those that say where an environment
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
@@ -36,14 +37,25 @@ def compile_flags(unit: Unit, library: SharedLibrary) -> list[str]:
     flags += [f"-ffile-prefix-map={PACKAGE}=opsmith"]
     flags += [f"-I{folder}" for folder in library.include_dirs]
     if library.torch:
+        flags += _called(library.torch.root, "torch")
         for folder in library.torch.include_dirs:
             flags += ["-isystem", str(folder)]
     if library.executorch:
         # After torch's: what both have is then torch's.
         flags += ["-isystem", str(library.executorch.include_dir)]
+        flags += _called(library.executorch.root, "executorch")
     if library.python:
         flags += ["-isystem", str(library.python.include_dir)]
-    return flags
+    return [*flags, *unit.own_flags]
+
+
+def _called(folder: Path, name: str) -> list[str]:
+    """What has messages and debug information call ``folder`` by ``name``.
+
+    gcc gives the path of a system's header with links followed, where that is shorter.
+    """
+    places = dict.fromkeys((folder, folder.resolve()))
+    return [f"-ffile-prefix-map={place}={name}" for place in places]
 
 
 def lean_flags() -> tuple[str, ...]:
@@ -58,6 +70,7 @@ def lean_include_dirs(executorch: ExecutorchInstallation) -> tuple[Path, ...]:
 
 def lean_compile_flags(lean: LeanSources) -> list[str]:
     flags = [*FLAGS, *LEAN_FLAGS, *lean.flags, f"-ffile-prefix-map={PACKAGE}=opsmith"]
+    flags += _called(lean.executorch.root, "executorch")
     flags += [f"-I{folder}" for folder in lean.include_dirs]
     for folder in lean_include_dirs(lean.executorch):
         flags += ["-isystem", str(folder)]
@@ -74,21 +87,49 @@ def link_flags(library: SharedLibrary) -> list[str]:
     flags = named_link_flags(library)
     if library.torch:
         folder = library.torch.library_dir
-        # For who loads it without torch: a process that has imported torch has these libraries already.
-        flags += [f"-L{folder}", f"-Wl,-rpath,{folder}"]
-    if driver := library.driver:
-        # Needed only where a kernel calls it. One of the cache lies beside this library.
-        place = (
-            str(driver.parent) if library.driver_is_users else f"$ORIGIN/../{driver.parent.name}"
-        )
-        flags += ["-Wl,--as-needed", str(driver), f"-Wl,-rpath,{place}"]
-    return flags
+        flags += [f"-L{folder}"]
+        if library.relocatable is None:
+            # For who loads it without torch: a process that has imported torch has these libraries already.
+            flags += [f"-Wl,-rpath,{folder}"]
+    for own in library.own_libraries:
+        flags += _linked_file(own, library) if isinstance(own, Path) else [f"-l{own}"]
+    if (driver := library.driver) is None:
+        return flags
+    # Needed only where a kernel calls it.
+    flags += ["-Wl,--as-needed"]
+    if library.driver_is_users:
+        return [*flags, *_linked_file(driver, library)]
+    if library.relocatable is not None:
+        return [*flags, *_by_name(driver)]
+    # One of the cache lies beside this library.
+    return [*flags, str(driver), f"-Wl,-rpath,$ORIGIN/../{driver.parent.name}"]
+
+
+def _linked_file(path: Path, library: SharedLibrary) -> list[str]:
+    """What links a user's ``path``, and has it found when the library is loaded."""
+    if path.suffix == ".a":
+        return [str(path)]
+    if library.relocatable is None:
+        return [str(path), f"-Wl,-rpath,{path.parent}"]
+    return _by_name(path)
+
+
+def _by_name(path: Path) -> list[str]:
+    # Without a soname the linker would note the path.
+    return [f"-L{path.parent}", f"-l:{path.name}"]
 
 
 def named_link_flags(library: SharedLibrary) -> list[str]:
     """The linker's options that say what is linked, and not where an environment has it."""
-    flags = ["-pthread", "-ldl", *library.flags]
+    flags = ["-pthread", "-ldl", *library.flags, *library.own_link_flags]
     if library.torch:
         flags += ["-ltorch", "-ltorch_cpu", "-lc10"]
         flags += ["-ltorch_python"] if library.python else []
+    if library.relocatable is not None:
+        flags += [f"-Wl,-soname,lib{library.name}.so", "-Wl,-rpath,$ORIGIN"]
+        files = [each for each in library.own_libraries if isinstance(each, Path)]
+        if library.driver and library.driver_is_users:
+            files.append(library.driver)
+        places = (os.path.relpath(each.parent, library.relocatable.folder) for each in files)
+        flags += [f"-Wl,-rpath,$ORIGIN/{place}" for place in dict.fromkeys(places)]
     return [*flags, *map(str, library.libraries)]

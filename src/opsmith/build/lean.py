@@ -35,6 +35,7 @@ def lean_sources(
     # Kernels that launch work on the device are told where.
     headers = (PUBLIC_HEADERS,) if library.execution is Execution.DEVICE else ()
     include_dirs = (*library.include_dirs, *headers)
+    flags = (*flags, *library.options.compile_flags)
     plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
     if not library.vectorised:
         return (plain,)

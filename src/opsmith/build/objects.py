@@ -25,7 +25,7 @@ from opsmith.build.flags import (
 )
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, ExecutorchInstallation
-from opsmith.build.units import FASTEST, Unit, own_optimization, own_units, single
+from opsmith.build.units import Unit, own_units, single
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 # `#include NAME`: a flag says which header that is, or only the compiler knows.
@@ -69,17 +69,19 @@ class Objects:
             version += f" {library.python.version}"
         objects = []
         for unit in (*own_units(library.sources), *library.units):
-            own = " ".join((unit.optimize, standard(unit), *unit.flags, *library.flags))
+            own = " ".join(
+                (unit.optimize, standard(unit), *unit.flags, *library.flags, *unit.own_flags)
+            )
             made_with = f"{version} {own}"
             path = self._object_path(unit, library.include_dirs, made_with, library.executorch)
             objects.append(Object(unit, tuple(compile_flags(unit, library)), path))
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
-                unit = single(source, FASTEST if is_package else own_optimization())
-                own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags))
+                (unit,) = (single(source),) if is_package else own_units([source])
+                own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
                 path = self._object_path(unit, lean.include_dirs, own, lean.executorch)
-                flags = (unit.optimize, *lean_compile_flags(lean))
+                flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)
                 objects.append(Object(unit, flags, path, is_lean=is_package))
         return objects
 
@@ -132,7 +134,14 @@ class Objects:
     def library_path(self, library: SharedLibrary, objects: Sequence[Object]) -> Path:
         names = (each.path.name for each in objects)
         driver = [f"{library.driver.parent.name}/{library.driver.name}"] if library.driver else []
-        text = "\n".join([library.name, *named_link_flags(library), *driver, *names])
+        own = [
+            # The linker notes where it is, but where it is to be found from the library's own folder on.
+            f"{each.name if library.relocatable else each} {hashlib.sha256(each.read_bytes()).hexdigest()}"
+            if isinstance(each, Path)
+            else each
+            for each in library.own_libraries
+        ]
+        text = "\n".join([library.name, *named_link_flags(library), *driver, *own, *names])
         digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
         return self._cache / "libraries" / digest / f"lib{library.name}.so"
 

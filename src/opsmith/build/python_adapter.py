@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opsmith.build.backend import BuiltBackend
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
@@ -16,6 +15,7 @@ from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.build.units import generated_units, together
+from opsmith.built import BuiltBackend
 from opsmith.emit import emit_structured_metas
 from opsmith.schema import read_catalogue
 
@@ -24,25 +24,34 @@ MODULE = "opsmith_adapter"
 
 
 def build_adapter(built: BuiltBackend, *, progress: OnProgress | None = None) -> Path:
-    """The adapter for the backend ``built``, compiled where that is needed: a minute, once.
+    """The adapter for the backend ``built``: compiled where that is needed: a minute, once.
 
     Raises :class:`~opsmith.errors.PythonHeadersMissing` or another
     :class:`~opsmith.errors.BuildError`.
     """
-    library = SharedLibrary(
+    library = adapter_of(built.library, built.cache)
+    return compiled_adapter(library, built.cache, progress or (lambda step: None))
+
+
+def adapter_of(library: Path, cache: Path) -> SharedLibrary:
+    """The adapter for the backend whose library is ``library``; raises as :func:`build_adapter`."""
+    return SharedLibrary(
         name=MODULE,
         sources=(),
         units=(
-            *generated_units([_structured_metas(built.cache)]),
+            *generated_units([_structured_metas(cache)]),
             *together("python", sorted((CSRC / "python").rglob("*.cpp"))),
         ),
         include_dirs=INCLUDE_DIRS,
         torch=find_torch(),
         python=find_python(),
-        libraries=(built.library,),
+        libraries=(library,),
     )
-    compilation = Compilation([library], find_compiler(built.cache), built.cache)
-    compilation.run(built.cache / "logs" / f"{MODULE}.log", progress or (lambda step: None))
+
+
+def compiled_adapter(library: SharedLibrary, cache: Path, report: OnProgress) -> Path:
+    compilation = Compilation([library], find_compiler(cache), cache)
+    compilation.run(cache / "logs" / f"{MODULE}.log", report)
     return compilation.outputs()[0]
 
 

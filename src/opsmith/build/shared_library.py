@@ -24,6 +24,18 @@ class LeanSources:
 
 
 @dataclass(frozen=True)
+class Relocatable:
+    """A library that finds what it needs from its own folder on, and torch in the process.
+
+    Nothing in it says where it was built, of which the description's folder, ``description``, would be a
+    part.  ``folder`` is where it will be, in that one.
+    """
+
+    description: Path
+    folder: Path
+
+
+@dataclass(frozen=True)
 class SharedLibrary:
     """A library to build: its name without ``lib``, sources, and where their headers lie.
 
@@ -33,6 +45,9 @@ class SharedLibrary:
     are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
     ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
     ``is_driver`` that is built in the same run, or ``driver_is_users``, ready built.
+
+    ``own_link_flags`` are a user's options for the linker, ``own_libraries`` names or files that it links.
+    ``relocatable`` is given for what is to work anywhere.
     """
 
     name: str
@@ -48,3 +63,6 @@ class SharedLibrary:
     is_driver: bool = False
     driver: Path | None = None
     driver_is_users: bool = False
+    own_link_flags: tuple[str, ...] = ()
+    own_libraries: tuple[str | Path, ...] = ()
+    relocatable: Relocatable | None = None

@@ -73,6 +73,11 @@ class Compiler:
         return "clang" not in self.version
 
     @property
+    def sanitizer_flags(self) -> tuple[str, ...]:
+        """What has a sanitizer's runtime linked to a library as a library, as gcc does by itself."""
+        return ("-shared-libsan",) if "clang" in self.version else ()
+
+    @property
     def openmp_flags(self) -> tuple[str, ...]:
         """What lets ``at::parallel_for`` use the threads of torch's own libgomp.
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from opsmith.build.own_options import own_compile_flags, own_optimization
 from opsmith.errors import SettingInvalid
 
 UNITY = "OPSMITH_UNITY"
-OPTIMIZE = "OPSMITH_OPTIMIZE"
 
 FASTEST = "-O3"
 # Generated code checks arguments and calls kernels: more than this buys nothing that can be measured.
@@ -31,17 +31,20 @@ _WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
 _FEWER_HEADERS = ("-DAT_PER_OPERATOR_HEADERS",)
 # In a path between quotes; what a backslash means there is the compiler's own affair.
 _UNNAMEABLE = re.compile(r'["\\\n]')
-_LEVELS = ("0", "1", "2", "3", "g", "s")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Sources that become one object; ``name`` is what is shown while they are compiled."""
+    """Sources that become one object; ``name`` is what is shown while they are compiled.
+
+    ``own_flags`` are a user's, and come last.
+    """
 
     name: str
     sources: tuple[Path, ...]
     optimize: str = FASTEST
     flags: tuple[str, ...] = ()
+    own_flags: tuple[str, ...] = ()
 
 
 def single(source: Path, optimize: str = FASTEST) -> Unit:
@@ -104,25 +107,15 @@ def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     )
 
 
-def own_units(sources: Iterable[Path]) -> tuple[Unit, ...]:
-    """A user's sources, each by itself, optimised as ``OPSMITH_OPTIMIZE`` says: `0` to `3`, `g` or `s`.
+def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit, ...]:
+    """A user's sources, each by itself, with the options ``flags`` and those of the environment.
 
     Raises :class:`~opsmith.errors.SettingInvalid`.
     """
-    return tuple(single(source, own_optimization()) for source in sources)
-
-
-def own_optimization() -> str:
-    """The compiler's option for a user's own sources."""
-    level = os.environ.get(OPTIMIZE, "")
-    if not level:
-        return FASTEST
-    if level not in _LEVELS:
-        raise SettingInvalid(
-            f"{OPTIMIZE} is `{level}`, which is no level of optimisation",
-            remedy=f"set it to one of {', '.join(_LEVELS)}, or unset it",
-        )
-    return f"-O{level}"
+    return tuple(
+        replace(single(source, own_optimization()), own_flags=(*flags, *own_compile_flags(source)))
+        for source in sources
+    )
 
 
 def _is_on() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
+from opsmith.build.own_options import DEBUG, SANITIZE, run_hint
+from opsmith.build.toolchain import find_compiler
+from opsmith.cache_folder import cache_root
 from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend
@@ -31,9 +35,24 @@ def build(
         Path | None,
         typer.Option("--output", "-o", help="Copy the libraries of C++ sources to this folder."),
     ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Compile your own sources with -g and -Og, for a debugger."),
+    ] = False,
+    sanitize: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Compile your own sources with sanitizers: address, undefined, thread, with commas between.",
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Build a backend's libraries, or operators from C++ sources alone; or find them in the cache."""
+    if debug:
+        os.environ[DEBUG] = "1"
+    if sanitize:
+        os.environ[SANITIZE] = sanitize
     what = [*(what or []), *([named] if named else [])] or [options.default_backend()]
     if all(map(is_source, what)):
         _build_operators([Path(each) for each in what], output, json)
@@ -55,13 +74,25 @@ def _build_backend(backend: str, json: bool) -> None:
                 "backend": built.name,
                 "library": str(built.library),
                 "driver": str(built.driver),
-                "generated": str(built.generated),
+                "generated": str(built.generated) if built.generated else None,
+                "run": _run_hint(),
             }
         )
         return
     out.print(f"library    {built.library}", highlight=False, soft_wrap=True)
     out.print(f"driver     {built.driver}", highlight=False, soft_wrap=True)
-    out.print(f"generated  {built.generated}", highlight=False, soft_wrap=True)
+    if built.package:
+        out.print(f"package    {built.package}", highlight=False, soft_wrap=True)
+    else:
+        out.print(f"generated  {built.generated}", highlight=False, soft_wrap=True)
+    if hint := _run_hint():
+        out.print(f"run        {hint} python …", highlight=False, soft_wrap=True)
+
+
+def _run_hint() -> str:
+    """What runs a program with what was built, where that is not what `opsmith.load` builds by itself."""
+    wanted = {DEBUG, SANITIZE} & {*os.environ}
+    return run_hint(find_compiler(cache_root())) if wanted else ""
 
 
 def _build_operators(sources: list[Path], folder: Path | None, json: bool) -> None:

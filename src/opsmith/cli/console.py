@@ -41,13 +41,13 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def fail(error: OpsmithError) -> NoReturn:
-    """Prints ``error`` and ends the process with status 1."""
+def fail(error: OpsmithError, *, status: int = 1) -> NoReturn:
+    """Prints ``error`` and ends the process with ``status``."""
     where = f"[bold]{escape(str(error.location))}[/]: " if error.location else ""
     err.print(f"[bold red]error[/]: {where}{escape(error.message)}", soft_wrap=True)
     if error.remedy:
         err.print(f"  [bold green]remedy[/]: {escape(error.remedy)}", soft_wrap=True)
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 @contextmanager

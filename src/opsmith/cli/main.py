@@ -16,6 +16,11 @@ COMMANDS = (
         "opsmith.cli.demo:demo",
         "Train a small CNN on the device and on the CPU, side by side.",
     ),
+    Listed(
+        "new",
+        "opsmith.cli.new:new",
+        "Write the repository of a new device: driver, kernels, description, tests; or bring one up to date.",
+    ),
     Listed("plan", "opsmith.cli.plan:plan", "Show how every ATen operator is served on a backend."),
     Listed(
         "explain",
@@ -38,9 +43,19 @@ COMMANDS = (
         "Build a backend's libraries, or operators from C++ sources alone; or find them in the cache.",
     ),
     Listed(
+        "package",
+        "opsmith.cli.package:package",
+        "Make a wheel of a backend with its built libraries, which is used without a compiler.",
+    ),
+    Listed(
         "doctor",
         "opsmith.cli.doctor:doctor",
         "Check that this machine can build and load a backend, and say how to mend what is missing.",
+    ),
+    Listed(
+        "driver",
+        "opsmith.cli.driver:driver",
+        "A device's driver, apart from the backend that it is part of.",
     ),
     Listed(
         "stubs",

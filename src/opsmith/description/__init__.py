@@ -1,6 +1,7 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
 from opsmith.description.backend import find_backend, read_backend, shipped_backends
+from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.imported import Imported, import_library
@@ -9,6 +10,7 @@ from opsmith.description.model import (
     Abi,
     ArgMeta,
     Backend,
+    BuildOptions,
     Derive,
     DimOrder,
     Driver,
@@ -21,10 +23,12 @@ from opsmith.description.model import (
     Kernel,
     Library,
     NamedOperator,
+    PythonDriver,
     StubKernel,
     Unserved,
 )
 from opsmith.description.old_names import warn_of_old_name, with_new_name
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.description.python_kernel import (
     Dtypes,
     Parameters,
@@ -40,6 +44,7 @@ __all__ = [
     "Abi",
     "ArgMeta",
     "Backend",
+    "BuildOptions",
     "Derive",
     "DimOrder",
     "Document",
@@ -56,13 +61,17 @@ __all__ = [
     "Library",
     "NamedOperator",
     "Parameters",
+    "PythonDriver",
     "StubKernel",
     "Unserved",
     "check_callable",
+    "check_device_name",
     "find_backend",
     "import_library",
     "location_of",
     "parameters_of",
+    "python_driver",
+    "python_driver_of",
     "python_kernel",
     "read_backend",
     "read_document",

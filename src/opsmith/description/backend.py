@@ -6,19 +6,22 @@ the catalogue.  What a kernel may serve is the plan's business, not checked here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.installed import installed_backends
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Backend,
+    BuildOptions,
     Driver,
     Execution,
     Fallback,
@@ -29,6 +32,7 @@ from opsmith.description.model import (
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
+from opsmith.description.python_driver import python_driver, python_driver_of
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -54,6 +58,10 @@ class _Driver(msgspec.Struct, forbid_unknown_fields=True):
     library: str | None = None
     sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
+    python: str | None = None
     host_window: bool = True
 
 
@@ -71,6 +79,9 @@ class _LibraryEntry(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
     execution: Literal["device", "host"] | None = None
 
 
@@ -92,7 +103,7 @@ def shipped_libraries() -> dict[str, Path]:
 
 
 def find_backend(name: str) -> Path:
-    """The ``backend.yaml`` that ``name`` means: a shipped backend, a file, or a folder with one.
+    """The ``backend.yaml`` that ``name`` means: a shipped backend's, a file, a folder's, a package's.
 
     Raises :class:`BackendUnknown`.
     """
@@ -104,10 +115,20 @@ def find_backend(name: str) -> Path:
         path = path / "backend.yaml"
     if path.is_file():
         return path.resolve()
+    installed = installed_backends()
+    if name in installed:
+        return installed[name]
+    known = [*shipped, *installed]
     raise BackendUnknown(
-        f"there is no backend `{name}`{nearest(name, shipped)}",
-        remedy=f"name a shipped backend ({', '.join(shipped)}) or the path of a backend.yaml",
+        f"there is no backend `{name}`{nearest(name, known)}",
+        remedy=f"name a shipped backend ({', '.join(shipped)}){_or_installed(installed)} or the path of a "
+        "backend.yaml",
     )
+
+
+def _or_installed(installed: Iterable[str]) -> str:
+    names = ", ".join(installed)
+    return f", an installed one ({names})" if names else ""
 
 
 def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
@@ -202,6 +223,7 @@ def _completed(
         library,
         name=entry.name or library.name,
         execution=changed.get("execution", library.execution),
+        options=_joined(library.options, build_options(document, entry, "libraries", index)),
         sources=(
             *library.sources,
             *files_of(document, entry.sources, "libraries", index, "sources"),
@@ -212,6 +234,14 @@ def _completed(
         ),
         kernels=tuple(replace(kernel, **changed) for kernel in library.kernels),
         stubs=tuple(replace(stub, **changed) for stub in library.stubs),
+    )
+
+
+def _joined(first: BuildOptions, second: BuildOptions) -> BuildOptions:
+    return BuildOptions(
+        (*first.compile_flags, *second.compile_flags),
+        (*first.link_flags, *second.link_flags),
+        (*first.libraries, *second.libraries),
     )
 
 
@@ -254,15 +284,34 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
     location = document.locate("driver")
     if isinstance(raw, str):
         return _shipped_driver(raw, location, host_window=True)
-    if sum((raw.name is not None, raw.library is not None, bool(raw.sources))) != 1:
+    kinds = (
+        raw.name is not None,
+        raw.library is not None,
+        bool(raw.sources),
+        raw.python is not None,
+    )
+    if sum(kinds) != 1:
         raise SyntaxInvalid(
-            "a driver is a shipped one, a built library or sources to build, and exactly one of them",
+            "a driver is a shipped one, a built library, sources to build or a class in Python, and exactly "
+            "one of them",
             location=location,
-            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}` or "
-            "`driver: {sources: [mychip.cpp]}`",
+            remedy="write `driver: sim`, `driver: {library: path/to/libmychip.so}`, "
+            "`driver: {sources: [mychip.cpp]}` or `driver: {python: driver.py:Driver}`",
         )
+    if not raw.sources:
+        for key in ("compile_flags", "link_flags", "libraries"):
+            if getattr(raw, key):
+                raise SyntaxInvalid(
+                    f"`{key}` is about a driver's sources, and this driver has none",
+                    location=document.locate("driver", key),
+                    remedy=f"remove `{key}`, or name `sources`",
+                )
     if raw.name is not None:
         return _shipped_driver(raw.name, location, raw.host_window)
+    if raw.python is not None:
+        place = document.locate("driver", "python")
+        named = python_driver(raw.python, document.path.parent, place)
+        return python_driver_of(named, location, raw.host_window)
     library = None
     if raw.library is not None:
         (library,) = files_of(document, [raw.library], "driver", "library")
@@ -271,6 +320,7 @@ def _driver(document: Document, raw: _Driver | str) -> Driver:
         library=library,
         sources=files_of(document, raw.sources, "driver", "sources"),
         include_dirs=directories_of(document, raw.include_dirs, "driver", "include_dirs"),
+        options=build_options(document, raw, "driver"),
         host_window=raw.host_window,
     )
 

@@ -100,8 +100,8 @@ _IN_CPP = frozenset(
 """Namespaces and functions in the namespace ``at``, or such as its headers name without a leading ``::``."""
 
 
-def check_device_name(name: str, location: Location) -> None:
-    """Raises :class:`SyntaxInvalid` for what cannot name a device."""
+def check_device_name(name: str, location: Location | None) -> None:
+    """Raises :class:`SyntaxInvalid` for what cannot name a device; ``location`` is where a file says so."""
     if not _NAME.fullmatch(name) or name in _DEVICE_TYPES:
         raise SyntaxInvalid(
             f"`{name}` cannot name a device",

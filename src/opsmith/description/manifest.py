@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.build_options import build_options
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
 from opsmith.description.dtypes import expand_dtypes
@@ -69,6 +70,9 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     class_name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
     type_alias: dict[str, list[str]] = {}
 
 
@@ -82,6 +86,9 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     vectorised: list[str] = []
     meta_sources: list[str] = []
     include_dirs: list[str] = []
+    compile_flags: list[str] = []
+    link_flags: list[str] = []
+    libraries: list[str] = []
     defined_by: dict[str, list[str]] = {}
     type_alias: dict[str, list[str]] = {}
 
@@ -134,6 +141,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         execution=execution,
         sources=files_of(document, raw.sources, "sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
+        options=build_options(document, raw),
         kernels=tuple(kernels),
         stubs=tuple(stubs),
         operators=tuple(operators),
@@ -163,6 +171,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         vectorised=files_of(document, raw.vectorised, "vectorised"),
         meta_sources=files_of(document, raw.meta_sources, "meta_sources"),
         include_dirs=directories_of(document, raw.include_dirs, "include_dirs"),
+        options=build_options(document, raw),
         kernels=tuple(replace(kernel, execution=execution) for kernel in read.kernels),
         executorch=read.operators,
         operators=read.declared,

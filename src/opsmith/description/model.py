@@ -203,6 +203,23 @@ class ExternalNamespace:
 
 
 @dataclass(frozen=True)
+class BuildOptions:
+    """What sources are compiled and linked with beside opsmith's own options.
+
+    ``libraries`` are names, as the linker takes them after ``-l``, or files.
+    """
+
+    compile_flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    libraries: tuple[str | Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The libraries that are files."""
+        return tuple(each for each in self.libraries if isinstance(each, Path))
+
+
+@dataclass(frozen=True)
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
@@ -228,17 +245,34 @@ class Library:
     operators: tuple[Declaration, ...] = ()
     metas: tuple[GivenMeta, ...] = ()
     external_namespaces: tuple[ExternalNamespace, ...] = ()
+    options: BuildOptions = BuildOptions()
+
+
+@dataclass(frozen=True)
+class PythonDriver:
+    """A driver's class in Python: ``name`` in a file, or in a module that can be imported."""
+
+    source: Path | str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}"
 
 
 @dataclass(frozen=True)
 class Driver:
-    """The device's C library: ready built (``library``), or from ``sources``."""
+    """The device's C library: ready built (``library``), or from ``sources``.
+
+    With ``python`` the sources are opsmith's own, which that class stands behind.
+    """
 
     location: Location
     library: Path | None = None
     sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     host_window: bool = True
+    python: PythonDriver | None = None
+    options: BuildOptions = BuildOptions()
 
 
 @dataclass(frozen=True)

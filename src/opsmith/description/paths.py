@@ -9,13 +9,16 @@ from opsmith.description.document import Document, Step
 from opsmith.errors import FileMissing
 
 
-def files_of(document: Document, patterns: Sequence[str], *steps: Step) -> tuple[Path, ...]:
+def files_of(
+    document: Document, patterns: Sequence[str], *steps: Step, start: int = 0
+) -> tuple[Path, ...]:
     """The files that ``patterns`` match, relative to the document, each pattern's in sorted order.
 
-    Raises :class:`FileMissing` for a pattern that matches none.
+    Raises :class:`FileMissing` for a pattern that matches none; the first of them is number ``start`` at
+    ``steps``.
     """
     found: dict[Path, None] = {}
-    for index, pattern in enumerate(patterns):
+    for index, pattern in enumerate(patterns, start):
         root = document.path.parent
         matches = _matches(root, pattern)
         if not matches:

@@ -15,6 +15,9 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.csrc import PUBLIC_HEADERS
+from opsmith.description import PythonDriver
+from opsmith.driver.named import driver_class
+from opsmith.driver.served import serve
 from opsmith.errors import DriverInvalid
 
 _HEADER = PUBLIC_HEADERS / "opsmith_driver.h"
@@ -46,12 +49,13 @@ def expected_abi_version() -> int:
     return int(defined[1])
 
 
-def read_driver_facts(library: Path) -> DriverFacts:
-    """What the driver ``library`` says of itself, read in a process of its own.
+def read_driver_facts(library: Path, python: PythonDriver | None = None) -> DriverFacts:
+    """What the driver ``library``, with ``python`` behind it, says of itself, read in a process of its own.
 
     Raises :class:`DriverInvalid` when it cannot be opened, crashes, or is no driver.
     """
     command = [sys.executable, "-m", __name__, str(library)]
+    command += [str(python.source), python.name] if python else []
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
@@ -61,21 +65,31 @@ def read_driver_facts(library: Path) -> DriverFacts:
         ) from None
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
+        why = said[-1] if said else f"the process that tried ended with status {done.returncode}"
         raise DriverInvalid(
-            f"the driver {library} cannot be opened: "
-            + (said[-1] if said else f"the process that tried ended with status {done.returncode}"),
-            remedy=f"build it again, and see that the libraries it needs are found: ldd {library}",
+            f"the driver {python or library} cannot be opened: {why}",
+            remedy=f"see what is wrong with it: opsmith driver check {python}"
+            if python
+            else f"build it again, and see that the libraries it needs are found: ldd {library}",
         )
     return msgspec.json.decode(done.stdout, type=DriverFacts)
 
 
 def main() -> None:
     """Prints the facts of the driver named on the command line, as one line of JSON."""
+    path, *python = sys.argv[1:]
     try:
-        library = ctypes.CDLL(sys.argv[1])
+        if python:
+            source, name = python
+            serve(
+                driver_class(Path(source) if source.endswith(".py") else source, name), Path(path)
+            )
+        library = ctypes.CDLL(path)
         get_driver = library.opsmith_get_driver
     except (OSError, AttributeError) as error:
         sys.exit(str(error))
+    except DriverInvalid as error:
+        sys.exit(f"{error.location}: {error.message}" if error.location else error.message)
     get_driver.restype = ctypes.POINTER(_TableHead)
     table = get_driver()
     if not table:

@@ -154,7 +154,7 @@ def _driver(backend: str) -> Diagnosis:
             return Diagnosis(
                 name, False, "not built yet", f"opsmith build {backend}", required=False
             )
-        facts = read_driver_facts(built.driver)
+        facts = read_driver_facts(built.driver, built.python_driver)
     except OpsmithError as error:
         place = f"{error.location}: " if error.location else ""
         return Diagnosis(name, False, f"{place}{error.message}", error.remedy)
@@ -176,5 +176,7 @@ def _driver(backend: str) -> Diagnosis:
             "add `host_window: off` to `driver` there",
         )
     return Diagnosis(
-        name, True, f"`{facts.name}`, ABI version {facts.abi_version} ({built.driver})"
+        name,
+        True,
+        f"`{facts.name}`, ABI version {facts.abi_version} ({built.python_driver or built.driver})",
     )

@@ -16,6 +16,7 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
+from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.toolchain import (
@@ -172,6 +173,14 @@ class _Builder:
             sources=(),
             lean=(*sources, own),
             libraries=self.executorch.libraries,
+            own_link_flags=(*self._link_flags(), *own_link_flags()),
+            own_libraries=tuple(
+                dict.fromkeys(
+                    name
+                    for each in self.backend.executorch_libraries
+                    for name in each.options.libraries
+                )
+            ),
         )
         compilation = Compilation([library], self.compiler, self.cache)
         try:
@@ -181,6 +190,10 @@ class _Builder:
             raise located_undefined(error, _wanted(plan, self.backend)) from None
         count = len(own.sources)
         return compilation.outputs()[0], compilation.objects()[0][:-count]
+
+    def _link_flags(self) -> Iterator[str]:
+        for library in self.backend.executorch_libraries:
+            yield from library.options.link_flags
 
     def _generated(self, plan: ExecutorchPlan) -> list[Path]:
         files = emit_executorch(plan, this_installation())

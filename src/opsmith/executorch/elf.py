@@ -17,7 +17,10 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 
-_SYMTAB, _RELA, _NOBITS = 2, 4, 8
+_ENTRY = struct.Struct("<QQ")
+
+_SYMTAB, _RELA, _DYNAMIC, _NOBITS = 2, 4, 6, 8
+_DT_NEEDED = 1
 _WRITE, _ALLOC = 1, 2
 _LOCAL, _WEAK = 0, 2
 _SECTION_SYMBOL = 3
@@ -114,6 +117,23 @@ class ElfFile:
             if section.name == name:
                 return self._content[section.offset : section.offset + section.size]
         return None
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The libraries that are loaded with it: the names of ``DT_NEEDED``."""
+        found = []
+        try:
+            for section in self.sections:
+                if section.kind != _DYNAMIC:
+                    continue
+                names = self.sections[section.link].offset
+                for place in range(section.offset, section.offset + section.size, _ENTRY.size):
+                    tag, value = _ENTRY.unpack_from(self._content, place)
+                    if tag == _DT_NEEDED:
+                        found.append(self._text(names + value))
+        except (struct.error, IndexError, ValueError):
+            raise NotElf("it is damaged") from None
+        return tuple(found)
 
     @property
     def text_size(self) -> int:

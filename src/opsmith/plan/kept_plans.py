@@ -32,7 +32,7 @@ def kept_plan(backend: Backend, cache: Path, planned: Callable[[], Plan]) -> Pla
     if plan := _known.get((key, path)):
         return plan
     record = cache / "plans" / f"{key}.json"
-    plan = _read(record, path.parent)
+    plan = read_plan(record, path.parent)
     if plan is None:
         plan = planned()
         _write(record, plan, path.parent)
@@ -91,7 +91,8 @@ def _in_json(text: object) -> str:
     return msgspec.json.encode(str(text)).decode()[1:-1]
 
 
-def _read(path: Path, description: Path) -> Plan | None:
+def read_plan(path: Path, description: Path) -> Plan | None:
+    """The plan in the file ``path``, for a description in the folder ``description``; None for no plan."""
     try:
         text = _with_folders(unsealed(path.read_bytes()).decode(), _folders(description))
         return msgspec.json.decode(text.encode(), type=Plan, dec_hook=_decode)
@@ -99,11 +100,16 @@ def _read(path: Path, description: Path) -> Plan | None:
         return None
 
 
+def stored_plan(plan: Plan, description: Path) -> bytes:
+    """``plan`` as :func:`read_plan` takes it, without the place of its description's folder."""
+    text = msgspec.json.encode(plan, enc_hook=_encode).decode()
+    return sealed(_with_names(text, _folders(description)).encode())
+
+
 def _write(path: Path, plan: Plan, description: Path) -> None:
     """Best effort: a plan that cannot be stored is still a plan."""
-    text = msgspec.json.encode(plan, enc_hook=_encode).decode()
     with suppress(OSError):
-        replace_file(path, sealed(_with_names(text, _folders(description)).encode()))
+        replace_file(path, stored_plan(plan, description))
 
 
 def _encode(value: Any) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from opsmith.built import carried_plan
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, find_backend, read_backend
-from opsmith.plan.kept_plans import kept_plan
+from opsmith.plan.kept_plans import kept_plan, read_plan
 from opsmith.plan.model import Plan
 from opsmith.plan.resolver import resolve
 from opsmith.schema import Catalogue, read_catalogue
@@ -41,7 +42,10 @@ class OpenedBackend:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan, as it was kept or made anew."""
+        """The plan: as an installed package carries it, as it was kept, or made anew."""
+        carried = carried_plan(self.path)
+        if carried and (plan := read_plan(carried, self.path.parent)):
+            return plan
         if self._cache is None:
             return self._planned()
         return kept_plan(self.outline, self._cache, self._planned)

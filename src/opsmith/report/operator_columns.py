@@ -16,9 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from opsmith.build.backend import BuiltBackend, build_backend
+from opsmith.build.backend import build_backend
 from opsmith.build.cache import mark_used, write_whole
 from opsmith.build.progress import OnProgress
+from opsmith.built import BuiltBackend
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, Kernel
 from opsmith.errors import CacheUnusable, Location

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from opsmith.plan import Plan, Route
 from opsmith.runtime.exit_files import write_at_exit
 from opsmith.runtime.loaded import loaded_backend
+
+if TYPE_CHECKING:
+    from opsmith.plan import Plan, Route
 
 REPORT_VARIABLE = "OPSMITH_CALLS_REPORT"
 """A folder: at exit, each process that loaded a backend writes its calls there as ``<pid>.json``."""
@@ -65,6 +68,9 @@ class Calls:
 
     def by_route(self, plan: Plan) -> dict[Route, int]:
         """The calls of ATen operators by the route that ``plan`` gives each."""
+        # Here: who loads a backend does without what plans.
+        from opsmith.plan import Route
+
         counts = dict.fromkeys(Route, 0)
         for name, calls in self.by_operator.items():
             entry = plan.by_name.get(name)

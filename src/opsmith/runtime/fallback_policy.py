@@ -12,9 +12,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from opsmith.errors import OperatorUnknown, PolicyInvalid, nearest
-from opsmith.plan import Plan
+
+if TYPE_CHECKING:
+    from opsmith.plan import Plan
 
 VARIABLE = "OPSMITH_FALLBACK"
 

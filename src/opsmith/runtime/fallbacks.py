@@ -13,12 +13,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from opsmith.plan import Plan, Route
 from opsmith.runtime.exit_files import write_at_exit
 from opsmith.runtime.loaded import loaded_backend
+
+if TYPE_CHECKING:
+    from opsmith.plan import Plan
 
 REPORT_VARIABLE = "OPSMITH_FALLBACK_REPORT"
 """A folder: at exit, each process that loaded a backend writes its counts there as ``<pid>.json``."""
@@ -205,6 +208,9 @@ def _columns() -> Iterator[tuple[str, int, int, int, int, dict[str, int], dict[s
 
 def _reason(plan: Plan, operator: str, refusals: Mapping[str, int]) -> str:
     """Why ``operator`` fell back, in the words of the plan and of the kernels that refused."""
+    # Here: who loads a backend does without what plans.
+    from opsmith.plan import Route
+
     reasons = [
         f"the kernel refused {times:,} {'call' if times == 1 else 'calls'}: {reason}"
         for reason, times in sorted(refusals.items(), key=lambda item: -item[1])

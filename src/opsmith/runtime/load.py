@@ -7,27 +7,27 @@ a process loads one backend, once.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from opsmith.build.backend import BuiltBackend, build_backend
-from opsmith.build.progress import OnProgress
-from opsmith.build.waiting import told
-from opsmith.description import Dtypes, find_backend
+from opsmith.built import BuiltBackend, fitting_backend
+from opsmith.cache_folder import cache_root
+from opsmith.description import find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
-from opsmith.plan import Plan
-from opsmith.runtime import calls, fallback_policy, fallbacks
+from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.defining_modules import import_defining_modules
-from opsmith.runtime.loaded import loaded_if_any, set_loaded_backend
-from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
-from opsmith.runtime.trace import recording
-from opsmith.schema import qualified
+from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
 
 if TYPE_CHECKING:
     import torch
 
+    from opsmith.build.progress import OnProgress
+    from opsmith.description import Dtypes
+    from opsmith.plan import Plan
+    from opsmith.runtime.python_kernels import OnError, PythonKernel, PythonKernels
     from opsmith.runtime.python_operators import PythonOperator
 
 P = ParamSpec("P")
@@ -141,10 +141,14 @@ class LoadedBackend:
 
     def python_routes(self) -> dict[str, str]:
         """The routes of the operators that Python kernels serve now, by the operators' full names."""
+        from opsmith.schema import qualified
+
         return {qualified(entry.name): entry.route.value for entry in self._python_kernels.served}
 
     @functools.cached_property
     def _python_kernels(self) -> PythonKernels:
+        from opsmith.runtime.python_kernels import PythonKernels
+
         return PythonKernels(self.description, self.built, self.progress)
 
 
@@ -167,17 +171,47 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
             remedy=f"load `{name}` in a process of its own",
         )
     override = fallback_policy.environment_override()
-    with told(progress, f"the backend `{name}`") as report:
-        built = build_backend(description, progress=report)
-    loaded = LoadedBackend(built.name, description, built, progress)
-    fallback_policy.check(lambda: loaded.plan, override)
-    _register(built)
+    with being_loaded(description):
+        # What a package carries is loaded without importing what could build it.
+        built = fitting_backend(description) or _built(name, description, progress)
+        loaded = LoadedBackend(built.name, description, built, progress)
+        fallback_policy.check(lambda: loaded.plan, override)
+        _register(built)
     set_loaded_backend(loaded)
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
-    recording.note_backend()
+    if os.environ.get(trace.VARIABLE):
+        from opsmith.runtime.trace import recording
+
+        recording.note_backend()
     return loaded
+
+
+def _built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:
+    from opsmith.build.backend import build_backend
+    from opsmith.build.waiting import told
+
+    with told(progress, f"the backend `{name}`") as report:
+        return build_backend(description, progress=report)
+
+
+def _check_preloaded() -> None:
+    """Raises :class:`LoadError` for a sanitizer that would end the process, since it comes too late."""
+    if not os.environ.get("OPSMITH_SANITIZE"):
+        return
+    from opsmith.build.own_options import preloads, run_hint
+    from opsmith.build.toolchain import find_compiler
+
+    compiler = find_compiler(cache_root())
+    mapped = Path("/proc/self/maps").read_text()
+    # By its name up to the version: what is loaded is called libasan.so.8.0.0.
+    missing = [each for each in preloads(compiler) if each.name not in mapped]
+    if missing:
+        raise LoadError(
+            f"OPSMITH_SANITIZE is set, and this process has not begun with {missing[0].name}",
+            remedy=f"start it so: {run_hint(compiler)} python …",
+        )
 
 
 def _register(built: BuiltBackend) -> None:
@@ -191,13 +225,22 @@ def _register(built: BuiltBackend) -> None:
             f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
         )
     import_defining_modules(built.external_namespaces)
+    _check_preloaded()
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:
         raise LoadError(
             f"the built library of `{built.name}` cannot be loaded: {error}",
-            remedy=f"remove {built.library} and build again: opsmith build {built.name}",
+            remedy=f"pip install --force-reinstall --no-deps {built.package}"
+            if built.package
+            else f"remove {built.library} and build again: opsmith build {built.name}",
         ) from None
+    if (python := built.python_driver) is not None:
+        # Here: only such a driver needs what calls it.
+        from opsmith.driver.named import driver_class
+        from opsmith.driver.served import serve
+
+        serve(driver_class(python.source, python.name, built.driver_location), built.driver)
     try:
         torch.ops.opsmith.load_driver(str(built.driver), built.host_window)
     except RuntimeError as error:

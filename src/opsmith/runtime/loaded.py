@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith.errors import LoadError
@@ -10,6 +13,26 @@ if TYPE_CHECKING:
     from opsmith.runtime.load import LoadedBackend
 
 _loaded: LoadedBackend | None = None
+
+
+# What `load` is about to load: it may import torch, which calls the packages that load themselves.
+_being_loaded: Path | None = None
+
+
+@contextmanager
+def being_loaded(description: Path) -> Iterator[None]:
+    """While the block runs, this process loads the backend that ``description`` describes."""
+    global _being_loaded
+    before, _being_loaded = _being_loaded, description
+    try:
+        yield
+    finally:
+        _being_loaded = before
+
+
+def description_in_hand() -> Path | None:
+    """The description of what is loaded, or is about to be; None where neither is so."""
+    return _loaded.description if _loaded else _being_loaded
 
 
 def set_loaded_backend(backend: LoadedBackend) -> None:

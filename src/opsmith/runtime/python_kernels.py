@@ -16,12 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
-from opsmith.build.backend import BuiltBackend
-from opsmith.build.progress import OnProgress
-from opsmith.build.python_adapter import MODULE, build_adapter
-from opsmith.build.waiting import told
+from opsmith.built import BuiltBackend
 from opsmith.description import (
     Abi,
     Dtypes,
@@ -41,8 +38,14 @@ from opsmith.schema import (
     qualified,
 )
 
+if TYPE_CHECKING:
+    from opsmith.build.progress import OnProgress
+
 OnError: TypeAlias = Literal["raise", "fallback"]
 """What becomes of a call for which a kernel raises :class:`opsmith.Unsupported`."""
+
+# The name under which the adapter is imported, which its initialiser has too.
+_MODULE = "opsmith_adapter"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -272,11 +275,10 @@ def _registration(
 
 
 def load_adapter(built: BuiltBackend, progress: OnProgress | None) -> ModuleType:
-    """The extension module that calls Python kernels, built where that is needed."""
-    with told(progress, "what calls Python kernels") as report:
-        path = build_adapter(built, progress=report)
-    loader = importlib.machinery.ExtensionFileLoader(MODULE, str(path))
-    spec = importlib.util.spec_from_loader(MODULE, loader)
+    """The extension module that calls Python kernels: as a package carries it, or built where needed."""
+    path = built.adapter or _built_adapter(built, progress)
+    loader = importlib.machinery.ExtensionFileLoader(_MODULE, str(path))
+    spec = importlib.util.spec_from_loader(_MODULE, loader)
     assert spec is not None
     try:
         module = importlib.util.module_from_spec(spec)
@@ -287,3 +289,12 @@ def load_adapter(built: BuiltBackend, progress: OnProgress | None) -> ModuleType
             remedy=f"remove {path} and try again",
         ) from None
     return module
+
+
+def _built_adapter(built: BuiltBackend, progress: OnProgress | None) -> Path:
+    # Here: a package that carries it does without what builds.
+    from opsmith.build.python_adapter import build_adapter
+    from opsmith.build.waiting import told
+
+    with told(progress, "what calls Python kernels") as report:
+        return build_adapter(built, progress=report)

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import opsmith
-from driver_table import Driver
+from sim_driver import SimDriver
 
 MODE = os.environ["OPSMITH_TEST_BACKEND"]  # "zero_copy" or "copying"
 DEVICE = "sim"
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
-DRIVER = Driver(LOADED.built.driver)
+DRIVER = SimDriver(LOADED.built.driver)
 statistics = DRIVER.statistics
 
 

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opsmith.build.tracer import build_tracer
-from opsmith.build.waiting import ShownBuild
 from opsmith.errors import FilterInvalid, LoadError, TraceRejected, nearest
 from opsmith.output_files import write_output
 from opsmith.runtime.exit_files import write_of_process
@@ -239,6 +237,10 @@ def refresh() -> None:
 def _recorder() -> ctypes.CDLL:
     # torch brings the libraries that it is linked to.
     import torch  # noqa: F401
+
+    # Here: a process that loads a package's libraries, and records nothing, does without what builds.
+    from opsmith.build.tracer import build_tracer
+    from opsmith.build.waiting import ShownBuild
 
     with ShownBuild("what records traces") as report:
         path = build_tracer(progress=report)

@@ -10,6 +10,7 @@
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/given.h>
 #include <opsmith/fallback/staging.h>
 #include <opsmith/device/stream.h>
 
@@ -52,6 +53,7 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (C10_UNLIKELY(status != OPSMITH_OK)) {
       throw_allocation_failure(status, index, bytes);
     }
+    check_allocation(data, index, bytes);
     auto* const block =
         new Block{.data = data, .bytes = bytes, .device = index, .stream = current_stream(index)};
     DeviceBlocks& blocks = blocks_[index];
@@ -196,12 +198,24 @@ class DriverAllocator final : public c10::DeviceAllocator {
     }
   }
 
+  // Refuses what would end in a crash: no memory, or memory that the window does not show.
+  static void check_allocation(void* data, c10::DeviceIndex device, size_t bytes) {
+    checked_given(data, "allocate", device);
+    const auto window = driver().host_window;
+    if (window != nullptr && C10_UNLIKELY(window(data) == nullptr)) {
+      detail::loaded_driver->release(device, data);
+      TORCH_CHECK(false, "the driver \"", driver().name, "\" has a host window, but none for the ", bytes,
+                  " bytes that it allocated on ", c10::Device(c10::kPrivateUse1, device),
+                  ". Let `host_window` give their address, or say `host_window: off` in the description.");
+    }
+  }
+
   [[noreturn]] void throw_allocation_failure(opsmith_status status, c10::DeviceIndex device, size_t bytes) {
     if (status != OPSMITH_OUT_OF_MEMORY) {
       checked_device(device);  // the likeliest mistake, and its error is clearer
       check(status, c10::str("allocate ", bytes, " bytes").c_str(), device);
     }
-    const std::string reason = driver().last_error();  // before the next call replaces it
+    const std::string reason = last_error();  // before the next call replaces it
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
     driver().device_memory(device, &free_bytes, &total_bytes);

@@ -3,6 +3,7 @@
 #include <opsmith/device/copy.h>
 
 #include <opsmith/device/driver.h>
+#include <opsmith/device/given.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/host_access.h>
 #include <opsmith/fallback/host_view.h>
@@ -28,6 +29,7 @@ class Event {
  public:
   explicit Event(c10::DeviceIndex device) : device_(device) {
     check(driver().event_create(device, /*timing=*/0, &event_), "create an event", device);
+    checked_given(event_, "event_create", device);
   }
   ~Event() {
     if (event_ != nullptr) {

@@ -1,6 +1,7 @@
 // Opens the driver library, checks that it keeps the contract, and words its failures. Owns the process's one
 // table of entries, and takes it away in a forked child, where the device cannot work.
 #include <opsmith/device/driver.h>
+#include <opsmith/device/given.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -115,6 +116,9 @@ const char* status_name(opsmith_status status) {
   return "an unknown status";
 }
 
+constexpr const char* kDriversMistake =
+    "This is a mistake of the driver, which `opsmith driver check` finds: report it to its authors.";
+
 const char* remedy(opsmith_status status) {
   switch (status) {
     case OPSMITH_OUT_OF_MEMORY:
@@ -123,8 +127,10 @@ const char* remedy(opsmith_status status) {
       return "The device is still usable: the operation may be tried again.";
     case OPSMITH_DEVICE_LOST:
       return "The device and its tensors are gone: restart the process and continue from a checkpoint.";
-    default:
+    case OPSMITH_INVALID_ARGUMENT:
       return "This is a mistake of the code that called the driver: report it with what led to it.";
+    default:  // a number that is none, or work that is pending where none may be
+      return kDriversMistake;
   }
 }
 
@@ -144,8 +150,7 @@ void throw_no_driver() {
 
 void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device) {
   const std::string text = c10::str("could not ", action, " on ", c10::Device(c10::kPrivateUse1, device),
-                                    ": ", loaded_driver != nullptr ? loaded_driver->last_error() : "", " (",
-                                    status_name(status), "). ", remedy(status));
+                                    ": ", last_error(), " (", status_name(status), "). ", remedy(status));
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == OPSMITH_OUT_OF_MEMORY) {
     throw c10::OutOfMemoryError(here, text);
@@ -153,7 +158,20 @@ void throw_driver_failure(opsmith_status status, const char* action, c10::Device
   throw c10::AcceleratorError(here, status, text);
 }
 
+void throw_nothing_given(const char* entry, c10::DeviceIndex device) {
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  throw c10::AcceleratorError(
+      here, OPSMITH_FAILED,
+      c10::str("the driver \"", loaded_driver->name, "\" returned OPSMITH_OK and NULL from `", entry, "` on ",
+               c10::Device(c10::kPrivateUse1, device), ". ", kDriversMistake));
+}
+
 }  // namespace detail
+
+std::string last_error() {
+  const char* const text = detail::loaded_driver != nullptr ? detail::loaded_driver->last_error() : "";
+  return text != nullptr ? text : "the driver does not say why";
+}
 
 void load_driver(const std::string& path, bool use_host_window) {
   TORCH_CHECK(detail::loaded_driver == nullptr && !has_forked,
@@ -168,8 +186,12 @@ void load_driver(const std::string& path, bool use_host_window) {
               "work on copies");
   int count = 0;
   const opsmith_status status = driver.device_count(&count);
-  TORCH_CHECK(status == OPSMITH_OK, "the driver ", path, " cannot count its devices: ", driver.last_error(),
-              kRemedy, "see what the driver says");
+  if (status != OPSMITH_OK) {
+    const char* const text = driver.last_error();
+    TORCH_CHECK(false, "the driver ", path,
+                " cannot count its devices: ", text != nullptr ? text : "it does not say why", " (",
+                status_name(status), ")", kRemedy, "see what the driver says");
+  }
   TORCH_CHECK(count >= 0 && count <= kMostDevices, "the driver ", path, " reports ", count,
               " devices; opsmith can use up to ", kMostDevices, kRemedy, "let the driver show fewer");
   table = driver;

@@ -7,12 +7,12 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 
 #include <c10/util/Exception.h>
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/given.h>
 
 namespace opsmith {
 
@@ -24,7 +24,6 @@ constexpr int kStreamsPerDevice = 1 + 2 * kPoolSize;
 struct DeviceStreams {
   std::array<std::atomic<opsmith_stream>, kStreamsPerDevice>
       handles{};  // by stream id; nullptr: not made yet
-  std::mutex making;
   std::atomic<uint32_t> next_normal{0};
   std::atomic<uint32_t> next_urgent{0};
 };
@@ -34,20 +33,30 @@ constinit std::array<DeviceStreams, kMostDevices> all_streams{};
 // The id of the current stream of each device in this thread.
 constinit thread_local std::array<uint8_t, kMostDevices> current_ids{};
 
+// Without a lock while the driver works: a driver in Python waits for the interpreter's, which another thread
+// may hold that wants a stream too. Of two threads that make the same stream one gives its own back.
 opsmith_stream make_stream(c10::DeviceIndex device, int64_t id) {
   checked_device(device);
-  DeviceStreams& streams = all_streams[device];
-  const std::lock_guard lock(streams.making);
-  opsmith_stream stream = streams.handles[id].load(std::memory_order_relaxed);
-  if (stream == nullptr) {
-    if (id == 0) {
-      check(driver().default_stream(device, &stream), "get the default stream", device);
-    } else {
-      check(driver().stream_create(device, id > kPoolSize ? -1 : 0, &stream), "create a stream", device);
-    }
-    streams.handles[id].store(stream, std::memory_order_release);
+  std::atomic<opsmith_stream>& handle = all_streams[device].handles[id];
+  opsmith_stream made = handle.load(std::memory_order_acquire);
+  if (made != nullptr) {
+    return made;
   }
-  return stream;
+  if (id == 0) {
+    check(driver().default_stream(device, &made), "get the default stream", device);
+    checked_given(made, "default_stream", device);
+  } else {
+    check(driver().stream_create(device, id > kPoolSize ? -1 : 0, &made), "create a stream", device);
+    checked_given(made, "stream_create", device);
+  }
+  opsmith_stream earlier = nullptr;
+  if (handle.compare_exchange_strong(earlier, made, std::memory_order_acq_rel)) {
+    return made;
+  }
+  if (id != 0) {
+    driver().stream_destroy(made);
+  }
+  return earlier;
 }
 
 }  // namespace

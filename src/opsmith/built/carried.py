@@ -1,0 +1,152 @@
+"""The build of a package that fits this process: its torch, its machine, every file as it was packaged.
+
+Called at each load, before anything that could build is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from pathlib import Path
+
+from opsmith.built.backend import BuiltBackend
+from opsmith.built.contents import (
+    FOLDER,
+    CarriedBuild,
+    CarriedFile,
+    Contents,
+    Place,
+    read_contents,
+)
+from opsmith.cache_folder import cache_root
+from opsmith.description import ExternalNamespace, PythonDriver
+from opsmith.errors import Location, PackageInvalid, PackageUnfit
+from opsmith.schema import torch_version
+
+
+def carried_backend(description: Path) -> BuiltBackend | None:
+    """The libraries that lie ready built beside ``description``; None where that is not of a package.
+
+    Raises :class:`~opsmith.errors.PackageUnfit` where none of them is for this torch and this machine, and
+    :class:`~opsmith.errors.PackageInvalid` where a file is not as it was packaged.
+    """
+    contents = read_contents(description)
+    if contents is None:
+        return None
+    build = _fitting(contents)
+    if build is None:
+        raise _unfit(contents)
+    return _backend(description, contents, build)
+
+
+def fitting_backend(description: Path) -> BuiltBackend | None:
+    """As :func:`carried_backend`, and None too where what is carried does not fit."""
+    try:
+        return carried_backend(description)
+    except PackageUnfit:
+        return None
+
+
+def carried_plan(description: Path) -> Path | None:
+    """The plan that lies ready made beside ``description`` for this torch, if there is one.
+
+    Raises as :func:`carried_backend`, but where nothing fits.
+    """
+    contents = read_contents(description)
+    build = _fitting(contents) if contents else None
+    if contents is None or build is None:
+        return None
+    return _checked(description, contents, build, build.plan)
+
+
+def public_version(version: str) -> str:
+    """``2.13.0`` for ``2.13.0+cpu``: what the libraries for one torch of a release have in common."""
+    return version.partition("+")[0]
+
+
+def _fitting(contents: Contents) -> CarriedBuild | None:
+    wanted = (public_version(torch_version()), platform.machine())
+    return next((each for each in contents.builds if (each.torch, each.machine) == wanted), None)
+
+
+def _unfit(contents: Contents) -> PackageUnfit:
+    versions = sorted({each.torch for each in contents.builds})
+    machines = sorted({each.machine for each in contents.builds})
+    torch, machine = public_version(torch_version()), platform.machine()
+    if machine not in machines:
+        return PackageUnfit(
+            f"`{contents.distribution}` carries libraries for {_listed(machines)}, and this machine is "
+            f"{machine}",
+            has_sources=contents.has_sources,
+            remedy=f"on a machine like this one: opsmith package, in the sources of {contents.backend}",
+        )
+    return PackageUnfit(
+        f"`{contents.distribution}` carries libraries for torch {_listed(versions)}, and this is torch "
+        f"{torch}",
+        has_sources=contents.has_sources,
+        remedy=f"pip install torch=={versions[-1]}; or make a wheel for this torch: opsmith package, in the "
+        f"sources of {contents.backend}",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    *most, last = names or ["nothing"]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _backend(description: Path, contents: Contents, build: CarriedBuild) -> BuiltBackend:
+    driver = (
+        description.parent / (contents.driver or "")
+        if build.driver is None
+        else _checked(description, contents, build, build.driver)
+    )
+    folder = description.parent
+    return BuiltBackend(
+        name=contents.backend,
+        library=_checked(description, contents, build, build.library),
+        driver=driver,
+        generated=None,
+        host_window=contents.host_window,
+        driver_location=_location(contents.driver_place, folder),
+        cache=cache_root(),
+        external_namespaces=tuple(
+            ExternalNamespace(each.name, each.modules, _location(each.place, folder))
+            for each in contents.namespaces
+        ),
+        python_driver=_driver_class(contents, folder),
+        package=contents.distribution,
+        adapters={
+            suffix: folder / FOLDER / build.folder / file.name
+            for suffix, file in build.adapters.items()
+        },
+    )
+
+
+def _driver_class(contents: Contents, folder: Path) -> PythonDriver | None:
+    if (named := contents.python_driver) is None:
+        return None
+    return PythonDriver(folder / named.file if named.file else named.module, named.name)
+
+
+def _location(place: Place, folder: Path) -> Location:
+    return Location(folder / place.file, place.line, place.column)
+
+
+def _checked(description: Path, contents: Contents, build: CarriedBuild, file: CarriedFile) -> Path:
+    """Where ``file`` is.  A library that was cut short would end the process when it is used."""
+    path = description.parent / FOLDER / build.folder / file.name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    else:
+        if len(content) != file.size:
+            reason = f"has {len(content):,} bytes of {file.size:,}"
+        elif hashlib.sha256(content).hexdigest() != file.sha256:
+            reason = "has other bytes than were packaged"
+        else:
+            return path
+    raise PackageInvalid(
+        f"{path} {reason}",
+        remedy=f"pip install --force-reinstall --no-deps {contents.distribution}",
+    )

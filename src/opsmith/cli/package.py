@@ -1,0 +1,88 @@
+"""``opsmith package``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsmith.cli.console import Json, err, many, out, print_json, shown_progress
+from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.description import find_backend
+from opsmith.package.packaging import Packaged, Wanted
+from opsmith.package.packaging import package as packaged_of
+
+
+def package(
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The folder for the wheel.")
+    ] = Path("dist"),
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROGRAM",
+            help="The Python of another environment, with this opsmith and another torch: the wheel "
+            "is for that torch too. May be given several times.",
+        ),
+    ] = None,
+    torch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VERSION",
+            help="A version of torch that the wheel is for, where not that of every environment. "
+            "May be given several times.",
+        ),
+    ] = None,
+    sources: Annotated[
+        bool, typer.Option("--sources/--no-sources", help="Carry the C and C++ sources too.")
+    ] = True,
+    python_kernels: Annotated[
+        bool | None,
+        typer.Option(
+            "--python-kernels/--no-python-kernels",
+            help="Carry what calls kernels in Python.",
+            show_default="where the package's modules register any",
+        ),
+    ] = None,
+    version: Annotated[
+        str, typer.Option(help="The wheel's version.", show_default="pyproject.toml's, or 0.0.0")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Make a wheel of a backend with its built libraries, which is used without a compiler."""
+    wanted = Wanted(
+        output, tuple(python or ()), tuple(torch or ()), sources, python_kernels, version
+    )
+    with shown_progress() as progress:
+        made = packaged_of(find_backend(backend), wanted, progress)
+    for note in made.notes:
+        err.print(f"note: {note}", highlight=False, soft_wrap=True, markup=False)
+    if json:
+        print_json(_as_json(made, sources))
+        return
+    contents = made.contents
+    rows = {
+        "wheel": f"{made.wheel}, {made.size / (1 << 20):.1f} MiB",
+        "for": ", ".join(f"torch {each.torch} on {each.machine}" for each in contents.builds),
+        "sources": f"{many(len(made.sources), 'file')}; --no-sources leaves them out"
+        if sources
+        else "left out",
+        "install": f"pip install {made.wheel}",
+    }
+    for name, text in rows.items():
+        out.print(f"{name:<8} {text}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _as_json(made: Packaged, sources: bool) -> dict[str, object]:
+    return {
+        "wheel": str(made.wheel),
+        "distribution": made.contents.distribution,
+        "backend": made.contents.backend,
+        "tag": made.tag.tag,
+        "torch": [each.torch for each in made.contents.builds],
+        "sources": list(made.sources) if sources else [],
+        "notes": list(made.notes),
+    }

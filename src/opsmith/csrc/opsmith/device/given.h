@@ -1,0 +1,29 @@
+// What a driver gives with OPSMITH_OK and what it says of a failure, checked: either may be NULL, of a driver
+// with a mistake.
+#pragma once
+
+#include <string>
+
+#include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
+
+namespace opsmith {
+
+// What the driver says of this thread's last failure.
+std::string last_error();
+
+namespace detail {
+[[noreturn]] void throw_nothing_given(const char* entry, c10::DeviceIndex device);
+}
+
+// `given`, which `entry` of the driver wrote and called right. Throws c10::AcceleratorError for nullptr,
+// which would be taken for a tensor without elements, a stream that is not made yet or an event not recorded.
+template <class T>
+T* checked_given(T* given, const char* entry, c10::DeviceIndex device) {
+  if (C10_UNLIKELY(given == nullptr)) {
+    detail::throw_nothing_given(entry, device);
+  }
+  return given;
+}
+
+}  // namespace opsmith

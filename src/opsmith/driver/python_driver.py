@@ -1,0 +1,172 @@
+"""The base class of a driver that is written in Python: the table of ``opsmith_driver.h`` as methods.
+
+A method's arguments are those of the C function; what C writes to a pointer is returned, and what C reports
+as a status is raised.  :mod:`opsmith.driver.served` makes a table of an instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Stream: TypeAlias = Any
+"""Whatever ``default_stream`` and ``stream_create`` return, given back to the others; else None."""
+
+Event: TypeAlias = Any
+"""Whatever ``event_create`` returns."""
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What people are shown of a device, its memory in bytes, and of what its addresses are multiples."""
+
+    name: str
+    total_memory: int
+    architecture: str = "python"
+    alignment: int = 64
+    multiprocessors: int = 1
+
+
+class Driver:
+    """A device's memory, copies and queues.  Subclass it, and name the class in ``backend.yaml``.
+
+    One instance, made without arguments, serves the process.  Methods may be called from any thread, and two
+    of them at a time.  They raise :class:`~opsmith.driver.OutOfMemory`,
+    :class:`~opsmith.driver.InvalidArgument` or :class:`~opsmith.driver.DeviceLost`; any other exception is an
+    ``OPSMITH_FAILED`` with its text.  A device that does not exist is refused before a method is called.
+
+    The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
+    events, the three of pinned memory.  A device without streams does its work within the call, and gets
+    ``None`` for a stream.  Addresses are ints, sizes in bytes, times in milliseconds.
+    """
+
+    name = "python"
+    """The driver's name, for people."""
+
+    # ---- devices ----
+
+    def device_count(self) -> int:
+        """How many devices there are: one, unless overridden.  Asked for once."""
+        return 1
+
+    def device_properties(self, device: int) -> DeviceProperties:
+        """What the device is."""
+        raise NotImplementedError
+
+    def device_memory(self, device: int) -> tuple[int, int]:
+        """The free and the total bytes of the device."""
+        raise NotImplementedError
+
+    # ---- memory ----
+
+    def allocate(self, device: int, nbytes: int) -> int:
+        """The address of new memory, of at least one byte, at a multiple of the device's alignment.
+
+        It must not be an address of the host's memory: :class:`~opsmith.driver.AddressRange` has others.
+        Raises :class:`~opsmith.driver.OutOfMemory`.
+        """
+        raise NotImplementedError
+
+    def release(self, device: int, address: int) -> None:
+        """Ends what ``allocate`` gave.  No stream uses it any more."""
+        raise NotImplementedError
+
+    def copy(
+        self,
+        destination: int,
+        destination_device: int,
+        source: int,
+        source_device: int,
+        nbytes: int,
+        stream: Stream,
+    ) -> None:
+        """Copies bytes; either device may be :data:`~opsmith.driver.HOST`, but not both.
+
+        :func:`~opsmith.driver.host_bytes` gives the host's bytes.  With streams, the copy is queued; host
+        memory that is not pinned has been read or written when this returns.
+        """
+        raise NotImplementedError
+
+    def fill(self, device: int, destination: int, value: int, nbytes: int, stream: Stream) -> None:
+        """Sets each of ``nbytes`` bytes to ``value``, 0 to 255."""
+        raise NotImplementedError
+
+    # ---- streams: in-order queues. Optional as a set ----
+
+    def default_stream(self, device: int) -> Stream:
+        """The device's own stream, never destroyed; asked for once a device."""
+        raise NotImplementedError
+
+    def stream_create(self, device: int, priority: int) -> Stream:
+        """A new stream; a priority below 0 is more urgent, which is a hint."""
+        raise NotImplementedError
+
+    def stream_destroy(self, stream: Stream) -> None:
+        """Ends a stream."""
+        raise NotImplementedError
+
+    def stream_query(self, stream: Stream) -> bool:
+        """Whether all of the stream's work is done.  Called before each operator that runs on the host."""
+        raise NotImplementedError
+
+    def stream_synchronize(self, stream: Stream) -> None:
+        """Waits until it is."""
+        raise NotImplementedError
+
+    def stream_host_function(self, stream: Stream, function: Callable[[], None]) -> None:
+        """Calls ``function`` once, when the work that was queued before it is done.  Optional, alone."""
+        raise NotImplementedError
+
+    # ---- events. Optional as a set ----
+
+    def event_create(self, device: int, timing: bool) -> Event:
+        """A new event; ``timing`` where its time will be asked for."""
+        raise NotImplementedError
+
+    def event_destroy(self, event: Event) -> None:
+        """Ends an event, which streams may still wait for."""
+        raise NotImplementedError
+
+    def event_record(self, event: Event, stream: Stream) -> None:
+        """The event happens when the work queued so far is done.  A second record replaces the first."""
+        raise NotImplementedError
+
+    def event_query(self, event: Event) -> bool:
+        """Whether it happened; an event that was not recorded has."""
+        raise NotImplementedError
+
+    def event_synchronize(self, event: Event) -> None:
+        """Waits until it has."""
+        raise NotImplementedError
+
+    def event_elapsed(self, start: Event, end: Event) -> float:
+        """The milliseconds between two events that happened."""
+        raise NotImplementedError
+
+    def stream_wait_event(self, stream: Stream, event: Event) -> None:
+        """What is queued on the stream from now on waits for the event."""
+        raise NotImplementedError
+
+    # ---- pinned host memory. Optional as a set ----
+
+    def pinned_allocate(self, nbytes: int) -> int:
+        """The address of new host memory that copies use without waiting."""
+        raise NotImplementedError
+
+    def pinned_release(self, address: int) -> None:
+        """Ends what ``pinned_allocate`` gave."""
+        raise NotImplementedError
+
+    def pinned_contains(self, address: int) -> bool:
+        """Whether the address lies in pinned memory."""
+        raise NotImplementedError
+
+    # ---- optional, alone ----
+
+    def host_window(self, address: int) -> int | None:
+        """The host's address of the byte at a device address, or None where it is none of the device's.
+
+        The distance is the same within one allocation.  Without it the CPU works on copies.
+        """
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""A driver checked against the contract of opsmith_driver.h, function by function, without PyTorch."""

@@ -1,0 +1,26 @@
+"""The checks of a driver, in the order in which a report shows them; a file for each part of the contract."""
+
+from opsmith.driver_check.checks import (
+    copies,
+    devices,
+    errors,
+    events,
+    host_memory,
+    leaks,
+    memory,
+    streams,
+    threads,
+)
+from opsmith.driver_check.model import Check
+
+CHECKS: tuple[Check, ...] = (
+    *devices.CHECKS,
+    *errors.CHECKS,
+    *memory.CHECKS,
+    *copies.CHECKS,
+    *streams.CHECKS,
+    *events.CHECKS,
+    *host_memory.CHECKS,
+    *threads.CHECKS,
+    *leaks.CHECKS,
+)

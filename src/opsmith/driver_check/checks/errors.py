@@ -1,0 +1,55 @@
+"""What a driver says of failures: a text for each thread."""
+
+from __future__ import annotations
+
+import threading
+
+from opsmith.driver.failures import DriverFailure
+from opsmith.driver_check.checks.devices import a_failure
+from opsmith.driver_check.model import Broken, check
+from opsmith.driver_check.subject import Subject
+
+
+@check(
+    "`last_error` is never NULL; after a failure it is one line of text",
+    notice="exceptions do not say what went wrong, or the process ends in `last_error`",
+)
+def last_error(subject: Subject) -> None:
+    try:
+        subject.driver.last_error()
+    except DriverFailure:
+        raise Broken("a text, if empty", "it is NULL before any call has failed") from None
+    text = a_failure(subject).text
+    if not text.strip() or "\n" in text.strip():
+        what = "is empty" if not text.strip() else f"has {len(text.strip().splitlines())} lines"
+        raise Broken("one line of text", f"the text of a failed call {what}")
+
+
+@check(
+    "`last_error` is the calling thread's own",
+    notice="an exception tells of another thread's mistake",
+)
+def last_error_of_each_thread(subject: Subject) -> None:
+    mine = a_failure(subject).text
+    theirs: list[str] = []
+    thread = threading.Thread(target=lambda: theirs.append(subject.driver.last_error()))
+    thread.start()
+    thread.join()
+    if theirs and mine in theirs[0]:
+        raise Broken("nothing of it in another thread", f"a new thread is told {mine!r}")
+
+    def fail_otherwise() -> None:
+        try:
+            subject.driver.allocate(1 << 61)
+        except DriverFailure as failure:
+            theirs.append(failure.text)
+
+    thread = threading.Thread(target=fail_otherwise)
+    thread.start()
+    thread.join()
+    now = subject.driver.last_error()
+    if now != mine:
+        raise Broken(f"still {mine!r}", f"a failure in another thread made it {now!r}")
+
+
+CHECKS = (last_error, last_error_of_each_thread)

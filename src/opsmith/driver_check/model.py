@@ -1,0 +1,98 @@
+"""What a check of a driver is, and what comes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opsmith.errors import OpsmithError
+
+if TYPE_CHECKING:
+    from opsmith.driver_check.subject import Subject
+
+
+class Needs(Enum):
+    """What a check needs of a driver that the contract leaves to it, and the reason to skip it."""
+
+    EVENTS = "the driver has no events: waiting for one waits for its whole stream"
+    PINNED = "the driver has no pinned memory: pin_memory() raises, and copies wait"
+    HOST_FUNCTION = (
+        "the driver has no `stream_host_function`: host-side kernels wait for the stream"
+    )
+    HOST_WINDOW = "the driver has no host window: the CPU works on copies"
+    TWO_DEVICES = "there is one device"
+
+
+class Broken(OpsmithError):
+    """The contract is broken: what was ``expected``, and what ``happened``."""
+
+    def __init__(self, expected: str, happened: str) -> None:
+        super().__init__(f"expected {expected}; {happened}")
+        self.expected = expected
+        self.happened = happened
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise of the contract, and how it is put to the test.
+
+    ``notice`` is what a user of PyTorch would notice of a driver that breaks it.  ``run`` raises
+    :class:`Broken`.
+    """
+
+    name: str
+    promise: str
+    notice: str
+    run: Callable[[Subject], None]
+    needs: tuple[Needs, ...] = ()
+
+
+class Verdict(str, Enum):
+    """What came of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one check; ``happened`` of one that was skipped is the reason."""
+
+    name: str
+    promise: str
+    verdict: Verdict
+    expected: str = ""
+    happened: str = ""
+    notice: str = ""
+    seconds: float = 0.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of all checks of a driver."""
+
+    driver: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return all(finding.verdict is not Verdict.FAILED for finding in self.findings)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many checks ended so."""
+        return sum(finding.verdict is verdict for finding in self.findings)
+
+
+def check(
+    promise: str, *, notice: str, needs: tuple[Needs, ...] = ()
+) -> Callable[[Callable[[Subject], None]], Check]:
+    """Decorates a function that puts ``promise`` to the test: it becomes the check of that name."""
+
+    def decorate(run: Callable[[Subject], None]) -> Check:
+        return Check(run.__name__.replace("_", " "), promise, notice, run, needs)
+
+    return decorate

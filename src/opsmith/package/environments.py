@@ -1,0 +1,88 @@
+"""Other environments of this machine, each with its own torch, that build libraries for one wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.progress import OnProgress, Progress
+from opsmith.built import CarriedBuild
+from opsmith.errors import EnvironmentUnusable
+from opsmith.package.libraries import Answer, Request
+
+_SHOWN_LINES = 4
+
+
+def check_interpreter(python: str) -> str:
+    """The program that ``python`` names; raises :class:`~opsmith.errors.EnvironmentUnusable` for none."""
+    program = shutil.which(python)
+    if program is None:
+        raise EnvironmentUnusable(
+            f"there is no Python `{python}`",
+            remedy="name an environment's interpreter: --python path/to/venv/bin/python",
+        )
+    return program
+
+
+def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) -> CarriedBuild:
+    """What the environment of the interpreter ``python`` builds for ``request``.
+
+    It needs the same version of opsmith, ``opsmith``: raises
+    :class:`~opsmith.errors.EnvironmentUnusable` where it has another, or none, or cannot build.
+    """
+    process = subprocess.Popen(
+        [
+            check_interpreter(python),
+            "-m",
+            "opsmith.package.libraries",
+            msgspec.json.encode(request).decode(),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        # Its torch may have packages of its own that load a device.
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+    said: list[str] = []
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        for line in process.stderr:
+            said.append(line.rstrip())
+            progress(Progress(f"{python}: {line.rstrip()}"))
+        output = process.stdout.read()
+        process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return _answered(python, opsmith, output, said)
+
+
+def _answered(python: str, opsmith: str, output: str, said: list[str]) -> CarriedBuild:
+    try:
+        answer = msgspec.json.decode(output, type=Answer)
+    except msgspec.DecodeError:
+        lines = "".join(f"\n  {line}" for line in said[-_SHOWN_LINES:])
+        raise EnvironmentUnusable(
+            f"the environment of `{python}` does not run this opsmith:{lines}",
+            remedy=f"{python} -m pip install opsmith=={opsmith}",
+        ) from None
+    if answer.opsmith != opsmith:
+        raise EnvironmentUnusable(
+            f"the environment of `{python}` has opsmith {answer.opsmith}, and this is {opsmith}: one wheel "
+            "is made by one version",
+            remedy=f"{python} -m pip install opsmith=={opsmith}",
+        )
+    if answer.build is None:
+        raise EnvironmentUnusable(f"with `{python}`: {answer.message}", remedy=answer.remedy)
+    return answer.build
+
+
+def same_interpreter(python: str, other: str) -> bool:
+    """Whether both run in one environment: links to one interpreter are environments of their own."""
+    return Path(shutil.which(python) or python).absolute() == Path(other).absolute()

@@ -1,0 +1,302 @@
+"""``opsmith package``: the libraries of a backend for one torch or several, and a wheel that carries them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from opsmith.build.csrc import PACKAGE
+from opsmith.build.own_options import own_sanitizers
+from opsmith.build.progress import OnProgress, Progress
+from opsmith.built import (
+    FORMAT,
+    CarriedBuild,
+    Contents,
+    DriverClass,
+    Namespace,
+    Place,
+    public_version,
+    read_contents,
+)
+from opsmith.built.contents import FILE, FOLDER
+from opsmith.description import Backend, Driver, read_backend
+from opsmith.errors import EnvironmentUnusable, Location, OutputRejected, PackagingError
+from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
+from opsmith.package.environments import built_by, check_interpreter, same_interpreter
+from opsmith.package.libraries import Request, carried_libraries
+from opsmith.package.platform_tag import PlatformTag, platform_tag
+from opsmith.package.project import Project, project_of
+from opsmith.package.wheel import entry_point_names, write_wheel
+from opsmith.schema import torch_version
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a wheel.
+
+    ``pythons`` are the interpreters of environments whose torch it is for too; ``torch`` versions that it
+    has to be for, and no others, where any are given.  ``python_kernels``: None asks the project's modules.
+    """
+
+    output: Path
+    pythons: tuple[str, ...] = ()
+    torch: tuple[str, ...] = ()
+    with_sources: bool = True
+    python_kernels: bool | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """The wheel that was made, and what people are told of it."""
+
+    wheel: Path
+    contents: Contents
+    tag: PlatformTag
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+    size: int
+
+
+def package(description: Path, wanted: Wanted, progress: OnProgress | None = None) -> Packaged:
+    """Makes a wheel of the backend described by ``description``, with libraries that need no compiler.
+
+    Raises :class:`~opsmith.errors.PackagingError`, :class:`~opsmith.errors.OutputRejected`, a
+    :class:`~opsmith.errors.DescriptionError` or a :class:`~opsmith.errors.BuildError`.
+    """
+    report = progress or (lambda step: None)
+    check_packageable(description)
+    if own_sanitizers():
+        raise PackagingError(
+            "OPSMITH_SANITIZE is set, and what is built so needs the sanitizer's own libraries",
+            remedy="unset OPSMITH_SANITIZE",
+        )
+    backend = read_backend(description, None)
+    # What could be refused is looked at before minutes go into compiling.
+    project = project_of(backend, wanted.version)
+    files = described_files(backend, project, with_sources=wanted.with_sources)
+    _make_folder(wanted.output)
+    for python in wanted.pythons:
+        check_interpreter(python)
+    with tempfile.TemporaryDirectory(prefix="opsmith-package-") as made:
+        folder = Path(made)
+        builds = _built(description, project, folder, wanted, report)
+        contents = _contents(backend, project, builds, wanted.with_sources)
+        report(Progress("writing the wheel"))
+        carried = _written(files, contents, folder, project, description)
+        libraries = [path for path in carried.values() if path.suffix == ".so"]
+        tag = platform_tag(libraries)
+        wheel = write_wheel(
+            project,
+            carried,
+            wanted.output,
+            backend=backend.name,
+            tag=f"py3-none-{tag.tag}",
+            dependencies=_dependencies(builds),
+            with_sources=wanted.with_sources,
+        )
+    notes = tuple(_notes(project, backend, tag))
+    return Packaged(wheel, contents, tag, files.sources, notes, wheel.stat().st_size)
+
+
+def check_packageable(description: Path) -> None:
+    """Raises :class:`~opsmith.errors.PackagingError` for a description that is in a package already."""
+    if description.is_relative_to(PACKAGE):
+        raise PackagingError(
+            f"`{description.parent.name}` comes with opsmith, and needs no package",
+            remedy="name the backend.yaml of your own device: opsmith package src/mychip/backend.yaml",
+        )
+    if contents := read_contents(description):
+        raise PackagingError(
+            f"this description is that of an installed package already, `{contents.distribution}`",
+            location=Location(description),
+            remedy="package its sources, where they are kept",
+        )
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(output, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise OutputRejected(
+            f"the folder {output} cannot be written: {reason}",
+            remedy="name a folder of yours: -o dist",
+        )
+
+
+def _built(
+    description: Path, project: Project, folder: Path, wanted: Wanted, report: OnProgress
+) -> tuple[CarriedBuild, ...]:
+    """The builds of all environments, each in a folder of ``folder``; those of one torch are one build."""
+    adapter = wanted.python_kernels
+    if adapter is None:
+        adapter = has_python_kernels(project)
+    request = Request(str(description), str(folder), adapter)
+    others = [each for each in wanted.pythons if not same_interpreter(each, sys.executable or "")]
+    mine = public_version(torch_version())
+    is_wanted = not wanted.torch or mine in map(public_version, wanted.torch)
+    # Where only others' are asked for, nothing is compiled for this environment's torch.
+    builds = [carried_libraries(request, report)] if is_wanted else []
+    for number, python in enumerate(others):
+        own = folder / f"environment-{number}"
+        asked = msgspec.structs.replace(request, folder=str(own))
+        build = built_by(python, asked, version("opsmith"), report)
+        builds = _joined(builds, build, own, folder)
+    return _chosen(builds, wanted, mine)
+
+
+def _joined(
+    builds: Sequence[CarriedBuild], build: CarriedBuild, own: Path, folder: Path
+) -> list[CarriedBuild]:
+    """``builds`` with ``build``, whose files in ``own`` move to ``folder``.
+
+    Of a second environment with the same torch only what calls Python kernels is new: it may be for
+    another Python.
+    """
+    for index, earlier in enumerate(builds):
+        if earlier.folder != build.folder:
+            continue
+        new = {key: file for key, file in build.adapters.items() if key not in earlier.adapters}
+        for file in new.values():
+            os.replace(own / build.folder / file.name, folder / build.folder / file.name)
+        joined = msgspec.structs.replace(earlier, adapters={**earlier.adapters, **new})
+        return [*builds[:index], joined, *builds[index + 1 :]]
+    os.replace(own / build.folder, folder / build.folder)
+    return [*builds, build]
+
+
+def _chosen(builds: Iterable[CarriedBuild], wanted: Wanted, mine: str) -> tuple[CarriedBuild, ...]:
+    """``builds``, or of them those for the versions of torch that were asked for; ``mine`` is this one's."""
+    found = {
+        build.torch: build for build in sorted(builds, key=lambda build: _numbers(build.torch))
+    }
+    if not wanted.torch:
+        return tuple(found.values())
+    for each in wanted.torch:
+        if public_version(each) not in found:
+            raise EnvironmentUnusable(
+                f"torch {each} is asked for, and the environments have torch "
+                f"{', '.join(sorted({mine, *found}, key=_numbers))}",
+                remedy="name an environment that has it: --python VENV/bin/python, after VENV/bin/pip "
+                f"install torch=={each} opsmith=={version('opsmith')}",
+            )
+    names = {public_version(each) for each in wanted.torch}
+    return tuple(build for torch, build in found.items() if torch in names)
+
+
+def _numbers(torch: str) -> tuple[tuple[int, ...], str]:
+    numbers = tuple(int(part) for part in torch.split(".") if part.isdigit())
+    return numbers, torch
+
+
+def _contents(
+    backend: Backend, project: Project, builds: tuple[CarriedBuild, ...], with_sources: bool
+) -> Contents:
+    folder = backend.location.path.parent
+    driver = backend.driver
+
+    def place(location: Location) -> Place:
+        path = location.path
+        inside = path.relative_to(folder) if path.is_relative_to(folder) else Path(path.name)
+        return Place(inside.as_posix(), location.line, location.column)
+
+    return Contents(
+        format=FORMAT,
+        opsmith=version("opsmith"),
+        distribution=f"{project.name}=={project.version}",
+        backend=backend.name,
+        has_sources=with_sources,
+        host_window=driver.host_window,
+        driver=Path(os.path.relpath(driver.library, folder)).as_posix() if driver.library else None,
+        python_driver=_driver_class(driver, folder),
+        driver_place=place(driver.location),
+        namespaces=tuple(
+            Namespace(each.namespace, each.modules, place(each.location))
+            for library in backend.libraries
+            for each in library.external_namespaces
+        ),
+        builds=builds,
+    )
+
+
+def _driver_class(driver: Driver, folder: Path) -> DriverClass | None:
+    if driver.python is None:
+        return None
+    source = driver.python.source
+    if isinstance(source, str):
+        return DriverClass("", source, driver.python.name)
+    return DriverClass(Path(os.path.relpath(source, folder)).as_posix(), "", driver.python.name)
+
+
+def _written(
+    files: DescribedFiles,
+    contents: Contents,
+    folder: Path,
+    project: Project,
+    description: Path,
+) -> Mapping[str, Path]:
+    """All that is added to the project's own files, by its place in the wheel."""
+    carried = dict(files.copied)
+    for number, (place, text) in enumerate(files.written.items()):
+        path = folder / f"written-{number}{Path(place).suffix}"
+        path.write_text(text, encoding="utf-8")
+        carried[place] = path
+    index = folder / FILE
+    index.write_bytes(msgspec.json.format(msgspec.json.encode(contents)) + b"\n")
+    inside = project.place(description.parent / FOLDER)
+    carried[f"{inside}/{FILE}"] = index
+    for build in contents.builds:
+        each = (build.library, build.driver, build.plan, *build.adapters.values())
+        for file in filter(None, each):
+            carried[f"{inside}/{build.folder}/{file.name}"] = folder / build.folder / file.name
+    return carried
+
+
+def _dependencies(builds: Sequence[CarriedBuild]) -> tuple[str, str]:
+    """The opsmith that can read the package, and the versions of torch that it has libraries for."""
+    mine = version("opsmith")
+    major, minor, *_ = mine.split(".")
+    # Before 1.0 a minor version may change what a package is.
+    below = f"0.{int(minor) + 1}" if major == "0" else f"{int(major) + 1}"
+    return f"opsmith>={mine},<{below}", f"torch{_torch_versions([build.torch for build in builds])}"
+
+
+def _torch_versions(versions: Sequence[str]) -> str:
+    """``==2.13.0``; for several the range that they span, without patch releases that are not among them."""
+    if len(versions) == 1:
+        return f"=={versions[0]}"
+    clauses = [f">={versions[0]}", f"<={versions[-1]}"]
+    for earlier, later in itertools.pairwise(versions):
+        (*series, patch), (*later_series, later_patch) = (
+            each.split(".") for each in (earlier, later)
+        )
+        if series == later_series and patch.isdigit() and later_patch.isdigit():
+            between = range(int(patch) + 1, int(later_patch))
+            clauses += [f"!={'.'.join([*series, str(number)])}" for number in between]
+    return ",".join(clauses)
+
+
+def _notes(project: Project, backend: Backend, tag: PlatformTag) -> Iterable[str]:
+    if project.pyproject is None:
+        yield (
+            f"no pyproject.toml describes it: it is called {project.name} {project.version}; --version gives "
+            "it another version"
+        )
+    if project.is_package and not entry_point_names(project):
+        yield (
+            "pyproject.toml names no entry point of `torch.backends`: `import torch` does not bring the "
+            f'device, opsmith.load("{backend.name}") does not find it by its name'
+        )
+    if tag.why:
+        yield f"no manylinux wheel: {tag.why}"

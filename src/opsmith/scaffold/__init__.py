@@ -1,0 +1,21 @@
+"""What `opsmith new` writes: the repository of a new device, and what a newer opsmith would write otherwise.
+
+``templates/`` has the files, in a folder for each choice.
+"""
+
+from opsmith.scaffold.choices import Choices, DriverLanguage, KernelLanguage, chosen
+from opsmith.scaffold.project import check_project_name, write_project
+from opsmith.scaffold.upgrade import FileChange, Upgrade, apply_upgrade, find_upgrade
+
+__all__ = [
+    "Choices",
+    "DriverLanguage",
+    "FileChange",
+    "KernelLanguage",
+    "Upgrade",
+    "apply_upgrade",
+    "check_project_name",
+    "chosen",
+    "find_upgrade",
+    "write_project",
+]

@@ -1,0 +1,74 @@
+"""What a new project may choose, and which folders of ``templates/`` each choice brings.
+
+A new choice is a member of an enum here and a folder there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from opsmith.errors import ChoicesRejected
+
+
+class DriverLanguage(Enum):
+    """What the driver is written in."""
+
+    C = "c"
+    PYTHON = "python"
+
+
+class KernelLanguage(Enum):
+    """What the kernels are written in."""
+
+    CPP = "cpp"
+    PYTHON = "python"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a project was asked to be; raises :class:`~opsmith.errors.ChoicesRejected` for what does not fit.
+
+    ``executorch``: its kernels serve programs of ExecuTorch too.
+    """
+
+    name: str
+    driver: DriverLanguage = DriverLanguage.C
+    kernels: KernelLanguage = KernelLanguage.CPP
+    executorch: bool = False
+
+    def __post_init__(self) -> None:
+        if self.driver is DriverLanguage.PYTHON and not (
+            self.executorch or self.kernels is KernelLanguage.PYTHON
+        ):
+            raise ChoicesRejected(
+                f"kernels in {self.kernels.value} have nothing to call in a driver in Python",
+                remedy="write them in Python too, --kernels python; or for the host, --executorch",
+            )
+        if self.executorch and self.kernels is not KernelLanguage.CPP:
+            raise ChoicesRejected(
+                f"ExecuTorch's runtime calls no kernels in {self.kernels.value}",
+                remedy="write them in C++: --executorch with --kernels cpp, which is the default",
+            )
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders of templates that make the project."""
+        kernels = "executorch" if self.executorch else self.kernels.value
+        return ("project", f"driver_{self.driver.value}", f"kernels_{kernels}")
+
+
+def chosen(
+    name: str,
+    driver: DriverLanguage = DriverLanguage.C,
+    kernels: KernelLanguage | None = None,
+    executorch: bool = False,
+) -> Choices:
+    """The choices with the ``kernels`` that suit the ``driver``, where they are not said.
+
+    Raises :class:`~opsmith.errors.ChoicesRejected`.
+    """
+    if kernels is None:
+        in_python = driver is DriverLanguage.PYTHON and not executorch
+        kernels = KernelLanguage.PYTHON if in_python else KernelLanguage.CPP
+    return Choices(name, driver, kernels, executorch)

@@ -1,0 +1,173 @@
+"""A driver in Python with everything that is optional: streams are threads, the memory is a bytearray."""
+
+from __future__ import annotations
+
+import ctypes
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from opsmith.driver import HOST, AddressRange, DeviceProperties, Driver
+
+_BYTES = 128 << 20
+
+
+class Queue:
+    """A stream: one thread that does its work in order."""
+
+    def __init__(self) -> None:
+        self.work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.queued = self.done = 0
+        self.changed = threading.Condition()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        with self.changed:
+            self.queued += 1
+            self.work.put(work)
+
+    def wait(self) -> None:
+        with self.changed:
+            last = self.queued
+            self.changed.wait_for(lambda: self.done >= last)
+
+    def _run(self) -> None:
+        while (work := self.work.get()) is not None:
+            work()
+            with self.changed:
+                self.done += 1
+                self.changed.notify_all()
+
+
+class Mark:
+    """An event: what was recorded last, and when it happened."""
+
+    def __init__(self) -> None:
+        self.happened: threading.Event | None = None
+        self.time = 0.0
+
+
+class QueuedChip(Driver):
+    """Two devices."""
+
+    name = "queued"
+
+    def __init__(self) -> None:
+        self.memory = [(ctypes.c_ubyte * _BYTES)() for _ in range(2)]
+        self.addresses = [AddressRange(_BYTES) for _ in self.memory]
+        self.default_streams = [Queue() for _ in self.memory]
+        self.pinned: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}
+
+    def device_count(self) -> int:
+        return len(self.memory)
+
+    def device_properties(self, device: int) -> DeviceProperties:
+        return DeviceProperties("queued chip", _BYTES)
+
+    def device_memory(self, device: int) -> tuple[int, int]:
+        return _BYTES - self.addresses[device].live_bytes, _BYTES
+
+    def allocate(self, device: int, nbytes: int) -> int:
+        return self.addresses[device].allocate(nbytes)
+
+    def release(self, device: int, address: int) -> None:
+        self.addresses[device].release(address)
+
+    def _host(self, address: int, device: int, nbytes: int) -> int:
+        if device == HOST:
+            return address
+        offset = self.addresses[device].offset(address, nbytes)
+        return ctypes.addressof(self.memory[device]) + offset
+
+    def copy(
+        self,
+        destination: int,
+        destination_device: int,
+        source: int,
+        source_device: int,
+        nbytes: int,
+        stream: Queue,
+    ) -> None:
+        to = self._host(destination, destination_device, nbytes)
+        origin = self._host(source, source_device, nbytes)
+        stream.put(lambda: ctypes.memmove(to, origin, nbytes) and None)
+        on_host = [
+            address
+            for address, device in ((destination, destination_device), (source, source_device))
+            if device == HOST
+        ]
+        if any(not self.pinned_contains(address) for address in on_host):
+            stream.wait()
+
+    def fill(self, device: int, destination: int, value: int, nbytes: int, stream: Queue) -> None:
+        to = self._host(destination, device, nbytes)
+        stream.put(lambda: ctypes.memset(to, value, nbytes) and None)
+
+    def default_stream(self, device: int) -> Queue:
+        return self.default_streams[device]
+
+    def stream_create(self, device: int, priority: int) -> Queue:
+        return Queue()
+
+    def stream_destroy(self, stream: Queue) -> None:
+        stream.work.put(None)
+
+    def stream_query(self, stream: Queue) -> bool:
+        with stream.changed:
+            return stream.done == stream.queued
+
+    def stream_synchronize(self, stream: Queue) -> None:
+        stream.wait()
+
+    def stream_host_function(self, stream: Queue, function: Callable[[], None]) -> None:
+        stream.put(function)
+
+    def event_create(self, device: int, timing: bool) -> Mark:
+        return Mark()
+
+    def event_destroy(self, event: Mark) -> None:
+        pass
+
+    def event_record(self, event: Mark, stream: Queue) -> None:
+        happened = event.happened = threading.Event()
+
+        def happen() -> None:
+            event.time = time.perf_counter()
+            happened.set()
+
+        stream.put(happen)
+
+    def event_query(self, event: Mark) -> bool:
+        return event.happened is None or event.happened.is_set()
+
+    def event_synchronize(self, event: Mark) -> None:
+        if event.happened is not None:
+            event.happened.wait()
+
+    def event_elapsed(self, start: Mark, end: Mark) -> float:
+        return (end.time - start.time) * 1000
+
+    def stream_wait_event(self, stream: Queue, event: Mark) -> None:
+        if (happened := event.happened) is not None:
+            stream.put(lambda: happened.wait() and None)
+
+    def pinned_allocate(self, nbytes: int) -> int:
+        memory = (ctypes.c_ubyte * nbytes)()
+        address = ctypes.addressof(memory)
+        self.pinned[address] = memory
+        return address
+
+    def pinned_release(self, address: int) -> None:
+        del self.pinned[address]
+
+    def pinned_contains(self, address: int) -> bool:
+        return any(
+            start <= address < start + len(memory) for start, memory in list(self.pinned.items())
+        )
+
+    def host_window(self, address: int) -> int | None:
+        for addresses, memory in zip(self.addresses, self.memory, strict=True):
+            if addresses.start <= address < addresses.start + addresses.nbytes:
+                return ctypes.addressof(memory) + address - addresses.start
+        return None

@@ -1,0 +1,164 @@
+"""A driver that says OK and lies, or leaves out what it may, ends in an exception or works: never a crash.
+
+Each case has a process of its own, because the driver decides when it is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import fork_server
+from opsmith.build.backend import build_backend
+
+BACKEND = Path(__file__).with_name("backend.yaml")
+WINDOWED = Path(__file__).with_name("windowed.yaml")
+
+WORK = """
+import torch
+x = torch.arange(6.0, device="chip").reshape(2, 3)
+y = torch.empty_like(x)
+stream = torch.Stream(device="chip")
+with stream:
+    y.copy_(x)
+torch.accelerator.current_stream().wait_stream(stream)
+assert (x + y).sum().item() == 30
+event = torch.Event("chip")
+event.record()
+event.synchronize()
+assert event.query()
+host = x.cpu().pin_memory()
+x.copy_(host, non_blocking=True)
+torch.accelerator.synchronize()
+assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+print("works")
+"""
+
+# What a driver does (chip.cpp), and the end of what comes of it.
+LIES = {
+    "NULL table": "`opsmith_get_driver` of … returned NULL",
+    "version 9": "was built with version 9 of opsmith_driver.h (a table of 216 bytes), but this opsmith",
+    "short table": "(a table of 208 bytes), but this opsmith has version 1 (216 bytes)",
+    "no copy": "leaves the required entry `copy` NULL",
+    "half the events": "has 6 of the 7 entries for events (event_* and stream_wait_event)",
+    "half of pinned memory": "has 2 of the 3 entries for pinned memory (pinned_*)",
+    "no devices": "chip:0 does not exist: the driver found no device",
+    "NULL allocation": "returned OPSMITH_OK and NULL from `allocate` on chip:0. This is a mistake of the "
+    "driver, which `opsmith driver check` finds: report it to its authors.",
+    "NULL default stream": 'torch.AcceleratorError: the driver "chip" returned OPSMITH_OK and NULL from '
+    "`default_stream` on chip:0.",
+    "NULL stream": "returned OPSMITH_OK and NULL from `stream_create` on chip:0.",
+    "NULL event": "returned OPSMITH_OK and NULL from `event_create` on chip:0.",
+    "NULL pinned memory": "returned OPSMITH_OK and NULL from `pinned_allocate` on chip:0.",
+    "more free than total": "works",
+    "constant memory": "works",
+    "no name": "works",
+    "always idle": "",  # values from before their turn: nobody can tell
+    "never idle": "",
+    "many default streams": "works",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Builds both descriptions, or the first of their tests would print that it does."""
+    for description in (BACKEND, WINDOWED):
+        build_backend(description)
+
+
+def run(script: str, backend: Path = BACKEND, **settings: str) -> tuple[int, str]:
+    program = f"import opsmith\nopsmith.load({str(backend)!r})\n{dedent(script)}"
+    done = fork_server.run(
+        [sys.executable, "-c", program], env={**os.environ, **settings}, timeout=100
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def ends_with(output: str, text: str) -> bool:
+    first, _, last = text.partition("…")
+    return first in output and last in output
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_driver_that_lies(lie: str) -> None:
+    status, output = run(WORK, CHIP_LIE=lie)
+    assert status in (0, 1), output  # no signal
+    assert ends_with(output, LIES[lie]), output
+    if LIES[lie] == "works":
+        assert status == 0
+
+
+def test_a_failure_without_a_text() -> None:
+    script = """
+        import torch
+        try:
+            torch.empty(1 << 40, device="chip")
+        except torch.OutOfMemoryError as error:
+            print(error)
+    """
+    status, output = run(script, CHIP_LIE="no error text")
+    assert status == 0, output
+    assert output.startswith("chip:0 is out of memory: 4096.00 GiB were asked for")
+    assert output.endswith("The driver says: the driver does not say why\n")
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    ["events", "pinned", "host_function", "events pinned", "events pinned host_function"],
+)
+def test_optional_entries_that_are_left_out(left_out: str) -> None:
+    script = WORK
+    if "pinned" in left_out:
+        script = script.replace(".pin_memory()", "") + dedent("""
+            try:
+                x.cpu().pin_memory()
+            except NotImplementedError as error:
+                print(error)
+        """)
+    if "events" in left_out:
+        script += dedent("""
+            first, last = (torch.Event("chip", enable_timing=True) for _ in range(2))
+            first.record()
+            last.record()
+            try:
+                first.elapsed_time(last)
+            except NotImplementedError as error:
+                print(error)
+        """)
+    status, output = run(script, CHIP_WITHOUT=left_out)
+    assert status == 0, output
+    assert "works" in output
+    assert ('the driver "chip" of the chip device offers no pinned host memory' in output) == (
+        "pinned" in left_out
+    )
+    assert ('the driver "chip" of the chip device has no events' in output) == (
+        "events" in left_out
+    )
+
+
+def test_a_window_that_is_promised_and_missing() -> None:
+    status, output = run(WORK, WINDOWED, CHIP_WITHOUT="host_window")
+    assert status == 1
+    assert (
+        "has no host window (its entry `host_window` is NULL), and the description counts on one"
+        in output
+    )
+    assert "add `host_window: off` to `driver` there" in output
+
+
+def test_a_window_that_shows_nothing() -> None:
+    status, output = run(WORK, WINDOWED, CHIP_LIE="no window")
+    assert status == 1
+    assert (
+        'RuntimeError: the driver "chip" has a host window, but none for the 24 bytes that it allocated on '
+        "chip:0. Let `host_window` give their address, or say `host_window: off` in the description."
+    ) in output
+
+
+def test_a_driver_that_works_with_its_window() -> None:
+    status, output = run(WORK, WINDOWED)
+    assert (status, output) == (0, "works\n")

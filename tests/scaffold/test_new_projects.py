@@ -1,0 +1,40 @@
+"""Projects that `opsmith new` writes, installed and tested as their vendor would.
+
+By day the page *A device in an afternoon* does so with the default one (tests/docs).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vendor_environment import make_environment
+
+VARIANTS = {
+    "default": (),
+    "kernels in Python": ("--kernels", "python"),
+    "all in Python": ("--driver", "python"),
+    "for ExecuTorch": ("--executorch",),
+    "for ExecuTorch, driver in Python": ("--executorch", "--driver", "python"),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=[*VARIANTS])
+def test_a_new_project_passes_its_tests_unedited(options: tuple[str, ...], tmp_path: Path) -> None:
+    environment = make_environment(tmp_path / "environment")
+
+    def run(*command: str, folder: Path = tmp_path / "mychip") -> str:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run("opsmith", "new", "mychip", *options, folder=tmp_path)
+    run("pip", "install", ".")
+    program = "import torch; print(torch.ones(2, device='mychip').sum().item())"
+    assert run("python", "-c", program, folder=tmp_path) == "2.0\n"
+    assert " passed" in run("pytest", "-q").splitlines()[-1]
