@@ -9,12 +9,17 @@ import typer
 from rich.table import Table
 
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.cli.options import BackendArgument, NamedBackend
+from opsmith.cli.options import BackendArgument
 
 
 def demo(
     backend: BackendArgument = "",
-    named: NamedBackend = "",
+    named: Annotated[
+        str,
+        typer.Option(
+            "--device", "--backend", metavar="NAME|FILE", is_eager=True, help="The same by its name."
+        ),
+    ] = "",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 8,
     figure: Annotated[Path, typer.Option(help="Where the loss curves go.")] = Path("demo.png"),
     json: Json = False,

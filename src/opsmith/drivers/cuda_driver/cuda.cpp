@@ -118,7 +118,7 @@ opsmith_status stream_query(opsmith_stream stream) {
   CUresult result = kSuccess;
   const opsmith_status status = entry([&] {
     use_device(given(stream, "stream")->device);
-    result = api().StreamQuery(stream->stream);
+    result = stream->may_have_fault() ? kNotReady : api().StreamQuery(stream->stream);  // who waits then is told
   });
   return status != OPSMITH_OK ? status : answer(result, "ask whether a stream is idle");
 }

@@ -13,6 +13,7 @@ struct opsmith_stream_s {
 
   // The device address of the int in which the next kernel may leave a mistake (opsmith_compute.h).
   const void* faults();
+  bool may_have_fault() const { return may_have_fault_; }
   // For a stream that has been waited for. Throws Failure where a kernel has left one.
   void raise_fault();
 

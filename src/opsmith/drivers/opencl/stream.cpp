@@ -40,7 +40,7 @@ void opsmith_stream_s::replace_last(cl_event event) {
 bool opsmith_stream_s::is_idle() {
   const std::lock_guard lock(mutex_);
   if (last_ == nullptr) {
-    return true;
+    return !may_have_fault_;  // who waits then is told
   }
   cl_int status = opencl::kComplete;
   check(api().GetEventInfo(last_, opencl::kEventExecutionStatus, sizeof(status), &status, nullptr),
@@ -51,7 +51,7 @@ bool opsmith_stream_s::is_idle() {
   }
   replace_last(nullptr);
   check(status, "a command of the queue");
-  return true;
+  return !may_have_fault_;
 }
 
 void opsmith_stream_s::wait() {

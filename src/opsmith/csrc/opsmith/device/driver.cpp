@@ -6,6 +6,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <exception>
+#include <mutex>
+#include <utility>
+
 #include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
@@ -134,7 +138,28 @@ const char* remedy(opsmith_status status) {
   }
 }
 
+// See keep_failure(). The first one is kept: others follow from it.
+struct KeptFailure {
+  opsmith_status status = OPSMITH_OK;
+  std::string text;
+};
+std::mutex kept_mutex;
+KeptFailure kept_failure;
+
 }  // namespace
+
+void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept {
+  try {
+    const std::lock_guard lock(kept_mutex);
+    if (kept_failure.status == OPSMITH_OK) {
+      kept_failure = {status, c10::str("work that was queued before has failed on ",
+                                       c10::Device(c10::kPrivateUse1, device), ": ", last_error(), " (",
+                                       status_name(status), "). ", remedy(status))};
+      detail::failure_is_kept = true;
+    }
+  } catch (const std::exception&) {  // out of memory: then something else fails soon
+  }
+}
 
 namespace detail {
 
@@ -156,6 +181,19 @@ void throw_driver_failure(opsmith_status status, const char* action, c10::Device
     throw c10::OutOfMemoryError(here, text);
   }
   throw c10::AcceleratorError(here, status, text);
+}
+
+std::atomic<bool> failure_is_kept = false;
+
+void throw_kept_failure() {
+  KeptFailure failure;
+  {
+    const std::lock_guard lock(kept_mutex);
+    failure = std::exchange(kept_failure, {});
+    failure_is_kept = false;
+  }
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  throw c10::AcceleratorError(here, failure.status, failure.text);
 }
 
 void throw_nothing_given(const char* entry, c10::DeviceIndex device) {

@@ -3,6 +3,7 @@
 
 #include <opsmith_driver.h>
 
+#include <atomic>
 #include <string>
 
 #include <c10/core/Device.h>
@@ -16,6 +17,8 @@ void load_driver(const std::string& path, bool use_host_window);
 
 namespace detail {
 extern const opsmith_driver* loaded_driver;
+extern std::atomic<bool> failure_is_kept;
+[[noreturn]] void throw_kept_failure();
 [[noreturn]] void throw_no_driver();
 [[noreturn]] void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device);
 }  // namespace detail
@@ -34,7 +37,13 @@ inline void check(opsmith_status status, const char* action, c10::DeviceIndex de
   if (C10_UNLIKELY(status != OPSMITH_OK)) {
     detail::throw_driver_failure(status, action, device);
   }
+  if (C10_UNLIKELY(detail::failure_is_kept.load(std::memory_order_relaxed))) {
+    detail::throw_kept_failure();
+  }
 }
+
+// For a failure that cannot be raised where it is met, since memory is being released there: the next check() raises it.
+void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept;
 
 // Whether this process is a fork of one that had loaded its driver: then the device cannot be used here.
 bool is_in_bad_fork();
