@@ -22,6 +22,7 @@ from opsmith.build import backend as backend_room
 from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
+from opsmith.build.driver_library import driver_library
 from opsmith.build.stored import is_sound, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
@@ -395,6 +396,7 @@ import sys
 from pathlib import Path
 from opsmith.build import backend as room
 from opsmith.build.compile import Compilation
+from opsmith.build.driver_library import driver_library
 from opsmith.description import find_backend, read_backend
 from opsmith.plan import kept_plans as plans
 cache = Path(sys.argv[1])
@@ -403,7 +405,7 @@ installed = room.Installed.found(backend, cache)
 print(room._record_path(backend, installed, cache))
 print(plans._key(backend))
 library = room.library_of(backend, cache / "generated", installed, installed.compiler)
-driver = room.driver_library(backend.name, backend.driver)
+driver = driver_library(backend.name, backend.driver)
 for library in Compilation([library, driver], installed.compiler, cache).objects():
     for source, path in library:
         print(path)
@@ -580,7 +582,7 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
     assert installed.compiler is not None
     libraries = [
         backend_room.library_of(backend, chip.cache / "generated", installed, installed.compiler),
-        backend_room.driver_library(backend.name, backend.driver),
+        driver_library(backend.name, backend.driver),
     ]
     compilation = backend_room.Compilation(libraries, installed.compiler, chip.cache)
     compiled = {source for library in compilation.objects() for source, _ in library}

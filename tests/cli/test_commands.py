@@ -26,6 +26,7 @@ COMMANDS = {
     "coverage": (["coverage", "nowhere.py"], 1, "nowhere.py"),
     "demo": (["demo", "--epochs", "none"], 2, "'--epochs'"),
     "doctor": (["doctor", "--json"], 0, '"python"'),
+    "driver": (["driver", "check", "nowhere.so"], 2, "there is no library nowhere.so"),
     "executorch": (["executorch", "select", "nowhere.pte"], 1, "nowhere.pte"),
     "explain": (["explain", "add_.Tensr"], 1, "has no operator `add_.Tensr`"),
     "gen": (["gen", "nowhere", "-o", "out"], 1, "there is no backend `nowhere`"),

@@ -141,7 +141,7 @@ def test_a_driver_with_nothing_optional(library: Path, tmp_path: Path) -> None:
         ("return 17", "allocations", "17 is no multiple"),
         ("return None", "allocations", "TypeError: `allocate` returned None, not int"),
         ("return 0", "allocations", "ValueError: `allocate` returned 0, which is no address"),
-        ("raise KeyError('page 7')", "allocations", "OPSMITH_FAILED: KeyError: 'page 7'"),
+        ("raise KeyError('page 7')", "allocations", "OPSMITH_FAILED: KeyError: 'page 7' (driver.py:41)"),
         ("raise MemoryError", "allocations", "OPSMITH_OUT_OF_MEMORY: MemoryError"),
         ("raise opsmith.driver.DeviceLost('it\\nburns')", "fills", "OPSMITH_DEVICE_LOST: it"),
         ("import os; os.abort()", "fills", "ended by signal SIGABRT in `allocate`"),
@@ -237,7 +237,8 @@ Chip = Checked
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "could not copy a tensor to the host on chip:0: ZeroDivisionError: in the driver (OPSMITH_FAILED). "
+        "could not copy a tensor to the host on chip:0: ZeroDivisionError: in the driver (driver.py:46) "
+        "(OPSMITH_FAILED). "
         "The device is still usable: the operation may be tried again.",
         "[1.0, 1.0, 1.0]",
         "4294967296 bytes do not fit: 67108852 of 67108864 are free",

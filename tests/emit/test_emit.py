@@ -154,6 +154,18 @@ def test_golden_autograd(emitted: Callable[..., dict[str, str]]) -> None:
     assert golden == {name: (GOLDEN / name).read_text() for name in golden}
 
 
+def test_a_backward_kernel_on_copies_includes_what_makes_them(
+    emitted: Callable[..., dict[str, str]],
+) -> None:
+    kernel = "- {op: relu, kernel_name: chip::relu, backward: chip::relu_backward}"
+    driver = "{sources: [driver.c], host_window: off}"
+    text = emitted(kernels=kernel, header="execution: host", driver=driver)[
+        "RegisterAutogradChip_0.cpp"
+    ]
+    assert "opsmith::on_copies(" in text
+    assert "#include <opsmith/generated/on_copies.h>\n" in text
+
+
 def test_emission_is_deterministic(emitted: Callable[..., dict[str, str]]) -> None:
     assert emitted(kernels=KERNELS) == emitted(kernels=KERNELS)
 

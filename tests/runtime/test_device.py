@@ -547,7 +547,7 @@ def test_a_driver_that_breaks_the_contract(sim: LoadedBackend, shim: Path, tmp_p
         "object file: No such file or directory\n  remedy: build the driver, and make sure that "
         "the libraries it needs can be found (ldd /nowhere/libdriver.so)",
         f"RuntimeError: the driver {sim.built.driver} cannot count its devices: "
-        "OPSMITH_SIM_DEVICES is 'none'; it must be an integer from 1 to 8\n"
+        "OPSMITH_SIM_DEVICES is 'none'; it must be an integer from 1 to 8 (OPSMITH_FAILED)\n"
         "  remedy: see what the driver says",
         "RuntimeError: no driver is loaded for the privateuseone device; "
         'call opsmith.load("<backend>") first',

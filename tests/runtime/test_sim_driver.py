@@ -21,9 +21,9 @@ from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
 from opsmith.driver import HOST, DriverFailure, Status
 from opsmith.driver.table import HostFunction, Properties, Table
+from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Verdict
 from opsmith.driver_check.running import Target, check_driver
-from opsmith.driver_check.subject import CallNotes
 from sim_driver import SimDriver
 
 PACKAGE = Path(opsmith.__file__).parent
@@ -148,7 +148,8 @@ def test_checks_notice_an_injected_fault(fault: str, library: Path, tmp_path: Pa
         from pathlib import Path
         from opsmith.driver_check.checks import CHECKS
         from opsmith.driver_check.model import Broken
-        from opsmith.driver_check.subject import CallNotes, Subject
+        from opsmith.driver_check.call_notes import CallNotes
+        from opsmith.driver_check.subject import Subject
         subject = Subject(Path({str(library)!r}), True, CallNotes(Path({str(notes)!r})))
         for check in CHECKS:
             if check.name in {NOTICED[fault]!r}:

@@ -142,6 +142,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
         ("yaml", "a module of that name is installed, "),
         ("read", "C has something else called `read`"),
         ("restrict", "C has something else called `restrict`"),
+        ("tests", "a folder of the project is called that"),
         ("mychip_", "a package's name ends with a letter or a digit"),
     ],
 )

@@ -14,6 +14,7 @@ import inspect
 import itertools
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,14 @@ def _text(error: BaseException) -> str:
     return " ".join(said.split())
 
 
+def _placed_text(error: BaseException) -> str:
+    """``error`` in one line, with the line of the driver that did not mean to raise it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, DeviceError) or not frames or frames[-1].filename == __file__:
+        return _text(error)
+    return f"{_text(error)} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"
+
+
 def _status(error: BaseException) -> Status:
     if isinstance(error, DeviceError):
         return error.status
@@ -183,7 +192,7 @@ class _Callbacks:
             try:
                 status = body(*arguments)
             except BaseException as error:  # none may reach the caller, which is C
-                self._set_error(_text(error).encode(errors="replace"))
+                self._set_error(_placed_text(error).encode(errors="replace"))
                 return int(_status(error))
             return int(status or Status.OK)
 

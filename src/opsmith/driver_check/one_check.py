@@ -14,9 +14,10 @@ import msgspec
 from opsmith.driver.failures import DriverFailure
 from opsmith.driver.named import driver_class
 from opsmith.driver.served import serve
+from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Broken, Check, Verdict
-from opsmith.driver_check.subject import CallNotes, Subject
+from opsmith.driver_check.subject import Subject
 from opsmith.errors import OpsmithError
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from opsmith.description import PythonDriver
+from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Check, Finding, Report, Verdict
 from opsmith.driver_check.one_check import Answer, Request
-from opsmith.driver_check.subject import CallNotes
 from opsmith.errors import FilterInvalid, nearest
 
 _ONE_CHECK = "opsmith.driver_check.one_check"
@@ -122,9 +122,11 @@ def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer
     except subprocess.TimeoutExpired:
         return _ended(check, _hung(notes, seconds))
     finally:
-        _end(process)
-    if process.returncode == 0 and said:
-        return msgspec.json.decode(said, type=Answer)
+        if process.returncode is None:
+            _end(process)
+    if process.returncode == 0:
+        with contextlib.suppress(msgspec.DecodeError):  # the driver ended the process
+            return msgspec.json.decode(said, type=Answer)
     return _ended(check, _crashed(process.returncode, notes, complained))
 
 

@@ -1,15 +1,12 @@
 """The driver that a check works on: opened, with what every check asks of it again and again.
 
-Each call is noted in a file that the parent process shares, so that it can say in which entry a driver
-crashed or hung.  Statuses that no entry may return break the contract here, whatever is being checked.
+Statuses that no entry may return break the contract here, whatever is being checked.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,39 +15,10 @@ from typing import Any
 from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.opened import OpenedDriver
 from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, Status
+from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Broken, Needs
 
-_SLOT = 64
-_SLOTS = 16
 _PIECE = 65_521  # a prime: no address that is off by a round number finds the same bytes
-
-
-class CallNotes:
-    """In which entry each thread of the checking process is, in a file of fixed size."""
-
-    SIZE = _SLOT * _SLOTS
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "r+b")  # noqa: SIM115 - open as long as the process
-        self._bytes = mmap.mmap(self._file.fileno(), self.SIZE)
-        self._own = threading.local()
-        self._taken = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, entry: str) -> None:
-        slot: int | None = getattr(self._own, "slot", None)
-        if slot is None:
-            with self._lock:
-                slot = self._own.slot = self._taken % _SLOTS
-                self._taken += 1
-        self._bytes[slot * _SLOT : (slot + 1) * _SLOT] = entry.encode()[:_SLOT].ljust(_SLOT, b"\0")
-
-    @staticmethod
-    def read(path: Path) -> tuple[str, ...]:
-        """The entries that did not return, without repetition."""
-        content = path.read_bytes()
-        slots = (content[start : start + _SLOT] for start in range(0, len(content), _SLOT))
-        return tuple(dict.fromkeys(slot.rstrip(b"\0").decode() for slot in slots if slot[0]))
 
 
 class CheckedDriver(OpenedDriver):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from opsmith.build.driver_library import build_driver
@@ -10,7 +11,7 @@ from opsmith.description import find_backend, python_driver, python_driver_of, r
 from opsmith.driver_check.running import Target
 from opsmith.errors import BackendUnknown, FileMissing, Location
 
-_LIBRARY_SUFFIXES = (".so", ".dylib")
+_IS_LIBRARY = re.compile(r"\.(so(\.\d+)*|dylib)$")
 
 
 def find_target(what: str, progress: OnProgress) -> Target:
@@ -22,7 +23,7 @@ def find_target(what: str, progress: OnProgress) -> Target:
     path = Path(what)
     if path.is_file() and _is_elf(path):
         return Target(path.resolve())
-    if any(suffix in path.name for suffix in _LIBRARY_SUFFIXES):
+    if _IS_LIBRARY.search(path.name):
         if path.is_file():
             return Target(path.resolve())
         raise FileMissing(

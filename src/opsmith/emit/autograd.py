@@ -22,7 +22,7 @@ from opsmith.emit.text import (
     quoted,
     registrations,
 )
-from opsmith.emit.wrapper import wrapper
+from opsmith.emit.wrapper import ON_COPIES, wrapper
 from opsmith.plan import Autograd, AutogradRoute, Entry, Plan
 from opsmith.plan.autograd import gradient_entry
 from opsmith.schema import Operator
@@ -85,6 +85,13 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
         signatures[autograd.functional].header
         for _, autograd in differentiated
         if autograd.functional
+    }
+    # What their operators are declared in is here; kernels on copies need more.
+    headers |= {
+        header
+        for gradient in gradients
+        for header in gradient.wrapper.headers
+        if header == ON_COPIES
     }
     return "\n".join(
         [

@@ -55,6 +55,10 @@ _OPERANDS: Mapping[Operands, str] = {
 }
 
 
+ON_COPIES = "opsmith/generated/on_copies.h"
+"""The header of kernels that work on copies."""
+
+
 @dataclass(frozen=True)
 class Wrapper:
     """A generated function: its C++ name, text and the headers that it needs.
@@ -333,7 +337,7 @@ class _Writer:
         """A call of a structured kernel with the meta function's iterator, cast unless it does so itself."""
         call = f"::{self.kernel.symbol}({arguments});"
         if self.on_copies:
-            self.headers.add("opsmith/generated/on_copies.h")
+            self.headers.add(ON_COPIES)
             return (
                 "opsmith::run_on_copies(op, opsmith::Access::kOverwrite, /*casts=*/true, "
                 f"[&](at::TensorIteratorBase& iter) {{ {call} }});"
@@ -350,7 +354,7 @@ class _Writer:
         return self._with_copies(called, arguments)
 
     def _with_copies(self, called: str, arguments: Sequence[str]) -> str:
-        self.headers.add("opsmith/generated/on_copies.h")
+        self.headers.add(ON_COPIES)
         return f"opsmith::on_copies({', '.join([called, *arguments])})"
 
     def _return_given(self) -> list[str]:

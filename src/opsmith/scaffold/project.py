@@ -38,6 +38,8 @@ def check_project_name(name: str) -> None:
 def _obstacle(name: str) -> str:
     if name.endswith("_"):
         return "a package's name ends with a letter or a digit"
+    if name in ("src", "tests"):
+        return "a folder of the project is called that"
     if any(operator.partition(".")[0] == name for operator in read_catalogue().operators):
         return f"PyTorch has an operator `{name}`"
     if name in shipped_backends():

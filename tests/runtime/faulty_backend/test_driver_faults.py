@@ -98,7 +98,7 @@ def pinned() -> None:
 def memory() -> None:
     free, total = torch.accelerator.get_memory_info()
     assert 0 < free <= total
-    assert torch.chip.get_device_properties(0).name == "chip"
+    assert torch.get_device_module("chip").get_device_properties(0).name == "chip"
 
 
 WORK: dict[str, Callable[[], None]] = {

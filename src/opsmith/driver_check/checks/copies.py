@@ -124,7 +124,7 @@ def pageable_copies(subject: Subject) -> None:
 
 @check(
     "`fill` sets every byte that it is to set, and no other",
-    notice="`torch.zeros(n, device=…)` is not zero, or other tensors become it",
+    notice="kernels that fill memory through the driver give wrong values, or change other tensors",
 )
 def fills(subject: Subject) -> None:
     for device in subject.devices:

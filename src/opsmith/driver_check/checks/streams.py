@@ -147,7 +147,7 @@ def destroyed_streams(subject: Subject) -> None:
 
 @check(
     "functions of the host run once each, in their turn, before `stream_synchronize` returns",
-    notice="kernels that run on the host compute with values from before, twice, or never",
+    notice="kernels that queue functions of the host compute too early, twice, or never",
     needs=(Needs.HOST_FUNCTION,),
 )
 def host_functions(subject: Subject) -> None:
@@ -171,7 +171,7 @@ def host_functions(subject: Subject) -> None:
 
 @check(
     "functions of the host see what was queued before them, and not what comes after",
-    notice="kernels that run on the host compute with values from before or after their turn",
+    notice="kernels that queue functions of the host compute with values from before or after their turn",
     needs=(Needs.HOST_FUNCTION, Needs.PINNED),
 )
 def host_functions_in_turn(subject: Subject) -> None:
