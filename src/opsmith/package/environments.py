@@ -50,16 +50,15 @@ def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) 
     )
     said: list[str] = []
     assert process.stdout is not None and process.stderr is not None
-    try:
-        for line in process.stderr:
-            said.append(line.rstrip())
-            progress(Progress(f"{python}: {line.rstrip()}"))
-        output = process.stdout.read()
-        process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
+    with process:
+        try:
+            for line in process.stderr:
+                said.append(line.rstrip())
+                progress(Progress(f"{python}: {line.rstrip()}"))
+            output = process.stdout.read()
+        except BaseException:
+            process.terminate()
+            raise
     return _answered(python, opsmith, output, said)
 
 

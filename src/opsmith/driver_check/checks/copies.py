@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 from opsmith.driver.table import HOST
 from opsmith.driver_check.model import Needs, check
@@ -14,9 +15,10 @@ _MARGIN = 64
 _BESIDE = b"\xee" * _MARGIN
 
 
-def _largest(subject: Subject) -> int:
-    """A size at which drivers tend to do something else than for small ones."""
-    return min((33 << 20) + 1, subject.driver.memory()[0] // 8)
+def _cases(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Sizes with offsets; last one at which drivers tend to do something else than for small ones."""
+    yield from ((size, _OFFSETS) for size in _SIZES)
+    yield min((33 << 20) + 1, subject.driver.memory()[0] // 8), (1,)
 
 
 @check(
@@ -25,9 +27,9 @@ def _largest(subject: Subject) -> int:
 )
 def copies_from_the_host(subject: Subject) -> None:
     stream = subject.driver.default_stream()
-    for size in (*_SIZES, _largest(subject)):
+    for size, offsets in _cases(subject):
         data = subject.data(size)
-        for offset in _OFFSETS:
+        for offset in offsets:
             whole = size + offset + 2 * _MARGIN
             with subject.block(whole) as block:
                 subject.fill(block, 0xEE, whole, stream)
@@ -43,11 +45,11 @@ def copies_from_the_host(subject: Subject) -> None:
 )
 def copies_to_the_host(subject: Subject) -> None:
     stream = subject.driver.default_stream()
-    for size in (*_SIZES, _largest(subject)):
+    for size, offsets in _cases(subject):
         data = subject.data(size + 128)
         with subject.block(size + 128) as block:
             subject.write(block, data)
-            for offset in _OFFSETS:
+            for offset in offsets:
                 host = ctypes.create_string_buffer(
                     _BESIDE + bytes(size) + _BESIDE, size + 2 * _MARGIN
                 )
