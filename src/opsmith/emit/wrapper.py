@@ -249,16 +249,21 @@ class _Writer:
         return ["try {", *body, "} catch (const opsmith::StubRejected&) {", refusal, "}"]
 
     def _or_fallen_back(self, body: list[str]) -> list[str]:
-        """``body``, and the fallback where its kernel refuses the call."""
+        """``body``, and what stands behind its kernel, or the fallback, where that refuses the call."""
         if not self.kernel.fails_over:
             return body
         self.headers.add("opsmith/fallback/fallback_cause.h")
-        arguments = ["refusal", *(parameter.name for parameter in self.signature.parameters())]
-        call = f"opsmith::fail_over<{self.signature.ops_struct}>({', '.join(arguments)})"
+        arguments = [parameter.name for parameter in self.signature.parameters()]
+        if self.behind:
+            call = f"{self.behind}({', '.join(arguments)})"
+            catch = "} catch (const opsmith::Unsupported&) {"
+        else:
+            call = f"opsmith::fail_over<{self.signature.ops_struct}>({', '.join(['refusal', *arguments])})"
+            catch = "} catch (const opsmith::Unsupported& refusal) {"
         return [
             "try {",
             *body,
-            "} catch (const opsmith::Unsupported& refusal) {",
+            catch,
             f"return {call};",
             "}",
         ]

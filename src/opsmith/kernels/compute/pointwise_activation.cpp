@@ -1,4 +1,5 @@
-// Activations and their gradients. In gradients `a` is the gradient that comes, `b` the operand or the result.
+// Activations and their gradients. In most of these `a` is the gradient that comes, `b` the operand or the result; in those of
+// leaky_relu and threshold PyTorch has the operand first.
 #include "pointwise.h"
 
 namespace opsmith::compute {
@@ -17,7 +18,7 @@ void leaky_relu(at::TensorIteratorBase& iter, const at::Scalar& negative_slope) 
 }
 
 void leaky_relu_backward(at::TensorIteratorBase& iter, const at::Scalar& negative_slope, bool /*self_is_result*/) {
-  pointwise(iter, "b > 0 ? a : a * x", {negative_slope});
+  pointwise(iter, "a > 0 ? b : b * x", {negative_slope});
 }
 
 void elu(at::TensorIteratorBase& iter, const at::Scalar& alpha, const at::Scalar& scale,
@@ -65,7 +66,7 @@ void threshold(at::TensorIteratorBase& iter, const at::Scalar& threshold, const 
 }
 
 void threshold_backward(at::TensorIteratorBase& iter, const at::Scalar& threshold) {
-  pointwise(iter, "a <= x ? (C)0 : b", {threshold});  // PyTorch has the operand first here
+  pointwise(iter, "a <= x ? (C)0 : b", {threshold});
 }
 
 }  // namespace opsmith::compute

@@ -21,10 +21,6 @@ void clamp_max(at::TensorIteratorBase& iter, const at::Scalar& max) {
   pointwise(iter, "a > x ? x : a", {max});
 }
 
-void clamp_tensor(at::TensorIteratorBase& iter) {
-  pointwise(iter, "a != a ? a : b != b ? b : c != c ? c : (a < b ? b : a) > c ? c : a < b ? b : a");
-}
-
 void clamp_min_tensor(at::TensorIteratorBase& iter) {
   pointwise(iter, "a != a || a > b ? a : b");
 }

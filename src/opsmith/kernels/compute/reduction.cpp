@@ -44,7 +44,7 @@ constexpr Rule kVariance{
     "{ (s).n += 1; const C d = (e) - (s).mean; (s).mean += d / (s).n; (s).m2 += d * ((e) - (s).mean); }",
     "if ((o).n > 0) { const C d = (o).mean - (s).mean; const C n = (s).n + (o).n; (s).mean += d * (o).n / n; "
     "(s).m2 += (o).m2 + d * d * (s).n * (o).n / n; (s).n = n; }",
-    "(s).m2 / fmax((C)0, (s).n - x)", "(s).mean"};
+    "(s).m2 / fmax((C)0, (s).n - x)", "(s).mean / ((s).n > 0)"};
 constexpr Rule kNorm2{"C v;", "(s).v = 0", "(s).v += (e) * (e)", "(s).v += (o).v", "sqrt((s).v)"};
 constexpr Rule kNorm1{"C v;", "(s).v = 0", "(s).v += fabs(e)", "(s).v += (o).v", "(s).v"};
 constexpr Rule kNorm0{"C v;", "(s).v = 0", "(s).v += (e) != 0", "(s).v += (o).v", "(s).v"};
@@ -238,6 +238,8 @@ void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std:
 
 void mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
           const at::Tensor& out) {
+  TORCH_CHECK(at::canCast(self.scalar_type(), out.scalar_type()), "result type ", self.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
   reduce(self, dim, keepdim, out, {}, kMean, out.scalar_type());
 }
 
