@@ -8,6 +8,7 @@ marker and names what is missing before the first test.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import sys
@@ -38,6 +39,16 @@ def _on_path(*programs: str) -> Callable[[], bool]:
     return lambda: all(shutil.which(program) for program in programs)
 
 
+def _has_opencl() -> bool:
+    """Whether OpenCL has a platform."""
+    try:
+        count = ctypes.c_uint()
+        error = ctypes.CDLL("libOpenCL.so.1").clGetPlatformIDs(0, None, ctypes.byref(count))
+    except OSError:
+        return False
+    return bool(error == 0 and count.value > 0)
+
+
 NEEDS = {
     "binutils": Need(
         _on_path("nm", "size"),
@@ -46,6 +57,9 @@ NEEDS = {
     ),
     "chromium": Need(lambda: CHROMIUM is not None, "chromium", "the report's page, in a browser"),
     "cmake": Need(_on_path("cmake"), "cmake", "opsmith in a CMake project"),
+    "OpenCL": Need(
+        _has_opencl, "pocl-opencl-icd", "the OpenCL device, and the kernels of the library `compute`"
+    ),
     "Python.h": Need(
         lambda: Path(sysconfig.get_path("include"), "Python.h").is_file(),
         "python{}.{}-dev".format(*sys.version_info[:2]),
@@ -57,6 +71,18 @@ NEEDS = {
 def missing() -> dict[str, Need]:
     """What is not here."""
     return {name: need for name, need in NEEDS.items() if not need.is_there()}
+
+
+def require(name: str) -> None:
+    """Skips the whole file where what it needs is missing; for isolated files, which marks do not reach."""
+    import pytest
+
+    need = NEEDS[name]
+    if not need.is_there():
+        reason = f"{name} is missing: {need.remedy}"
+        if all_required():
+            raise RuntimeError(reason)
+        pytest.skip(reason, allow_module_level=True)
 
 
 def all_required() -> bool:

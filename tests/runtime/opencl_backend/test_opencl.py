@@ -1,0 +1,194 @@
+"""The OpenCL device: values and gradients as on the CPU, networks that train on it, and mistakes only it sees."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import needs
+import opsmith
+
+pytestmark = pytest.mark.isolated
+
+needs.require("OpenCL")
+
+opsmith.load("opencl")
+
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402, N812
+
+from opsmith.demo.training import digits, network  # noqa: E402
+from opsmith.runtime.fallbacks import fallbacks  # noqa: E402
+
+torch.manual_seed(0)
+X = torch.randn(6, 10)
+IMAGE = torch.randn(4, 6, 9, 8)
+CHANNELS = torch.rand(6) + 0.5
+LABELS = torch.tensor([1, 0, 2, 1, 9, 3])
+
+Case = tuple[Callable[..., Tensor], tuple[Tensor, ...]]
+DIFFERENTIABLE: dict[str, Case] = {
+    "add, broadcast and transposed": (lambda x: x.t() + 2 * x[0, :6], (X,)),
+    "softmax": (lambda x: F.softmax(x, 0), (X,)),
+    "log softmax": (lambda x: F.log_softmax(x, 1), (X,)),
+    "cross entropy": (lambda x: F.cross_entropy(x, LABELS.to(x.device)), (X,)),
+    "weighted loss": (
+        lambda x, w: F.nll_loss(x, LABELS.to(x.device), w.detach(), reduction="sum"),
+        (X, torch.rand(10)),
+    ),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (10,), w, b), (X, X[0], X[1])),
+    "layer norm, plain": (lambda x: F.layer_norm(x, (6, 10)), (X,)),
+    "batch norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        (IMAGE, CHANNELS, CHANNELS),
+    ),
+    "batch norm in evaluation": (
+        lambda x, w: F.batch_norm(x, w.detach(), w.detach(), w, None),
+        (IMAGE, CHANNELS),
+    ),
+    "convolution": (lambda x, w, b: F.conv2d(x, w, b, 2, 1), (IMAGE, torch.randn(5, 6, 3, 3), X[0, :5])),
+    "grouped convolution": (lambda x, w: F.conv2d(x, w, groups=3, dilation=2), (IMAGE, torch.randn(6, 2, 2, 3))),
+    "pointwise convolution": (lambda x, w: F.conv2d(x, w), (IMAGE, torch.randn(7, 6, 1, 1))),
+    "convolution of a line": (lambda x, w: F.conv1d(x, w, padding=1), (IMAGE[0], torch.randn(3, 9, 3))),
+    "convolution of a volume": (lambda x, w: F.conv3d(x, w), (IMAGE[:, :, None], torch.randn(2, 6, 1, 2, 2))),
+    "transposed convolution": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, output_padding=1),
+        (IMAGE, torch.randn(6, 4, 3, 3), X[0, :4]),
+    ),
+    "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1), (IMAGE,)),
+    "average pool": (lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,)),
+    "adaptive pool": (lambda x: F.adaptive_avg_pool2d(x, (4, 3)), (IMAGE,)),
+    "products": (lambda x, y: torch.baddbmm(y, x[None], x.t()[None], alpha=0.5), (X, torch.randn(1, 6, 6))),
+    "a product beyond a tile": (lambda x, y: x @ y, (torch.randn(70, 130), torch.randn(130, 67))),
+    "embedding": (lambda w: F.embedding(LABELS.to(w.device) % 6, w, padding_idx=3), (X,)),
+    "gather": (lambda x: x.gather(1, LABELS.to(x.device)[:, None].expand(6, 3)), (X,)),
+    "scatter_add": (lambda x, y: x.scatter_add(0, (LABELS % 6).to(x.device)[:, None], y), (X, X[:, :1])),
+    "several indices": (lambda x: x[[1, 2, -1], [0, 3, 3]], (X,)),
+    "cat": (lambda x: torch.cat([x[:, 1:], x[:, :1], torch.empty(0, device=x.device)], 1), (X,)),
+    "variance": (lambda x: torch.stack(torch.var_mean(x, 1)), (X,)),
+    "extrema": (lambda x: x.max(1).values + x.amin(1), (X,)),
+    "norm": (lambda x: x.norm() + x.norm(1, dim=0).sum(), (X,)),
+    "many elements to one": (lambda x: x.sum() + x.mean(), (torch.rand(70_000),)),
+    "activations": (
+        lambda x: F.gelu(x) + F.gelu(x, approximate="tanh") + F.silu(x) + F.leaky_relu(x) + F.elu(x)
+        + F.softplus(x) + F.hardsigmoid(x) + F.hardtanh(x) + torch.sigmoid(x) + torch.tanh(x) + F.relu(x),
+        (X,),
+    ),
+    "optimiser's arithmetic": (lambda x, y: torch.addcdiv(x, y, x.exp()).lerp(y, 0.3), (X, X + 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_values_and_gradients_are_the_cpus(name: str) -> None:
+    function, operands = DIFFERENTIABLE[name]
+    found = []
+    for device in ("cpu", "opencl"):
+        given = [each.detach().to(device).requires_grad_() for each in operands]
+        result = function(*given)
+        generator = torch.Generator().manual_seed(1)
+        result.backward(torch.randn(result.shape, generator=generator).to(device))
+        found.append([result, *(each.grad for each in given)])
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4)
+
+
+NUMBERS = torch.tensor([-3.5, -1.0, -0.0, 0.0, 0.5, 1.5, 2.0, 300.0])
+VALUES: dict[str, Callable[[Tensor], Any]] = {
+    "rounding": lambda x: (x.round(), x.floor(), x.trunc(), x.ceil(), x.frac()),
+    "division": lambda x: (x // 1.5, x % -1.5, torch.fmod(x, 1.5), torch.div(x, 2, rounding_mode="trunc")),
+    "comparisons": lambda x: (x > 0, x == 0.5, x.le(x.flip(0)), x.isnan(), x.logical_not()),
+    "NaN": lambda x: (
+        torch.maximum(x / x, x), torch.fmin(x / x, x), (x / x).amax(), (x / x).max(0), x.div(0).clamp(-1, 1)
+    ),
+    "conversions": lambda x: (x.half(), x.bfloat16().double(), x.long(), x.bool(), x.abs().byte()),
+    "half": lambda x: (x.half() * x.half(), torch.add(x.half(), x.half(), out=x.new_empty(8))),
+    "integers": lambda x: (x.long() + 1, x.int() * 2 - x.int(), ~x.long(), x.long() & 1, x.long().sum()),
+    "choices": lambda x: (torch.where(x > 0, x, -x), x.masked_fill(x < 0, 7.0), x.clamp_min(0.25)),
+    "numbers of the CPU": lambda x: (x + torch.tensor(2.0), 3 - x, torch.tensor(1.5) * x),
+    "triangles": lambda x: (x.view(2, 4).tril(), x.view(2, 4).triu(1), x.cumsum(0)),
+    "positions": lambda x: (x.argmax(), x.view(2, 4).argmin(1), x.view(2, 4).min(0).indices, x.any(), x.all()),
+    "ranges": lambda x: torch.arange(-3, 17, 2.5, device=x.device),
+    "nothing": lambda x: (x[:0].sum(), x[:0] + 1, x[:0].var(), x.view(2, 4)[:, :0].sum(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_the_cpus(name: str) -> None:
+    ours, theirs = VALUES[name](NUMBERS.to("opencl")), VALUES[name](NUMBERS)
+    for mine, other in zip(_tensors(ours), _tensors(theirs), strict=True):
+        assert mine.device.type == "opencl"
+        torch.testing.assert_close(mine.cpu(), other, equal_nan=True)
+
+
+def _tensors(results: Any) -> list[Tensor]:
+    if isinstance(results, Tensor):
+        return [results]
+    return [each for result in results for each in _tensors(result)]
+
+
+def test_the_demos_network_trains_as_on_the_cpu_without_the_cpu() -> None:
+    images, labels = digits()
+    model = network()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0  # the device draws other numbers than the CPU
+    losses = []
+    for device in ("cpu", "opencl"):
+        trained = copy.deepcopy(model).to(device)
+        optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
+        before = fallbacks()
+        for step in range(3):
+            batch = slice(64 * step, 64 * step + 64)
+            loss = F.cross_entropy(trained(images[batch].to(device)), labels[batch].to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(trained.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+        assert fallbacks(since=before).calls == 0
+    assert losses[3:] == pytest.approx(losses[:3], rel=1e-4)
+
+
+def test_random_numbers_follow_the_generator() -> None:
+    torch.manual_seed(7)
+    first = torch.rand(100_000, device="opencl")
+    normal = torch.randn(100_000, device="opencl")
+    torch.manual_seed(7)
+    assert torch.equal(torch.rand(100_000, device="opencl"), first)
+    assert 0 <= first.min().item() and first.max().item() < 1
+    assert first.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert normal.std().item() == pytest.approx(1, abs=0.01)
+    kept = F.dropout(torch.ones(10_000, device="opencl"), 0.25)
+    assert kept.unique().cpu().tolist() == pytest.approx([0, 1 / 0.75])
+    assert (kept != 0).float().mean().item() == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "use, text",
+    [
+        (lambda x: F.embedding(torch.tensor([9], device="opencl"), x), "an index that is out of range"),
+        (lambda x: x[torch.tensor([-7], device="opencl")], "an index that is out of range"),
+        (lambda x: F.nll_loss(x, LABELS.to("opencl") + 5), "a target that is none of the classes"),
+    ],
+)  # fmt: skip
+def test_a_mistake_that_only_a_kernel_sees_is_raised_by_the_next_call_that_waits(
+    use: Callable[[Tensor], Tensor], text: str
+) -> None:
+    x = X.to("opencl")
+    with pytest.raises(torch.AcceleratorError) as raised:
+        use(x).cpu()
+        torch.opencl.synchronize()
+    assert text in str(raised.value)
+    torch.testing.assert_close(x.cpu(), X)  # the device goes on
+
+
+def test_more_memory_than_there_is_is_refused() -> None:
+    with pytest.raises(torch.OutOfMemoryError, match="The driver says: 4398046511104 bytes are asked for"):
+        torch.empty(1 << 40, device="opencl")
+    assert torch.ones(2, device="opencl").sum().item() == 2
