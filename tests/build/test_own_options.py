@@ -14,12 +14,14 @@ import pytest
 from command import run_opsmith
 from opsmith.build import backend as backend_room
 from opsmith.build.compile import Compilation
+from opsmith.build.flags import lean_compile_flags
+from opsmith.build.lean import lean_sources
 from opsmith.build.objects import Objects
 from opsmith.build.own_options import own_link_flags, own_settings, preloads, run_hint
-from opsmith.build.toolchain import Compiler, find_compiler
+from opsmith.build.toolchain import Compiler, ExecutorchInstallation, find_compiler
 from opsmith.build.units import own_units
 from opsmith.cache_folder import cache_root
-from opsmith.description import read_backend
+from opsmith.description import read_backend, read_library
 from opsmith.errors import BuildError, SettingInvalid
 from opsmith.executorch.elf import ElfFile
 from refusal import refusal
@@ -134,6 +136,24 @@ def test_each_library_has_its_own_options(tmp_path: Path, compiler: Compiler) ->
     assert flags["second.cpp"] == ["-DSECOND", "-DMORE"]
     assert {name for name, found in flags.items() if found} == {"first.cpp", "second.cpp"}
     assert (library.own_link_flags, library.own_libraries) == (("-Wl,-z,now",), ("m",))
+
+
+def test_kernels_on_lean_tensors_have_them_too(tmp_path: Path) -> None:
+    (tmp_path / "kernels.cpp").touch()
+    path = written(
+        tmp_path / "kernels.yaml",
+        """
+        library: lean
+        abi: executorch
+        sources: [kernels.cpp]
+        compile_flags: [-DLEAN]
+        kernels: []
+        """,
+    )
+    library = read_library(path, None)
+    (sources,) = lean_sources(library, ExecutorchInstallation("1.4.1", tmp_path), ["-DFIRST"])
+    assert lean_compile_flags(sources).index("-DLEAN") > lean_compile_flags(sources).index("-Wall")
+    assert sources.flags == ("-DFIRST", "-DLEAN")
 
 
 # ---- from the environment
