@@ -58,7 +58,9 @@ NEEDS = {
     "chromium": Need(lambda: CHROMIUM is not None, "chromium", "the report's page, in a browser"),
     "cmake": Need(_on_path("cmake"), "cmake", "opsmith in a CMake project"),
     "OpenCL": Need(
-        _has_opencl, "pocl-opencl-icd", "the OpenCL device, and the kernels of the library `compute`"
+        _has_opencl,
+        "pocl-opencl-icd",
+        "the OpenCL device, and the kernels of the library `compute`",
     ),
     "Python.h": Need(
         lambda: Path(sysconfig.get_path("include"), "Python.h").is_file(),

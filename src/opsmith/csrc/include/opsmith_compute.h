@@ -1,9 +1,9 @@
 /* opsmith_compute.h: what a driver exports beside opsmith_get_driver() if its device compiles kernels from
- * source at run time, so that the library `compute` can serve it. Two drivers that come with opsmith do: `opencl`
- * and `cuda_driver`. The rules of opsmith_driver.h hold here too.
+ * source at run time, so that the library `compute` can serve it. Two drivers that come with opsmith do:
+ * `opencl` and `cuda_driver`. The rules of opsmith_driver.h hold here too.
  *
- * Sources are written in the dialect that opsmith_compute_dialect() is the beginning of: OpenCL C, with macros
- * for what CUDA C spells otherwise.
+ * Sources are written in the dialect that opsmith_compute_dialect() is the beginning of: OpenCL C, with
+ * macros for what CUDA C spells otherwise.
  */
 #ifndef OPSMITH_COMPUTE_H
 #define OPSMITH_COMPUTE_H
@@ -17,8 +17,8 @@ extern "C" {
 /* A compiled kernel of one device; lives as long as the process. */
 typedef struct opsmith_compute_kernel_s* opsmith_compute_kernel;
 
-/* One argument of a launch: `size` bytes at `value`, or, where `size` is 0, the device address `value` itself,
- * for which the kernel has BUFFER(type, name) among its parameters. */
+/* One argument of a launch: `size` bytes at `value`, or, where `size` is 0, the device address `value`
+ * itself, for which the kernel has BUFFER(type, name) among its parameters. */
 typedef struct opsmith_compute_argument {
   const void* value;
   size_t size;
@@ -37,18 +37,18 @@ opsmith_status opsmith_compute_device_limits(int device, opsmith_compute_limits*
 /* Source text that every kernel's source is put behind. */
 const char* opsmith_compute_dialect(void);
 
-/* Compiles `source`, or finds it in the cache on disk, and gives its kernel `name`. Where the compiler refuses,
- * last_error() has its log. */
+/* Compiles `source`, or finds it in the cache on disk, and gives its kernel `name`. Where the compiler
+ * refuses, last_error() has its log. */
 opsmith_status opsmith_compute_compile(int device, const char* source, const char* name,
                                        opsmith_compute_kernel* kernel);
 
 /* Queues `groups` work-groups of `items` work-items, in three dimensions each. */
-opsmith_status opsmith_compute_launch(opsmith_compute_kernel kernel, opsmith_stream stream, const size_t groups[3],
-                                      const size_t items[3], const opsmith_compute_argument* arguments,
-                                      int count);
+opsmith_status opsmith_compute_launch(opsmith_compute_kernel kernel, opsmith_stream stream,
+                                      const size_t groups[3], const size_t items[3],
+                                      const opsmith_compute_argument* arguments, int count);
 
-/* Mistakes that only a kernel can see. It writes one of these to an int of its stream's; the stream's next copy to the
- * host or synchronisation fails with what it means, and the int is 0 again. */
+/* Mistakes that only a kernel can see. It writes one of these to an int of its stream's; the stream's next
+ * copy to the host or synchronisation fails with what it means, and the int is 0 again. */
 enum {
   OPSMITH_COMPUTE_FAULT_INDEX = 1, /* an index is out of range */
   OPSMITH_COMPUTE_FAULT_TARGET = 2 /* a target of a loss is no class */

@@ -42,7 +42,8 @@ Api open_driver() {
 
 Nvrtc open_compiler() {
   constexpr const char* remedy =
-      "pip install nvidia-cuda-nvrtc-cu12, and name its libnvrtc.so.12 in OPSMITH_NVRTC_LIBRARY or add its folder to "
+      "pip install nvidia-cuda-nvrtc-cu12, and name its libnvrtc.so.12 in OPSMITH_NVRTC_LIBRARY or add its "
+      "folder to "
       "LD_LIBRARY_PATH";
   const char* const named = std::getenv("OPSMITH_NVRTC_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
   void* library = nullptr;

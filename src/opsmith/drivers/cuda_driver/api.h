@@ -1,5 +1,6 @@
-// The functions of CUDA's driver API and of NVRTC that the driver calls, found in their libraries when they are first asked
-// for: so the driver is built, and says what is missing, where there is no GPU. Types and numbers are NVIDIA's.
+// The functions of CUDA's driver API and of NVRTC that the driver calls, found in their libraries when they
+// are first asked for: so the driver is built, and says what is missing, where there is no GPU. Types and
+// numbers are NVIDIA's.
 #pragma once
 
 #include <cstddef>
@@ -37,54 +38,56 @@ constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventWithoutTiming = 2;
 
 // name, as exported, parameters; each returns CUresult
-#define OPSMITH_CUDA_FUNCTIONS(F)                                                                             \
-  F(Init, "cuInit", (unsigned))                                                                               \
-  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                           \
-  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                                 \
-  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                               \
-  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                               \
-  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                 \
-  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                               \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                        \
-  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                               \
-  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                            \
-  F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                        \
-  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                        \
-  F(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                   \
-  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))                     \
-  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                           \
-  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                     \
-  F(MemcpyPeerAsync, "cuMemcpyPeerAsync", (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))  \
-  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                          \
-  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                                \
-  F(MemFreeHost, "cuMemFreeHost", (void*))                                                                    \
-  F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                                   \
-  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                        \
-  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                           \
-  F(StreamQuery, "cuStreamQuery", (CUstream))                                                                 \
-  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                     \
-  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                       \
-  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream, void (*)(void*), void*))                                    \
-  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                        \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                              \
-  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                         \
-  F(EventQuery, "cuEventQuery", (CUevent))                                                                     \
-  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                         \
-  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                        \
-  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                              \
-  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                            \
-  F(LaunchKernel, "cuLaunchKernel",                                                                            \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
+#define OPSMITH_CUDA_FUNCTIONS(F)                                                                        \
+  F(Init, "cuInit", (unsigned))                                                                          \
+  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                      \
+  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                            \
+  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                          \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                          \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                            \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                          \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                   \
+  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                          \
+  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                       \
+  F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                   \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                   \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                              \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))               \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                     \
+  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))               \
+  F(MemcpyPeerAsync, "cuMemcpyPeerAsync",                                                                \
+    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                                  \
+  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                    \
+  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                          \
+  F(MemFreeHost, "cuMemFreeHost", (void*))                                                               \
+  F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                             \
+  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                  \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                     \
+  F(StreamQuery, "cuStreamQuery", (CUstream))                                                            \
+  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                 \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream, void (*)(void*), void*))                              \
+  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                  \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                        \
+  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                   \
+  F(EventQuery, "cuEventQuery", (CUevent))                                                               \
+  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                   \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                  \
+  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                        \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                      \
+  F(LaunchKernel, "cuLaunchKernel",                                                                      \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, \
+     void**))
 
-#define OPSMITH_NVRTC_FUNCTIONS(F)                                                                            \
-  F(Version, "nvrtcVersion", (int*, int*))                                                                    \
-  F(CreateProgram, "nvrtcCreateProgram",                                                                       \
-    (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*))                    \
-  F(CompileProgram, "nvrtcCompileProgram", (nvrtcProgram, int, const char* const*))                            \
-  F(GetPTXSize, "nvrtcGetPTXSize", (nvrtcProgram, size_t*))                                                    \
-  F(GetPTX, "nvrtcGetPTX", (nvrtcProgram, char*))                                                              \
-  F(GetProgramLogSize, "nvrtcGetProgramLogSize", (nvrtcProgram, size_t*))                                      \
-  F(GetProgramLog, "nvrtcGetProgramLog", (nvrtcProgram, char*))                                                \
+#define OPSMITH_NVRTC_FUNCTIONS(F)                                                          \
+  F(Version, "nvrtcVersion", (int*, int*))                                                  \
+  F(CreateProgram, "nvrtcCreateProgram",                                                    \
+    (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  F(CompileProgram, "nvrtcCompileProgram", (nvrtcProgram, int, const char* const*))         \
+  F(GetPTXSize, "nvrtcGetPTXSize", (nvrtcProgram, size_t*))                                 \
+  F(GetPTX, "nvrtcGetPTX", (nvrtcProgram, char*))                                           \
+  F(GetProgramLogSize, "nvrtcGetProgramLogSize", (nvrtcProgram, size_t*))                   \
+  F(GetProgramLog, "nvrtcGetProgramLog", (nvrtcProgram, char*))                             \
   F(DestroyProgram, "nvrtcDestroyProgram", (nvrtcProgram*))
 
 #define OPSMITH_CUDA_ENTRY(name, exported, parameters) int(*name) parameters = nullptr;
@@ -99,7 +102,8 @@ struct Nvrtc {
 // Throws Failure where NVIDIA's driver is missing or finds no device; initialised.
 const Api& api();
 
-// Throws Failure where NVRTC is missing. OPSMITH_NVRTC_LIBRARY names the library; the wheels nvidia-cuda-nvrtc have one.
+// Throws Failure where NVRTC is missing. OPSMITH_NVRTC_LIBRARY names the library; the wheels
+// nvidia-cuda-nvrtc have one.
 const Nvrtc& nvrtc();
 
 }  // namespace cuda

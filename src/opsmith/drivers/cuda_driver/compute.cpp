@@ -31,9 +31,10 @@ std::string compile(const std::string& source, int major, int minor) {
   if (nvrtc().CreateProgram(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr) != 0) {
     throw Failure(OPSMITH_FAILED, "NVRTC cannot read a kernel's source");
   }
-  const std::string architecture = "--gpu-architecture=compute_" + std::to_string(major) + std::to_string(minor);
-  const std::array<const char*, 4> options{architecture.c_str(), "--std=c++17", "--device-as-default-execution-space",
-                                           "-w"};
+  const std::string architecture =
+      "--gpu-architecture=compute_" + std::to_string(major) + std::to_string(minor);
+  const std::array<const char*, 4> options{architecture.c_str(), "--std=c++17",
+                                           "--device-as-default-execution-space", "-w"};
   const int error = nvrtc().CompileProgram(program, options.size(), options.data());
   size_t size = 0;
   std::string text;
@@ -121,8 +122,9 @@ OPSMITH_EXPORTED opsmith_status opsmith_compute_launch(opsmith_compute_kernel ke
     }
     use_device(stream->device);
     const auto size = [](size_t value) { return static_cast<unsigned>(value); };
-    check(api().LaunchKernel(kernel->function, size(groups[0]), size(groups[1]), size(groups[2]), size(items[0]),
-                             size(items[1]), size(items[2]), 0, stream->stream, pointers.data(), nullptr),
+    check(api().LaunchKernel(kernel->function, size(groups[0]), size(groups[1]), size(groups[2]),
+                             size(items[0]), size(items[1]), size(items[2]), 0, stream->stream,
+                             pointers.data(), nullptr),
           ("launch `" + kernel->name + "`").c_str());
   });
 }

@@ -27,7 +27,8 @@ opsmith_status device_properties(int device, opsmith_device_properties* properti
     const Device& found = use_device(device);
     *properties = {};
     std::snprintf(properties->name, sizeof(properties->name), "%s", found.name.c_str());
-    std::snprintf(properties->architecture, sizeof(properties->architecture), "sm_%d%d", found.major, found.minor);
+    std::snprintf(properties->architecture, sizeof(properties->architecture), "sm_%d%d", found.major,
+                  found.minor);
     properties->total_memory = found.memory;
     properties->alignment = kAlignment;
     properties->multiprocessors = static_cast<uint32_t>(found.multiprocessors);
@@ -69,11 +70,14 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     use_device(given(stream, "stream")->device);
     if (source_device == OPSMITH_HOST) {
       // Pageable memory is staged before it returns.
-      check(api().MemcpyHtoDAsync(address(destination), source, bytes, stream->stream), "copy memory from the host");
+      check(api().MemcpyHtoDAsync(address(destination), source, bytes, stream->stream),
+            "copy memory from the host");
     } else if (destination_device == OPSMITH_HOST) {
-      check(api().MemcpyDtoHAsync(destination, address(source), bytes, stream->stream), "copy memory to the host");
+      check(api().MemcpyDtoHAsync(destination, address(source), bytes, stream->stream),
+            "copy memory to the host");
     } else if (source_device == destination_device) {
-      check(api().MemcpyDtoDAsync(address(destination), address(source), bytes, stream->stream), "copy memory");
+      check(api().MemcpyDtoDAsync(address(destination), address(source), bytes, stream->stream),
+            "copy memory");
     } else {
       const CUcontext from = use_device(source_device).context;
       const CUcontext to = use_device(destination_device).context;
@@ -87,7 +91,8 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
 opsmith_status fill(int device, void* destination, uint8_t value, size_t bytes, opsmith_stream stream) {
   return entry([&] {
     use_device(device);
-    check(api().MemsetD8Async(address(destination), value, bytes, given(stream, "stream")->stream), "fill memory");
+    check(api().MemsetD8Async(address(destination), value, bytes, given(stream, "stream")->stream),
+          "fill memory");
   });
 }
 
@@ -118,7 +123,8 @@ opsmith_status stream_query(opsmith_stream stream) {
   CUresult result = kSuccess;
   const opsmith_status status = entry([&] {
     use_device(given(stream, "stream")->device);
-    result = stream->may_have_fault() ? kNotReady : api().StreamQuery(stream->stream);  // who waits then is told
+    result =
+        stream->may_have_fault() ? kNotReady : api().StreamQuery(stream->stream);  // who waits then is told
   });
   return status != OPSMITH_OK ? status : answer(result, "ask whether a stream is idle");
 }

@@ -23,7 +23,8 @@ struct Device {
 // Found once. Throws Failure where there is none.
 const std::vector<Device>& devices();
 
-// The device, whose context is then current in this thread. Throws Failure where there is no device of that number.
+// The device, whose context is then current in this thread. Throws Failure where there is no device of that
+// number.
 const Device& use_device(int device);
 
 }  // namespace cuda

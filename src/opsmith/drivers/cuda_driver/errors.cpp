@@ -25,8 +25,9 @@ void check(CUresult error, const char* action) {
   if (error != kSuccess) {
     const char* name = nullptr;
     api().GetErrorName(error, &name);
-    throw Failure(status_of(error), std::string(action) + ": " + (name != nullptr ? name : "an unknown error") +
-                                        " (" + std::to_string(error) + ")");
+    throw Failure(status_of(error), std::string(action) + ": " +
+                                        (name != nullptr ? name : "an unknown error") + " (" +
+                                        std::to_string(error) + ")");
   }
 }
 

@@ -49,7 +49,8 @@ opsmith_stream new_stream(int device, int priority) {
 
 opsmith_stream default_stream(int device) {
   static std::mutex mutex;
-  static auto* const streams = new std::map<int, opsmith_stream>;  // never destroyed: work may be queued at the end
+  static auto* const streams =
+      new std::map<int, opsmith_stream>;  // never destroyed: work may be queued at the end
   const std::lock_guard lock(mutex);
   opsmith_stream& stream = (*streams)[device];
   if (stream == nullptr) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kLibrary = "OPSMITH_OPENCL_LIBRARY";
 constexpr const char* kRemedy =
-    "install an OpenCL implementation, such as apt-get install pocl-opencl-icd ocl-icd-libopencl1 (Debian, Ubuntu)";
+    "install an OpenCL implementation, such as apt-get install pocl-opencl-icd ocl-icd-libopencl1 (Debian, "
+    "Ubuntu)";
 
 void* open_library() {
   const char* const named = std::getenv(kLibrary);  // NOLINT(concurrency-mt-unsafe)
@@ -33,8 +34,8 @@ Api find_functions() {
   const auto find = [&](const char* name) {
     void* const function = dlsym(library, name);
     if (function == nullptr) {
-      throw Failure(OPSMITH_FAILED, std::string("the OpenCL library lacks ") + name +
-                                        ", which OpenCL 1.2 has; " + kRemedy);
+      throw Failure(OPSMITH_FAILED,
+                    std::string("the OpenCL library lacks ") + name + ", which OpenCL 1.2 has; " + kRemedy);
     }
     return function;
   };

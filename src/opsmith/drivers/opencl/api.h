@@ -1,6 +1,6 @@
-// The functions of OpenCL 1.2 that the driver calls, found in libOpenCL.so.1 when it is first asked for: so the
-// driver is built, and says what is missing, where there is no OpenCL. Types and numbers are the standard's
-// (Khronos, cl.h).
+// The functions of OpenCL 1.2 that the driver calls, found in libOpenCL.so.1 when it is first asked for: so
+// the driver is built, and says what is missing, where there is no OpenCL. Types and numbers are the
+// standard's (Khronos, cl.h).
 #pragma once
 
 #include <cstddef>
@@ -56,47 +56,47 @@ constexpr cl_int kComplete = 0;
 constexpr cl_uint kProfilingEnd = 0x1283;
 
 // name, result, parameters
-#define OPSMITH_OPENCL_FUNCTIONS(F)                                                                          \
-  F(GetPlatformIDs, cl_int, (cl_uint, cl_platform_id*, cl_uint*))                                            \
-  F(GetPlatformInfo, cl_int, (cl_platform_id, cl_uint, size_t, void*, size_t*))                              \
-  F(GetDeviceIDs, cl_int, (cl_platform_id, cl_ulong, cl_uint, cl_device_id*, cl_uint*))                      \
-  F(GetDeviceInfo, cl_int, (cl_device_id, cl_uint, size_t, void*, size_t*))                                  \
-  F(CreateContext, cl_context,                                                                               \
-    (const intptr_t*, cl_uint, const cl_device_id*, void (*)(const char*, const void*, size_t, void*), void*, \
-     cl_int*))                                                                                               \
-  F(CreateCommandQueue, cl_command_queue, (cl_context, cl_device_id, cl_ulong, cl_int*))                     \
-  F(ReleaseCommandQueue, cl_int, (cl_command_queue))                                                         \
-  F(Flush, cl_int, (cl_command_queue))                                                                       \
-  F(Finish, cl_int, (cl_command_queue))                                                                      \
-  F(CreateBuffer, cl_mem, (cl_context, cl_ulong, size_t, void*, cl_int*))                                    \
-  F(ReleaseMemObject, cl_int, (cl_mem))                                                                      \
-  F(EnqueueReadBuffer, cl_int,                                                                               \
-    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))         \
-  F(EnqueueWriteBuffer, cl_int,                                                                              \
-    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*, cl_event*))   \
-  F(EnqueueCopyBuffer, cl_int,                                                                               \
-    (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))         \
-  F(EnqueueFillBuffer, cl_int,                                                                               \
-    (cl_command_queue, cl_mem, const void*, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))    \
-  F(EnqueueNDRangeKernel, cl_int,                                                                            \
-    (cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,             \
-     const cl_event*, cl_event*))                                                                            \
-  F(EnqueueMarkerWithWaitList, cl_int, (cl_command_queue, cl_uint, const cl_event*, cl_event*))              \
-  F(EnqueueBarrierWithWaitList, cl_int, (cl_command_queue, cl_uint, const cl_event*, cl_event*))             \
-  F(WaitForEvents, cl_int, (cl_uint, const cl_event*))                                                       \
-  F(GetEventInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                                       \
-  F(GetEventProfilingInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                              \
-  F(RetainEvent, cl_int, (cl_event))                                                                         \
-  F(ReleaseEvent, cl_int, (cl_event))                                                                        \
-  F(CreateProgramWithSource, cl_program, (cl_context, cl_uint, const char**, const size_t*, cl_int*))        \
-  F(CreateProgramWithBinary, cl_program,                                                                     \
-    (cl_context, cl_uint, const cl_device_id*, const size_t*, const unsigned char**, cl_int*, cl_int*))      \
-  F(BuildProgram, cl_int,                                                                                    \
-    (cl_program, cl_uint, const cl_device_id*, const char*, void (*)(cl_program, void*), void*))             \
-  F(GetProgramInfo, cl_int, (cl_program, cl_uint, size_t, void*, size_t*))                                   \
-  F(GetProgramBuildInfo, cl_int, (cl_program, cl_device_id, cl_uint, size_t, void*, size_t*))                \
-  F(ReleaseProgram, cl_int, (cl_program))                                                                    \
-  F(CreateKernel, cl_kernel, (cl_program, const char*, cl_int*))                                             \
+#define OPSMITH_OPENCL_FUNCTIONS(F)                                                                        \
+  F(GetPlatformIDs, cl_int, (cl_uint, cl_platform_id*, cl_uint*))                                          \
+  F(GetPlatformInfo, cl_int, (cl_platform_id, cl_uint, size_t, void*, size_t*))                            \
+  F(GetDeviceIDs, cl_int, (cl_platform_id, cl_ulong, cl_uint, cl_device_id*, cl_uint*))                    \
+  F(GetDeviceInfo, cl_int, (cl_device_id, cl_uint, size_t, void*, size_t*))                                \
+  F(CreateContext, cl_context,                                                                             \
+    (const intptr_t*, cl_uint, const cl_device_id*, void (*)(const char*, const void*, size_t, void*),     \
+     void*, cl_int*))                                                                                      \
+  F(CreateCommandQueue, cl_command_queue, (cl_context, cl_device_id, cl_ulong, cl_int*))                   \
+  F(ReleaseCommandQueue, cl_int, (cl_command_queue))                                                       \
+  F(Flush, cl_int, (cl_command_queue))                                                                     \
+  F(Finish, cl_int, (cl_command_queue))                                                                    \
+  F(CreateBuffer, cl_mem, (cl_context, cl_ulong, size_t, void*, cl_int*))                                  \
+  F(ReleaseMemObject, cl_int, (cl_mem))                                                                    \
+  F(EnqueueReadBuffer, cl_int,                                                                             \
+    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, void*, cl_uint, const cl_event*, cl_event*))       \
+  F(EnqueueWriteBuffer, cl_int,                                                                            \
+    (cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void*, cl_uint, const cl_event*, cl_event*)) \
+  F(EnqueueCopyBuffer, cl_int,                                                                             \
+    (cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))       \
+  F(EnqueueFillBuffer, cl_int,                                                                             \
+    (cl_command_queue, cl_mem, const void*, size_t, size_t, size_t, cl_uint, const cl_event*, cl_event*))  \
+  F(EnqueueNDRangeKernel, cl_int,                                                                          \
+    (cl_command_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,           \
+     const cl_event*, cl_event*))                                                                          \
+  F(EnqueueMarkerWithWaitList, cl_int, (cl_command_queue, cl_uint, const cl_event*, cl_event*))            \
+  F(EnqueueBarrierWithWaitList, cl_int, (cl_command_queue, cl_uint, const cl_event*, cl_event*))           \
+  F(WaitForEvents, cl_int, (cl_uint, const cl_event*))                                                     \
+  F(GetEventInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                                     \
+  F(GetEventProfilingInfo, cl_int, (cl_event, cl_uint, size_t, void*, size_t*))                            \
+  F(RetainEvent, cl_int, (cl_event))                                                                       \
+  F(ReleaseEvent, cl_int, (cl_event))                                                                      \
+  F(CreateProgramWithSource, cl_program, (cl_context, cl_uint, const char**, const size_t*, cl_int*))      \
+  F(CreateProgramWithBinary, cl_program,                                                                   \
+    (cl_context, cl_uint, const cl_device_id*, const size_t*, const unsigned char**, cl_int*, cl_int*))    \
+  F(BuildProgram, cl_int,                                                                                  \
+    (cl_program, cl_uint, const cl_device_id*, const char*, void (*)(cl_program, void*), void*))           \
+  F(GetProgramInfo, cl_int, (cl_program, cl_uint, size_t, void*, size_t*))                                 \
+  F(GetProgramBuildInfo, cl_int, (cl_program, cl_device_id, cl_uint, size_t, void*, size_t*))              \
+  F(ReleaseProgram, cl_int, (cl_program))                                                                  \
+  F(CreateKernel, cl_kernel, (cl_program, const char*, cl_int*))                                           \
   F(SetKernelArg, cl_int, (cl_kernel, cl_uint, size_t, const void*))
 
 struct Api {

@@ -90,8 +90,8 @@ OPSMITH_EXPORTED opsmith_status opsmith_compute_launch(opsmith_compute_kernel ke
     const cl_uint dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
     const std::string action = "launch `" + kernel->name + "`";
     stream->add(action.c_str(), [&](cl_command_queue queue, cl_event* event) {
-      const cl_int error = api().EnqueueNDRangeKernel(queue, kernel->kernel, dimensions, nullptr, global, items, 0,
-                                                      nullptr, event);
+      const cl_int error = api().EnqueueNDRangeKernel(queue, kernel->kernel, dimensions, nullptr, global,
+                                                      items, 0, nullptr, event);
       if (error == kSuccess) {
         api().Flush(queue);
       }

@@ -69,8 +69,8 @@ class Memory {
     const std::unique_lock lock(mutex_);
     const auto found = blocks_.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == blocks_.end() || !found->second.live || found->second.device != device) {
-      throw Failure(OPSMITH_INVALID_ARGUMENT, "this address is not that of an allocation on device " +
-                                                  std::to_string(device));
+      throw Failure(OPSMITH_INVALID_ARGUMENT,
+                    "this address is not that of an allocation on device " + std::to_string(device));
     }
     DeviceMemory& memory = memories_[device];
     Block& block = found->second;
@@ -128,7 +128,8 @@ class Memory {
       return address;
     }
     if (next_ == 0) {
-      void* const reserved = mmap(nullptr, kAddressSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* const reserved =
+          mmap(nullptr, kAddressSpace, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (reserved == MAP_FAILED) {
         throw Failure(OPSMITH_FAILED, "no address space could be reserved");
       }

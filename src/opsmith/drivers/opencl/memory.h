@@ -1,6 +1,6 @@
-// Device memory. OpenCL hands out buffers and no addresses, PyTorch wants addresses to calculate with: each buffer
-// gets a range of a reserved address space that nobody can read or write, and an address in it stands for the buffer
-// and an offset. Released buffers are kept for the next allocation of their size.
+// Device memory. OpenCL hands out buffers and no addresses, PyTorch wants addresses to calculate with: each
+// buffer gets a range of a reserved address space that nobody can read or write, and an address in it stands
+// for the buffer and an offset. Released buffers are kept for the next allocation of their size.
 #pragma once
 
 #include <cstddef>

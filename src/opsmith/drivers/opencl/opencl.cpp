@@ -50,7 +50,8 @@ opsmith_status release_entry(int device, void* pointer) {
 Place place_of(const void* pointer, size_t bytes) {
   const Place place = opencl::place_of(pointer);
   if (bytes > place.left) {
-    throw Failure(OPSMITH_INVALID_ARGUMENT, std::to_string(bytes) + " bytes from this address are more than its "
+    throw Failure(OPSMITH_INVALID_ARGUMENT, std::to_string(bytes) +
+                                                " bytes from this address are more than its "
                                                 "allocation has");
   }
   return place;
@@ -70,8 +71,8 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     if (source_device == OPSMITH_HOST) {
       const Place to = place_of(destination, bytes);
       stream->add("copy memory from the host", [&](cl_command_queue queue, cl_event* event) {
-        return api().EnqueueWriteBuffer(queue, to.buffer, /*blocking=*/0, to.offset, bytes, source, 0, nullptr,
-                                        event);
+        return api().EnqueueWriteBuffer(queue, to.buffer, /*blocking=*/0, to.offset, bytes, source, 0,
+                                        nullptr, event);
       });
       stream->wait();  // not within add(): other threads go on meanwhile
     } else if (destination_device == OPSMITH_HOST) {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kChoice = "OPSMITH_OPENCL_PLATFORM";
 constexpr const char* kInstall =
-    "; install one, such as apt-get install pocl-opencl-icd (Debian, Ubuntu), or name the folder of its .icd file in "
+    "; install one, such as apt-get install pocl-opencl-icd (Debian, Ubuntu), or name the folder of its .icd "
+    "file in "
     "OCL_ICD_VENDORS";
 
 template <class Ask>
@@ -83,8 +84,10 @@ Platform open_platform() {
     }
     const intptr_t properties[] = {kContextPlatform, reinterpret_cast<intptr_t>(id), 0};
     cl_int failed = kSuccess;
-    Platform opened{name, {}, api().CreateContext(properties, static_cast<cl_uint>(devices.size()),
-                                                  devices.data(), nullptr, nullptr, &failed)};
+    Platform opened{name,
+                    {},
+                    api().CreateContext(properties, static_cast<cl_uint>(devices.size()), devices.data(),
+                                        nullptr, nullptr, &failed)};
     check(failed, "make a context");
     for (const cl_device_id device : devices) {
       opened.devices.push_back(facts_of(device));

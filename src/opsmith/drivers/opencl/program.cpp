@@ -20,7 +20,8 @@ size_t index_of(const DeviceFacts& facts) {
 std::string binary_of(cl_program program, const DeviceFacts& facts) {
   const size_t count = platform().devices.size();
   std::vector<size_t> sizes(count);
-  if (api().GetProgramInfo(program, kProgramBinarySizes, count * sizeof(size_t), sizes.data(), nullptr) != kSuccess) {
+  if (api().GetProgramInfo(program, kProgramBinarySizes, count * sizeof(size_t), sizes.data(), nullptr) !=
+      kSuccess) {
     return "";
   }
   std::vector<std::string> binaries;
@@ -31,8 +32,8 @@ std::string binary_of(cl_program program, const DeviceFacts& facts) {
   for (std::string& binary : binaries) {
     pointers.push_back(binary.empty() ? nullptr : reinterpret_cast<unsigned char*>(binary.data()));
   }
-  const cl_int error =
-      api().GetProgramInfo(program, kProgramBinaries, count * sizeof(unsigned char*), pointers.data(), nullptr);
+  const cl_int error = api().GetProgramInfo(program, kProgramBinaries, count * sizeof(unsigned char*),
+                                            pointers.data(), nullptr);
   return error == kSuccess ? binaries[index_of(facts)] : "";
 }
 
@@ -83,7 +84,8 @@ cl_program from_source(const DeviceFacts& facts, const std::string& source) {
 
 cl_program build_program(int device, const std::string& source) {
   const DeviceFacts& facts = device_facts(device);
-  const std::string key = platform().name + "\n" + facts.name + "\n" + facts.version + "\n" + kOptions + "\n" + source;
+  const std::string key =
+      platform().name + "\n" + facts.name + "\n" + facts.version + "\n" + kOptions + "\n" + source;
   if (const std::optional<std::string> binary = driver_parts::cached_binary("opencl", key)) {
     if (const cl_program program = from_binary(facts, *binary)) {
       return program;

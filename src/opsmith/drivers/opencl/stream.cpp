@@ -96,8 +96,8 @@ const void* opsmith_stream_s::faults() {
   const opencl::Place place = opencl::place_of(made);
   const cl_int none = 0;
   add("prepare for faults", [&](cl_command_queue queue, cl_event* event) {
-    return api().EnqueueFillBuffer(queue, place.buffer, &none, sizeof(none), place.offset, sizeof(none), 0, nullptr,
-                                   event);
+    return api().EnqueueFillBuffer(queue, place.buffer, &none, sizeof(none), place.offset, sizeof(none), 0,
+                                   nullptr, event);
   });
   const std::lock_guard lock(mutex_);
   faults_ = made;
@@ -113,15 +113,15 @@ void opsmith_stream_s::raise_fault() {
     }
     may_have_fault_ = false;
     const opencl::Place place = opencl::place_of(faults_);
-    check(api().EnqueueReadBuffer(queue_, place.buffer, /*blocking=*/1, place.offset, sizeof(fault), &fault, 0, nullptr,
-                                  nullptr),
+    check(api().EnqueueReadBuffer(queue_, place.buffer, /*blocking=*/1, place.offset, sizeof(fault), &fault,
+                                  0, nullptr, nullptr),
           "ask for faults");
     if (fault == 0) {
       return;
     }
     const cl_int none = 0;
-    check(api().EnqueueFillBuffer(queue_, place.buffer, &none, sizeof(none), place.offset, sizeof(none), 0, nullptr,
-                                  nullptr),
+    check(api().EnqueueFillBuffer(queue_, place.buffer, &none, sizeof(none), place.offset, sizeof(none), 0,
+                                  nullptr, nullptr),
           "reset faults");
   }
   throw opencl::Failure(OPSMITH_FAILED, driver_parts::fault_text(fault));

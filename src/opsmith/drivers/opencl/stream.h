@@ -18,8 +18,8 @@ struct opsmith_stream_s {
   int device() const { return device_; }
   cl_command_queue queue() const { return queue_; }
 
-  // Calls enqueue(queue, &event) of one command, which the stream then knows as its last. Throws Failure where it
-  // gives an error.
+  // Calls enqueue(queue, &event) of one command, which the stream then knows as its last. Throws Failure
+  // where it gives an error.
   template <class Enqueue>
   void add(const char* action, const Enqueue& enqueue) {
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,5 @@
-// How drivers in C++ fail: inside by the exception Failure, at the table by a status and the text of last_error().
+// How drivers in C++ fail: inside by the exception Failure, at the table by a status and the text of
+// last_error().
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
-// Elements chosen by several indices at once, x[i, j]. The iterator has the result, the indexed tensor without the indexed
-// dimensions' strides, and the indices, which PyTorch has broadcast.
+// Elements chosen by several indices at once, x[i, j]. The iterator has the result, the indexed tensor
+// without the indexed dimensions' strides, and the indices, which PyTorch has broadcast.
 #include <algorithm>
 #include <string>
 
@@ -28,8 +28,9 @@ void index(at::TensorIteratorBase& iter, at::DimVector sizes, at::DimVector stri
   }
   const auto indices = static_cast<int>(sizes.size());
   const int rank = std::max(iter.ndim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostIndexedDims && indices <= kMostIndices, "indexing takes at most ", kMostIndices,
-                              " indices and ", kMostIndexedDims, " dimensions on ", iter.device(0));
+  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostIndexedDims && indices <= kMostIndices, "indexing takes at most ",
+                              kMostIndices, " indices and ", kMostIndexedDims, " dimensions on ",
+                              iter.device(0));
   int64_t words[1 + 2 * kMostIndices + kMostIndexedDims * (3 + kMostIndices)];
   size_t used = 0;
   const auto add = [&](int64_t word) { words[used++] = word; };
@@ -48,8 +49,9 @@ void index(at::TensorIteratorBase& iter, at::DimVector sizes, at::DimVector stri
       add(iter.ndim() > 0 ? iter.strides(k)[static_cast<size_t>(d)] : 0);
     }
   }
-  std::string definitions = "#define RANK " + std::to_string(rank) + "\n#define INDICES " + std::to_string(indices) +
-                            "\n#define DTYPE " + c10::toString(iter.dtype(0)) + "\n" + fault_definitions();
+  std::string definitions = "#define RANK " + std::to_string(rank) + "\n#define INDICES " +
+                            std::to_string(indices) + "\n#define DTYPE " + c10::toString(iter.dtype(0)) +
+                            "\n" + fault_definitions();
   std::string parameters;
   std::string lookups;
   for (int k = 0; k < indices; ++k) {
@@ -64,7 +66,8 @@ void index(at::TensorIteratorBase& iter, at::DimVector sizes, at::DimVector stri
   for (int k = 0; k < indices; ++k) {
     arguments.address(iter.data_ptr(2 + k));
   }
-  launch("index a tensor", kernel(kAdvancedIndex, definitions, kCheckedIndices), arguments, linear(iter.numel()));
+  launch("index a tensor", kernel(kAdvancedIndex, definitions, kCheckedIndices), arguments,
+         linear(iter.numel()));
 }
 
 }  // namespace opsmith::compute

@@ -1,6 +1,7 @@
-// Convolutions as products with the columns of images: a transposed convolution's forward is the other one's gradient, and
-// the other way round. In terms of the plain convolution there are an image (samples, channels, height, width), the
-// windows' weights (filters, channels of a group, height, width) and a result with a channel for each filter.
+// Convolutions as products with the columns of images: a transposed convolution's forward is the other one's
+// gradient, and the other way round. In terms of the plain convolution there are an image (samples, channels,
+// height, width), the windows' weights (filters, channels of a group, height, width) and a result with a
+// channel for each filter.
 #include <opsmith/unsupported.h>
 
 #include <array>
@@ -49,7 +50,8 @@ at::Tensor columns_of(const at::Tensor& image, const ConvolutionShape& s) {
   at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, image.options());
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
-  launch("take an image apart", kernel(kColumns, column_definitions(image, true)), arguments, linear(columns.numel()));
+  launch("take an image apart", kernel(kColumns, column_definitions(image, true)), arguments,
+         linear(columns.numel()));
   return columns;
 }
 
@@ -60,7 +62,8 @@ at::Tensor image_of(const at::Tensor& columns, const ConvolutionShape& s) {
   at::Tensor image = at::empty({s.samples, s.channels, s.height, s.width}, columns.options());
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
-  launch("add up an image", kernel(kColumns, column_definitions(columns, false)), arguments, linear(image.numel()));
+  launch("add up an image", kernel(kColumns, column_definitions(columns, false)), arguments,
+         linear(image.numel()));
   return image;
 }
 
@@ -73,22 +76,27 @@ at::Tensor group_of(const at::Tensor& tensor, int64_t group, int64_t groups) {
 // One group's weights, for each sample: (samples, filters of the group, channels of the group * window).
 at::Tensor weights_of(const at::Tensor& weight, int64_t group, int64_t groups, int64_t samples) {
   const int64_t filters = weight.size(0) / groups;
-  return weight.view({weight.size(0), -1}).narrow(0, group * filters, filters).unsqueeze(0).expand({samples, -1, -1});
+  return weight.view({weight.size(0), -1})
+      .narrow(0, group * filters, filters)
+      .unsqueeze(0)
+      .expand({samples, -1, -1});
 }
 
-at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias, const ConvolutionShape& s,
-                     int64_t groups) {
+at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at::Tensor& bias,
+                     const ConvolutionShape& s, int64_t groups) {
   const at::Tensor columns = columns_of(image, s);
   at::Tensor result = at::empty({s.samples, weight.size(0), s.places()}, image.options());
   const at::Tensor added = bias.defined() ? bias.view({1, -1, 1}).expand(result.sizes()) : at::Tensor();
   for (int64_t g = 0; g < groups; ++g) {
-    multiply(weights_of(weight, g, groups, s.samples), group_of(columns, g, groups), group_of(result, g, groups), 1,
-             bias.defined() ? 1 : 0, bias.defined() ? group_of(added, g, groups) : at::Tensor());
+    multiply(weights_of(weight, g, groups, s.samples), group_of(columns, g, groups),
+             group_of(result, g, groups), 1, bias.defined() ? 1 : 0,
+             bias.defined() ? group_of(added, g, groups) : at::Tensor());
   }
   return result.view({s.samples, weight.size(0), s.out_height, s.out_width});
 }
 
-at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const ConvolutionShape& s, int64_t groups) {
+at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const ConvolutionShape& s,
+                          int64_t groups) {
   const at::Tensor flat = grad.view({s.samples, weight.size(0), s.places()});
   at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, grad.options());
   for (int64_t g = 0; g < groups; ++g) {
@@ -120,8 +128,9 @@ void reject_other_ranks(const at::Tensor& input) {
 }
 
 // Of the plain convolution that takes `image` to what has the sizes of `result`.
-ConvolutionShape convolution_shape(at::IntArrayRef image, at::IntArrayRef result, at::IntArrayRef weight, at::IntArrayRef stride,
-               at::IntArrayRef padding, at::IntArrayRef dilation) {
+ConvolutionShape convolution_shape(at::IntArrayRef image, at::IntArrayRef result, at::IntArrayRef weight,
+                                   at::IntArrayRef stride, at::IntArrayRef padding,
+                                   at::IntArrayRef dilation) {
   return {.samples = image[0],
           .channels = image[1],
           .height = image[2],
@@ -161,7 +170,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (in.numel() == 0) {
     return at::empty(sizes, in.options());
   }
-  at::Tensor out = image_gradient(in, w, convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
+  at::Tensor out = image_gradient(
+      in, w, convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
   return b.defined() ? out.add_(b.view({1, -1, 1, 1})) : out;
 }
 
@@ -180,7 +190,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   if (image.numel() == 0 || result.numel() == 0) {
     unsupported("a convolution without elements has no gradient here");
   }
-  const ConvolutionShape shape = convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
+  const ConvolutionShape shape =
+      convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
   if (output_mask[0]) {
     grad_input = transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, shape, groups);
   }

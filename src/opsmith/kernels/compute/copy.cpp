@@ -20,7 +20,8 @@ bool is_copied_here(const at::Tensor& tensor) {
   const at::ScalarType dtype = tensor.scalar_type();
   const bool known = at::isIntegralType(dtype, /*includeBool=*/true) && dtype <= at::kBool;
   return tensor.is_privateuseone() && !tensor.is_neg() && !tensor.is_conj() &&
-         (known || dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16);
+         (known || dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
+          dtype == at::kBFloat16);
 }
 
 // Whether the driver's own copy of a run of bytes does it.
@@ -33,8 +34,8 @@ bool is_run(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  if (self.device() != dst.device() || self.sizes() != dst.sizes() || !is_copied_here(self) || !is_copied_here(dst) ||
-      is_run(self, dst)) {
+  if (self.device() != dst.device() || self.sizes() != dst.sizes() || !is_copied_here(self) ||
+      !is_copied_here(dst) || is_run(self, dst)) {
     return opsmith::_copy_from(self, dst, non_blocking);
   }
   const c10::OptionalDeviceGuard guard(self.device());
@@ -53,7 +54,8 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_bl
 }
 
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
-  at::detail::scalar_tensor_static(value, self.scalar_type(), at::kCPU);  // refuses what the dtype cannot hold
+  at::detail::scalar_tensor_static(value, self.scalar_type(),
+                                   at::kCPU);  // refuses what the dtype cannot hold
   at::assert_no_internal_overlap(self);
   auto iter = at::TensorIterator::borrowing_nullary_op(self);
   pointwise(iter, "x", self.scalar_type(), {value});
@@ -65,7 +67,8 @@ at::Tensor& zero_(at::Tensor& self) {
     return fill_(self, 0);
   }
   const c10::DeviceIndex device = self.device().index();
-  check(driver().fill(device, self.mutable_data_ptr(), 0, self.nbytes(), current_stream(device)), "fill memory", device);
+  check(driver().fill(device, self.mutable_data_ptr(), 0, self.nbytes(), current_stream(device)),
+        "fill memory", device);
   return self;
 }
 
@@ -76,7 +79,8 @@ at::Tensor& arange(const at::Scalar& start, const at::Scalar& end, const at::Sca
   const double by = step.toDouble();
   TORCH_CHECK(by != 0, "step must be nonzero");
   TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
-  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from), "upper bound and lower bound inconsistent with step sign");
+  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
+              "upper bound and lower bound inconsistent with step sign");
   const double count = integral && at::isIntegralType(out.scalar_type(), false)
                            ? std::ceil(static_cast<double>(end.toLong() - start.toLong()) / by)
                            : std::ceil((to - from) / by);

@@ -10,7 +10,8 @@
 
 namespace opsmith::compute {
 
-// A contiguous tensor in the place of `out`, which is given its elements in the end; `out` itself where it is contiguous.
+// A contiguous tensor in the place of `out`, which is given its elements in the end; `out` itself where it is
+// contiguous.
 class DenseResult {
  public:
   explicit DenseResult(const at::Tensor& out)
@@ -36,7 +37,8 @@ inline std::string dtype_definition(const char* name, const at::Tensor& tensor) 
          (tensor.defined() ? c10::toString(tensor.scalar_type()) : "Float") + "\n";
 }
 
-// The kernel of a source that uses group.cl, and the number of items of its groups. The source or the definitions give C.
+// The kernel of a source that uses group.cl, and the number of items of its groups. The source or the
+// definitions give C.
 opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, Grid& grid);
 
 }  // namespace opsmith::compute

@@ -12,7 +12,8 @@ namespace opsmith::compute {
 const void* faults() {
   const c10::DeviceIndex device = current_device();
   const void* address = nullptr;
-  check(opsmith_compute_faults(current_stream(device), &address), "prepare a kernel that may find a mistake", device);
+  check(opsmith_compute_faults(current_stream(device), &address), "prepare a kernel that may find a mistake",
+        device);
   return address;
 }
 

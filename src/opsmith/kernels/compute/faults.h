@@ -1,5 +1,5 @@
-// Mistakes that only a kernel can see, such as an index that is out of range: the kernel leaves a number in the buffer
-// `fault`, and the next call that waits for the device raises what it stands for.
+// Mistakes that only a kernel can see, such as an index that is out of range: the kernel leaves a number in
+// the buffer `fault`, and the next call that waits for the device raises what it stands for.
 #pragma once
 
 #include <string>

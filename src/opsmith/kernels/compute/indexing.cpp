@@ -45,9 +45,9 @@ void choose_rows(const char* kind, const at::Tensor& in, const at::Tensor& index
   Arguments arguments;
   arguments.tensor(in).tensor(index).tensor(out).address(faults()).value(rows);
   add_number(arguments, value, out.scalar_type());
-  const std::string definitions = std::string("#define ") + kind + "\n#define WRAPS " + (wraps ? "1\n" : "0\n") +
-                                  fault_definitions() + dtype_definition("DTYPE", out) +
-                                  dtype_definition("INDEX_DTYPE", index);
+  const std::string definitions = std::string("#define ") + kind + "\n#define WRAPS " +
+                                  (wraps ? "1\n" : "0\n") + fault_definitions() +
+                                  dtype_definition("DTYPE", out) + dtype_definition("INDEX_DTYPE", index);
   launch("choose rows", kernel(kRowsSource, definitions, kCheckedIndex), arguments, linear(items));
 }
 
@@ -65,13 +65,13 @@ int64_t wrapped(int64_t dim, int64_t rank) {
 
 // Gathers from `target` to `value`, or scatters the other way, along `dim` at the places that `index` has.
 void scatter_along(const char* definitions, int64_t dim, const at::Tensor& index, const at::Tensor& value,
-           const at::Tensor& target, const at::Scalar& number, bool gathers) {
+                   const at::Tensor& target, const at::Scalar& number, bool gathers) {
   if (index.numel() == 0) {
     return;
   }
   const int64_t rank = std::max<int64_t>(index.dim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostScatterDims, "gather and scatter take at most ", kMostScatterDims, " dimensions, not ",
-                              rank);
+  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostScatterDims, "gather and scatter take at most ", kMostScatterDims,
+                              " dimensions, not ", rank);
   const int64_t along = wrapped(dim, index.dim());
   const auto at_least_1d = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
@@ -96,7 +96,9 @@ void scatter_along(const char* definitions, int64_t dim, const at::Tensor& index
       add(for_none);
     }
   };
-  const auto stride = [](const at::Tensor& tensor, int64_t d) { return tensor.defined() ? tensor.stride(d) : 0; };
+  const auto stride = [](const at::Tensor& tensor, int64_t d) {
+    return tensor.defined() ? tensor.stride(d) : 0;
+  };
   add_others([&](int64_t d) { return i.size(d); }, 1);
   add_others([&](int64_t d) { return i.stride(d); }, 0);
   add_others([&](int64_t d) { return stride(v, d); }, 0);
@@ -147,13 +149,15 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_
                   .out_size = 0,
                   .indices = indices.numel(),
                   .skipped = kNothingSkipped};
-  choose_rows("SELECT", weight.contiguous(), indices.contiguous(), out, rows, /*wraps=*/false, 0, out.numel());
+  choose_rows("SELECT", weight.contiguous(), indices.contiguous(), out, rows, /*wraps=*/false, 0,
+              out.numel());
   return out;
 }
 
-at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Tensor& indices, int64_t num_weights,
-                                    int64_t padding_idx, bool scale_grad_by_freq) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!scale_grad_by_freq, "embedding's gradient scaled by frequency is not supported on ",
+at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Tensor& indices,
+                                    int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!scale_grad_by_freq,
+                              "embedding's gradient scaled by frequency is not supported on ",
                               grad_output.device(), ". Leave scale_grad_by_freq out");
   const int64_t inner = grad_output.size(-1);
   at::Tensor grad_weight = at::zeros({num_weights, inner}, grad_output.options());
@@ -168,7 +172,8 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
 }
 
 at::Tensor& index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index, at::Tensor& out) {
-  TORCH_CHECK_INDEX(index.dim() <= 1, "index_select(): Index is supposed to be a vector, but got dim: ", index.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1,
+                    "index_select(): Index is supposed to be a vector, but got dim: ", index.dim());
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "index_select(): self and result must have the same scalar type");
   at::assert_no_internal_overlap(out);
@@ -208,7 +213,8 @@ void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, con
   copy_unless_same(dense, out);
 }
 
-void gather(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/, const at::Tensor& out) {
+void gather(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/,
+            const at::Tensor& out) {
   scatter_along("#define GATHER\n", dim, index, out, self, 0, true);
 }
 

@@ -63,8 +63,9 @@ opsmith_compute_kernel kernel(const char* source, const std::string& definitions
 
 void launch(const char* name, opsmith_compute_kernel kernel, const Arguments& arguments, const Grid& grid) {
   const c10::DeviceIndex device = current_device();
-  const opsmith_status status = opsmith_compute_launch(kernel, current_stream(device), grid.groups.data(),
-                                                       grid.items.data(), arguments.data(), arguments.count());
+  const opsmith_status status =
+      opsmith_compute_launch(kernel, current_stream(device), grid.groups.data(), grid.items.data(),
+                             arguments.data(), arguments.count());
   check(status, name, device);
 }
 

@@ -66,8 +66,8 @@ class Arguments {
   size_t used_ = 0;
 };
 
-// The kernel `run` of `source` behind `definitions` and `prelude`. The two sources are literals, and with the definitions the
-// key under which the kernel is found again.
+// The kernel `run` of `source` behind `definitions` and `prelude`. The two sources are literals, and with the
+// definitions the key under which the kernel is found again.
 opsmith_compute_kernel kernel(const char* source, const std::string& definitions, const char* prelude = "");
 
 // Queues it on the current stream of the current device. `name` is for errors.

@@ -52,12 +52,12 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
     definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
   }
   const ProductShape shape{.m = out.size(1),
-                    .n = out.size(2),
-                    .k = a.size(2),
-                    .a = strides_of(a),
-                    .b = strides_of(b),
-                    .addend = adds ? strides_of(addend) : MatrixStrides{},
-                    .out = strides_of(out)};
+                           .n = out.size(2),
+                           .k = a.size(2),
+                           .a = strides_of(a),
+                           .b = strides_of(b),
+                           .addend = adds ? strides_of(addend) : MatrixStrides{},
+                           .out = strides_of(out)};
   Arguments arguments;
   arguments.tensor(a).tensor(b).tensor(adds ? addend : at::Tensor()).tensor(out).value(shape);
   add_number(arguments, alpha, dtype);
@@ -85,8 +85,8 @@ void bmm(const at::Tensor& self, const at::Tensor& mat2, const at::Tensor& out) 
   multiply(self, mat2, out);
 }
 
-void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2, const at::Scalar& beta,
-             const at::Scalar& alpha, const at::Tensor& out) {
+void baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2,
+             const at::Scalar& beta, const at::Scalar& alpha, const at::Tensor& out) {
   multiply(batch1, batch2, out, alpha, beta, self.expand(out.sizes()));
 }
 

@@ -84,10 +84,10 @@ void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
   add_number(arguments, f.epsilon, f.input.scalar_type());
   Grid grid = groups(f.count);
   const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
-  const std::string definitions = kind + norm_definitions(f.input, parameters, saved) +
-                                  defined_if(f.training, "TRAINING") + defined_if(f.weight.defined(), "WEIGHTED") +
-                                  defined_if(f.bias.defined(), "BIASED") +
-                                  defined_if(f.running_mean.defined(), "RUNNING");
+  const std::string definitions =
+      kind + norm_definitions(f.input, parameters, saved) + defined_if(f.training, "TRAINING") +
+      defined_if(f.weight.defined(), "WEIGHTED") + defined_if(f.bias.defined(), "BIASED") +
+      defined_if(f.running_mean.defined(), "RUNNING");
   launch("normalise", group_kernel(kNorm, definitions, grid), arguments, grid);
 }
 
@@ -131,7 +131,8 @@ struct NormalisedRows {
 
 NormalisedRows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape) {
   const auto kept = input.dim() - static_cast<int64_t>(normalized_shape.size());
-  TORCH_CHECK(!normalized_shape.empty() && kept >= 0 && input.sizes().slice(static_cast<size_t>(kept)).equals(normalized_shape),
+  TORCH_CHECK(!normalized_shape.empty() && kept >= 0 &&
+                  input.sizes().slice(static_cast<size_t>(kept)).equals(normalized_shape),
               "Given normalized_shape=", normalized_shape, ", expected input with shape [*, ",
               normalized_shape, "], but got input of size ", input.sizes());
   NormalisedRows rows{1, 1};
@@ -148,12 +149,14 @@ constexpr const char* kLayer = "#define LAYER\n";
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                  at::IntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,
-                                                                 const std::optional<at::Tensor>& bias, double eps) {
+                                                                 const std::optional<at::Tensor>& bias,
+                                                                 double eps) {
   const NormalisedRows rows = rows_of(input, normalized_shape);
   for (const auto* parameter : {&weight, &bias}) {
-    TORCH_CHECK(!parameter->has_value() || !(*parameter)->defined() || (*parameter)->sizes().equals(normalized_shape),
-                "Expected weight and bias to be of same shape as normalized_shape, but got one of shape ",
-                (*parameter)->sizes(), " and normalized_shape = ", normalized_shape);
+    TORCH_CHECK(
+        !parameter->has_value() || !(*parameter)->defined() || (*parameter)->sizes().equals(normalized_shape),
+        "Expected weight and bias to be of same shape as normalized_shape, but got one of shape ",
+        (*parameter)->sizes(), " and normalized_shape = ", normalized_shape);
   }
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);
@@ -187,9 +190,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tenso
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
-    const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape, const at::Tensor& mean,
-    const at::Tensor& rstd, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
-    std::array<bool, 3> output_mask) {
+    const at::Tensor& grad_out, const at::Tensor& input, at::IntArrayRef normalized_shape,
+    const at::Tensor& mean, const at::Tensor& rstd, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, std::array<bool, 3> output_mask) {
   const NormalisedRows rows = rows_of(input, normalized_shape);
   const at::Tensor grad = grad_out.contiguous();
   const at::Tensor in = input.contiguous();
@@ -232,9 +235,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
-    double momentum, double eps) {
-  TORCH_CHECK(input.dim() >= 2, "batch norm needs an input of 2 dimensions or more, not of shape ", input.sizes());
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
+    bool training, double momentum, double eps) {
+  TORCH_CHECK(input.dim() >= 2, "batch norm needs an input of 2 dimensions or more, not of shape ",
+              input.sizes());
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);
   const at::Tensor b = dense(bias);
@@ -278,8 +282,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm_backward(
     const at::Tensor& grad_out, const at::Tensor& input, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
-    const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_invstd, bool train, double eps,
-    std::array<bool, 3> output_mask) {
+    const std::optional<at::Tensor>& save_mean, const std::optional<at::Tensor>& save_invstd, bool train,
+    double eps, std::array<bool, 3> output_mask) {
   const at::Tensor grad = grad_out.contiguous();
   const at::Tensor in = input.contiguous();
   const at::Tensor w = dense(weight);

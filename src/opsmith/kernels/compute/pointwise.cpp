@@ -1,5 +1,5 @@
-// See pointwise.h. One kernel for each expression, set of dtypes and form of the strides; the innermost dimension is
-// the first of the grid, all others together are the second.
+// See pointwise.h. One kernel for each expression, set of dtypes and form of the strides; the innermost
+// dimension is the first of the grid, all others together are the second.
 #include "pointwise.h"
 
 #include <algorithm>
@@ -82,7 +82,8 @@ std::string place(const Form& form, int operand) {
 
 std::string rows_begin(const Form& form) {
   std::string text =
-      "  for (INDEX row = GLOBAL_ITEM(1); row < (INDEX)layout.rows; row += GLOBAL_ITEMS(1)) {\n  INDEX rest = row;\n";
+      "  for (INDEX row = GLOBAL_ITEM(1); row < (INDEX)layout.rows; row += GLOBAL_ITEMS(1)) {\n  INDEX rest "
+      "= row;\n";
   for (int k = 0; k < form.operands; ++k) {
     if (form.steps[k] != Step::kNumber) {
       text += "  INDEX " + name_of(k) + "_row = 0;\n";
@@ -90,10 +91,12 @@ std::string rows_begin(const Form& form) {
   }
   for (int d = 1; d < form.rank; ++d) {
     const std::string at = std::to_string(d);
-    text += "  { const INDEX at = rest % (INDEX)layout.size[" + at + "]; rest /= (INDEX)layout.size[" + at + "];\n";
+    text += "  { const INDEX at = rest % (INDEX)layout.size[" + at + "]; rest /= (INDEX)layout.size[" + at +
+            "];\n";
     for (int k = 0; k < form.operands; ++k) {
       if (form.steps[k] != Step::kNumber) {
-        text += "  " + name_of(k) + "_row += at * (INDEX)layout.stride[" + std::to_string(k) + "][" + at + "];\n";
+        text +=
+            "  " + name_of(k) + "_row += at * (INDEX)layout.stride[" + std::to_string(k) + "][" + at + "];\n";
       }
     }
     text += "  }\n";
@@ -120,24 +123,26 @@ std::string source_of(const Form& form) {
     }
     parameters += ", " + parameter(dtype, name_of(k));
     if (k > 0) {
-      loads += std::string("    const C ") + kNames[k - 1] + " = (C)LOAD(" + dtype + ", POINTER(STORED(" + dtype +
-               "), " + name_of(k) + "), " + place(form, k) + ");\n";
+      loads += std::string("    const C ") + kNames[k - 1] + " = (C)LOAD(" + dtype + ", POINTER(STORED(" +
+               dtype + "), " + name_of(k) + "), " + place(form, k) + ");\n";
     }
   }
   for (int n = 0; n < form.numbers; ++n) {
     parameters += std::string(", const C ") + kNumberNames[n];
   }
-  text += "KERNEL void run(" + parameters + ") {\n  const INDEX i = GLOBAL_ITEM(0);\n  if (i >= (INDEX)layout.count) return;\n";
+  text += "KERNEL void run(" + parameters +
+          ") {\n  const INDEX i = GLOBAL_ITEM(0);\n  if (i >= (INDEX)layout.count) return;\n";
   if (form.rank > 1) {
     text += rows_begin(form);
   }
   const char* const out = c10::toString(form.dtypes[0]);
   // A result of another dtype has the values that one of the computed dtype would have had.
-  const std::string value = form.dtypes[0] == form.computed
-                                ? "(" + std::string(form.expression) + ")"
-                                : std::string("ROUNDED(") + c10::toString(form.computed) + ", (" + form.expression + "))";
-  text += loads + "    STORE(" + out + ", POINTER(STORED(" + out + "), out), " + place(form, 0) + ", " + value +
-          ");\n";
+  const std::string value =
+      form.dtypes[0] == form.computed
+          ? "(" + std::string(form.expression) + ")"
+          : std::string("ROUNDED(") + c10::toString(form.computed) + ", (" + form.expression + "))";
+  text += loads + "    STORE(" + out + ", POINTER(STORED(" + out + "), out), " + place(form, 0) + ", " +
+          value + ");\n";
   return text + (form.rank > 1 ? "  }\n}\n" : "}\n");
 }
 
@@ -173,7 +178,8 @@ Grid grid_of(int64_t count, int64_t rows) {
   grid.items[1] = rows > 1 ? most / grid.items[0] : 1;
   grid.items[0] = rows > 1 ? grid.items[0] : most;
   grid.groups[0] = static_cast<size_t>(ceil_div(count, static_cast<int64_t>(grid.items[0])));
-  grid.groups[1] = std::min(kMostRows, static_cast<size_t>(ceil_div(rows, static_cast<int64_t>(grid.items[1]))));
+  grid.groups[1] =
+      std::min(kMostRows, static_cast<size_t>(ceil_div(rows, static_cast<int64_t>(grid.items[1]))));
   return grid;
 }
 
@@ -234,7 +240,8 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
   launch("calculate elements", kernel_of(form), arguments, grid_of(count, iter.numel() / count));
 }
 
-void pointwise(at::TensorIteratorBase& iter, const char* expression, std::initializer_list<at::Scalar> numbers) {
+void pointwise(at::TensorIteratorBase& iter, const char* expression,
+               std::initializer_list<at::Scalar> numbers) {
   pointwise(iter, expression, iter.common_dtype(), numbers);
 }
 

@@ -1,5 +1,5 @@
-// Kernels that calculate each element of one result from the elements at the same place in the operands, in C: `a`,
-// `b`, `c`, `d` are the operands, `x`, `y`, `z` numbers of the call.
+// Kernels that calculate each element of one result from the elements at the same place in the operands, in
+// C: `a`, `b`, `c`, `d` are the operands, `x`, `y`, `z` numbers of the call.
 #pragma once
 
 #include <initializer_list>
@@ -9,9 +9,10 @@
 
 namespace opsmith::compute {
 
-// result = expression. Operands are read in their own dtypes and computed in that of `computed` (float for Half and
-// BFloat16, int for the small integers and Bool), `C` in the expression; numbers are given in it too. An operand of one element
-// on the CPU is passed as a number. `expression` is a literal, and the key under which the kernel is found again.
+// result = expression. Operands are read in their own dtypes and computed in that of `computed` (float for
+// Half and BFloat16, int for the small integers and Bool), `C` in the expression; numbers are given in it
+// too. An operand of one element on the CPU is passed as a number. `expression` is a literal, and the key
+// under which the kernel is found again.
 void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
                std::initializer_list<at::Scalar> numbers = {});
 

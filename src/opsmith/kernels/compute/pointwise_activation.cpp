@@ -1,5 +1,5 @@
-// Activations and their gradients. In most of these `a` is the gradient that comes, `b` the operand or the result; in those of
-// leaky_relu and threshold PyTorch has the operand first.
+// Activations and their gradients. In most of these `a` is the gradient that comes, `b` the operand or the
+// result; in those of leaky_relu and threshold PyTorch has the operand first.
 #include "pointwise.h"
 
 namespace opsmith::compute {
@@ -17,7 +17,8 @@ void leaky_relu(at::TensorIteratorBase& iter, const at::Scalar& negative_slope) 
   pointwise(iter, "a > 0 ? a : a * x", {negative_slope});
 }
 
-void leaky_relu_backward(at::TensorIteratorBase& iter, const at::Scalar& negative_slope, bool /*self_is_result*/) {
+void leaky_relu_backward(at::TensorIteratorBase& iter, const at::Scalar& negative_slope,
+                         bool /*self_is_result*/) {
   pointwise(iter, "a > 0 ? b : b * x", {negative_slope});
 }
 
@@ -28,9 +29,10 @@ void elu(at::TensorIteratorBase& iter, const at::Scalar& alpha, const at::Scalar
 
 void elu_backward(at::TensorIteratorBase& iter, const at::Scalar& alpha, const at::Scalar& scale,
                   const at::Scalar& input_scale, bool is_result) {
-  pointwise(iter,
-            is_result ? "b <= 0 ? a * z * (b + x * y) : a * y" : "b <= 0 ? a * z * (x * y) * exp(b * z) : a * y",
-            {alpha, scale, input_scale});
+  pointwise(
+      iter,
+      is_result ? "b <= 0 ? a * z * (b + x * y) : a * y" : "b <= 0 ? a * z * (x * y) * exp(b * z) : a * y",
+      {alpha, scale, input_scale});
 }
 
 void softplus(at::TensorIteratorBase& iter, const at::Scalar& beta, const at::Scalar& threshold) {

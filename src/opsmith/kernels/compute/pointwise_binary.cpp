@@ -5,8 +5,10 @@
 
 namespace opsmith::compute {
 
-#define OPSMITH_BINARY(name, expression) \
-  void name(at::TensorIteratorBase& iter) { pointwise(iter, expression); }
+#define OPSMITH_BINARY(name, expression)    \
+  void name(at::TensorIteratorBase& iter) { \
+    pointwise(iter, expression);            \
+  }
 
 OPSMITH_BINARY(mul, "a * b")
 OPSMITH_BINARY(div, "a / b")
@@ -32,8 +34,10 @@ OPSMITH_BINARY(isposinf, "a == INFINITY")
 OPSMITH_BINARY(isneginf, "a == -INFINITY")
 
 // The number is an operand of the iterator too.
-#define OPSMITH_WITH_NUMBER(name, expression) \
-  void name(at::TensorIteratorBase& iter, const at::Scalar& /*other*/) { pointwise(iter, expression); }
+#define OPSMITH_WITH_NUMBER(name, expression)                            \
+  void name(at::TensorIteratorBase& iter, const at::Scalar& /*other*/) { \
+    pointwise(iter, expression);                                         \
+  }
 
 OPSMITH_WITH_NUMBER(eq_scalar, "a == b")
 OPSMITH_WITH_NUMBER(ne_scalar, "a != b")
@@ -66,9 +70,9 @@ void sub(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
 }
 
 void div_mode(at::TensorIteratorBase& iter, std::optional<c10::string_view> rounding_mode) {
-  pointwise(iter, !rounding_mode.has_value()     ? "a / b"
-                  : *rounding_mode == "trunc"    ? "trunc(a / b)"
-                                                 : "floor_divided(a, b)");
+  pointwise(iter, !rounding_mode.has_value()  ? "a / b"
+                  : *rounding_mode == "trunc" ? "trunc(a / b)"
+                                              : "floor_divided(a, b)");
 }
 
 void pow_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent) {

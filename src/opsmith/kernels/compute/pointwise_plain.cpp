@@ -15,7 +15,8 @@ at::Tensor& unary(const at::Tensor& self, at::Tensor& out, const char* expressio
   return out;
 }
 
-at::Tensor& logical(const at::Tensor& self, const at::Tensor& other, at::Tensor& out, const char* expression) {
+at::Tensor& logical(const at::Tensor& self, const at::Tensor& other, at::Tensor& out,
+                    const char* expression) {
   auto iter = at::TensorIterator::comparison_op(out, self, other);
   pointwise(iter, expression);
   return out;
@@ -33,11 +34,8 @@ at::Tensor relu(const at::Tensor& self) {
 }
 
 at::Tensor& logical_not(const at::Tensor& self, at::Tensor& out) {
-  auto iter = at::TensorIteratorConfig()
-                  .check_all_same_dtype(false)
-                  .add_output(out)
-                  .add_const_input(self)
-                  .build();
+  auto iter =
+      at::TensorIteratorConfig().check_all_same_dtype(false).add_output(out).add_const_input(self).build();
   pointwise(iter, "a == 0", self.scalar_type());
   return out;
 }
@@ -54,7 +52,8 @@ at::Tensor& logical_xor(const at::Tensor& self, const at::Tensor& other, at::Ten
   return logical(self, other, out, "(a != 0) != (b != 0)");
 }
 
-at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
+                       at::Tensor& out) {
   const at::ScalarType dtype = at::result_type(self, other);
   TORCH_CHECK(condition.scalar_type() == at::kBool || condition.scalar_type() == at::kByte,
               "where expected condition to be a boolean tensor, but got a tensor with dtype ",
@@ -73,10 +72,11 @@ at::Tensor& where_self(const at::Tensor& condition, const at::Tensor& self, cons
 }
 
 at::Tensor& masked_fill_(at::Tensor& self, const at::Tensor& mask, const at::Scalar& value) {
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill only supports boolean masks, but got mask with dtype ",
-              mask.dtype());
-  TORCH_CHECK(self.device() == mask.device(), "expected self and mask to be on the same device, but got mask on ",
-              mask.device(), " and self on ", self.device());
+  TORCH_CHECK(mask.scalar_type() == at::kBool,
+              "masked_fill only supports boolean masks, but got mask with dtype ", mask.dtype());
+  TORCH_CHECK(self.device() == mask.device(),
+              "expected self and mask to be on the same device, but got mask on ", mask.device(),
+              " and self on ", self.device());
   at::assert_no_internal_overlap(self);
   at::assert_no_partial_overlap(self, mask);
   auto iter = at::TensorIteratorConfig()
@@ -91,12 +91,13 @@ at::Tensor& masked_fill_(at::Tensor& self, const at::Tensor& mask, const at::Sca
   return self;
 }
 
-at::Tensor& hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val, at::Tensor& out) {
+at::Tensor& hardtanh(const at::Tensor& self, const at::Scalar& min_val, const at::Scalar& max_val,
+                     at::Tensor& out) {
   return unary(self, out, "(a < x ? x : a) > y ? y : a < x ? x : a", {min_val, max_val});
 }
 
-at::Tensor& hardtanh_backward(const at::Tensor& grad_output, const at::Tensor& self, const at::Scalar& min_val,
-                              const at::Scalar& max_val, at::Tensor& grad_input) {
+at::Tensor& hardtanh_backward(const at::Tensor& grad_output, const at::Tensor& self,
+                              const at::Scalar& min_val, const at::Scalar& max_val, at::Tensor& grad_input) {
   auto iter = at::TensorIterator::borrowing_binary_op(grad_input, grad_output, self);
   pointwise(iter, "b <= x || b >= y ? (C)0 : a", {min_val, max_val});
   return grad_input;
@@ -108,7 +109,8 @@ at::Tensor& hardswish(const at::Tensor& self, at::Tensor& out) {
 
 at::Tensor isnan(const at::Tensor& self) {
   at::Tensor out = at::empty_like(self, self.options().dtype(at::kBool));
-  auto iter = at::TensorIteratorConfig().check_all_same_dtype(false).add_output(out).add_const_input(self).build();
+  auto iter =
+      at::TensorIteratorConfig().check_all_same_dtype(false).add_output(out).add_const_input(self).build();
   pointwise(iter, "a != a", self.scalar_type());
   return out;
 }

@@ -10,8 +10,10 @@ void rounded(at::TensorIteratorBase& iter, const char* expression) {
 
 }  // namespace
 
-#define OPSMITH_UNARY(name, expression) \
-  void name(at::TensorIteratorBase& iter) { pointwise(iter, expression); }
+#define OPSMITH_UNARY(name, expression)     \
+  void name(at::TensorIteratorBase& iter) { \
+    pointwise(iter, expression);            \
+  }
 
 OPSMITH_UNARY(exp, "exp(a)")
 OPSMITH_UNARY(exp2, "exp2(a)")

@@ -38,7 +38,7 @@ void set_pair(at::IntArrayRef values, int64_t& height, int64_t& width) {
 }
 
 void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, const at::Tensor& to,
-         const PoolShape& shape) {
+          const PoolShape& shape) {
   if (to.numel() == 0) {
     return;
   }
@@ -46,11 +46,12 @@ void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, c
   const DenseResult written(to);
   Arguments arguments;
   arguments.tensor(in).tensor(indices).tensor(written.tensor()).value(shape);
-  launch("pool", kernel(kPool, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)), arguments,
-         linear(to.numel()));
+  launch("pool", kernel(kPool, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)),
+         arguments, linear(to.numel()));
 }
 
-PoolShape window_of(PoolShape shape, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding) {
+PoolShape window_of(PoolShape shape, at::IntArrayRef kernel, at::IntArrayRef stride,
+                    at::IntArrayRef padding) {
   set_pair(kernel, shape.kernel_height, shape.kernel_width);
   set_pair(stride.empty() ? kernel : stride, shape.step_height, shape.step_width);
   set_pair(padding, shape.pad_height, shape.pad_width);
@@ -69,17 +70,17 @@ void max_pool2d_with_indices(const at::Tensor& self, at::IntArrayRef kernel_size
 }
 
 void max_pool2d_with_indices_backward(const at::Tensor& grad_output, const at::Tensor& self,
-                                      at::IntArrayRef kernel_size, at::IntArrayRef stride, at::IntArrayRef padding,
-                                      at::IntArrayRef dilation, bool /*ceil_mode*/, const at::Tensor& indices,
-                                      const at::Tensor& grad_input) {
+                                      at::IntArrayRef kernel_size, at::IntArrayRef stride,
+                                      at::IntArrayRef padding, at::IntArrayRef dilation, bool /*ceil_mode*/,
+                                      const at::Tensor& indices, const at::Tensor& grad_input) {
   PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   set_pair(dilation, shape.gap_height, shape.gap_width);
   pool("MAX_BACKWARD", grad_output, indices.contiguous(), grad_input, shape);
 }
 
-void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int64_t dW, int64_t padH, int64_t padW,
-                bool /*ceil_mode*/, bool count_include_pad, std::optional<int64_t> divisor_override,
-                const at::Tensor& out) {
+void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int64_t dW, int64_t padH,
+                int64_t padW, bool /*ceil_mode*/, bool count_include_pad,
+                std::optional<int64_t> divisor_override, const at::Tensor& out) {
   PoolShape shape = window_of(planes_of(self, out), {kH, kW}, {dH, dW}, {padH, padW});
   shape.with_padding = count_include_pad ? 1 : 0;
   shape.divisor = divisor_override.value_or(0);
@@ -87,8 +88,9 @@ void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int6
 }
 
 void avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self, at::IntArrayRef kernel_size,
-                         at::IntArrayRef stride, at::IntArrayRef padding, bool /*ceil_mode*/, bool count_include_pad,
-                         std::optional<int64_t> divisor_override, const at::Tensor& grad_input) {
+                         at::IntArrayRef stride, at::IntArrayRef padding, bool /*ceil_mode*/,
+                         bool count_include_pad, std::optional<int64_t> divisor_override,
+                         const at::Tensor& grad_input) {
   PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   shape.with_padding = count_include_pad ? 1 : 0;
   shape.divisor = divisor_override.value_or(0);

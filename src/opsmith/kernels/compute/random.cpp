@@ -1,4 +1,5 @@
-// Random numbers, made on the device. Each call takes a key from the generator, so the generator's state says what comes.
+// Random numbers, made on the device. Each call takes a key from the generator, so the generator's state says
+// what comes.
 #include <opsmith/device/generator.h>
 
 #include <limits>
@@ -41,8 +42,8 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   arguments.tensor(written.tensor()).value(self.numel()).value(next_key(self, generator));
   add_number(arguments, x, computed);
   add_number(arguments, y, computed);
-  const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " + c10::toString(computed) +
-                                  "\n#define EXPRESSION " + expression + "\n";
+  const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " +
+                                  c10::toString(computed) + "\n#define EXPRESSION " + expression + "\n";
   launch("draw random numbers", kernel(kRandom, definitions), arguments, linear(self.numel()));
   return self;
 }
@@ -59,18 +60,20 @@ at::Tensor& bernoulli_(at::Tensor& self, double p, std::optional<at::Generator> 
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, std::optional<at::Generator> generator) {
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
+              " > to=", to);
   return draw(self, generator, "x + u * (y - x)", computed_in(self), from, to);
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, std::optional<at::Generator> generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   // Box and Muller's transformation
-  return draw(self, generator, "x + y * sqrt(-2 * log(w)) * cos((C)6.28318530717958647692 * u)", computed_in(self),
-              mean, std);
+  return draw(self, generator, "x + y * sqrt(-2 * log(w)) * cos((C)6.28318530717958647692 * u)",
+              computed_in(self), mean, std);
 }
 
-std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
+                                                  std::optional<bool> train) {
   if (!train.value_or(true)) {
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   }

@@ -40,11 +40,13 @@ constexpr Rule kAny{"int v;", "(s).v = 0", "(s).v |= (e) != 0", "(s).v |= (o).v"
 constexpr Rule kAll{"int v;", "(s).v = 1", "(s).v &= (e) != 0", "(s).v &= (o).v", "(s).v"};
 // Welford's, and Chan's for two sets.
 constexpr Rule kVariance{
-    "C mean; C m2; C n;", "(s).mean = 0; (s).m2 = 0; (s).n = 0",
+    "C mean; C m2; C n;",
+    "(s).mean = 0; (s).m2 = 0; (s).n = 0",
     "{ (s).n += 1; const C d = (e) - (s).mean; (s).mean += d / (s).n; (s).m2 += d * ((e) - (s).mean); }",
     "if ((o).n > 0) { const C d = (o).mean - (s).mean; const C n = (s).n + (o).n; (s).mean += d * (o).n / n; "
     "(s).m2 += (o).m2 + d * d * (s).n * (o).n / n; (s).n = n; }",
-    "(s).m2 / fmax((C)0, (s).n - x)", "(s).mean / ((s).n > 0)"};
+    "(s).m2 / fmax((C)0, (s).n - x)",
+    "(s).mean / ((s).n > 0)"};
 constexpr Rule kNorm2{"C v;", "(s).v = 0", "(s).v += (e) * (e)", "(s).v += (o).v", "sqrt((s).v)"};
 constexpr Rule kNorm1{"C v;", "(s).v = 0", "(s).v += fabs(e)", "(s).v += (o).v", "(s).v"};
 constexpr Rule kNorm0{"C v;", "(s).v = 0", "(s).v += (e) != 0", "(s).v += (o).v", "(s).v"};
@@ -55,21 +57,20 @@ constexpr Rule kNormMax{"C v;", "(s).v = 0", "if (fabs(e) > (s).v || (e) != (e))
 constexpr Rule kNormMin{"C v;", "(s).v = INFINITY", "if (fabs(e) < (s).v || (e) != (e)) (s).v = fabs(e)",
                         "if ((o).v < (s).v || (o).v != (o).v) (s).v = (o).v", "(s).v"};
 
-#define OPSMITH_EXTREMUM(better)                                                                               \
-  Rule {                                                                                                       \
-    "C v; int has;", "(s).v = 0; (s).has = 0",                                                                 \
-        "if (!(s).has || (e) " better " (s).v || (e) != (e)) { (s).v = (e); (s).has = 1; }",                    \
-        "if ((o).has && (!(s).has || (o).v " better " (s).v || (o).v != (o).v)) (s) = (o)", "(s).v"             \
-  }
+#define OPSMITH_EXTREMUM(better)                                                            \
+  Rule{"C v; int has;", "(s).v = 0; (s).has = 0",                                           \
+       "if (!(s).has || (e) " better " (s).v || (e) != (e)) { (s).v = (e); (s).has = 1; }", \
+       "if ((o).has && (!(s).has || (o).v " better " (s).v || (o).v != (o).v)) (s) = (o)", "(s).v"}
 // The first of several that are equal, the first NaN where there is one.
-#define OPSMITH_POSITION(better, first_result, second_result)                                                  \
-  Rule {                                                                                                       \
-    "C v; long i; int has;", "(s).v = 0; (s).i = 0; (s).has = 0",                                               \
-        "if (!(s).has || ((s).v == (s).v && ((e) " better " (s).v || (e) != (e)))) "                           \
-        "{ (s).v = (e); (s).i = (i_); (s).has = 1; }",                                                          \
-        "if ((o).has && (!(s).has || ((o).v != (o).v ? ((s).v == (s).v || (o).i < (s).i) "                     \
-        ": ((s).v == (s).v && ((o).v " better " (s).v || ((o).v == (s).v && (o).i < (s).i)))))) (s) = (o)",    \
-        first_result, second_result, true                                                                      \
+#define OPSMITH_POSITION(better, first_result, second_result)                                               \
+  Rule {                                                                                                    \
+    "C v; long i; int has;", "(s).v = 0; (s).i = 0; (s).has = 0",                                           \
+        "if (!(s).has || ((s).v == (s).v && ((e) " better                                                   \
+        " (s).v || (e) != (e)))) "                                                                          \
+        "{ (s).v = (e); (s).i = (i_); (s).has = 1; }",                                                      \
+        "if ((o).has && (!(s).has || ((o).v != (o).v ? ((s).v == (s).v || (o).i < (s).i) "                  \
+        ": ((s).v == (s).v && ((o).v " better " (s).v || ((o).v == (s).v && (o).i < (s).i)))))) (s) = (o)", \
+        first_result, second_result, true                                                                   \
   }
 constexpr Rule kMax = OPSMITH_EXTREMUM(">");
 constexpr Rule kMin = OPSMITH_EXTREMUM("<");
@@ -125,7 +126,7 @@ std::string definition(const char* name, const char* text) {
 }
 
 std::string reduction_definitions(const Rule& rule, const Reduction& reduction, at::ScalarType in,
-                           at::ScalarType computed, const at::Tensor& out, const at::Tensor& second) {
+                                  at::ScalarType computed, const at::Tensor& out, const at::Tensor& second) {
   std::string text = definition("STATE", rule.state) + definition("START(s)", rule.start) +
                      definition("STEP(s, e, i_)", rule.step) + definition("MERGE(s, o)", rule.merge) +
                      definition("RESULT(s)", rule.result) + definition("IN", c10::toString(in)) +
@@ -134,7 +135,8 @@ std::string reduction_definitions(const Rule& rule, const Reduction& reduction, 
                      definition("KEPT", std::to_string(rank_of(reduction.kept)).c_str()) +
                      definition("GONE", std::to_string(rank_of(reduction.reduced)).c_str());
   if (second.defined()) {
-    text += definition("OUT1", c10::toString(second.scalar_type())) + definition("RESULT1(s)", rule.second_result);
+    text += definition("OUT1", c10::toString(second.scalar_type())) +
+            definition("RESULT1(s)", rule.second_result);
   }
   return text;
 }
@@ -143,7 +145,8 @@ std::string reduction_definitions(const Rule& rule, const Reduction& reduction, 
 int64_t parts_of(const Reduction& reduction) {
   constexpr int64_t kElementsOfPart = 16384;
   const int64_t wanted = 4 * static_cast<int64_t>(limits().units);
-  return std::clamp<int64_t>(std::min(wanted / reduction.outputs, reduction.length / kElementsOfPart), 1, 1024);
+  return std::clamp<int64_t>(std::min(wanted / reduction.outputs, reduction.length / kElementsOfPart), 1,
+                             1024);
 }
 
 // Whether a group reduces the elements of a result, rather than an item.
@@ -165,9 +168,10 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   } else {
     reduction.order_by_stride();
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(rank_of(reduction.kept) <= kMostReductionDims && rank_of(reduction.reduced) <= kMostReductionDims,
-                              "a reduction over more than ", kMostReductionDims,
-                              " separate dimensions is not supported. Make the tensor contiguous first");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      rank_of(reduction.kept) <= kMostReductionDims && rank_of(reduction.reduced) <= kMostReductionDims,
+      "a reduction over more than ", kMostReductionDims,
+      " separate dimensions is not supported. Make the tensor contiguous first");
   const bool grouped = is_grouped(reduction);
   const int64_t parts = grouped ? parts_of(reduction) : 1;
   const std::string definitions =
@@ -231,13 +235,13 @@ at::OptionalIntArrayRef one_dim(const std::optional<int64_t>& dim) {
 
 }  // namespace
 
-void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
-         const at::Tensor& out) {
+void sum(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+         std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
   reduce(self, dim, keepdim, out, {}, kSum, out.scalar_type());
 }
 
-void mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> /*dtype*/,
-          const at::Tensor& out) {
+void mean(const at::Tensor& self, at::OptionalIntArrayRef dim, bool keepdim,
+          std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
   TORCH_CHECK(at::canCast(self.scalar_type(), out.scalar_type()), "result type ", self.scalar_type(),
               " can't be cast to the desired output type ", out.scalar_type());
   reduce(self, dim, keepdim, out, {}, kMean, out.scalar_type());
@@ -257,18 +261,20 @@ void amin(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::T
 }
 
 at::Tensor max(const at::Tensor& self) {
-  TORCH_CHECK(self.numel() > 0,
-              "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
-              "the 'dim' argument.");
+  TORCH_CHECK(
+      self.numel() > 0,
+      "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+      "the 'dim' argument.");
   at::Tensor out = at::empty({}, self.options());
   reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMax, self.scalar_type());
   return out;
 }
 
 at::Tensor min(const at::Tensor& self) {
-  TORCH_CHECK(self.numel() > 0,
-              "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
-              "the 'dim' argument.");
+  TORCH_CHECK(
+      self.numel() > 0,
+      "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+      "the 'dim' argument.");
   at::Tensor out = at::empty({}, self.options());
   reduce(self, at::OptionalIntArrayRef(), false, out, {}, kMin, self.scalar_type());
   return out;
@@ -282,11 +288,13 @@ void argmin(const at::Tensor& self, std::optional<int64_t> dim, bool keepdim, co
   reduce(self, one_dim(dim), keepdim, out, {}, kArgmin, self.scalar_type());
 }
 
-void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max, const at::Tensor& max_values) {
+void max_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& max,
+             const at::Tensor& max_values) {
   reduce(self, at::IntArrayRef(&dim, 1), keepdim, max, max_values, kMaxWithPosition, self.scalar_type());
 }
 
-void min_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& min, const at::Tensor& min_indices) {
+void min_dim(const at::Tensor& self, int64_t dim, bool keepdim, const at::Tensor& min,
+             const at::Tensor& min_indices) {
   reduce(self, at::IntArrayRef(&dim, 1), keepdim, min, min_indices, kMinWithPosition, self.scalar_type());
 }
 
@@ -306,8 +314,8 @@ void all_all(const at::Tensor& self, const at::Tensor& out) {
   reduce(self, at::OptionalIntArrayRef(), false, out, {}, kAll, self.scalar_type());
 }
 
-at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
-               bool keepdim) {
+at::Tensor var(const at::Tensor& self, at::OptionalIntArrayRef dim,
+               const std::optional<at::Scalar>& correction, bool keepdim) {
   at::Tensor out = empty_result(self, dim, keepdim);
   reduce(self, dim, keepdim, out, {}, kVariance, self.scalar_type(), correction.value_or(1));
   return out;
@@ -321,19 +329,20 @@ std::tuple<at::Tensor, at::Tensor> var_mean(const at::Tensor& self, at::Optional
   return {std::move(variance), std::move(mean)};
 }
 
-void linalg_vector_norm(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim, bool keepdim,
-                        std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
+void linalg_vector_norm(const at::Tensor& self, const at::Scalar& ord, at::OptionalIntArrayRef dim,
+                        bool keepdim, std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
   const double order = ord.toDouble();
-  const Rule& rule = order == 2                                           ? kNorm2
-                     : order == 1                                         ? kNorm1
-                     : order == 0                                         ? kNorm0
-                     : order == std::numeric_limits<double>::infinity()   ? kNormMax
-                     : order == -std::numeric_limits<double>::infinity()  ? kNormMin
-                                                                          : kNormP;
+  const Rule& rule = order == 2                                          ? kNorm2
+                     : order == 1                                        ? kNorm1
+                     : order == 0                                        ? kNorm0
+                     : order == std::numeric_limits<double>::infinity()  ? kNormMax
+                     : order == -std::numeric_limits<double>::infinity() ? kNormMin
+                                                                         : kNormP;
   reduce(self, dim, keepdim, out, {}, rule, out.scalar_type(), ord);
 }
 
-void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /*dtype*/, const at::Tensor& out) {
+void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /*dtype*/,
+            const at::Tensor& out) {
   const at::Tensor in = self.contiguous();
   const at::Tensor result = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
   const int64_t rank = std::max<int64_t>(self.dim(), 1);
@@ -347,8 +356,9 @@ void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /
     const int64_t lines = self.numel() / length;
     Arguments arguments;
     arguments.tensor(in).tensor(result).value(lines).value(length).value(inner);
-    launch("sum up", kernel(kScan, definition("IN", c10::toString(in.scalar_type())) +
-                                       definition("OUT", c10::toString(out.scalar_type()))),
+    launch("sum up",
+           kernel(kScan, definition("IN", c10::toString(in.scalar_type())) +
+                             definition("OUT", c10::toString(out.scalar_type()))),
            arguments, linear(lines));
   }
   if (!result.is_same(out)) {

@@ -43,8 +43,8 @@ void along_lines(const char* definitions, const at::Tensor& self, const at::Tens
   arguments.tensor(in).tensor(known).tensor(written.tensor()).value(length).value(inner);
   Grid grid;
   grid.groups[0] = static_cast<size_t>(self.numel() / length);
-  const std::string text = std::string(definitions) + dtype_definition("IN", in) + dtype_definition("OUT", out) +
-                           dtype_definition("COMPUTE", out);
+  const std::string text = std::string(definitions) + dtype_definition("IN", in) +
+                           dtype_definition("OUT", out) + dtype_definition("COMPUTE", out);
   launch("calculate a softmax", group_kernel(kSoftmax, text, grid), arguments, grid);
 }
 
@@ -83,7 +83,8 @@ void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::Opti
     arguments.tensor(in).tensor(targets).tensor(weights).tensor(losses).tensor(counted).address(faults());
     arguments.value(rows).value(classes).value(ignore_index);
     launch("calculate a loss",
-           kernel(kLoss, fault_definitions() + dtype_definition("DTYPE", self) + (weights.defined() ? "#define WEIGHTED\n" : "")),
+           kernel(kLoss, fault_definitions() + dtype_definition("DTYPE", self) +
+                             (weights.defined() ? "#define WEIGHTED\n" : "")),
            arguments, linear(rows));
   }
   if (reduction == at::Reduction::None && self.dim() == 2) {
