@@ -147,7 +147,7 @@ def test_build() -> None:
 def test_build_of_an_unknown_backend() -> None:
     assert opsmith("build", "nowhere", status=1) == (
         "error: there is no backend `nowhere`\n"
-        "  remedy: name a shipped backend (sim) or the path of a backend.yaml\n"
+        "  remedy: name a shipped backend (cuda_driver, opencl, sim) or the path of a backend.yaml\n"
     )
 
 

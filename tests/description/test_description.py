@@ -61,7 +61,7 @@ def test_a_library_by_its_old_name(describe: Describe, catalogue: Catalogue) -> 
 def test_unknown_backend() -> None:
     assert refusal(BackendUnknown, find_backend, "simm") == (
         "there is no backend `simm` (did you mean sim?)\n"
-        "  remedy: name a shipped backend (sim) or the path of a backend.yaml"
+        "  remedy: name a shipped backend (cuda_driver, opencl, sim) or the path of a backend.yaml"
     )
 
 
