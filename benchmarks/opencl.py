@@ -1,8 +1,8 @@
 """Calls on an OpenCL device beside kernels by hand, and the demo's training step beside the CPU's.
 
-The peers of calls are pyopencl's and run on the same implementation: one kernel for the sum, and for products the fastest of
-several tilings, each result written to memory that is there already.  Both sides wait for each result and
-take turns.  OPSMITH_OPENCL_PLATFORM chooses among several implementations, as it does for opsmith.
+The peers of calls are pyopencl's and run on the same implementation: one kernel for the sum, and for
+products the fastest of several tilings, each result written to memory that is there already.  Both sides
+wait for each result and take turns.  OPSMITH_OPENCL_PLATFORM chooses among several implementations, as it does for opsmith.
 """
 
 from __future__ import annotations
