@@ -2,7 +2,8 @@
 
 The peers of calls are pyopencl's and run on the same implementation: one kernel for the sum, and for
 products the fastest of several tilings, each result written to memory that is there already.  Both sides
-wait for each result and take turns.  OPSMITH_OPENCL_PLATFORM chooses among several implementations, as it does for opsmith.
+wait for each result and take turns.  OPSMITH_OPENCL_PLATFORM chooses among several implementations, as it
+does for opsmith.
 """
 
 from __future__ import annotations
