@@ -22,11 +22,16 @@ def microseconds_in_turns(
     for _ in range(1 + rounds):
         for name, call in calls.items():
             before(name)
-            call()
-            each: list[float] = []
-            while sum(each) < seconds:
-                start = time.perf_counter()
-                call()
-                each.append(time.perf_counter() - start)
-            taken[name].append(1e6 * statistics.median(each))
+            taken[name].append(median_microseconds(call, seconds))
     return {name: values[1:] for name, values in taken.items()}
+
+
+def median_microseconds(call: Callable[[], object], seconds: float) -> float:
+    """The median of ``call`` made again and again for ``seconds``, after an untimed one."""
+    call()
+    each: list[float] = []
+    while sum(each) < seconds:
+        start = time.perf_counter()
+        call()
+        each.append(time.perf_counter() - start)
+    return 1e6 * statistics.median(each)

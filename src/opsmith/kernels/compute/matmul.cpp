@@ -18,8 +18,10 @@ constexpr const char* kProductForCpus =
 constexpr const char* kTiledProduct =
 #include "matmul_tiled.cl"
     ;
-// As in both sources.
-constexpr int64_t kTile = 64;
+// As in the sources: of the result's rows, and of its columns on a CPU and elsewhere.
+constexpr int64_t kTileRows = 64;
+constexpr int64_t kTileColumnsForCpus = 128;
+constexpr int64_t kTileColumns = 64;
 constexpr size_t kTileItems = 16;
 
 // As in the sources.
@@ -47,10 +49,8 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   const bool adds = addend.defined() && !beta.equal(0);
   std::string definitions = std::string("#define DTYPE ") + c10::toString(dtype) + "\n";
   definitions += adds ? "#define ADDEND\n" : "";
-  if (!on_cpu) {
-    definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
-    definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
-  }
+  definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
+  definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
   const ProductShape shape{.m = out.size(1),
                            .n = out.size(2),
                            .k = a.size(2),
@@ -63,8 +63,8 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   add_number(arguments, alpha, dtype);
   add_number(arguments, beta, dtype);
   Grid grid;
-  grid.groups = {static_cast<size_t>(ceil_div(shape.n, kTile)), static_cast<size_t>(ceil_div(shape.m, kTile)),
-                 static_cast<size_t>(out.size(0))};
+  grid.groups = {static_cast<size_t>(ceil_div(shape.n, on_cpu ? kTileColumnsForCpus : kTileColumns)),
+                 static_cast<size_t>(ceil_div(shape.m, kTileRows)), static_cast<size_t>(out.size(0))};
   if (!on_cpu) {
     grid.items = {kTileItems, kTileItems, 1};
   }

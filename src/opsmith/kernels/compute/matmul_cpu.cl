@@ -1,14 +1,24 @@
 R"(
 // out = alpha * a b + beta * addend for matrices that lie in any way, one tile of `out` for each group, which has one
 // item: a CPU runs a group on one of its cores, and tiles packed into private memory stay in the core's cache. DTYPE is
-// defined.
+// defined; A_BY_ROWS and B_BY_ROWS where rows are dense, which compilers then pack in vectors.
 typedef COMPUTED(DTYPE) C;
 #define V JOIN(COMPUTED(DTYPE), 16)
 #define MT 64
-#define NT 64
-#define KT 64
+#define NT 128
+#define KT 128
 #define MR 4
 #define NR 16
+#ifdef A_BY_ROWS
+#define A_STEP 1
+#else
+#define A_STEP shape.a.column
+#endif
+#ifdef B_BY_ROWS
+#define B_STEP 1
+#else
+#define B_STEP shape.b.column
+#endif
 
 typedef struct { long batch, row, column; } Strides;
 typedef struct { long m, n, k; Strides a, b, addend, out; } Shape;
@@ -19,26 +29,37 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
   GLOBAL const STORED(DTYPE)* pb = POINTER(const STORED(DTYPE), b) + GROUP(2) * shape.b.batch;
   const long m0 = GROUP(1) * MT, n0 = GROUP(0) * NT;
   const int rows = (int)min((long)MT, shape.m - m0), columns = (int)min((long)NT, shape.n - n0);
+  // Of small matrices only so much is packed and computed as there is, in whole panels.
+  const int a_panels = (rows + MR - 1) / MR, b_panels = (columns + NR - 1) / NR;
   C packed_a[KT * MT];
   C packed_b[KT * NT];
   C sums[MT * NT];
-  for (int i = 0; i < MT * NT; ++i) sums[i] = 0;
+  for (int i = 0; i < a_panels * MR * NT; ++i) sums[i] = 0;
   for (long k0 = 0; k0 < shape.k; k0 += KT) {
     const int depth = (int)min((long)KT, shape.k - k0);
-    for (int m = 0; m < MT; ++m) {
+    for (int m = 0; m < a_panels * MR; ++m) {
+      C* const to = packed_a + (m / MR) * KT * MR + m % MR;
+      if (m < rows) {
+        GLOBAL const STORED(DTYPE)* const from = pa + (m0 + m) * shape.a.row + k0 * A_STEP;
+        for (int k = 0; k < depth; ++k) to[k * MR] = (C)LOAD(DTYPE, from, k * A_STEP);
+      } else {
+        for (int k = 0; k < depth; ++k) to[k * MR] = 0;
+      }
+    }
+    for (int ni = 0; ni < b_panels; ++ni) {
+      const int width = min(NR, columns - ni * NR);
       for (int k = 0; k < depth; ++k) {
-        packed_a[(m / MR) * KT * MR + k * MR + m % MR] =
-            m < rows ? (C)LOAD(DTYPE, pa, (m0 + m) * shape.a.row + (k0 + k) * shape.a.column) : 0;
+        C* const to = packed_b + ni * KT * NR + k * NR;
+        GLOBAL const STORED(DTYPE)* const from = pb + (k0 + k) * shape.b.row + (n0 + ni * NR) * B_STEP;
+        if (width == NR) {
+          for (int n = 0; n < NR; ++n) to[n] = (C)LOAD(DTYPE, from, n * B_STEP);
+        } else {
+          for (int n = 0; n < NR; ++n) to[n] = n < width ? (C)LOAD(DTYPE, from, n * B_STEP) : 0;
+        }
       }
     }
-    for (int k = 0; k < depth; ++k) {
-      for (int n = 0; n < NT; ++n) {
-        packed_b[(n / NR) * KT * NR + k * NR + n % NR] =
-            n < columns ? (C)LOAD(DTYPE, pb, (k0 + k) * shape.b.row + (n0 + n) * shape.b.column) : 0;
-      }
-    }
-    for (int mi = 0; mi < (rows + MR - 1) / MR; ++mi) {
-      for (int ni = 0; ni < (columns + NR - 1) / NR; ++ni) {
+    for (int mi = 0; mi < a_panels; ++mi) {
+      for (int ni = 0; ni < b_panels; ++ni) {
         const C* const qa = packed_a + mi * KT * MR;
         const C* const qb = packed_b + ni * KT * NR;
         C* const tile = sums + mi * MR * NT + ni * NR;
