@@ -17,7 +17,11 @@ def demo(
     named: Annotated[
         str,
         typer.Option(
-            "--device", "--backend", metavar="NAME|FILE", is_eager=True, help="The same by its name."
+            "--device",
+            "--backend",
+            metavar="NAME|FILE",
+            is_eager=True,
+            help="The same by its name.",
         ),
     ] = "",
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training images.")] = 8,
