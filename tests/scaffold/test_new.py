@@ -27,6 +27,7 @@ VARIANTS = {
     "default": chosen("mychip"),
     "kernels in Python": chosen("mychip", kernels=KernelLanguage.PYTHON),
     "all in Python": chosen("mychip", DriverLanguage.PYTHON),
+    "kernels in OpenCL C": chosen("mychip", kernels=KernelLanguage.OPENCL),
     "for ExecuTorch": chosen("mychip", executorch=True),
     "for ExecuTorch, driver in Python": chosen("mychip", DriverLanguage.PYTHON, executorch=True),
 }
@@ -123,6 +124,19 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mychip"]
 
 
+def test_kernels_in_opencl_c_have_the_driver_that_comes_with_opsmith(tmp_path: Path) -> None:
+    done = new(tmp_path, "mychip", "--kernels", "opencl")
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = tmp_path / "mychip" / "src" / "mychip"
+    assert not [*folder.glob("*.c")] and (folder / "programs.cl").is_file()
+    plan = open_backend(str(folder / "backend.yaml")).plan
+    assert plan.entry("relu").library == "mychip_kernels"
+    assert plan.entry("exp.out").library == "compute"
+    assert new(tmp_path, "--upgrade", "mychip").stdout.endswith(
+        "nothing would be written differently\n"
+    )
+
+
 # ---- what is refused
 
 
@@ -202,6 +216,14 @@ def test_choices_that_do_not_go_together(tmp_path: Path) -> None:
     assert refusal(tmp_path, "mychip", "--executorch", "--kernels", "python") == (
         "error: ExecuTorch's runtime calls no kernels in python\n"
         "  remedy: write them in C++: --executorch with --kernels cpp, which is the default\n"
+    )
+    for driver in ("c", "python"):
+        assert refusal(tmp_path, "mychip", "--kernels", "opencl", "--driver", driver) == (
+            "error: kernels in opencl have opsmith's driver `opencl`, which compiles and launches them\n"
+            "  remedy: leave out --driver; or write a driver and kernels of your own, --kernels cpp\n"
+        )
+    assert refusal(tmp_path, "mychip", "--kernels", "opencl", "--executorch").startswith(
+        "error: ExecuTorch's runtime calls no kernels in opencl\n"
     )
 
 

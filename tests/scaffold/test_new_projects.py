@@ -16,6 +16,7 @@ VARIANTS = {
     "default": (),
     "kernels in Python": ("--kernels", "python"),
     "all in Python": ("--driver", "python"),
+    "kernels in OpenCL C": ("--kernels", "opencl"),
     "for ExecuTorch": ("--executorch",),
     "for ExecuTorch, driver in Python": ("--executorch", "--driver", "python"),
 }

@@ -34,8 +34,12 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def new(
     name: Name = "",
     driver: Annotated[
-        DriverLanguage, typer.Option(help="What the driver is written in.")
-    ] = DriverLanguage.C,
+        DriverLanguage | None,
+        typer.Option(
+            help="What the driver is written in.",
+            show_default="c; kernels in opencl have one that comes with opsmith",
+        ),
+    ] = None,
     kernels: Annotated[
         KernelLanguage | None,
         typer.Option(
@@ -63,7 +67,7 @@ def new(
     `pip install .` there gives PyTorch the device, and `pytest` tests it.
     """
     if upgrade:
-        if executorch or kernels or driver is not DriverLanguage.C:
+        if executorch or kernels or driver:
             raise typer.BadParameter("--upgrade keeps the project's own choices")
         _upgrade(Path(name or "."), apply, json)
     elif apply:

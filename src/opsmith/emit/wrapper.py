@@ -77,9 +77,8 @@ def wrapper(entry: Entry, signatures: Signatures) -> Wrapper:
 
     The functions of the rest of its chain stand before it.
     """
-    written: list[
-        Wrapper
-    ] = []  # from the last of the chain to the first, which calls those behind it
+    # From the last of the chain to the first, which calls those behind it.
+    written: list[Wrapper] = []
     for depth, link in reversed(list(enumerate(entry.chain))):
         name = _function_name(signatures[entry.name], depth)
         behind = written[-1].target if written else ""

@@ -23,21 +23,28 @@ class KernelLanguage(Enum):
 
     CPP = "cpp"
     PYTHON = "python"
+    OPENCL = "opencl"
 
 
 @dataclass(frozen=True)
 class Choices:
     """What a project was asked to be; raises :class:`~opsmith.errors.ChoicesRejected` for what does not fit.
 
+    ``driver``: None for the driver `opencl` that comes with opsmith, which compiles kernels in OpenCL C.
     ``executorch``: its kernels serve programs of ExecuTorch too.
     """
 
     name: str
-    driver: DriverLanguage = DriverLanguage.C
+    driver: DriverLanguage | None = DriverLanguage.C
     kernels: KernelLanguage = KernelLanguage.CPP
     executorch: bool = False
 
     def __post_init__(self) -> None:
+        if (self.driver is None) is not (self.kernels is KernelLanguage.OPENCL):
+            raise ChoicesRejected(
+                "kernels in opencl have opsmith's driver `opencl`, which compiles and launches them",
+                remedy="leave out --driver; or write a driver and kernels of your own, --kernels cpp",
+            )
         if self.driver is DriverLanguage.PYTHON and not (
             self.executorch or self.kernels is KernelLanguage.PYTHON
         ):
@@ -55,19 +62,22 @@ class Choices:
     def folders(self) -> tuple[str, ...]:
         """The folders of templates that make the project."""
         kernels = "executorch" if self.executorch else self.kernels.value
-        return ("project", f"driver_{self.driver.value}", f"kernels_{kernels}")
+        driver = () if self.driver is None else (f"driver_{self.driver.value}",)
+        return ("project", *driver, f"kernels_{kernels}")
 
 
 def chosen(
     name: str,
-    driver: DriverLanguage = DriverLanguage.C,
+    driver: DriverLanguage | None = None,
     kernels: KernelLanguage | None = None,
     executorch: bool = False,
 ) -> Choices:
-    """The choices with the ``kernels`` that suit the ``driver``, where they are not said.
+    """The choices with the ``driver`` and the ``kernels`` that suit each other, where they are not said.
 
     Raises :class:`~opsmith.errors.ChoicesRejected`.
     """
+    if driver is None and kernels is not KernelLanguage.OPENCL:
+        driver = DriverLanguage.C
     if kernels is None:
         in_python = driver is DriverLanguage.PYTHON and not executorch
         kernels = KernelLanguage.PYTHON if in_python else KernelLanguage.CPP

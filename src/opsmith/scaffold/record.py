@@ -33,7 +33,7 @@ class _RecordJson(msgspec.Struct):
     about: str
     opsmith: str
     name: str
-    driver: DriverLanguage
+    driver: DriverLanguage | None
     kernels: KernelLanguage
     executorch: bool
     files: dict[str, str]

@@ -35,7 +35,7 @@ def rendered_files(choices: Choices) -> Mapping[str, str]:
     )
     facts = {
         "name": choices.name,
-        "driver": choices.driver.value,
+        "driver": choices.driver.value if choices.driver else "opencl",
         "kernels": choices.kernels.value,
         "executorch": choices.executorch,
         "opsmith": opsmith_version(),
