@@ -286,7 +286,8 @@ def test_commands_take_it_by_its_name(device: Installed) -> None:
     unknown = run_opsmith("plan", "mychp", env=environment)
     assert unknown.stderr.splitlines() == [
         "error: there is no backend `mychp` (did you mean mychip?)",
-        "  remedy: name a shipped backend (cuda_driver, opencl, sim), an installed one (mychip) or the path of a backend.yaml",
+        "  remedy: name a shipped backend (cuda_driver, opencl, sim), an installed one (mychip) or the path "
+        "of a backend.yaml",
     ]
 
 
