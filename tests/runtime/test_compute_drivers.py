@@ -90,7 +90,8 @@ VARIANTS = {
     "scatter.cl": "#define DTYPE Float\n#define RANK 2\n#define ADDS\n" + INDEX,
     "scan.cl": "#define IN Int\n#define OUT Long\n",
     "triangle.cl": "#define DTYPE Bool\n#define LOWER\n",
-    "random.cl": "#define DTYPE Half\n#define COMPUTE Float\n#define EXPRESSION x + u * (y - x)\n",
+    "random.cl": "#define DTYPE Half\n#define COMPUTE Float\n#define BITS 11\n"
+    "#define EXPRESSION x + u * (y - x)\n",
 }
 
 

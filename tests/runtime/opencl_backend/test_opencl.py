@@ -214,6 +214,9 @@ def test_random_numbers_follow_the_generator() -> None:
     assert first.min().item() >= 0 and first.max().item() < 1
     assert first.mean().item() == pytest.approx(0.5, abs=0.01)
     assert normal.std().item() == pytest.approx(1, abs=0.01)
+    halves = torch.rand(100_000, device="opencl", dtype=torch.half)
+    assert halves.max().item() < 1
+    assert torch.rand(1000, device="opencl", dtype=torch.double).unique().numel() == 1000
     kept = F.dropout(torch.ones(10_000, device="opencl"), 0.25)
     assert kept.unique().cpu().tolist() == pytest.approx([0, 1 / 0.75])
     assert (kept != 0).float().mean().item() == pytest.approx(0.75, abs=0.02)

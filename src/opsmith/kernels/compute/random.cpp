@@ -25,6 +25,19 @@ constexpr const char* kRandom =
 #include "random.cl"
     ;
 
+// The bits of an element's significand; those of what it is computed in, where it is only compared.
+int significand_bits(at::ScalarType dtype, at::ScalarType computed) {
+  switch (dtype) {
+    case at::kHalf:
+      return std::numeric_limits<at::Half>::digits;
+    case at::kBFloat16:
+      return std::numeric_limits<at::BFloat16>::digits;
+    default:
+      return computed == at::kDouble ? std::numeric_limits<double>::digits
+                                     : std::numeric_limits<float>::digits;
+  }
+}
+
 uint64_t next_key(const at::Tensor& self, const std::optional<at::Generator>& generator) {
   const bool given = generator.has_value() && generator->defined();
   at::Generator cpu = cpu_generator(given ? *generator : default_generator(self.device().index()));
@@ -43,7 +56,9 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   add_number(arguments, x, computed);
   add_number(arguments, y, computed);
   const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " +
-                                  c10::toString(computed) + "\n#define EXPRESSION " + expression + "\n";
+                                  c10::toString(computed) + "\n#define EXPRESSION " + expression +
+                                  "\n#define BITS " +
+                                  std::to_string(significand_bits(self.scalar_type(), computed)) + "\n";
   launch("draw random numbers", kernel(kRandom, definitions), arguments, linear(self.numel()));
   return self;
 }
