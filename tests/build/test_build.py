@@ -803,16 +803,23 @@ def test_comments_of_generated_code_compile_nothing(cache: Path) -> None:
     assert library("kernels.yaml:9", ANSWER.replace("42", "43")) != first
 
 
-def test_a_header_above_the_sources_is_no_reason_to_keep_a_library(
-    describe: Callable[..., Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("included", "file"), [("../common.h", "common.h"), ("relu.cl", "kernels/relu.cl")]
+)
+def test_what_a_source_includes_is_no_reason_to_keep_a_library_once_edited(
+    included: str,
+    file: str,
+    describe: Callable[..., Path],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`opsmith/kernels` is such a folder: its selection.h is included as "../selection.h"."""
+    """A header above the sources, as `opsmith/kernels` has, or the text of a kernel for the device."""
     path = describe()
     folder = path.parent / "kernels"
     folder.mkdir()
     (folder / "kernel.cpp").write_text('#include "kernel.h"\n')
-    (folder / "kernel.h").write_text('#pragma once\n  # include "../common.h"\n')
-    (path.parent / "common.h").write_text("// one\n")
+    (folder / "kernel.h").write_text(f'#pragma once\n  # include "{included}"\n')
+    (path.parent / file).write_text("// one\n")
     manifest = path.parent / "kernels.yaml"
     manifest.write_text(manifest.read_text().replace("kernels.cpp", "kernels/kernel.cpp"))
     built = []
@@ -828,7 +835,7 @@ def test_a_header_above_the_sources_is_no_reason_to_keep_a_library(
     for _ in range(2):
         backend_room.build_backend(path)
     assert len(built) == 1
-    (path.parent / "common.h").write_text("// two\n")
+    (path.parent / file).write_text("// two\n")
     assert backend_room.find_built(path) is None
     backend_room.build_backend(path)
     assert len(built) == 2

@@ -47,7 +47,8 @@ from opsmith.plan import MetaRule, OpenedBackend, Plan
 # The meta functions of the package's own lean libraries: one object for whichever of them a backend has.
 _META_FUNCTIONS = tuple(sorted((PACKAGE / "kernels").rglob("meta/*.cpp")))
 _INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-_FROM_ABOVE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+)"', re.MULTILINE)
+# From above, or no header, such as the text of a kernel in OpenCL C.
+_ELSEWHERE = re.compile(r'^\s*#\s*include\s*"(\.\./[^"]+|[^"]+\.(?!h)\w+)"', re.MULTILINE)
 # The name of the record of a machine that has none.
 _NO_COMPILER = "any"
 _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
@@ -381,7 +382,7 @@ def _inputs(backend: Backend) -> list[Path]:
         if path.suffix in _PYTHON_AND_YAML
     ]
     inputs += [path for path in CSRC.rglob("*") if path.is_file()]
-    return [*{*inputs, *_described(backend), *_included_from_above(inputs)}]
+    return [*{*inputs, *_described(backend), *_included_from_elsewhere(inputs)}]
 
 
 def own_files(backend: Backend) -> list[Path]:
@@ -392,7 +393,7 @@ def own_files(backend: Backend) -> list[Path]:
 
 
 def _described(backend: Backend) -> set[Path]:
-    """The files that the description names, the headers beside them, and what they include from above."""
+    """The files that the description names, the headers beside them, and what else they include."""
     inputs = [*backend.files, *backend.driver.sources, *backend.driver.options.files]
     folders = {*backend.driver.include_dirs}
     for library in backend.libraries:
@@ -406,17 +407,17 @@ def _described(backend: Backend) -> set[Path]:
         source.parent for source in inputs if source.suffix in {".c", ".cc", ".cpp", ".cxx"}
     }
     inputs += [path for folder in folders for path in folder.glob("**/*.h*") if path.is_file()]
-    return {*inputs, *_included_from_above(inputs)}
+    return {*inputs, *_included_from_elsewhere(inputs)}
 
 
-def _included_from_above(sources: Iterable[Path]) -> set[Path]:
-    """What ``sources`` include that lies in no folder of theirs, as ``"../common/dims.h"`` does."""
+def _included_from_elsewhere(sources: Iterable[Path]) -> set[Path]:
+    """What ``sources`` include that is no header beside them: ``"../common/dims.h"``, ``"relu.cl"``."""
     waiting = [path for path in sources if path.suffix not in _PYTHON_AND_YAML]
     found: set[Path] = set()
     while waiting:
         path = waiting.pop()
         text = path.read_text(encoding="utf-8", errors="replace")
-        for name in (_INCLUDED if path in found else _FROM_ABOVE).findall(text):
+        for name in (_INCLUDED if path in found else _ELSEWHERE).findall(text):
             included = (path.parent / name).resolve()
             if included not in found and included.is_file():
                 found.add(included)
