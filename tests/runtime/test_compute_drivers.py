@@ -85,13 +85,14 @@ VARIANTS = {
     "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP,
     "layer_norm_parameters.cl": NORM + "#define WANTS_WEIGHT\n#define WANTS_BIAS\n",
     "pool.cl": "#define DTYPE Float\n#define MAX\n",
-    "convolution.cl": "#define DTYPE Half\n#define COLUMNS\n",
+    "convolution.cl": "#define DTYPE Half\n#define COLUMNS\n#define RUN 1\n",
     "indexing.cl": "#define DTYPE Float\n#define SELECT\n" + INDEX,
     "scatter.cl": "#define DTYPE Float\n#define RANK 2\n#define ADDS\n" + INDEX,
     "scan.cl": "#define IN Int\n#define OUT Long\n",
     "triangle.cl": "#define DTYPE Bool\n#define LOWER\n",
     "random.cl": "#define DTYPE Half\n#define COMPUTE Float\n#define BITS 11\n"
-    "#define EXPRESSION x + u * (y - x)\n",
+    "#define EXPRESSION x + u * (y - x)\n" + source("philox.cl"),
+    "dropout.cl": "#define DTYPE Float\n" + source("philox.cl"),
 }
 
 

@@ -38,8 +38,19 @@ bool is_plain(const ConvolutionShape& s) {
   return s.window() == 1 && s.step_height == 1 && s.step_width == 1 && s.pad_height == 0 && s.pad_width == 0;
 }
 
+// How many elements of a row an item writes.
+int64_t run_length() {
+  return limits().is_cpu != 0 ? 64 : 1;
+}
+
 std::string column_definitions(const at::Tensor& tensor, bool columns) {
-  return dtype_definition("DTYPE", tensor) + (columns ? "#define COLUMNS\n" : "");
+  return dtype_definition("DTYPE", tensor) + (columns ? "#define COLUMNS\n" : "") + "#define RUN " +
+         std::to_string(run_length()) + "\n";
+}
+
+// For `elements` in rows of `width`.
+Grid runs_of(int64_t elements, int64_t width) {
+  return linear(elements / width * ceil_div(width, run_length()));
 }
 
 // (samples, channels * window, places) of a contiguous image.
@@ -51,7 +62,7 @@ at::Tensor columns_of(const at::Tensor& image, const ConvolutionShape& s) {
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
   launch("take an image apart", kernel(kColumns, column_definitions(image, true)), arguments,
-         linear(columns.numel()));
+         runs_of(columns.numel(), s.out_width));
   return columns;
 }
 
@@ -63,7 +74,7 @@ at::Tensor image_of(const at::Tensor& columns, const ConvolutionShape& s) {
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
   launch("add up an image", kernel(kColumns, column_definitions(columns, false)), arguments,
-         linear(image.numel()));
+         runs_of(image.numel(), s.width));
   return image;
 }
 

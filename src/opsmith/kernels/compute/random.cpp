@@ -2,6 +2,7 @@
 // what comes.
 #include <opsmith/device/generator.h>
 
+#include <cmath>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -9,20 +10,27 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "dense.h"
 #include "launch.h"
 #include "numbers.h"
+#include "pointwise.h"
 
 namespace opsmith::compute {
 namespace {
 
 constexpr const char* kRandom =
 #include "random.cl"
+    ;
+
+constexpr const char* kDropout =
+#include "dropout.cl"
+    ;
+constexpr const char* kPhilox =
+#include "philox.cl"
     ;
 
 // The bits of an element's significand; those of what it is computed in, where it is only compared.
@@ -59,7 +67,7 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
                                   c10::toString(computed) + "\n#define EXPRESSION " + expression +
                                   "\n#define BITS " +
                                   std::to_string(significand_bits(self.scalar_type(), computed)) + "\n";
-  launch("draw random numbers", kernel(kRandom, definitions), arguments, linear(self.numel()));
+  launch("draw random numbers", kernel(kRandom, definitions, kPhilox), arguments, linear(self.numel()));
   return self;
 }
 
@@ -93,11 +101,31 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
     return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
   }
   const double kept = 1. - p;
-  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
-  bernoulli_(mask, kept, std::nullopt);
-  at::Tensor output = at::mul(input, mask);
-  output.mul_(kept == 0. ? 0. : 1. / kept);
+  const at::Tensor in = input.contiguous();
+  at::Tensor mask = at::empty(in.sizes(), in.options().dtype(at::kBool));
+  at::Tensor output = at::empty(in.sizes(), in.options());
+  if (in.numel() != 0) {
+    constexpr double kNumbers = 1 << 24;
+    Arguments arguments;
+    arguments.tensor(in).tensor(output).tensor(mask).value(in.numel()).value(next_key(in, std::nullopt));
+    arguments.value(static_cast<uint32_t>(std::lround(kept * kNumbers)));
+    add_number(arguments, kept == 0. ? 0. : 1. / kept, in.scalar_type());
+    launch("drop elements", kernel(kDropout, dtype_definition("DTYPE", in), kPhilox), arguments,
+           linear(ceil_div(in.numel(), 4)));
+  }
   return {std::move(output), std::move(mask)};
+}
+
+at::Tensor native_dropout_backward(const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
+  at::Tensor grad_input = at::empty_like(grad_output);
+  auto iter = at::TensorIteratorConfig()
+                  .check_all_same_dtype(false)
+                  .add_output(grad_input)
+                  .add_const_input(grad_output)
+                  .add_const_input(mask)
+                  .build();
+  pointwise(iter, "b != 0 ? a * x : (C)0", grad_output.scalar_type(), {scale});
+  return grad_input;
 }
 
 }  // namespace opsmith::compute
