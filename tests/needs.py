@@ -59,7 +59,7 @@ NEEDS = {
     "cmake": Need(_on_path("cmake"), "cmake", "opsmith in a CMake project"),
     "OpenCL": Need(
         _has_opencl,
-        "pocl-opencl-icd",
+        "pocl-opencl-icd ocl-icd-libopencl1",
         "the OpenCL device, and the kernels of the library `compute`",
     ),
     "Python.h": Need(
