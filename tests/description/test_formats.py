@@ -248,7 +248,7 @@ def test_use_out_as_primary_chooses_what_variants_are_built_on(
     assert planned(tmp_path, catalogue, path).entry("relu_").source == source
 
 
-def test_static_members_of_a_class(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_static_members(tmp_path: Path, catalogue: Catalogue) -> None:
     path = tmp_path / "chip.yaml"
     path.write_text(
         "backend: Chip\ncpp_namespace: chip::ops\nsupported: [add.Tensor, add.Scalar, max.dim]\n"
