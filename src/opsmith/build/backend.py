@@ -15,12 +15,12 @@ import msgspec
 from opsmith.build.cache import mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
-from opsmith.build.driver_library import driver_library, is_package
+from opsmith.build.driver_library import driver_library, is_elf, is_package
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
 from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
-from opsmith.build.shared_library import LeanSources, SharedLibrary
+from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
 from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import (
     Compiler,
@@ -200,10 +200,34 @@ def _build(
     backend, plan = opened.outline, opened.plan
     report(Progress("generating C++"))
     generated = generated_for(plan, cache)
-    library = library_of(backend, generated, installed, compiler)
-    built = [driver_library(backend.name, backend.driver)] if backend.driver.library is None else []
+    library, driver = compiled(opened, generated, installed, compiler, cache, report)
+    return _Record(
+        str(library.relative_to(cache)),
+        str(driver.relative_to(cache)) if driver else None,
+        str(generated.relative_to(cache)),
+        _folder(backend) if says(generated, _folder(backend)) else "",
+    )
+
+
+def compiled(
+    opened: OpenedBackend,
+    generated: Path,
+    installed: Installed,
+    compiler: Compiler,
+    cache: Path,
+    report: OnProgress,
+    relocatable: Relocatable | None = None,
+) -> tuple[Path, Path | None]:
+    """Compiles the library and the driver of what is ``opened``; None for a driver that is ready built.
+
+    ``relocatable`` is given for what is to work anywhere.  Raises a :class:`~opsmith.errors.BuildError`.
+    """
+    backend = opened.outline
+    library = replace(library_of(backend, generated, installed, compiler), relocatable=relocatable)
+    built = []
     # Kernels may launch work through their own driver.
     if (ready := backend.driver.library) is None:
+        built = [replace(driver_library(backend.name, backend.driver), relocatable=relocatable)]
         (driver,) = Compilation(built, compiler, cache).outputs()
         library = replace(library, driver=driver)
     elif is_elf(ready):
@@ -212,14 +236,9 @@ def _build(
     try:
         compilation.run(cache / "logs" / f"{backend.name}.log", report)
     except SymbolUndefined as error:
-        raise located_symbol(error, plan, backend) from None
-    output, *outputs = (str(path.relative_to(cache)) for path in compilation.outputs())
-    return _Record(
-        output,
-        outputs[0] if outputs else None,
-        str(generated.relative_to(cache)),
-        _folder(backend) if says(generated, _folder(backend)) else "",
-    )
+        raise located_symbol(error, opened.plan, backend) from None
+    output, *outputs = compilation.outputs()
+    return output, outputs[0] if outputs else None
 
 
 def library_of(
@@ -286,12 +305,6 @@ def _own_link_flags(backend: Backend) -> tuple[str, ...]:
     ]
     flags = tuple(flag for library in backend.libraries for flag in library.options.link_flags)
     return flags if all(map(is_package, sources)) else (*flags, *own_link_flags())
-
-
-def is_elf(path: Path) -> bool:
-    """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"
 
 
 def _lean(

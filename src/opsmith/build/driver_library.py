@@ -48,6 +48,12 @@ def build_driver(backend: str, driver: Driver, *, progress: OnProgress | None = 
     return compilation.outputs()[0]
 
 
+def is_elf(path: Path) -> bool:
+    """Whether the linker can read ``path``; what is wrong with a driver is told when it is loaded."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
 def is_package(path: Path) -> bool:
     """Whether ``path`` comes with opsmith."""
     return path.is_relative_to(PACKAGE)

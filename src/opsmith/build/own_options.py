@@ -88,12 +88,11 @@ def preloads(compiler: Compiler) -> tuple[Path, ...]:
     does not load.
     """
     found = []
-    is_clang = "clang" in compiler.version
     for name in own_sanitizers():
         if name not in _RUNTIMES:
             continue
         file, runtime = _RUNTIMES[name]
-        if is_clang:
+        if compiler.is_clang:
             file = f"libclang_rt.{runtime}-{platform.machine()}.so"
         path = Path(_said(compiler.command, f"-print-file-name={file}"))
         if not path.is_absolute():

@@ -9,22 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opsmith.build.backend import (
-    Installed,
-    is_elf,
-    library_of,
-    located_symbol,
-)
+from opsmith.build.backend import Installed, compiled
 from opsmith.build.cache import usable_cache
-from opsmith.build.compile import Compilation
-from opsmith.build.driver_library import driver_library
 from opsmith.build.generated import generated_for
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.python_adapter import adapter_of, compiled_adapter
 from opsmith.build.shared_library import Relocatable
 from opsmith.build.toolchain import find_compiler
 from opsmith.description import Backend
-from opsmith.errors import SymbolUndefined
 from opsmith.plan import OpenedBackend, Plan
 
 
@@ -63,22 +55,9 @@ def build_relocatable(
     # What is refused names places: in a package they are those of its own files.
     generated = generated_for(plan.relative_to(folder), cache)
     relocatable = Relocatable(folder, folder / libraries_in)
-    library = replace(library_of(backend, generated, installed, compiler), relocatable=relocatable)
-    built = []
-    if (ready := backend.driver.library) is None:
-        built = [replace(driver_library(backend.name, backend.driver), relocatable=relocatable)]
-        (driver,) = Compilation(built, compiler, cache).outputs()
-        library = replace(library, driver=driver)
-    elif is_elf(ready):
-        library = replace(library, driver=ready, driver_is_users=True)
-    compilation = Compilation([library, *built], compiler, cache)
-    try:
-        compilation.run(cache / "logs" / f"{backend.name}.log", report)
-    except SymbolUndefined as error:
-        raise located_symbol(error, plan, backend) from None
-    output, *outputs = compilation.outputs()
+    library, driver = compiled(opened, generated, installed, compiler, cache, report, relocatable)
     adapter = None
     if with_adapter:
-        wanted = replace(adapter_of(output, cache), relocatable=relocatable)
+        wanted = replace(adapter_of(library, cache), relocatable=relocatable)
         adapter = compiled_adapter(wanted, cache, report)
-    return RelocatableBuild(backend, plan, output, outputs[0] if outputs else None, adapter)
+    return RelocatableBuild(backend, plan, library, driver, adapter)

@@ -63,19 +63,24 @@ class Compiler:
         return f"{platform.machine()} {self.path} {said} {shlex.join(options)}"
 
     @property
+    def is_clang(self) -> bool:
+        """Whether it is clang; else it is gcc."""
+        return "clang" in self.version
+
+    @property
     def memory_flags(self) -> tuple[str, ...]:
         """What lets gcc use more memory before it looks for garbage: a fifth of its time, in large files."""
-        return () if "clang" in self.version else ("--param", f"ggc-min-heapsize={_GCC_HEAP_KIB}")
+        return () if self.is_clang else ("--param", f"ggc-min-heapsize={_GCC_HEAP_KIB}")
 
     @property
     def precompiles(self) -> bool:
         """Whether it looks for a header's precompiled form beside it, as gcc does."""
-        return "clang" not in self.version
+        return not self.is_clang
 
     @property
     def sanitizer_flags(self) -> tuple[str, ...]:
         """What has a sanitizer's runtime linked to a library as a library, as gcc does by itself."""
-        return ("-shared-libsan",) if "clang" in self.version else ()
+        return ("-shared-libsan",) if self.is_clang else ()
 
     @property
     def openmp_flags(self) -> tuple[str, ...]:
@@ -83,7 +88,7 @@ class Compiler:
 
         None for clang, which would bring a second OpenMP runtime into the process.
         """
-        return () if "clang" in self.version else ("-fopenmp",)
+        return () if self.is_clang else ("-fopenmp",)
 
 
 @dataclass(frozen=True)

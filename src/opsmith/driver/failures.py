@@ -45,6 +45,11 @@ class DriverFailure(OpsmithError):
         self.status = status
         self.text = text
 
+    @property
+    def happened(self) -> str:
+        """What the entry returned and said, in one line."""
+        return f"`{self.entry}` returned OPSMITH_{self.status.name}: {self.text}"
+
 
 class StatusUnknown(OpsmithError):
     """An entry that returned a number which is no ``opsmith_status``."""

@@ -74,8 +74,7 @@ def _run(check: Check, subject: Subject, name: str) -> Answer:
     except Broken as broken:
         return Answer(Verdict.FAILED, name, broken.expected, broken.happened)
     except DriverFailure as failure:
-        happened = f"`{failure.entry}` returned OPSMITH_{failure.status.name}: {failure.text}"
-        return Answer(Verdict.FAILED, name, "calls that succeed", happened)
+        return Answer(Verdict.FAILED, name, "calls that succeed", failure.happened)
     return Answer(Verdict.PASSED, name)
 
 

@@ -134,7 +134,7 @@ class Subject:
     def write(self, pointer: int, data: bytes, device: int = 0, stream: int | None = None) -> None:
         """Writes bytes to a device address; waits for the stream, as PyTorch does."""
         stream = stream or self.driver.default_stream(device)
-        self.driver.check("copy", pointer, device, data, HOST, len(data), stream)
+        self.driver.write(pointer, data, device, stream)
         self.driver.synchronize(stream)
 
     def host_copy(self, window: int, bytes_: int) -> bytes:
@@ -158,10 +158,7 @@ class Subject:
                 self.write(pointer, data, device)
                 found = self.read(pointer, 1000, device)
         except DriverFailure as failure:
-            raise Broken(
-                f"a device that works after {what}",
-                f"`{failure.entry}` returned OPSMITH_{failure.status.name}: {failure.text}",
-            ) from None
+            raise Broken(f"a device that works after {what}", failure.happened) from None
         expect_bytes(found, data, f"a copy to the device and back, after {what}")
 
 

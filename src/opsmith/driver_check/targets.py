@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from opsmith.build.driver_library import build_driver
+from opsmith.build.driver_library import build_driver, is_elf
 from opsmith.build.progress import OnProgress
 from opsmith.description import find_backend, python_driver, python_driver_of, read_backend
 from opsmith.driver_check.running import Target
@@ -21,7 +21,7 @@ def find_target(what: str, progress: OnProgress) -> Target:
     description or building raises.
     """
     path = Path(what)
-    if path.is_file() and _is_elf(path):
+    if path.is_file() and is_elf(path):
         return Target(path.resolve())
     if _IS_LIBRARY.search(path.name):
         if path.is_file():
@@ -51,8 +51,3 @@ def _of_backend(name: str, progress: OnProgress) -> Target:
     backend = read_backend(description, None)
     library = build_driver(backend.name, backend.driver, progress=progress)
     return Target(library, backend.driver.host_window, backend.driver.python)
-
-
-def _is_elf(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"

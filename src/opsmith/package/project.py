@@ -57,8 +57,8 @@ def project_of(backend: Backend, version: str = "") -> Project:
     """
     check_hatchling()
     description = backend.location.path
-    pyproject = _pyproject(description)
-    config = _config(pyproject, backend, version)
+    pyproject, config = _pyproject(description) or (None, _default_config(backend))
+    config = _with_version(config, version)
     root = pyproject.parent if pyproject else description.parent
     found = _read(root, config, pyproject)
     folder = _python_package(description.parent, root) if pyproject else None
@@ -85,12 +85,12 @@ def check_hatchling() -> None:
         ) from None
 
 
-def _pyproject(description: Path) -> Path | None:
-    """The nearest file with metadata, up to the top of a repository."""
+def _pyproject(description: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The nearest file with metadata, up to the top of a repository, and what it says."""
     for folder in description.parents:
         path = folder / _PYPROJECT
-        if path.is_file() and "project" in _toml(path):
-            return path
+        if path.is_file() and "project" in (config := _toml(path)):
+            return path, config
         if (folder / ".git").exists():
             return None
     return None
@@ -109,22 +109,23 @@ def _toml(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def _config(pyproject: Path | None, backend: Backend, version: str) -> Mapping[str, Any]:
-    if pyproject is None:
-        project: dict[str, Any] = {
-            "name": backend.name.replace("_", "-"),
-            "version": version or _NO_VERSION,
-            "description": f"The device {backend.name} for PyTorch.",
-            "requires-python": ">=3.10",
-        }
-        return {"project": project}
-    config = _toml(pyproject)
-    if version:
-        project = {**config["project"], "version": version}
-        if "dynamic" in project:
-            project["dynamic"] = [each for each in project["dynamic"] if each != "version"]
-        config = {**config, "project": project}
-    return config
+def _default_config(backend: Backend) -> dict[str, Any]:
+    project = {
+        "name": backend.name.replace("_", "-"),
+        "version": _NO_VERSION,
+        "description": f"The device {backend.name} for PyTorch.",
+        "requires-python": ">=3.10",
+    }
+    return {"project": project}
+
+
+def _with_version(config: dict[str, Any], version: str) -> dict[str, Any]:
+    if not version:
+        return config
+    project = {**config["project"], "version": version}
+    if "dynamic" in project:
+        project["dynamic"] = [each for each in project["dynamic"] if each != "version"]
+    return {**config, "project": project}
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,12 @@ class _Read:
     version: str
 
 
-def _read(root: Path, config: Mapping[str, Any], pyproject: Path | None) -> _Read:
+def _read(root: Path, config: dict[str, Any], pyproject: Path | None) -> _Read:
     """The name and the version, as the wheel will have them."""
     from hatchling.metadata.core import ProjectMetadata
     from hatchling.plugin.manager import PluginManager
 
-    metadata: ProjectMetadata[Any] = ProjectMetadata(str(root), PluginManager(), dict(config))
+    metadata: ProjectMetadata[Any] = ProjectMetadata(str(root), PluginManager(), config)
     try:
         name, version = metadata.core.raw_name, metadata.version
     # A hook that finds a version may raise anything.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from opsmith.driver.table import HOST, Status
-from opsmith.driver_check.checks.streams import work_size
+from opsmith.driver.table import Status
+from opsmith.driver_check.checks.streams import expect_done, work_size
 from opsmith.driver_check.model import Broken, Needs, check
 from opsmith.driver_check.subject import Subject, expect_bytes
 
@@ -35,25 +35,15 @@ def events_not_recorded(subject: Subject) -> None:
     needs=(Needs.EVENTS, Needs.PINNED),
 )
 def events_wait_for_work(subject: Subject) -> None:
-    size = work_size(subject)
     for way in ("event_synchronize", "event_query"):
-        with (
-            subject.stream() as stream,
-            subject.block(size) as block,
-            subject.pinned(size) as pinned,
-            subject.event() as event,
-        ):
-            subject.host_write(pinned, bytes(size))
-            for value in range(_ROUNDS):
-                subject.fill(block, value, size, stream)
-                subject.driver.check("copy", pinned, HOST, block, 0, size, stream)
-            subject.driver.check("event_record", event, stream)
-            while subject.driver.call(way, event) is Status.NOT_READY:
-                time.sleep(0)
-            found = subject.host_copy(pinned, size)
-            subject.driver.synchronize(stream)
-        wanted = bytes([_ROUNDS - 1]) * size
-        expect_bytes(found, wanted, f"pinned memory when `{way}` said OPSMITH_OK")
+        with subject.event() as event:
+
+            def wait(stream: int, way: str = way, event: int = event) -> None:
+                subject.driver.check("event_record", event, stream)
+                while subject.driver.call(way, event) is Status.NOT_READY:
+                    time.sleep(0)
+
+            expect_done(subject, _ROUNDS, wait, f"pinned memory when `{way}` said OPSMITH_OK")
 
 
 @check(

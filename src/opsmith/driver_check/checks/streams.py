@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from opsmith.driver.table import HOST, HostFunction, Status
 from opsmith.driver_check.model import Broken, Needs, check
@@ -10,6 +11,8 @@ from opsmith.driver_check.subject import Subject, expect_bytes
 
 # Long enough for a function that is called again to be noticed.
 _MOMENT = 0.02
+# Copies that are pending when they are waited for.
+_ROUNDS = 16
 
 
 def work_size(subject: Subject) -> int:
@@ -89,11 +92,19 @@ def idle_after_synchronize(subject: Subject) -> None:
                 )
 
 
-def _pending(subject: Subject, stream: int, block: int, pinned: int, size: int) -> None:
-    """Queues copies into pinned memory; the last byte is 0x0f when the last is done."""
-    for value in range(16):
-        subject.fill(block, value, size, stream)
-        subject.driver.check("copy", pinned, HOST, block, 0, size, stream)
+def expect_done(subject: Subject, rounds: int, wait: Callable[[int], None], what: str) -> None:
+    """Breaks unless so many copies into pinned memory are done when ``wait`` of their stream has returned."""
+    size = work_size(subject)
+    with subject.stream() as stream, subject.block(size) as block, subject.pinned(size) as pinned:
+        subject.host_write(pinned, bytes(size))
+        for value in range(rounds):
+            subject.fill(block, value, size, stream)
+            subject.driver.check("copy", pinned, HOST, block, 0, size, stream)
+        wait(stream)
+        found = subject.host_copy(pinned, size)
+        subject.driver.synchronize(stream)
+        # Here: where waiting does not wait, what is destroyed below may still be in use.
+        expect_bytes(found, bytes([rounds - 1]) * size, what)
 
 
 @check(
@@ -102,13 +113,8 @@ def _pending(subject: Subject, stream: int, block: int, pinned: int, size: int) 
     needs=(Needs.PINNED,),
 )
 def synchronize_waits(subject: Subject) -> None:
-    size = work_size(subject)
-    with subject.stream() as stream, subject.block(size) as block, subject.pinned(size) as pinned:
-        subject.host_write(pinned, bytes(size))
-        _pending(subject, stream, block, pinned, size)
-        subject.driver.synchronize(stream)
-        found = subject.host_copy(pinned, size)
-        expect_bytes(found, b"\x0f" * size, "pinned memory after the stream was waited for")
+    what = "pinned memory after the stream was waited for"
+    expect_done(subject, _ROUNDS, subject.driver.synchronize, what)
 
 
 @check(
@@ -117,15 +123,11 @@ def synchronize_waits(subject: Subject) -> None:
     needs=(Needs.PINNED,),
 )
 def query_tells_of_pending_work(subject: Subject) -> None:
-    size = work_size(subject)
-    with subject.stream() as stream, subject.block(size) as block, subject.pinned(size) as pinned:
-        subject.host_write(pinned, bytes(size))
-        _pending(subject, stream, block, pinned, size)
+    def wait(stream: int) -> None:
         while subject.driver.call("stream_query", stream) is Status.NOT_READY:
             time.sleep(0)
-        found = subject.host_copy(pinned, size)
-        subject.driver.synchronize(stream)
-    expect_bytes(found, b"\x0f" * size, "pinned memory when `stream_query` said OPSMITH_OK")
+
+    expect_done(subject, _ROUNDS, wait, "pinned memory when `stream_query` said OPSMITH_OK")
 
 
 @check(
