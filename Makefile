@@ -42,7 +42,7 @@ help:
 	@echo 'make demo        train a small network on the simulated accelerator and on the CPU, side by side'
 	@echo 'make test        run the tests: everything that guards behaviour'
 	@echo 'make test-fast   those that compile nothing, in a minute'
-	@echo 'make test-all    those of the night too, with every group of operators'
+	@echo 'make test-all    those of the night too, with every group of operators, and sim without its host window'
 	@echo 'make format      ruff and clang-format lay out what make lint checks'
 	@echo 'make lint        ruff, mypy, clang-format'
 	@echo 'make tidy        clang-tidy on the simulated driver and the kernels on lean tensors'
@@ -62,6 +62,7 @@ test-fast: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -q -m '' $(WORKERS)
+	OPSMITH_HOST_WINDOW=off $(BIN)/python -m pytest -q $(WORKERS) tests/runtime/test_*.py tests/kernels tests/conformance tests/programs
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -161,3 +161,13 @@ def test_the_backend_of_a_command(tmp_path: Path) -> None:
     assert plan() == ("chip", "backend: ./backend.yaml\n")
     assert plan("sim") == plan("--backend", "sim") == ("sim", "")
     assert plan("backend.yaml") == ("chip", "")
+
+
+@pytest.mark.parametrize("command", "conform demo doctor gen package plan report serve".split())
+def test_the_backend_as_an_argument_and_by_its_name(command: str) -> None:
+    done = fork_server.run(
+        [sys.executable, "-m", "opsmith", command, "sim", "--backend", "nosuch"],
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the backend is named twice: sim and --backend nosuch" in done.stderr

@@ -13,7 +13,7 @@ import torch
 from torchgen.model import BaseTy, BaseType
 
 from opsmith.description import Kernel, read_backend
-from opsmith.errors import Location, OperatorUnknown
+from opsmith.errors import Location, OperatorUnknown, SettingInvalid
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
 from opsmith.plan import kept_plans as cache_room
 from opsmith.plan.derivation import Derived, Obstacle, derive, elementwise_result
@@ -195,6 +195,29 @@ def test_host_kernels_get_copies_without_a_host_window(
     assert shown(plan, path, "add.out").endswith(
         "; on copies in host memory: there is no host window (DIR/backend.yaml:2:1)"
     )
+
+
+def test_the_environment_hides_host_windows(
+    describe: Describe, catalogue: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = "- {op: add.out, kernel_name: chip::add, structured: true}"
+    path = describe(kernel, header="execution: host")
+
+    def why() -> str:  # plans are kept on disk
+        return shown(plan_backend(str(path), tmp_path / "cache"), path, "add.out")
+
+    seen = why()
+    monkeypatch.setenv("OPSMITH_HOST_WINDOW", "off")
+    assert why() == (
+        f"{seen}; on copies in host memory: there is no host window (OPSMITH_HOST_WINDOW=off)"
+    )
+    monkeypatch.setenv("OPSMITH_HOST_WINDOW", "on")
+    assert why() == seen
+    monkeypatch.setenv("OPSMITH_HOST_WINDOW", "no")
+    with pytest.raises(
+        SettingInvalid, match="OPSMITH_HOST_WINDOW is `no`, which is neither on nor"
+    ):
+        read_backend(path, catalogue)
 
 
 def test_structured_with_its_own_meta_and_casts(describe: Describe, catalogue: Catalogue) -> None:

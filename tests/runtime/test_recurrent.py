@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from opsmith.runtime import LoadedBackend
+import opsmith
 
-pytestmark = pytest.mark.usefixtures("sim")
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))
+opsmith.load("sim")
 
 
 def gradients(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> list[Tensor]:
@@ -37,24 +38,24 @@ def sequence(module: nn.Module) -> Tensor:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
-def test_layers(sim: LoadedBackend, layer: type[nn.RNNBase], bias: bool) -> None:
+def test_layers(layer: type[nn.RNNBase], bias: bool) -> None:
     torch.manual_seed(0)
     module = layer(4, 6, num_layers=2, bidirectional=True, bias=bias)
     agree(module, lambda m: m(sequence(m))[0].square().sum())
 
 
-def test_a_loss_that_uses_the_cell_state_only(sim: LoadedBackend) -> None:
+def test_a_loss_that_uses_the_cell_state_only() -> None:
     torch.manual_seed(0)
     agree(nn.LSTM(4, 6), lambda m: m(sequence(m))[1][1].square().sum())
 
 
-def test_a_loss_that_uses_the_hidden_state_only(sim: LoadedBackend) -> None:
+def test_a_loss_that_uses_the_hidden_state_only() -> None:
     torch.manual_seed(0)
     agree(nn.LSTMCell(4, 6), lambda m: m(sequence(m)[0])[0].square().sum())
     agree(nn.GRUCell(4, 6), lambda m: m(sequence(m)[0]).square().sum())
 
 
-def test_a_packed_sequence(sim: LoadedBackend) -> None:
+def test_a_packed_sequence() -> None:
     torch.manual_seed(0)
 
     def call(module: nn.Module) -> Tensor:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -39,6 +39,13 @@ def shown(body: Callable[[], object]) -> str:
 
 def expect(body: Callable[[], object], expected: str) -> None:
     assert shown(body) == dedent(expected).strip()
+
+
+@pytest.fixture(autouse=True)
+def backward_on_this_thread() -> Iterator[None]:
+    """As it is by itself where the host sees the device's memory."""
+    with torch.autograd.set_multithreading_enabled(False):
+        yield
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from opsmith.built.contents import (
     read_contents,
 )
 from opsmith.cache_folder import cache_root
-from opsmith.description import ExternalNamespace, PythonDriver
+from opsmith.description import HOST_WINDOW, ExternalNamespace, PythonDriver, hides_host_windows
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import torch_version
 
@@ -65,11 +65,20 @@ def public_version(version: str) -> str:
 
 
 def _fitting(contents: Contents) -> CarriedBuild | None:
+    if contents.host_window and hides_host_windows():
+        return None
     wanted = (public_version(torch_version()), platform.machine())
     return next((each for each in contents.builds if (each.torch, each.machine) == wanted), None)
 
 
 def _unfit(contents: Contents) -> PackageUnfit:
+    if contents.host_window and hides_host_windows():
+        return PackageUnfit(
+            f"`{contents.distribution}` carries libraries that use the host window, and {HOST_WINDOW} "
+            "is off",
+            has_sources=contents.has_sources,
+            remedy=f"unset {HOST_WINDOW}",
+        )
     versions = sorted({each.torch for each in contents.builds})
     machines = sorted({each.machine for each in contents.builds})
     torch, machine = public_version(torch_version()), platform.machine()

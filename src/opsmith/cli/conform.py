@@ -17,7 +17,7 @@ from rich.table import Table
 
 from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
-from opsmith.cli.options import Backend
+from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.conformance import (
     Check,
     Outcome,
@@ -79,7 +79,8 @@ JUnit = Annotated[Path | None, typer.Option(help="Write the results there, as JU
 
 
 def conform(
-    backend: Backend = "",
+    backend: BackendArgument = "",
+    named: NamedBackend = "",
     op: Operators = None,
     dtype: Annotated[list[str] | None, typer.Option(help="float32, …; repeatable.")] = None,
     check: Checks = None,

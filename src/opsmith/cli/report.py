@@ -24,7 +24,8 @@ def warn(document: ReportData) -> None:
 
 def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
-    backend: options.Backend = "",
+    backend: options.BackendArgument = "",
+    named: options.NamedBackend = "",
     conform: options.Conform = None,
     coverage: options.Coverage = None,
     bench: options.Bench = None,

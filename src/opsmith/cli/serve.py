@@ -16,7 +16,8 @@ from opsmith.report.server import Snapshots, serving
 
 def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
-    backend: options.Backend = "",
+    backend: options.BackendArgument = "",
+    named: options.NamedBackend = "",
     conform: options.Conform = None,
     coverage: options.Coverage = None,
     bench: options.Bench = None,

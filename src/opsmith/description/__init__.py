@@ -5,6 +5,7 @@ from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.imported import Imported, import_library
+from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,
@@ -40,6 +41,7 @@ from opsmith.description.python_kernel import (
 )
 
 __all__ = [
+    "HOST_WINDOW",
     "SCALAR_TYPE_OF",
     "Abi",
     "ArgMeta",
@@ -67,6 +69,7 @@ __all__ = [
     "check_callable",
     "check_device_name",
     "find_backend",
+    "hides_host_windows",
     "import_library",
     "location_of",
     "parameters_of",

@@ -17,6 +17,7 @@ from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.formats.known import YamlFormat, format_of
+from opsmith.description.host_window import hides_host_windows
 from opsmith.description.installed import installed_backends
 from opsmith.description.library import read_library
 from opsmith.description.model import (
@@ -173,6 +174,8 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
                     remedy="rename one in its manifest, or list it once",
                 )
     driver = _driver(document, raw.driver)
+    if driver.host_window and hides_host_windows():
+        driver = replace(driver, host_window=False, window_is_hidden=True)
     for index, library in enumerate(libraries):
         for source in library.sources:
             if source in driver.sources:

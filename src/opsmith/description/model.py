@@ -271,6 +271,8 @@ class Driver:
     sources: tuple[Path, ...] = ()
     include_dirs: tuple[Path, ...] = ()
     host_window: bool = True
+    window_is_hidden: bool = False
+    """Whether there would be one if ``OPSMITH_HOST_WINDOW`` were not off."""
     python: PythonDriver | None = None
     options: BuildOptions = BuildOptions()
 

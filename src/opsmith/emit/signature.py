@@ -137,6 +137,28 @@ class Signature:
         """Whether it returns new results, by its schema."""
         return self.function.func.kind() is SchemaKind.functional
 
+    @functools.cached_property
+    def returns_given(self) -> list[str] | None:
+        """The arguments that it returns, having written to them; None where any result is a new one."""
+        arguments = {
+            each.annotation.alias_set: each.name
+            for each in self.function.func.arguments.flat_all
+            if each.annotation is not None and each.annotation.is_write
+        }
+        returns = self.function.func.returns
+        if not all(each.annotation and each.annotation.is_write for each in returns):
+            return None
+        return [arguments[each.annotation.alias_set] for each in returns if each.annotation]
+
+    @functools.cached_property
+    def changed(self) -> frozenset[str]:
+        """The names of the arguments that it changes, by its schema; ``out`` arguments are not among them."""
+        return frozenset(
+            each.name
+            for each in self.function.func.arguments.flat_non_out
+            if each.annotation is not None and each.annotation.is_write
+        )
+
     def results(self) -> tuple[Result, ...]:
         """What it gives back; empty where that is anything else than Tensors."""
         return results_of(self.function) or ()

@@ -274,8 +274,9 @@ class _Writer:
     def _body(self) -> list[str]:
         if self._is_direct() and not self.is_lean:
             run = self._run({})
-            if self.on_copies and not self.signature.is_functional:
-                return [f"{run};", *self._return_given()]
+            given = self.signature.returns_given
+            if self.on_copies and given is not None:
+                return [f"{run};", *([f"return {self._forwarded(given)};"] if given else [])]
             return [f"return {run};"]
         if self.kernel.structured:
             return self._structured()
@@ -344,8 +345,9 @@ class _Writer:
         call = f"::{self.kernel.symbol}({arguments});"
         if self.on_copies:
             self.headers.add(ON_COPIES)
+            casts = "kInTheKernel" if self.kernel.casts else "kBeforeTheKernel"
             return (
-                "opsmith::run_on_copies(op, opsmith::Access::kOverwrite, /*casts=*/true, "
+                f"opsmith::run_on_copies(op, opsmith::Access::kOverwrite, opsmith::Casts::{casts}, "
                 f"[&](at::TensorIteratorBase& iter) {{ {call} }});"
             )
         if self.kernel.casts:
@@ -362,12 +364,6 @@ class _Writer:
     def _with_copies(self, called: str, arguments: Sequence[str]) -> str:
         self.headers.add(ON_COPIES)
         return f"opsmith::on_copies({', '.join([called, *arguments])})"
-
-    def _return_given(self) -> list[str]:
-        """The return of an out or in-place variant."""
-        if not self.signature.function.func.returns:
-            return []
-        return [f"return {self._forwarded(self.signature.outputs() or ['self'])};"]
 
     def _run(self, values: Mapping[str, str]) -> str:
         """A call of the kernel, in the signature of its own operator, with other ``values`` for some."""
@@ -405,11 +401,9 @@ class _Writer:
             return "::std::optional<at::Device>(at::kCPU)"
         if name in self.source.outputs():
             return f"opsmith::overwritten({value})"
-        changes = not self.source.is_functional and any(
-            name == each.name for each in self.source.results()
-        )
         # Batch normalisation changes its statistics, which no schema says.
-        return f"opsmith::changed({value})" if changes or name.startswith("running_") else value
+        changes = name in self.source.changed or name.startswith("running_")
+        return f"opsmith::changed({value})" if changes else value
 
     def _structured_class(self, out_name: str) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""

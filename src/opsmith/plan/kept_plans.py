@@ -47,6 +47,7 @@ _known: dict[tuple[str, Path], Plan] = {}
 def _key(backend: Backend) -> str:
     folders = _folders(backend.location.path.parent)
     lines = [torch_version(), planning_code_digest(), backend.location.path.name]
+    lines.append(str(backend.driver.window_is_hidden))
     lines += [f"{_with_names(str(file), folders)} {_digest_file(file)}" for file in backend.files]
     return _digest_text("\n".join(lines))
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from opsmith.description import Abi, Backend, Derive, Execution, FallbackDefault, Kernel, StubKernel
+from opsmith.description import (
+    HOST_WINDOW,
+    Abi,
+    Backend,
+    Derive,
+    Execution,
+    FallbackDefault,
+    Kernel,
+    StubKernel,
+)
 from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result
@@ -399,7 +408,9 @@ class _Resolver:
             source = f"`{meta.sources[0]}` ({meta.location})" if meta else shape.value
             why += f"; shape and dtype from {source}"
         if kernel.execution is Execution.COPIES:
-            note += f"; on copies in host memory: there is no host window ({self.backend.driver.location})"
+            driver = self.backend.driver
+            why_not = f"{HOST_WINDOW}=off" if driver.window_is_hidden else driver.location
+            note += f"; on copies in host memory: there is no host window ({why_not})"
         if kernel.fails_over:
             note += "; calls that it refuses at run time: the fallback runs them on the CPU"
         return Entry(

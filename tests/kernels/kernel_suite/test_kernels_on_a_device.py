@@ -26,19 +26,30 @@ from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
 from opsmith.plan.executorch.supported import rejection
 
 pytestmark = pytest.mark.isolated(
-    OPSMITH_SUITE=("portable", "portable_alone", "optimized", "quantized"),
-    nightly=("portable_alone",),
+    OPSMITH_SUITE=(
+        "portable",
+        "portable_alone",
+        "portable_on_copies",
+        "optimized",
+        "optimized_on_copies",
+        "quantized",
+        "quantized_on_copies",
+    ),
+    nightly=("portable", "portable_alone", "optimized", "quantized_on_copies"),
     opinfo=True,
 )
 
 KERNELS = Path(__file__).parents[1]
+SUITE = os.environ["OPSMITH_SUITE"]
+if SUITE.endswith("_on_copies"):
+    os.environ["OPSMITH_HOST_WINDOW"] = "off"
 LIBRARY, BACKEND = {
     # Behind `optimized`, which takes float32 and bfloat16 of its operators: these are left to the night.
     "portable": ("portable", "sim"),
     "portable_alone": ("portable", KERNELS / "portable_backend" / "backend.yaml"),
     "optimized": ("optimized", "sim"),
     "quantized": ("quantized", KERNELS / "quantized_backend" / "backend.yaml"),
-}[os.environ["OPSMITH_SUITE"]]
+}[SUITE.removesuffix("_on_copies")]
 LOADED = opsmith.load(str(BACKEND))
 # Their further results are empty on the CPU, and on other devices what PyTorch's meta function says.
 FIRST_RESULT_ONLY = {

@@ -18,7 +18,7 @@ import opsmith
 from opsmith.plan import AutogradRoute, Route
 from refusal import refusal
 
-pytestmark = pytest.mark.isolated
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 FOLDER = Path(__file__).parent
 

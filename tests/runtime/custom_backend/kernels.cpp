@@ -100,6 +100,13 @@ void accumulate(at::Tensor& total, const at::Tensor& value) {
   host(total).add_(host(value));
 }
 
+at::Tensor exchange(at::Tensor& slot, const at::Tensor& value) {
+  at::Tensor before = at::empty_like(slot);
+  host(before).copy_(host(slot));
+  host(slot).copy_(host(value));
+  return before;
+}
+
 at::Tensor float_only(const at::Tensor& self) {
   return scale(self, 1);
 }

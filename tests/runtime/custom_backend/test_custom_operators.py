@@ -14,7 +14,7 @@ from torch.testing._internal.optests.generate_tests import OpCheckError
 import opsmith
 from refusal import refusal
 
-pytestmark = pytest.mark.isolated
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 FOLDER = Path(__file__).parent
 DEVICE = "chip"
@@ -116,6 +116,13 @@ def test_an_argument_that_is_written() -> None:
     agree(there, total + value)
 
 
+def test_an_argument_that_is_written_beside_a_result() -> None:
+    slot, value = floats(3), floats(3) + 1
+    there = slot.to(DEVICE)
+    agree(myop.exchange(there, value.to(DEVICE)), slot)
+    agree(there, value)
+
+
 def test_an_operator_of_pytorch_beside_them() -> None:
     agree(on(3) * on(3), floats(3) * floats(3))
 
@@ -162,7 +169,7 @@ def test_other_dtypes_are_refused_with_the_reason() -> None:
         with pytest.raises(NotImplementedError) as caught:
             call(on(3).double())
         assert (
-            f"the kernel `chip::float_only` ({FOLDER}/kernels.yaml:37:5) takes Float only, and there is "
+            f"the kernel `chip::float_only` ({FOLDER}/kernels.yaml:41:5) takes Float only, and there is "
             "no CPU kernel to fall back on. It was called with self float64[3] on chip:0"
         ) in str(caught.value)
 

@@ -10,7 +10,7 @@ import torch
 import opsmith
 from opsmith.runtime.fallbacks import FallbackCount
 
-pytestmark = pytest.mark.isolated
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 SMALL = torch.tensor([2.0, 3.0])
 LARGE = torch.arange(6.0).reshape(2, 3)

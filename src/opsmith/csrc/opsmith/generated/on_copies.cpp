@@ -7,11 +7,23 @@
 
 namespace opsmith {
 
+namespace {
+
+// What TensorIterator gives on every device but the CPU: a common dtype, and operands that are not cast.
+struct NotCast final : at::TensorIteratorBase {
+  NotCast(const at::TensorIteratorBase& iter, at::ScalarType common) : TensorIteratorBase(iter) {
+    common_dtype_ = common;
+  }
+  const at::Tensor& maybe_get_output(int64_t index) override { return output(index); }
+};
+
+}  // namespace
+
 // A second iterator over the copies: the first has settled the shape and the common dtype, so nothing is
 // resized or checked again.
-void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
+void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel) {
-  const auto common = casts ? iter.maybe_common_dtype() : std::nullopt;
+  const auto common = casts == Casts::kBeforeTheKernel ? iter.maybe_common_dtype() : std::nullopt;
   HostViews views;
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false)
@@ -22,7 +34,7 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
   std::vector<at::Tensor> inputs;
   for (int index = iter.noutputs(); index < iter.ntensors(); ++index) {
     const at::Tensor input = views.view(iter.tensor(index));
-    inputs.push_back(common.has_value() ? input.to(*common) : input);
+    inputs.push_back(input.scalar_type() == common.value_or(input.scalar_type()) ? input : input.to(*common));
   }
   std::vector<at::Tensor> outputs;
   for (int index = 0; index < iter.noutputs(); ++index) {
@@ -36,6 +48,9 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
     config.add_owned_const_input(input);
   }
   at::TensorIterator copies = config.build();
+  if (casts == Casts::kInTheKernel && iter.maybe_common_dtype().has_value()) {
+    copies = at::TensorIterator(NotCast(copies, iter.common_dtype()));
+  }
   kernel(copies);
   for (int index = 0; index < iter.noutputs(); ++index) {
     if (!copies.tensor(index).is_same(outputs[index])) {

@@ -149,9 +149,15 @@ auto on_copies(const Kernel& kernel, const Given&... given) {
   }
 }
 
-// The same for a kernel that gets its Tensors in an iterator; `access` is what it does with the outputs, and
-// `casts` whether they all have the common dtype (Note [The common dtype]).
-void run_on_copies(at::TensorIteratorBase& iter, Access access, bool casts,
+// Who sees to an iterator's common dtype (Note [The common dtype]).
+enum class Casts {
+  kNobody,
+  kBeforeTheKernel,  // all operands have it
+  kInTheKernel,      // the operands are as the caller gave them, and the iterator knows it
+};
+
+// The same for a kernel that gets its Tensors in an iterator; `access` is what it does with the outputs.
+void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel);
 
 }  // namespace opsmith

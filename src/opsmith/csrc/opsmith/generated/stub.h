@@ -70,7 +70,8 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
  private:
   template <class Iterator, class... Rest>
   static void copy(Iterator& iter, Rest&... rest) {
-    run_on_copies(iter, Access::kWrite, kStubs == Stubs::kCommonDtype,
+    run_on_copies(iter, Access::kWrite,
+                  kStubs == Stubs::kCommonDtype ? Casts::kBeforeTheKernel : Casts::kNobody,
                   [&](at::TensorIterator& copies) { kKernel(copies, rest...); });
   }
 
