@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
+from refusal import outcome
 
 DEVICE = "sim"
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -462,9 +463,57 @@ def test_masked_fill_refuses_masks_of_numbers() -> None:
         on_device(lambda x, m: x.masked_fill_(m, 1), numbers(3), numbers(3))
 
 
-def test_fill_of_expanded_memory_raises() -> None:
-    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
-        on_device(lambda x: x[:1].expand(4).fill_(1), numbers(3))
+FIRST_AND_LAST = torch.tensor([True, False, False, True])
+WRITES: dict[str, Call] = {
+    "fill_": lambda x, m: x.fill_(2),
+    "fill_.Tensor": lambda x, m: x.fill_(torch.tensor(2.0, device=x.device)),
+    "zero_": lambda x, m: x.zero_(),
+    "masked_fill_": lambda x, m: x.masked_fill_(m, 3),
+    "threshold_": lambda x, m: torch.threshold_(x, 0.5, 0.25),
+    "index_put_": lambda x, m: x.index_put_((m,), torch.tensor(5.0, device=x.device)),
+    "index_fill_": lambda x, m: x.index_fill_(0, m.nonzero()[:, 0], 5),
+    "nan_to_num_": lambda x, m: x.nan_to_num_(),
+    "add_": lambda x, m: x.add_(1),
+    "relu_": lambda x, m: x.relu_(),
+    "masked_scatter_": lambda x, m: x.masked_scatter_(m, x.clone()),
+    "copy_": lambda x, m: x.copy_(x.clone()),
+    "clamp_": lambda x, m: x.clamp_(0, 1),
+    "tril_": lambda x, m: x.view(1, 4).tril_(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_to_elements_that_share_memory(name: str) -> None:
+    """PyTorch fills such elements, and refuses to compute with them."""
+
+    def call(x: Tensor, mask: Tensor) -> Tensor:
+        return WRITES[name](x[:1].expand(4), mask)
+
+    theirs = outcome(call, numbers(3), FIRST_AND_LAST)
+    if isinstance(theirs, Tensor):
+        compare(call, numbers(3), FIRST_AND_LAST)
+    else:
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            on_device(call, numbers(3), FIRST_AND_LAST)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x + x,
+        lambda x: x.exp(),
+        lambda x: x.sum(),
+        lambda x: x.amax(1, keepdim=True),
+        lambda x: x.flip(1),
+        lambda x: torch.cat([x, x]),
+        lambda x: torch.where(x > 0, x, -x),
+        lambda x: x.masked_fill_(x > 0, 3),
+        lambda x: x.softmax(1),
+        lambda x: x[..., :1].contiguous(),
+    ],
+)
+def test_more_dimensions_than_lean_tensors_have(call: Call) -> None:
+    compare(call, numbers(2, 3, *[1] * 15, 2))
 
 
 MATRIX = numbers(4, 4)

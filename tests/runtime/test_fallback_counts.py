@@ -218,7 +218,8 @@ def test_the_command_shows_what_fell_back(program: Path) -> None:
     )
     assert set(lines[last - 1].strip().split(", ")) == {"lgamma", "aminmax"}
     report = json.loads(lines[-1])
-    assert (report["status"], report["calls"], report["bytes_moved"]) == (0, 6, 0)
+    assert (report["status"], report["calls"]) == (0, 6)
+    assert report["bytes_moved"] == (0 if HAS_HOST_WINDOW else 272)
     assert {each["operator"]: each["calls"] for each in report["operators"]} == {
         "lgamma": 5,
         "aminmax": 1,

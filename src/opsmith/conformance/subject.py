@@ -30,7 +30,7 @@ from opsmith.conformance.comparison import (
 )
 from opsmith.conformance.database import dtype_name, samples_of, tolerances
 from opsmith.description import SCALAR_TYPE_OF, Kernel
-from opsmith.plan import Plan, Route
+from opsmith.plan import Entry, Plan, Route
 from opsmith.runtime.calls import record_calls
 
 UNDEFINED_VALUES = ("empty", "empty_*", "new_empty*")
@@ -278,8 +278,12 @@ class Subject:
             entry = self.plan.by_name[name]
             if entry.route in _REFUSING:
                 return f"the description refuses `{name}`: {entry.refusal or entry.why}"
-            # Where the last kernel takes all, nothing is left to other dtypes.
-            if entry.other_dtypes in _REFUSING and not self._taking(name):
+            # Where any kernel takes all dtypes, nothing is left to others.
+            if (
+                entry.other_dtypes in _REFUSING
+                and not self._taking(name)
+                and all(map(_limits_dtypes, entry.chain))
+            ):
                 return f"the description refuses `{name}` in {self._scalar_type}: {entry.refusal}"
         return ""
 
@@ -303,6 +307,10 @@ class Subject:
     @cached_property
     def _scalar_type(self) -> str:
         return SCALAR_TYPE_OF.get(dtype_name(self.dtype), dtype_name(self.dtype))
+
+
+def _limits_dtypes(link: Entry) -> bool:
+    return link.kernel is None or bool(link.kernel.dtypes or link.kernel.arg_meta)
 
 
 # The dtypes in which the CPU computes what comes nearest to exact values.

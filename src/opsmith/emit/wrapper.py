@@ -19,6 +19,7 @@ from opsmith.plan.conditions import (
     ComputesIn,
     HasDimOrder,
     HasDtype,
+    IsLean,
     SameDtype,
     ShareDtype,
     conditions,
@@ -176,6 +177,8 @@ class _Writer:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
         if tests := self._tests(self.names, self.names):
             lines += self._refuse_unless(" && ".join(tests))
+        if self.call.overlaps_on_cpu:
+            lines += self._hand_over_if("opsmith::shares_elements(self)", "opsmith::fallback")
         return lines
 
     def _tests(self, names: Mapping[str, str], new: Collection[str]) -> list[str]:
@@ -191,6 +194,12 @@ class _Writer:
                 case HasDtype(argument, dtypes, operands) if argument in new:
                     asked = ", ".join(names[each] for each in (argument, *operands))
                     tests.append(f"opsmith::takes({dtype_set(dtypes)}, {asked})")
+                case IsLean(arguments):
+                    asked = ", ".join(
+                        dict.fromkeys(names[each] for each in arguments if each in new)
+                    )
+                    if asked:
+                        tests.append(f"opsmith::are_lean({asked})")
                 case ShareDtype(arguments, dtypes):
                     every = dict.fromkeys(names[each] for each in arguments if each in names)
                     if every:

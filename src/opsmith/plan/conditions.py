@@ -58,8 +58,15 @@ class ComputesIn:
     dtypes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class IsLean:
+    """Lean tensors can describe all Tensors of ``arguments``: they have few dimensions, and 32-bit sizes."""
+
+    arguments: tuple[str, ...]
+
+
 LeanCondition: TypeAlias = HasDtype | ShareDtype | SameDtype | HasDimOrder
-Condition: TypeAlias = LeanCondition | ComputesIn
+Condition: TypeAlias = LeanCondition | ComputesIn | IsLean
 
 
 class Declared(Protocol):
@@ -81,7 +88,8 @@ def conditions(
     assert entry.call is not None
     kernel = entry.call.kernel
     if kernel.abi is Abi.EXECUTORCH:
-        return lean_conditions(kernel, (*inputs, *outputs), converted_scalars(entry.call, inputs))
+        every = (*inputs, *outputs)
+        return IsLean(every), *lean_conditions(kernel, every, converted_scalars(entry.call, inputs))
     if kernel.abi is Abi.PYTHON:
         computes = entry.promotes
     else:

@@ -158,6 +158,11 @@ class Interception:
         return f"{reason}; so it does with dropout" if self.dropout else reason
 
 
+def takes_all(kernel: Kernel) -> bool:
+    """Whether ``kernel`` takes whatever Tensors PyTorch gives it."""
+    return kernel.abi is not Abi.EXECUTORCH and not (kernel.dtypes or kernel.arg_meta)
+
+
 def claims_of(kernel: Kernel) -> str:
     """What ``kernel`` says that it takes: ``self Float/Half, other Float``; empty where that is all."""
     claims = [
@@ -179,7 +184,8 @@ class KernelCall:
     ``derivation`` is how another variant's kernel is used, ``shape`` where the results' shapes and dtypes
     come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps an
     operand in part is refused.  ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
-    another dtype than the result's will do, and casts; the fallback runs such a call.
+    another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
+    and whether an operand whose elements share memory may be written in place.
     ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
     of a later one; ``other_dtypes`` is what comes after the last of them.
     ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
@@ -193,6 +199,7 @@ class KernelCall:
     operands: Operands = Operands.ONE_DEVICE
     checks_overlap: bool = False
     casts_on_cpu: bool = False
+    overlaps_on_cpu: bool = False
     meta: Meta | None = None
     next: Entry | None = None
     other_dtypes: Route | None = None

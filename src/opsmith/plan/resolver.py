@@ -35,6 +35,7 @@ from opsmith.plan.model import (
     Route,
     Shape,
     claims_of,
+    takes_all,
 )
 from opsmith.plan.stubs import StubService, serve_through_stubs
 from opsmith.schema import (
@@ -49,6 +50,8 @@ from opsmith.schema import (
 )
 
 _Kernel = TypeVar("_Kernel", Kernel, StubKernel)
+# What every kernel on lean tensors says, told where it says nothing else.
+_LEAN_CLAIM = "at most 16 dimensions"
 
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
@@ -353,7 +356,7 @@ class _Resolver:
 
     def _next(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry | None:
         """What serves the calls that ``kernel`` does not take, if that is another kernel."""
-        if not (kernel.dtypes or kernel.arg_meta):
+        if takes_all(kernel):
             return None
         asked = (*refused, kernel)
         names = self.catalogue.variants_of(operator.name)
@@ -428,6 +431,7 @@ class _Resolver:
                 operands=self._operands(operator, kernel),
                 checks_overlap=self._checks_overlap(operator),
                 casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
+                overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
                 meta=meta,
                 next=behind,
                 other_dtypes=other_dtypes,
@@ -460,6 +464,18 @@ class _Resolver:
             and operator.namespace == "aten"
             and operator.variant is Variant.OUT
             and shape is Shape.META_KERNEL
+            and self._last_resort(operator.name)[0] is Route.FALLBACK
+        )
+
+    def _overlaps_on_cpu(self, operator: Operator) -> bool:
+        """Whether an in-place call on elements that share memory, as an expanded Tensor's do, is the CPU's.
+
+        Some operators take such a Tensor, and others refuse it, which nothing but their own kernels know.
+        """
+        return (
+            operator.namespace == "aten"
+            and operator.variant is Variant.INPLACE
+            and not any(result.many for result in operator.results or ())
             and self._last_resort(operator.name)[0] is Route.FALLBACK
         )
 
@@ -625,15 +641,16 @@ class _Resolver:
     def _other_dtypes(
         self, operator: Operator, kernel: Kernel, behind: Entry | None
     ) -> tuple[str, Route | None, str]:
-        """Of the dtypes that ``kernel`` does not take: the plan's words, the route, the refusal."""
-        if not (kernel.dtypes or kernel.arg_meta):
+        """Of the calls that ``kernel`` does not take: the plan's words, the route, the refusal."""
+        if takes_all(kernel):
             return "", None, ""
-        claims = claims_of(kernel)
+        claims = claims_of(kernel) or _LEAN_CLAIM
         if behind is not None:
             note = f"; takes {claims}, and else: {behind.why}"
             return note, behind.other_dtypes, behind.refusal
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
+        others = "other dtypes" if claims_of(kernel) else "others"
         if route is not Route.FALLBACK:
             refusal = f"{only}, and {reason}"
         elif operator.namespace != "aten":
@@ -641,7 +658,7 @@ class _Resolver:
             refusal = f"{only}, and there is no CPU kernel to fall back on"
         else:
             refusal = ""
-        return f"; for {claims}, other dtypes: {reason}", route, refusal
+        return f"; for {claims}, {others}: {reason}", route, refusal
 
     def _unusable_note(self, operator: Operator, group: Group | None) -> str:
         names = (

@@ -265,6 +265,9 @@ at::Tensor& addmm_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
                    const at::Scalar& alpha) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::addmm_", self,
                                                                                     mat1, mat2);
+  if (C10_UNLIKELY(opsmith::shares_elements(self))) {
+    return opsmith::call_boxed<at::_ops::addmm_, &opsmith::fallback>(self, mat1, mat2, beta, alpha);
+  }
   opsmith::Structured<at::meta::structured_addmm, 1> op(opsmith::Given::kInplace, self);
   op.meta(self, mat1, mat2, beta, alpha);
   at::Tensor out = opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device());
@@ -404,6 +407,9 @@ at::Tensor& lt_Tensor_out(const at::Tensor& self, const at::Tensor& other, at::T
 at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
   const opsmith::Call<opsmith::Operands::kScalarsFromCpu, opsmith::Runs::kOnDevice> call("aten::lt_.Tensor",
                                                                                          self, other);
+  if (C10_UNLIKELY(opsmith::shares_elements(self))) {
+    return opsmith::call_boxed<at::_ops::lt__Tensor, &opsmith::fallback>(self, other);
+  }
   if (C10_UNLIKELY(!opsmith::elementwise_into(self, other))) {
     opsmith::Structured<at::meta::structured_lt_Tensor, 1> op(opsmith::Given::kInplace, self);
     op.meta(self, other);
@@ -599,6 +605,9 @@ at::Tensor& relu_(at::Tensor& self) {
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
     return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
   }
+  if (C10_UNLIKELY(opsmith::shares_elements(self))) {
+    return opsmith::call_boxed<at::_ops::relu_, &opsmith::fallback>(self);
+  }
   opsmith::write_inplace("aten::relu_", ::chip::relu(self), self);
   return self;
 }
@@ -627,6 +636,10 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
                               ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise_", self,
                                                                               noise);
+  if (C10_UNLIKELY(opsmith::shares_elements(self))) {
+    return opsmith::call_boxed<at::_ops::rrelu_with_noise_, &opsmith::fallback>(self, noise, lower, upper,
+                                                                                training, generator);
+  }
   const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
       opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
   auto out = opsmith::allocate_as(std::get<0>(shapes));

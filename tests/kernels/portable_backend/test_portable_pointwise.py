@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
+from host_window import HAS_HOST_WINDOW
 
 # See ``device.py``.
 pytestmark = pytest.mark.isolated(OPSMITH_PORTABLE_BACKEND=("sim", "portsim"), nightly=("portsim",))
@@ -47,7 +48,9 @@ def nothing_falls_back() -> Iterator[None]:
     """Every test runs on the library's kernels alone."""
     start = opsmith.fallbacks()
     yield
-    assert {each.operator: each.calls for each in opsmith.fallbacks(since=start).counts} == {}
+    fell_back = {each.operator for each in opsmith.fallbacks(since=start).counts}
+    # Without a host window the host copies between layouts.
+    assert fell_back <= (set() if HAS_HOST_WINDOW else {"_copy_from"})
 
 
 def on_device(value: Any) -> Any:

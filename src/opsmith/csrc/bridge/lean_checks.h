@@ -2,6 +2,7 @@
 // that the kernel's manifest declares, and whether PyTorch's meta function could object at all.
 #pragma once
 
+#include <bridge/lean_tensor.h>
 #include <opsmith/generated/derived.h>
 #include <opsmith/generated/dtype_set.h>
 #include <opsmith/generated/each_tensor.h>
@@ -42,6 +43,15 @@ bool any_python_scalar(const Arguments&... arguments) {
 }
 
 }  // namespace detail
+
+// Whether lean tensors can describe all Tensors among `arguments`.
+template <class... Arguments>
+bool are_lean(const Arguments&... arguments) {
+  bool all = true;
+  const auto look = [&](const at::TensorBase& tensor) { all = all && LeanInput::describes(tensor); };
+  (each_tensor(arguments, look), ...);
+  return all;
+}
 
 // Whether all Tensors among `arguments` have the same dtype, of `dtypes`. Python scalars have none.
 template <class... Arguments>

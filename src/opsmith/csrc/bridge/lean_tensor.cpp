@@ -11,8 +11,7 @@ namespace opsmith {
 namespace {
 
 void check_size(const LeanCall& call, const at::TensorBase& tensor, size_t most_dims, int64_t most_elements) {
-  const bool fits = tensor.dim() <= static_cast<int64_t>(most_dims) && tensor.numel() <= most_elements;
-  TORCH_CHECK_NOT_IMPLEMENTED(fits, call.operator_name, ": its kernel ", call.kernel,
+  TORCH_CHECK_NOT_IMPLEMENTED(LeanInput::describes(tensor), call.operator_name, ": its kernel ", call.kernel,
                               " takes Tensors of at most ", most_dims, " dimensions and ", most_elements,
                               " elements, and one has the shape ", tensor.sizes(),
                               "\n  remedy: split the Tensor, or move it to the CPU: .cpu()");

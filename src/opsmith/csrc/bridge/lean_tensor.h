@@ -56,6 +56,11 @@ class LeanInput {
 
   const lean::Tensor& get() const { return *tensor_; }
 
+  // Whether a lean tensor can have its dimensions and sizes.
+  static bool describes(const at::TensorBase& tensor) {
+    return tensor.dim() <= static_cast<int64_t>(kMostDims) && tensor.numel() <= kMostElements;
+  }
+
  protected:
   LeanInput() = default;
 
@@ -63,10 +68,7 @@ class LeanInput {
   static constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
 
   // Whether the kernel can be given the very elements, whatever dim orders it takes.
-  static bool is_direct(const at::TensorBase& tensor) {
-    return tensor.is_contiguous() && tensor.dim() <= static_cast<int64_t>(kMostDims) &&
-           tensor.numel() <= kMostElements;
-  }
+  static bool is_direct(const at::TensorBase& tensor) { return tensor.is_contiguous() && describes(tensor); }
 
   void describe_contiguous(at::IntArrayRef sizes) {
     int32_t stride = 1;

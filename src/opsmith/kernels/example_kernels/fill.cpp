@@ -50,7 +50,13 @@ U element_of(const at::TensorBase& tensor, const at::Scalar& value) {
 }  // namespace
 
 at::Tensor& fill_scalar_(at::Tensor& self, const at::Scalar& value) {
-  auto iter = at::TensorIterator::borrowing_nullary_op(self);
+  // Elements that share memory get the same value: an expanded tensor is filled too, as on the CPU.
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_output(self)
+                  .build();
   with_width(self, [&]<class U>() {
     pointwise<U()>(iter, [element = element_of<U>(self, value)] { return element; });
   });

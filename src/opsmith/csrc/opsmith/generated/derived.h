@@ -15,11 +15,17 @@
 #include <tuple>
 #include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
 
 namespace opsmith {
+
+// Whether elements of `tensor` share memory, as those of an expanded one do.
+inline bool shares_elements(const at::TensorBase& tensor) {
+  return !tensor.is_non_overlapping_and_dense() && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+}
 
 namespace detail {
 
