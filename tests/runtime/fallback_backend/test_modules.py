@@ -1,14 +1,17 @@
 """Modules that move to the device: they keep their parameters, and train as on the CPU."""
 
+# mypy: disable-error-code=attr-defined
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import loaded  # noqa: F401  (makes the device)
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from refusal import refusal
 
@@ -176,3 +179,55 @@ def test_integers_cannot_be_the_data_of_a_parameter() -> None:
         RuntimeError, setattr, parameter, "data", torch.ones(2, dtype=int, device="sim")
     ) == ("data set to a tensor that requires gradients must be floating point or complex dtype")
     assert parameter.tolist() == [1, 1]
+
+
+# ---- checkpoints: the forward pass again, with the same random numbers ----
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("device", ["sim", "sim:1"])
+def test_a_checkpoint_draws_the_same_random_numbers_again(device: str, use_reentrant: bool) -> None:
+    def block(values: Tensor) -> Tensor:
+        return nn.functional.dropout(values, 0.5) * values * torch.rand_like(values)
+
+    gradients = []
+    for run in (block, partial(checkpoint, block, use_reentrant=use_reentrant)):
+        torch.manual_seed(3)
+        values = torch.arange(1.0, 101.0, device=device).requires_grad_()
+        run(values).sum().backward()
+        after = torch.rand(2, device=device)
+        assert values.grad is not None
+        gradients.append([*values.grad.tolist(), *after.tolist()])
+    assert gradients[0] == gradients[1]
+    assert 20 < gradients[0].count(0) < 80
+
+
+def test_a_checkpoint_without_device_arguments_keeps_the_states_of_none() -> None:
+    parameter = torch.ones(8, device="sim").requires_grad_()
+    result = checkpoint(lambda: parameter * 2, use_reentrant=False)
+    result.sum().backward()
+    assert parameter.grad is not None
+    assert parameter.grad.tolist() == [2] * 8
+
+
+def test_a_forked_generator_comes_back_as_it_was() -> None:
+    torch.manual_seed(1)
+    states = torch.sim.get_rng_state_all()
+    with torch.random.fork_rng(devices=[0, 1]):
+        drawn = [torch.rand(2, device=f"sim:{index}").tolist() for index in range(2)]
+    assert [
+        torch.equal(*pair) for pair in zip(states, torch.sim.get_rng_state_all(), strict=True)
+    ] == [
+        True,
+        True,
+    ]
+    assert [torch.rand(2, device=f"sim:{index}").tolist() for index in range(2)] == drawn
+
+
+def test_the_default_generators_are_those_that_operators_draw_from() -> None:
+    generators = torch.sim.default_generators
+    assert [str(each.device) for each in generators] == ["sim:0", "sim:1"]
+    generators[1].manual_seed(5)
+    first = torch.rand(3, device="sim:1").tolist()
+    torch.sim._get_generator(torch.device("sim:1")).manual_seed(5)
+    assert torch.rand(3, device="sim:1").tolist() == first
