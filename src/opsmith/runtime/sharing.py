@@ -1,7 +1,8 @@
 """Device tensors that a program would hand to another process: refused, with what to do instead.
 
-A driver's memory belongs to its process, and PyTorch's sharing is for the CPU and CUDA only: on any other
-device ``share_memory_()`` does nothing, and ``Queue.put`` fails in a thread while the receiver waits for ever.
+A driver's memory belongs to its process, and PyTorch's sharing is for the CPU and CUDA only: on another
+device ``share_memory_()`` does nothing, ``is_shared()`` is true, and ``Queue.put`` fails in a thread while
+the receiver waits for ever.
 :mod:`opsmith.runtime.load` calls :func:`refuse_to_share` once the device is there.
 """
 
@@ -30,6 +31,7 @@ def refuse_to_share(device_type: str) -> None:
 
     storage = torch.UntypedStorage
     storage.share_memory_ = _refusing(storage.share_memory_, device_type)  # type: ignore[method-assign]
+    storage.is_shared = _never(storage.is_shared, device_type)  # type: ignore[method-assign]
     for shared, reduce in {
         torch.Tensor: reductions.reduce_tensor,
         torch.nn.Parameter: reductions.reduce_tensor,
@@ -51,11 +53,19 @@ def _refusing(function: Callable[..., Any], device_type: str) -> Callable[..., A
     return checked
 
 
+def _never(is_shared: Callable[..., bool], device_type: str) -> Callable[..., bool]:
+    @functools.wraps(is_shared)
+    def checked(storage: torch.UntypedStorage) -> bool:
+        return storage.device.type != device_type and is_shared(storage)
+
+    return checked
+
+
 def _refusing_first(put: Callable[..., Any], device_type: str) -> Callable[..., Any]:
     @functools.wraps(put)
     def checked(queue: Any, item: Any, *arguments: Any, **options: Any) -> Any:
-        for tensor in _tensors_in(item):
-            _check(tensor, device_type)
+        for shared in _shared_in(item):
+            _check(shared, device_type)
         return put(queue, item, *arguments, **options)
 
     return checked
@@ -70,13 +80,13 @@ def _check(shared: torch.Tensor | torch.UntypedStorage, device_type: str) -> Non
         )
 
 
-def _tensors_in(item: object) -> Iterator[torch.Tensor]:
+def _shared_in(item: object) -> Iterator[torch.Tensor | torch.UntypedStorage]:
     """The tensors in containers, and those of modules.  What hides in other objects is met when pickled."""
     import torch
     from torch.utils._pytree import tree_iter
 
     for leaf in tree_iter(item):
-        if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, torch.Tensor | torch.UntypedStorage):
             yield leaf
         elif isinstance(leaf, torch.nn.Module):
             yield from leaf.parameters()

@@ -1,5 +1,5 @@
 """The fallback inside of what programs are made of: autograd, torch.func, torch.compile, autocast,
-data loaders, and processes that fork."""
+data loaders, processes that fork, the profiler."""
 
 # mypy: disable-error-code=attr-defined
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from loaded import DEVICE
+from loaded import DEVICE, fault
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -320,3 +320,18 @@ def test_a_forked_child_still_has_the_cpu() -> None:
 
     # No backward: PyTorch refuses it in a child of any process that has run one on an accelerator.
     assert in_child(lambda: torch.ones(3).cumsum(0).tolist()) == [1, 2, 3]
+
+
+# ---- the profiler ----
+
+
+def test_the_profiler_times_operators_on_the_device() -> None:
+    values = torch.ones(64, 64, device=DEVICE, requires_grad=True)
+    slow = 20_000  # microseconds for each piece of work on a stream
+    with fault("slow", slow), torch.autograd.profiler.profile(use_device="sim") as profile:
+        (values @ values).clone().sum().backward()
+        torch.ones(2, device="sim:1").add_(1)
+    times = {event.key: event.device_time_total for event in profile.key_averages()}
+    assert {"aten::mm", "aten::clone", "aten::add_", "MmBackward0"} <= times.keys()
+    assert min(times.values()) >= 0
+    assert times["aten::clone"] >= slow
