@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytestmark = pytest.mark.usefixtures("sim")
 
@@ -47,8 +48,6 @@ KEEPING: dict[str, Callable[[str], Tensor]] = {
         image(d, 2, 4, 5, 6), 2, plain(d, 4), plain(d, 4)
     ),
     "group_norm in 3 dimensions": lambda d: nn.functional.group_norm(image(d, 2, 4, 5, 6, 3), 2),
-    "roll": lambda d: image(d, 2, 4, 5, 6).roll((1, -2), (1, 3)),
-    "a flat roll": lambda d: image(d, 2, 4, 5, 6).roll(5),
 }
 
 
@@ -57,6 +56,29 @@ def test_results_keep_the_memory_format(name: str) -> None:
     expected, result = KEEPING[name]("cpu"), KEEPING[name]("sim")
     assert result.stride() == expected.stride()
     torch.testing.assert_close(result.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_tensors_without_data_are_laid_out_alike(name: str) -> None:
+    real = KEEPING[name]("sim")
+    with FakeTensorMode():
+        fake = KEEPING[name]("sim")
+    assert (fake.stride(), fake.dtype, fake.device) == (real.stride(), real.dtype, real.device)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", ["input", "weight"])
+def test_gradients_without_data_are_laid_out_alike(last: str, transposed: bool) -> None:
+    def gradients() -> list[tuple[int, ...]]:
+        makes = (image, plain) if last == "input" else (plain, image)
+        operands = [make("sim", 2, 2, 4, 5).requires_grad_() for make in makes]
+        convolve = nn.functional.conv_transpose2d if transposed else nn.functional.conv2d
+        result = convolve(*operands, padding=1)
+        return [each.stride() for each in torch.autograd.grad(result.sum(), operands)]
+
+    real = gradients()
+    with FakeTensorMode():
+        assert gradients() == real
 
 
 # ---- a wider `out` ----

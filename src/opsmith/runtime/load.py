@@ -257,6 +257,7 @@ def _register(built: BuiltBackend) -> None:
     )
 
     from opsmith.runtime.device_module import make_device_module
+    from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.sharing import refuse_to_share
 
     rename_privateuse1_backend(built.name)
@@ -265,3 +266,4 @@ def _register(built: BuiltBackend) -> None:
     )
     generate_methods_for_privateuse1_backend()
     refuse_to_share(built.name)
+    lay_out_fake_convolutions(built.name)

@@ -322,6 +322,25 @@ def test_a_forked_child_still_has_the_cpu() -> None:
     assert in_child(lambda: torch.ones(3).cumsum(0).tolist()) == [1, 2, 3]
 
 
+def test_a_compiled_network_may_flatten_channels_last_images() -> None:
+    def network(images: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.conv2d(images, weight, padding=1).relu().flatten(1).sum(0).square()
+
+    compiled = torch.compile(network, backend="aot_eager")
+    images = torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5)
+    images = images.contiguous(memory_format=torch.channels_last)
+    weight = torch.linspace(-1, 2, 4 * 3 * 3 * 3).view(4, 3, 3, 3)
+    there = weight.to(DEVICE).requires_grad_()
+    result = compiled(images.to(DEVICE), there)
+    result.sum().backward()
+    weight.requires_grad_()
+    expected = network(images, weight)
+    expected.sum().backward()
+    torch.testing.assert_close(result.cpu(), expected)
+    assert there.grad is not None
+    torch.testing.assert_close(there.grad.cpu(), weight.grad)
+
+
 # ---- the profiler ----
 
 

@@ -41,11 +41,6 @@ std::tuple<at::Tensor, at::Tensor> sort(const at::Tensor& self, int64_t /*dim*/,
   return {like(self), like(self, at::kLong)};
 }
 
-// Without dims, PyTorch rolls a flat view.
-at::Tensor roll(const at::Tensor& self, at::IntArrayRef /*shifts*/, at::IntArrayRef dims) {
-  return dims.empty() ? contiguous(self.sizes(), self.scalar_type()) : like(self);
-}
-
 at::Tensor repeat(const at::Tensor& self, at::IntArrayRef repeats) {
   const auto given = static_cast<int64_t>(repeats.size());
   TORCH_CHECK(given >= self.dim(),

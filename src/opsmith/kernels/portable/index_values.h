@@ -59,8 +59,9 @@ class IndexCheck {
   // the last two raise IndexError.
   bool passed(KernelRuntimeContext& context, int64_t dim, Error error) const {
     return !found_wrong() ||
-           reject(context, error, "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64,
-                  wrong(), dim, size_);
+           reject(context, error,
+                  "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(),
+                  dim, size_);
   }
 
  private:

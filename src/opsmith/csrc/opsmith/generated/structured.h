@@ -103,8 +103,7 @@ class Structured final : public Meta {
 
   // What the kernel writes to.
   const at::Tensor& result(size_t index) { return outputs_[index].written(); }
-  // The same for a kernel without an iterator, in the dtype that TensorIterator promises. See Note [The common
-  // dtype].
+  // The same in the dtype that TensorIterator promises, for kernels without one: see Note [The common dtype].
   const at::Tensor& promised(size_t index) {
     if constexpr (kIsIterator<Meta>) {
       if (const auto common = this->maybe_common_dtype()) {

@@ -14,13 +14,12 @@ bool is_dense(const at::Tensor& tensor) {
   const c10::DispatchKeySet backends({c10::BackendComponent::CPUBit, c10::BackendComponent::CUDABit,
                                       c10::BackendComponent::MPSBit, c10::BackendComponent::HIPBit,
                                       c10::BackendComponent::XPUBit, c10::BackendComponent::HPUBit,
-                                      c10::BackendComponent::MTIABit,
-                                      c10::BackendComponent::PrivateUse1Bit});
+                                      c10::BackendComponent::MTIABit, c10::BackendComponent::PrivateUse1Bit});
   return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) && keys.has_any(backends);
 }
 
-// Whether a Python class dispatches the tensor's operators, as FakeTensor does: it keeps the device itself, and
-// would not learn of another one.
+// Whether a Python class dispatches the tensor's operators, as FakeTensor does: it keeps the device itself,
+// and would not learn of another one.
 bool is_python_class(const at::Tensor& tensor) {
   return tensor.key_set().has(c10::DispatchKey::Python);
 }

@@ -49,8 +49,8 @@ class Moment {
     }
     check(driver().event_synchronize(later.event_.get()), "wait for an event", device_);
     double milliseconds = 0;
-    check(driver().event_elapsed(event_.get(), later.event_.get(), &milliseconds), "take the time between two events",
-          device_);
+    check(driver().event_elapsed(event_.get(), later.event_.get(), &milliseconds),
+          "take the time between two events", device_);
     return milliseconds * 1000;
   }
 
