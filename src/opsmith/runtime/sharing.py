@@ -39,7 +39,8 @@ def refuse_to_share(device_type: str) -> None:
     }.items():
         ForkingPickler.register(shared, _refusing(reduce, device_type))
     # A queue pickles in a thread of its own, from which nothing is raised.
-    queues.Queue.put = _refusing_first(queues.Queue.put, device_type)  # type: ignore[method-assign]
+    for queue in (queues.Queue, queues.JoinableQueue):
+        queue.put = _refusing_first(queue.put, device_type)  # type: ignore[method-assign]
 
 
 def _refusing(function: Callable[..., Any], device_type: str) -> Callable[..., Any]:

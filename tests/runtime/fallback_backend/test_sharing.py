@@ -36,9 +36,12 @@ SENT: list[Callable[[], Any]] = [
 ]
 
 
+@pytest.mark.parametrize("make", [SPAWN.Queue, SPAWN.JoinableQueue])
 @pytest.mark.parametrize("sent", SENT)
-def test_a_queue_refuses_device_memory_at_put(sent: Callable[[], Any]) -> None:
-    queue = SPAWN.Queue()
+def test_a_queue_refuses_device_memory_at_put(
+    sent: Callable[[], Any], make: Callable[[], Any]
+) -> None:
+    queue = make()
     assert refusal(NotShareable, queue.put, sent()) == REFUSED
     queue.put("the next one")
     assert queue.get(timeout=60) == "the next one"
