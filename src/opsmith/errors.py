@@ -246,6 +246,10 @@ class Unsupported(OpsmithError, NotImplementedError):
 # ---- the device --------------------------------------------------------------------------------
 
 
+class NotShareable(OpsmithError, RuntimeError):
+    """A device's tensor cannot be handed to another process."""
+
+
 class LoadError(OpsmithError):
     """A built backend cannot be loaded into this process."""
 

@@ -182,6 +182,17 @@ def test_no_fallback(describe: Describe, catalogue: Catalogue) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fallback", "route"), [("cpu", Route.FALLBACK), ("none", Route.COMPOSITE)]
+)
+def test_a_composite_that_refuses_channels_last_runs_on_the_cpu_where_it_may(
+    describe: Describe, catalogue: Catalogue, fallback: str, route: Route
+) -> None:
+    entry = planned(describe(fallback=fallback), catalogue).entry("native_group_norm")
+    assert entry.route is route
+    assert ("refuses channels-last" in entry.why) == (route is Route.FALLBACK)
+
+
 def test_host_kernels_get_copies_without_a_host_window(
     describe: Describe, catalogue: Catalogue
 ) -> None:

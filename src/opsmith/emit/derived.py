@@ -130,7 +130,7 @@ class DerivedBody:
         """The body of the out variant itself around a kernel on lean tensors."""
         outs = self.signature.outputs()
         if self.call.shape is Shape.STRUCTURED_META:
-            results = {out: f"op.result({index})" for index, out in enumerate(outs)}
+            results = {out: f"op.promised({index})" for index, out in enumerate(outs)}
             checked = [
                 *self._structured_check("kOut", outs),
                 f"{self.run(results)};",

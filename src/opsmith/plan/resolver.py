@@ -108,6 +108,9 @@ _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 # Composite kernels that are none: they call a DispatchStub, or check for a device that PyTorch has built in.
 _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
 
+# Composite kernels that refuse what is not contiguous, although their callers make it channels-last.
+_CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
+
 
 # Kernels that a call has been shown to and that do not take it.
 Refused = tuple[Kernel, ...]
@@ -464,7 +467,7 @@ class _Resolver:
             and operator.namespace == "aten"
             and operator.variant is Variant.OUT
             and shape is Shape.META_KERNEL
-            and self._last_resort(operator.name)[0] is Route.FALLBACK
+            and self._falls_back_to_cpu(operator.name)
         )
 
     def _overlaps_on_cpu(self, operator: Operator) -> bool:
@@ -584,6 +587,9 @@ class _Resolver:
         if operator.name in _BUILT_IN_DEVICES_ONLY:
             unserved = self._unserved(operator, f"; PyTorch's composite kernel refuses it{note}")
             return replace(unserved, by_name=True)
+        if operator.name in _CONTIGUOUS_ONLY and self._falls_back_to_cpu(operator.name):
+            reason = "; PyTorch's composite kernel refuses channels-last Tensors"
+            return replace(self._unserved(operator, reason + note), by_name=True)
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
@@ -603,6 +609,9 @@ class _Resolver:
             why=how + note,
             group=group,
         )
+
+    def _falls_back_to_cpu(self, name: str) -> bool:
+        return self._last_resort(name)[0] is Route.FALLBACK
 
     def _falls_back(self, out: str) -> bool:
         """Whether ``out``, of a structured group, is nobody's but the fallback's."""

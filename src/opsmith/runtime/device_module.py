@@ -175,6 +175,19 @@ class DeviceModule(types.ModuleType):
 
     # ---- what PyTorch looks for ----
 
+    @property
+    def _initialized(self) -> bool:
+        """Whether there are random states to keep; ``torch.utils.checkpoint`` keeps none otherwise."""
+        return self.is_initialized()
+
+    @property
+    def default_generators(self) -> tuple[torch.Generator, ...]:
+        """The generator of each device, by its index."""
+        return tuple(self._default_generator(index) for index in range(self.device_count()))
+
+    def _get_generator(self, device: torch.device) -> torch.Generator:
+        return self._default_generator(device)
+
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         """The dtypes that ``torch.autocast`` may use here."""
         return [torch.float16, torch.bfloat16]

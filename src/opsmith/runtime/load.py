@@ -257,9 +257,13 @@ def _register(built: BuiltBackend) -> None:
     )
 
     from opsmith.runtime.device_module import make_device_module
+    from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
+    from opsmith.runtime.sharing import refuse_to_share
 
     rename_privateuse1_backend(built.name)
     torch._register_device_module(  # type: ignore[no-untyped-call]
         built.name, make_device_module(built.name)
     )
     generate_methods_for_privateuse1_backend()
+    refuse_to_share(built.name)
+    lay_out_fake_convolutions(built.name)

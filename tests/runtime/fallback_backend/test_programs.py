@@ -1,5 +1,5 @@
 """The fallback inside of what programs are made of: autograd, torch.func, torch.compile, autocast,
-data loaders, and processes that fork."""
+data loaders, processes that fork, the profiler."""
 
 # mypy: disable-error-code=attr-defined
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from loaded import DEVICE
+from loaded import DEVICE, fault
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -320,3 +320,37 @@ def test_a_forked_child_still_has_the_cpu() -> None:
 
     # No backward: PyTorch refuses it in a child of any process that has run one on an accelerator.
     assert in_child(lambda: torch.ones(3).cumsum(0).tolist()) == [1, 2, 3]
+
+
+def test_a_compiled_network_may_flatten_channels_last_images() -> None:
+    def network(images: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.conv2d(images, weight, padding=1).relu().flatten(1).sum(0).square()
+
+    compiled = torch.compile(network, backend="aot_eager")
+    images = torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5)
+    images = images.contiguous(memory_format=torch.channels_last)
+    weight = torch.linspace(-1, 2, 4 * 3 * 3 * 3).view(4, 3, 3, 3)
+    there = weight.to(DEVICE).requires_grad_()
+    result = compiled(images.to(DEVICE), there)
+    result.sum().backward()
+    weight.requires_grad_()
+    expected = network(images, weight)
+    expected.sum().backward()
+    torch.testing.assert_close(result.cpu(), expected)
+    assert there.grad is not None
+    torch.testing.assert_close(there.grad.cpu(), weight.grad)
+
+
+# ---- the profiler ----
+
+
+def test_the_profiler_times_operators_on_the_device() -> None:
+    values = torch.ones(64, 64, device=DEVICE, requires_grad=True)
+    slow = 20_000  # microseconds for each piece of work on a stream
+    with fault("slow", slow), torch.autograd.profiler.profile(use_device="sim") as profile:
+        (values @ values).clone().sum().backward()
+        torch.ones(2, device="sim:1").add_(1)
+    times = {event.key: event.device_time_total for event in profile.key_averages()}
+    assert {"aten::mm", "aten::clone", "aten::add_", "MmBackward0"} <= times.keys()
+    assert min(times.values()) >= 0
+    assert times["aten::clone"] >= slow

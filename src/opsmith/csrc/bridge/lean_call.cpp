@@ -27,6 +27,7 @@ void throw_failed(const LeanCall& call, Error error) {
                " refuses the call: ", *reason != '\0' ? reason : ::executorch::runtime::to_string(error));
   const bool unsupported = error == Error::NotSupported || error == Error::NotImplemented;
   TORCH_CHECK_NOT_IMPLEMENTED(!unsupported, text);
+  TORCH_CHECK_INDEX(error != Error::NotFound, text);
   TORCH_CHECK(false, text);
 }
 

@@ -262,8 +262,8 @@ Error call_lean(const LeanCall& call, const Given&... given) {
 }  // namespace detail
 
 // Runs the lean kernel `kKernel` on the arguments of its operator, in the schema's order. Throws what PyTorch
-// would for the kernel's error, with the operator's name, the kernel's and what it logged: RuntimeError, or
-// NotImplementedError where the kernel says NotSupported.
+// would for the kernel's error, with the operator's name, the kernel's and what it logged: RuntimeError,
+// IndexError where the kernel says NotFound, or NotImplementedError where it says NotSupported.
 template <auto kKernel, class... Given>
 inline void lean_call(const LeanCall& call, const Given&... given) {
   const auto error = detail::call_lean<kKernel>(call, given...);

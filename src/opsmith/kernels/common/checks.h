@@ -1,5 +1,8 @@
 // How a kernel rejects a call: it logs the reason, which is what a user gets to read (PyTorch's exception, or
 // ExecuTorch's log), and marks the context as failed. Kernels neither abort nor throw.
+//
+// The error decides what PyTorch's exception is: NotFound, for an index or a dimension that does not exist,
+// is IndexError, NotSupported is NotImplementedError, and others are RuntimeError.
 #pragma once
 
 #include <executorch/runtime/kernel/kernel_includes.h>

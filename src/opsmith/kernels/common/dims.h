@@ -122,7 +122,7 @@ inline bool reject_rank(KernelRuntimeContext& context, int64_t rank) {
 // `dim` counted from the front, or -1 with the call rejected. A 0-dim tensor takes 0 and -1, as ATen's does.
 inline int64_t wrap_dim(KernelRuntimeContext& context, int64_t dim, int64_t rank) {
   const int64_t range = rank == 0 ? 1 : rank;
-  OPSMITH_CHECK(context, dim >= -range && dim < range, InvalidArgument, -1,
+  OPSMITH_CHECK(context, dim >= -range && dim < range, NotFound, -1,
                 "Dimension out of range (expected to be in range of [%" PRId64 ", %" PRId64
                 "], but got %" PRId64 ")",
                 -range, range - 1, dim);

@@ -55,7 +55,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                 ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
                 ". Output size is too small");
   }
-  return contiguous(sizes, input.scalar_type());
+  return contiguous(sizes, input.scalar_type(), format_of(input, weight));
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(

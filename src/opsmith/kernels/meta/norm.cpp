@@ -71,7 +71,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& inpu
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups = ", groups);
   const at::ScalarType dtype = input.scalar_type();
-  return {contiguous(input.sizes(), dtype), contiguous({batch, groups}, dtype),
+  return {contiguous(input.sizes(), dtype, input.suggest_memory_format()), contiguous({batch, groups}, dtype),
           contiguous({batch, groups}, dtype)};
 }
 
@@ -85,7 +85,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_backward(
     dtype = at::promoteTypes(dtype, weight->scalar_type());
   }
   const auto parameter = [&](bool wanted) { return wanted ? contiguous({channels}, dtype) : at::Tensor(); };
-  return {mask[0] ? contiguous(input.sizes(), dtype) : at::Tensor(), parameter(mask[1]), parameter(mask[2])};
+  return {mask[0] ? contiguous(input.sizes(), dtype, input.suggest_memory_format()) : at::Tensor(),
+          parameter(mask[1]), parameter(mask[2])};
 }
 
 }  // namespace opsmith::meta_functions

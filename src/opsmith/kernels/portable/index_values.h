@@ -55,12 +55,13 @@ class IndexCheck {
   bool found_wrong() const { return wrong_.load(std::memory_order_relaxed); }
   int64_t wrong() const { return index_.load(std::memory_order_relaxed); }
 
-  // Rejects the call where an index was wrong: ATen's text for gather, scatter, index and index_put.
-  bool passed(KernelRuntimeContext& context, int64_t dim) const {
-    OPSMITH_CHECK(context, !found_wrong(), InvalidArgument, false,
+  // Rejects the call where an index was wrong: ATen's text for gather, scatter, index and index_put, of which
+  // the last two raise IndexError.
+  bool passed(KernelRuntimeContext& context, int64_t dim, Error error) const {
+    return !found_wrong() ||
+           reject(context, error,
                   "index %" PRId64 " is out of bounds for dimension %" PRId64 " with size %" PRId64, wrong(),
                   dim, size_);
-    return true;
   }
 
  private:

@@ -71,6 +71,13 @@ void Output::set(bool strided, at::IntArrayRef sizes, at::IntArrayRef strides,
   }
 }
 
+void Output::promote(at::ScalarType common) {
+  const at::Tensor& out = written();
+  if (C10_UNLIKELY(!has_promised_dtype(out.scalar_type(), common))) {
+    own_ = empty_strided_fast(out.sizes(), out.strides(), common, out.device());
+  }
+}
+
 void Output::copy_back() const {
   given_->copy_(own_);
 }

@@ -8,7 +8,9 @@
 // TensorIterator casts its operands to the common dtype on the CPU only. On every other device x + 1, int +
 // float and out=double reach the kernel with the operands' own dtypes, and a kernel that reads all of them as
 // one type computes nonsense. run_iterator() keeps TensorIterator's promise: every input has the common
-// dtype, and so has every output unless the operator is a predicate, whose output is Bool.
+// dtype, and so has every output unless the operator is a predicate, whose output is Bool. Kernels on lean
+// tensors cast their inputs; their outputs are Structured::promised(), or half + half would not overflow in
+// out=float as it does on the CPU.
 #pragma once
 
 #include <opsmith/generated/torch_version.h>
@@ -32,6 +34,11 @@ enum class Given { kOut, kInplace };
 
 namespace detail {
 
+// Whether an output of dtype `out` is what a kernel expects that computes in `common`: a predicate's is Bool.
+inline bool has_promised_dtype(at::ScalarType out, at::ScalarType common) {
+  return out == common || out == at::kBool;
+}
+
 // One result of a structured operator: allocated, or written to a Tensor that was given.
 class Output {
  public:
@@ -45,6 +52,9 @@ class Output {
   // What the kernel writes to.
   const at::Tensor& written() const { return given_ == nullptr || own_.defined() ? own_ : *given_; }
   at::Tensor& allocated() { return own_; }
+
+  // Has the kernel write to a stand-in where the given Tensor has not the dtype that it computes in.
+  void promote(at::ScalarType common);
 
   // Copies what was written to a stand-in to where it belongs.
   void finish() const {
@@ -93,6 +103,15 @@ class Structured final : public Meta {
 
   // What the kernel writes to.
   const at::Tensor& result(size_t index) { return outputs_[index].written(); }
+  // The same in the dtype that TensorIterator promises, for kernels without one: see Note [The common dtype].
+  const at::Tensor& promised(size_t index) {
+    if constexpr (kIsIterator<Meta>) {
+      if (const auto common = this->maybe_common_dtype()) {
+        outputs_[index].promote(*common);
+      }
+    }
+    return result(index);
+  }
   // The result of a functional variant, to be returned.
   at::Tensor&& take(size_t index) { return std::move(outputs_[index].allocated()); }
 
@@ -108,11 +127,6 @@ class Structured final : public Meta {
 };
 
 namespace detail {
-
-// Whether an output of dtype `out` is what a kernel expects that computes in `common`: a predicate's is Bool.
-inline bool has_promised_dtype(at::ScalarType out, at::ScalarType common) {
-  return out == common || out == at::kBool;
-}
 
 bool has_promised_dtypes(const at::TensorIteratorBase& iter);
 void run_promoted(at::TensorIteratorBase& iter, c10::function_ref<void(at::TensorIteratorBase&)> kernel);

@@ -42,7 +42,7 @@ bool select(KernelRuntimeContext& context, int64_t dim, int64_t index, View& vie
     return false;
   }
   const int64_t size = view.sizes[d];
-  OPSMITH_CHECK(context, index >= -size && index < size, InvalidArgument, false,
+  OPSMITH_CHECK(context, index >= -size && index < size, NotFound, false,
                 "select(): index %" PRId64 " out of range for tensor of size %" PRId64
                 " at dimension %" PRId64,
                 index, size, dim);

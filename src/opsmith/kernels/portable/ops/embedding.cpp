@@ -17,7 +17,7 @@ bool within(KernelRuntimeContext& context, const Tensor& indices, int64_t rows) 
   for (int64_t i = 0; i < indices.numel(); ++i) {
     check.checked(values.at(i));
   }
-  OPSMITH_CHECK(context, !check.found_wrong(), InvalidArgument, false, "index out of range in self");
+  OPSMITH_CHECK(context, !check.found_wrong(), NotFound, false, "index out of range in self");
   return true;
 }
 

@@ -216,7 +216,7 @@ const int64_t* offsets_of(KernelRuntimeContext& context, const Tensor& self, con
     for_each_place(plan.places, count, [&](const Dims& at) {
       offsets[p++] += check.wrapped(indices.at(offset_of(at, own))) * stride;
     });
-    if (!check.passed(context, each.dim)) {
+    if (!check.passed(context, each.dim, Error::NotFound)) {
       return nullptr;
     }
   }
@@ -412,7 +412,7 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   for (int64_t i = 0; i < index.numel(); ++i) {
     check.checked(indices.at(i));
   }
-  OPSMITH_CHECK(context, !check.found_wrong(), InvalidArgument, out, "index out of range in self");
+  OPSMITH_CHECK(context, !check.found_wrong(), NotFound, out, "index out of range in self");
   if (out.numel() == 0) {
     return out;
   }

@@ -151,7 +151,7 @@ bool for_each_line(KernelRuntimeContext& context, const Scattered& call, Functio
     f({indices, check, lines.length, offset_of(at, lines.index), lines.index[d],
        offset_of(at, lines.of_whole), lines.of_whole[d], offset_of(at, lines.beside), lines.beside[d]});
   });
-  return check.passed(context, d);
+  return check.passed(context, d, Error::InvalidArgument);
 }
 
 void assign(KernelRuntimeContext& context, const Scattered& call) {
@@ -333,7 +333,7 @@ Tensor& gather_out(KernelRuntimeContext& context, const Tensor& self, int64_t di
       }
     });
   });
-  check.passed(context, d);
+  check.passed(context, d, Error::InvalidArgument);
   return out;
 }
 

@@ -37,7 +37,7 @@ Tensor& select_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
     return out;
   }
   const int64_t size = self.sizes()[d];
-  OPSMITH_CHECK(context, index >= -size && index < size, InvalidArgument, out,
+  OPSMITH_CHECK(context, index >= -size && index < size, NotFound, out,
                 "select(): index %" PRId64 " out of range for tensor of size %" PRId64
                 " at dimension %" PRId64,
                 index, size, dim);

@@ -1,0 +1,210 @@
+"""Results of the device beside the CPU's: their memory formats, how they are rounded, what is raised."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+# ---- memory formats ----
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def image(device: str, *sizes: int) -> Tensor:
+    values = torch.linspace(-1, 1, torch.Size(sizes).numel()).view(sizes)
+    return values.to(device).contiguous(memory_format=FORMATS[len(sizes)])
+
+
+def plain(device: str, *sizes: int) -> Tensor:
+    return torch.linspace(-1, 2, torch.Size(sizes).numel()).view(sizes).to(device)
+
+
+KEEPING: dict[str, Callable[[str], Tensor]] = {
+    "conv2d": lambda d: nn.functional.conv2d(
+        image(d, 2, 3, 5, 6), plain(d, 4, 3, 3, 3), plain(d, 4), padding=1
+    ),
+    "conv2d in groups": lambda d: nn.functional.conv2d(
+        image(d, 2, 4, 5, 6), plain(d, 4, 2, 3, 3), groups=2
+    ),
+    "conv2d of double": lambda d: nn.functional.conv2d(
+        image(d, 2, 3, 5, 6).double(), plain(d, 4, 3, 3, 3).double()
+    ),
+    "the weight's": lambda d: nn.functional.conv2d(plain(d, 2, 3, 5, 6), image(d, 4, 3, 3, 3)),
+    "a contiguous conv2d": lambda d: nn.functional.conv2d(
+        plain(d, 2, 3, 5, 6), plain(d, 4, 3, 3, 3)
+    ),
+    "transposed": lambda d: nn.functional.conv_transpose2d(
+        image(d, 2, 3, 5, 6), plain(d, 3, 4, 3, 3), stride=2
+    ),
+    "conv3d": lambda d: nn.functional.conv3d(image(d, 2, 3, 5, 6, 4), plain(d, 4, 3, 3, 3, 3)),
+    "group_norm": lambda d: nn.functional.group_norm(
+        image(d, 2, 4, 5, 6), 2, plain(d, 4), plain(d, 4)
+    ),
+    "group_norm in 3 dimensions": lambda d: nn.functional.group_norm(image(d, 2, 4, 5, 6, 3), 2),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_results_keep_the_memory_format(name: str) -> None:
+    expected, result = KEEPING[name]("cpu"), KEEPING[name]("sim")
+    assert result.stride() == expected.stride()
+    torch.testing.assert_close(result.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_tensors_without_data_are_laid_out_alike(name: str) -> None:
+    real = KEEPING[name]("sim")
+    with FakeTensorMode():
+        fake = KEEPING[name]("sim")
+    assert (fake.stride(), fake.dtype, fake.device) == (real.stride(), real.dtype, real.device)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", ["input", "weight"])
+def test_gradients_without_data_are_laid_out_alike(last: str, transposed: bool) -> None:
+    def gradients() -> list[tuple[int, ...]]:
+        makes = (image, plain) if last == "input" else (plain, image)
+        operands = [make("sim", 2, 2, 4, 5).requires_grad_() for make in makes]
+        convolve = nn.functional.conv_transpose2d if transposed else nn.functional.conv2d
+        result = convolve(*operands, padding=1)
+        return [each.stride() for each in torch.autograd.grad(result.sum(), operands)]
+
+    real = gradients()
+    with FakeTensorMode():
+        assert gradients() == real
+
+
+# ---- a wider `out` ----
+
+HALVES = torch.tensor([65504.0, 60000, 1.0625, 12])
+INTO_OUT: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "add": lambda x, out: torch.add(x, x, alpha=2, out=out),
+    "mul": lambda x, out: torch.mul(x, x, out=out),
+    "div": lambda x, out: torch.div(x, x.flip(0), out=out),
+    "pow": lambda x, out: torch.pow(x, 2, out=out),
+    "sqrt": lambda x, out: torch.sqrt(x, out=out),
+    "exp": lambda x, out: torch.exp(x, out=out),
+    "eq": lambda x, out: torch.eq(x, x.flip(0), out=out),
+    "addcmul": lambda x, out: torch.addcmul(x, x, x, out=out),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("name", INTO_OUT)
+def test_what_a_wider_out_holds_was_rounded(
+    name: str, wide: torch.dtype, dtype: torch.dtype
+) -> None:
+    outs = []
+    for device in ("cpu", "sim"):
+        out = torch.zeros(4, 2, dtype=wide, device=device)
+        INTO_OUT[name](HALVES.to(device, dtype), out[:, 1])
+        outs.append(out.cpu())
+    torch.testing.assert_close(outs[1], outs[0], rtol=0, atol=0)
+
+
+def test_a_sum_of_halves_overflows_in_a_float_too() -> None:
+    half = torch.tensor([59504.0], dtype=torch.float16, device="sim")
+    assert torch.add(half, half, out=torch.zeros(1, device="sim")).item() == torch.inf
+
+
+def test_integers_overflow_before_they_go_into_a_float() -> None:
+    large = torch.tensor([2**31 - 1], dtype=torch.int32, device="sim")
+    assert torch.add(large, large, out=torch.zeros(1, device="sim")).item() == -2
+
+
+# ---- indices and dimensions that do not exist ----
+
+
+def values(device: str) -> Tensor:
+    return torch.arange(6.0).view(2, 3).to(device)
+
+
+def at(device: str, index: int) -> Tensor:
+    return torch.tensor([index]).to(device)
+
+
+OUT_OF_RANGE: dict[str, Callable[[str], object]] = {
+    "reading": lambda d: values(d)[at(d, 5)].sum().item(),
+    "writing": lambda d: values(d).__setitem__(at(d, 5), 1.0),
+    "index_put_": lambda d: values(d).index_put_(
+        (at(d, -3),), torch.ones(3).to(d), accumulate=True
+    ),
+    "embedding": lambda d: nn.functional.embedding(at(d, 2), values(d)),
+    "a negative embedding": lambda d: nn.functional.embedding(at(d, -1), values(d)),
+    "index_select": lambda d: values(d).index_select(0, at(d, 2)),
+    "index_select's dim": lambda d: values(d).index_select(2, at(d, 0)),
+    "gather": lambda d: values(d).gather(0, at(d, 2)[None]),
+    "scatter": lambda d: values(d).scatter(0, at(d, 2)[None], 1.0),
+    "scatter's dim": lambda d: values(d).scatter(2, at(d, 0)[None], 1.0),
+    "scatter_add": lambda d: values(d).scatter_add(0, at(d, 2)[None], values(d)),
+    "select_scatter": lambda d: values(d).select_scatter(values(d)[0], 0, 2),
+    "slice_scatter": lambda d: values(d).slice_scatter(values(d), 2),
+    "sum": lambda d: values(d).sum(2),
+    "mean": lambda d: values(d).mean(-3),
+    "any": lambda d: values(d).any(2),
+    "amax": lambda d: values(d).amax((0, 2)),
+    "sort": lambda d: values(d).sort(2),
+    "topk": lambda d: values(d).topk(1, 2),
+    "cumsum": lambda d: values(d).cumsum(2),
+    "softmax": lambda d: values(d).softmax(2),
+    "stack": lambda d: torch.stack([values(d)], 4),
+    "cat": lambda d: torch.cat([values(d)], 2),
+    "flip": lambda d: values(d).flip(2),
+    "roll": lambda d: values(d).roll(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_what_does_not_exist_raises_as_on_the_cpu(name: str) -> None:
+    with pytest.raises((IndexError, RuntimeError)) as expected:
+        OUT_OF_RANGE[name]("cpu")
+    with pytest.raises((IndexError, RuntimeError)) as raised:
+        OUT_OF_RANGE[name]("sim")
+    assert raised.type is expected.type
+
+
+def test_the_error_names_the_index_and_the_kernel() -> None:
+    with pytest.raises(IndexError) as raised:
+        values("sim")[at("sim", 5)] = 1.0
+    assert str(raised.value) == (
+        "aten::index_put_: its kernel `opsmith::portable::native::index_put_out` (library portable) refuses "
+        "the call: index 5 is out of bounds for dimension 0 with size 2"
+    )
+
+
+# ---- warnings ----
+
+
+@pytest.fixture
+def warn_always() -> Iterator[None]:
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+CASTS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x.float(),
+    lambda x: torch.zeros(1, device="sim").copy_(x),
+    lambda x: torch.zeros(1).copy_(x),
+    lambda x: x.to("cpu", torch.float64),
+]
+
+
+@pytest.mark.usefixtures("warn_always")
+@pytest.mark.parametrize("cast", CASTS)
+def test_what_is_lost_of_complex_numbers_is_warned_of(cast: Callable[[Tensor], Tensor]) -> None:
+    source = torch.tensor([1 + 2j], device="sim")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert cast(source).item() == 1
+    assert [str(each.message).partition(" (")[0] for each in told] == [
+        "Casting complex values to real discards the imaginary part"
+    ]
