@@ -44,8 +44,8 @@ int64_t run_length() {
 }
 
 std::string column_definitions(const at::Tensor& tensor, bool columns) {
-  return dtype_definition("DTYPE", tensor) + (columns ? "#define COLUMNS\n" : "") + "#define RUN " +
-         std::to_string(run_length()) + "\n";
+  return definition("DTYPE", tensor.scalar_type()) + definition_if(columns, "COLUMNS") +
+         definition("RUN", run_length());
 }
 
 // For `elements` in rows of `width`.

@@ -6,6 +6,7 @@
 
 #include <ATen/ExpandUtils.h>
 
+#include "definitions.h"
 #include "launch.h"
 #include "numbers.h"
 
@@ -47,10 +48,9 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   const at::ScalarType dtype = out.scalar_type();
   const bool on_cpu = limits().is_cpu != 0;
   const bool adds = addend.defined() && !beta.equal(0);
-  std::string definitions = std::string("#define DTYPE ") + c10::toString(dtype) + "\n";
-  definitions += adds ? "#define ADDEND\n" : "";
-  definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
-  definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
+  const std::string definitions = definition("DTYPE", dtype) + definition_if(adds, "ADDEND") +
+                                  definition_if(a.stride(2) == 1, "A_BY_ROWS") +
+                                  definition_if(b.stride(2) == 1, "B_BY_ROWS");
   const ProductShape shape{.m = out.size(1),
                            .n = out.size(2),
                            .k = a.size(2),

@@ -46,8 +46,8 @@ void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, c
   const DenseResult written(to);
   Arguments arguments;
   arguments.tensor(in).tensor(indices).tensor(written.tensor()).value(shape);
-  launch("pool", kernel(kPool, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)),
-         arguments, linear(to.numel()));
+  launch("pool", kernel(kPool, definition(kind) + definition("DTYPE", to.scalar_type())), arguments,
+         linear(to.numel()));
 }
 
 PoolShape window_of(PoolShape shape, at::IntArrayRef kernel, at::IntArrayRef stride,
