@@ -221,25 +221,23 @@ def test_memory_that_is_released_after_a_failure_is_not_lost() -> None:
     assert torch.accelerator.get_memory_info()[0] == free
 
 
-def release_pinned() -> None:
-    """While a copy is pending that reads it."""
-    torch.arange(4.0).pin_memory().to("chip", non_blocking=True)
-
-
-def release_unpinned() -> None:
-    torch.zeros(3, device="chip")
-
-
-@pytest.mark.parametrize("release", [release_pinned, release_unpinned])
+@pytest.mark.parametrize(
+    "use_and_release",
+    [
+        lambda x: x.clone(),
+        lambda x: torch.arange(4.0).pin_memory().to("chip", non_blocking=True),
+        lambda x: x.copy_(torch.arange(4.0).pin_memory(), non_blocking=True),
+    ],
+)
 def test_a_failure_that_is_met_while_memory_is_released_is_raised_by_the_next_call(
-    release: Callable[[], None],
+    use_and_release: Callable[[Any], Any],
 ) -> None:
-    torch.accelerator.synchronize()
+    x = torch.arange(4.0).to("chip")
     fail("stream_synchronize", 0, FAILED)
-    release()
+    use_and_release(x)
     fail("", 0, 0)
     with pytest.raises(torch.AcceleratorError) as raised:
-        torch.zeros(3, device="chip")
+        x.cpu()
     assert str(raised.value) == (
         "work that was queued before has failed on chip:0: injected into stream_synchronize "
         "(OPSMITH_FAILED). The device is still usable: the operation may be tried again."
