@@ -179,7 +179,7 @@ Grid grid_of(int64_t count, int64_t rows) {
 }  // namespace
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
-               std::initializer_list<at::Scalar> numbers) {
+               std::initializer_list<at::Scalar> numbers, CpuOperands cpu_operands) {
   if (iter.numel() == 0) {
     return;
   }
@@ -215,7 +215,9 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
   arguments.words(layout);
   for (int k = 0; k < operands; ++k) {
     if (form.steps[k] == Step::kNumber) {
-      add_number(arguments, host_scalar(iter.tensor(k)), computed);
+      const at::Scalar number = host_scalar(iter.tensor(k));
+      const bool exact = cpu_operands == CpuOperands::kExact && at::isFloatingType(computed);
+      add_number(arguments, exact ? number : stored(number, computed), computed);
     } else {
       arguments.address(iter.data_ptr(k));
     }
@@ -227,8 +229,8 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
 }
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression,
-               std::initializer_list<at::Scalar> numbers) {
-  pointwise(iter, expression, iter.common_dtype(), numbers);
+               std::initializer_list<at::Scalar> numbers, CpuOperands cpu_operands) {
+  pointwise(iter, expression, iter.common_dtype(), numbers, cpu_operands);
 }
 
 }  // namespace opsmith::compute
