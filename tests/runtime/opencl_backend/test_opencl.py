@@ -270,8 +270,7 @@ def test_operands_of_too_many_dimensions() -> None:
     x = torch.ones((2,) * 9, device="opencl")
     with pytest.raises(
         NotImplementedError,
-        match="tensors of so many dimensions that lie differently are not supported on opencl:0. Make them "
-        "contiguous, or view them with fewer dimensions, first",
+        match="tensors of so many dimensions that lie differently are not supported on opencl:0",
     ):
         x[torch.meshgrid([torch.arange(2, device="opencl")] * 8, indexing="ij")]
 
