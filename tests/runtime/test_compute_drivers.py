@@ -82,7 +82,7 @@ VARIANTS = {
     "nll_loss.cl": "#define DTYPE BFloat16\n#define FAULT_TARGET 2\n#define WEIGHTED\n",
     "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP,
     "layer_norm_parameters.cl": NORM + "#define WANTS_WEIGHT\n#define WANTS_BIAS\n",
-    "pool.cl": "#define DTYPE Float\n#define MAX\n",
+    "pool.cl": "#define DTYPE Float\n#define MAX_BACKWARD_APART\n",
     "convolution.cl": "#define DTYPE Half\n#define COLUMN Float\n#define BIASED\n#define RUN 1\n",
     "indexing.cl": "#define DTYPE Float\n#define SELECT\n" + INDEX,
     "scatter.cl": "#define DTYPE Float\n#define RANK 2\n#define ADDS\n" + INDEX,

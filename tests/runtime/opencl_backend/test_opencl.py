@@ -72,6 +72,7 @@ DIFFERENTIABLE: dict[str, Case] = {
         (IMAGE, torch.randn(6, 4, 3, 3), X[0, :4]),
     ),
     "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1), (IMAGE,)),
+    "max pool of windows apart": (lambda x: F.max_pool2d(x, 2, padding=1), (IMAGE,)),
     "average pool": (lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,)),
     "adaptive pool": (lambda x: F.adaptive_avg_pool2d(x, (4, 3)), (IMAGE,)),
     "products": (

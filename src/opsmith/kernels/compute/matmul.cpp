@@ -50,7 +50,8 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   const bool adds = addend.defined() && !beta.equal(0);
   const std::string definitions =
       definition("DTYPE", dtype) + definition("OUT", out.scalar_type()) + definition_if(adds, "ADDEND") +
-      definition_if(a.stride(2) == 1, "A_BY_ROWS") + definition_if(b.stride(2) == 1, "B_BY_ROWS");
+      definition_if(a.stride(2) == 1, "A_BY_ROWS") + definition_if(b.stride(2) == 1, "B_BY_ROWS") +
+      definition_if(b.stride(2) != 1 && b.stride(1) == 1, "B_BY_COLUMNS");
   const ProductShape shape{.m = out.size(1),
                            .n = out.size(2),
                            .k = a.size(2),
