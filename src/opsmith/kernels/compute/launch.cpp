@@ -43,7 +43,8 @@ const opsmith_compute_limits& limits() {
 }
 
 void Words::refuse() {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "tensors of so many dimensions that lie differently are not supported on ",
+  TORCH_CHECK_NOT_IMPLEMENTED(false,
+                              "tensors of so many dimensions that lie differently are not supported on ",
                               c10::Device(c10::kPrivateUse1, current_device()),
                               ". Make them contiguous, or view them with fewer dimensions, first");
 }
