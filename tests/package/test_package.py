@@ -24,6 +24,7 @@ from device_project import PYPROJECT, write_folder, write_project
 from opsmith.build.places import places_in
 from opsmith.built import CarriedBuild, CarriedFile
 from opsmith.cache_folder import cache_root
+from opsmith.description import read_backend
 from opsmith.errors import (
     EnvironmentUnusable,
     MetadataInvalid,
@@ -32,8 +33,10 @@ from opsmith.errors import (
     SourceOutside,
 )
 from opsmith.package import packaging
+from opsmith.package.contents import described_files
 from opsmith.package.packaging import Wanted, package
 from opsmith.package.platform_tag import platform_tag
+from opsmith.package.project import project_of
 from refusal import refusal
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -245,6 +248,18 @@ def test_without_sources(project: Path, tmp_path: Path) -> None:
         "  remedy: pip install torch==2.12.1; or make a wheel for this torch: opsmith package, in the "
         "sources of mychip"
     )
+
+
+def test_programs_that_sources_include_are_sources(tmp_path: Path) -> None:
+    description = write_project(tmp_path)
+    with description.with_name("kernels.cpp").open("a") as kernels:
+        kernels.write('const char* const programs =\n#include "programs.cl"\n;\n')
+    description.with_name("programs.cl").write_text('R"(secret)"\n')
+    backend = read_backend(description, None)
+    files = described_files(backend, project_of(backend), with_sources=False)
+    assert "mychip/programs.cl" in files.sources
+    assert "was packaged with --no-sources" in files.written["mychip/programs.cl"]
+    assert "mychip/programs.cl" not in files.copied
 
 
 # ---- what it does where it is installed

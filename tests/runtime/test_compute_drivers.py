@@ -74,20 +74,21 @@ def source(name: str) -> str:
 
 
 GROUP = "#define ITEMS_OF_GROUP 128\n#define COMPUTE Float\n" + source("group.cl")
-INDEX = "#define FAULT_INDEX 1\n#define WRAPS 1\n#define INDEX_DTYPE Long\n" + source(
-    "checked_index.cl"
-)
+INDEX = "#define FAULT_INDEX 1\n#define INDEX_DTYPE Long\n" + source("checked_index.cl")
 NORM = "#define IN Half\n#define PARAMETERS Float\n#define SAVED Float\n#define WEIGHTED\n#define TRAINING\n"
 VARIANTS = {
-    "matmul_tiled.cl": "#define DTYPE Double\n#define ADDEND\n#define A_BY_ROWS\n",
+    "matmul_tiled.cl": "#define DTYPE Half\n#define OUT Float\n#define ADDEND\n#define A_BY_ROWS\n",
     "softmax.cl": "#define IN Half\n#define OUT Float\n#define LOG\n" + GROUP,
     "nll_loss.cl": "#define DTYPE BFloat16\n#define FAULT_TARGET 2\n#define WEIGHTED\n",
     "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP,
     "layer_norm_parameters.cl": NORM + "#define WANTS_WEIGHT\n#define WANTS_BIAS\n",
-    "pool.cl": "#define DTYPE Float\n#define MAX\n",
-    "convolution.cl": "#define DTYPE Half\n#define COLUMNS\n#define RUN 1\n",
+    "pool.cl": "#define DTYPE Float\n#define MAX_BACKWARD_APART\n",
+    "convolution.cl": "#define DTYPE Half\n#define COLUMN Float\n#define BIASED\n#define RUN 1\n",
     "indexing.cl": "#define DTYPE Float\n#define SELECT\n" + INDEX,
     "scatter.cl": "#define DTYPE Float\n#define RANK 2\n#define ADDS\n" + INDEX,
+    "advanced_index.cl": "#define DTYPE Float\n#define RANK 2\n#define INDICES 1\n"
+    "#define INDEX_PARAMETERS , BUFFER(const long, index)\n#define LOOK_UPS LOOK_UP(index, 0)\n"
+    + INDEX,
     "scan.cl": "#define IN Int\n#define OUT Long\n",
     "triangle.cl": "#define DTYPE Bool\n#define LOWER\n",
     "random.cl": "#define DTYPE Half\n#define COMPUTE Float\n#define BITS 11\n"

@@ -37,7 +37,10 @@ def package(
         ),
     ] = None,
     sources: Annotated[
-        bool, typer.Option("--sources/--no-sources", help="Carry the C and C++ sources too.")
+        bool,
+        typer.Option(
+            "--sources/--no-sources", help="Carry the kernels' and the driver's sources too."
+        ),
     ] = True,
     python_kernels: Annotated[
         bool | None,

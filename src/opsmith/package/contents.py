@@ -12,7 +12,10 @@ from opsmith.description import Backend
 from opsmith.errors import Location, SourceOutside
 from opsmith.package.project import Project
 
-SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc")
+SOURCES = (
+    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cl"),
+    *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"),
+)
 _EXPECTED_FAILURES = "expected_failures.yaml"
 
 _INIT = '''\
@@ -37,7 +40,7 @@ libraries for, and not be built."
 class DescribedFiles:
     """The files of a description, by their places in the wheel: those to copy, and texts to write.
 
-    ``sources`` are the C and C++ files among them, left out or not.
+    ``sources`` are the files among them that a compiler reads, left out or not.
     """
 
     copied: Mapping[str, Path]

@@ -221,6 +221,30 @@ def test_memory_that_is_released_after_a_failure_is_not_lost() -> None:
     assert torch.accelerator.get_memory_info()[0] == free
 
 
+@pytest.mark.parametrize(
+    "use_and_release",
+    [
+        lambda x: x.clone(),
+        lambda x: torch.arange(4.0).pin_memory().to("chip", non_blocking=True),
+        lambda x: x.copy_(torch.arange(4.0).pin_memory(), non_blocking=True),
+    ],
+)
+def test_a_failure_that_is_met_while_memory_is_released_is_raised_by_the_next_call(
+    use_and_release: Callable[[Any], Any],
+) -> None:
+    x = torch.arange(4.0).to("chip")
+    fail("stream_synchronize", 0, FAILED)
+    use_and_release(x)
+    fail("", 0, 0)
+    with pytest.raises(torch.AcceleratorError) as raised:
+        x.cpu()
+    assert str(raised.value) == (
+        "work that was queued before has failed on chip:0: injected into stream_synchronize "
+        "(OPSMITH_FAILED). The device is still usable: the operation may be tried again."
+    )
+    tensors()
+
+
 def backward(x: Any) -> None:
     (x * x).sum().backward()
 

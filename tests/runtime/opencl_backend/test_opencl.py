@@ -72,6 +72,7 @@ DIFFERENTIABLE: dict[str, Case] = {
         (IMAGE, torch.randn(6, 4, 3, 3), X[0, :4]),
     ),
     "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1), (IMAGE,)),
+    "max pool of windows apart": (lambda x: F.max_pool2d(x, 2, padding=1), (IMAGE,)),
     "average pool": (lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (IMAGE,)),
     "adaptive pool": (lambda x: F.adaptive_avg_pool2d(x, (4, 3)), (IMAGE,)),
     "products": (
@@ -155,6 +156,22 @@ VALUES: dict[str, Callable[[Tensor], Any]] = {
     ),
     "choices": lambda x: (torch.where(x > 0, x, -x), x.masked_fill(x < 0, 7.0), x.clamp_min(0.25)),
     "numbers of the CPU": lambda x: (x + torch.tensor(2.0), 3 - x, torch.tensor(1.5) * x),
+    "numbers that integers wrap": lambda x: (
+        x.long().byte() == -1,
+        x.long().char() > 200,
+        torch.maximum(x.long().byte(), torch.tensor(-2)),
+        x.long().byte().clamp(min=-2),
+        x.bool().fill_(0.5),
+        x.bool().masked_fill(x < 0, 0.5),
+    ),
+    "numbers that halves round": lambda x: (
+        (x / 5).half() == 0.1,
+        (x / 5).bfloat16() >= 0.1,
+        torch.fmod(x.half(), 0.1),
+        x.bfloat16().abs() ** 1.7,
+        x.half() * 0.1,
+        x.half() + 0.1,
+    ),
     "triangles": lambda x: (x.view(2, 4).tril(), x.view(2, 4).triu(1), x.cumsum(0)),
     "positions": lambda x: (
         x.argmax(),
@@ -242,6 +259,21 @@ def test_a_mistake_that_only_a_kernel_sees_is_raised_by_the_next_call_that_waits
         torch.accelerator.synchronize()
     assert text in str(raised.value)
     torch.testing.assert_close(x.cpu(), X)  # the device goes on
+
+
+def test_what_numbers_of_a_call_have_to_be() -> None:
+    x = torch.ones(2, dtype=torch.uint8, device="opencl")
+    with pytest.raises(RuntimeError, match="cannot be converted to type uint8_t without overflow"):
+        x.clamp(max=300)
+
+
+def test_operands_of_too_many_dimensions() -> None:
+    x = torch.ones((2,) * 9, device="opencl")
+    with pytest.raises(
+        NotImplementedError,
+        match="tensors of so many dimensions that lie differently are not supported on opencl:0",
+    ):
+        x[torch.meshgrid([torch.arange(2, device="opencl")] * 8, indexing="ij")]
 
 
 def test_more_memory_than_there_is_is_refused() -> None:

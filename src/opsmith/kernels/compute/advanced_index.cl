@@ -10,7 +10,8 @@ typedef struct {
   {                                                                                                        \
     long where = 0;                                                                                        \
     for (int d = 0; d < RANK; ++d) where += place[d] * l.index[k][d];                                      \
-    const long at = checked(*BYTES(const long, POINTER(const long, name), where), l.indexed_size[k], 1, fault); \
+    const long given = *BYTES(const long, POINTER(const long, name), where);                               \
+    const long at = checked(given < 0 ? given + l.indexed_size[k] : given, l.indexed_size[k], fault);       \
     valid &= at >= 0;                                                                                      \
     from += at * l.indexed_stride[k];                                                                      \
   }

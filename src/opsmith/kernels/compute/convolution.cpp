@@ -43,9 +43,9 @@ int64_t run_length() {
   return limits().is_cpu != 0 ? 64 : 1;
 }
 
-std::string column_definitions(const at::Tensor& tensor, bool columns) {
-  return dtype_definition("DTYPE", tensor) + (columns ? "#define COLUMNS\n" : "") + "#define RUN " +
-         std::to_string(run_length()) + "\n";
+std::string column_definitions(const at::Tensor& image, const at::Tensor& columns) {
+  return definition("DTYPE", image.scalar_type()) + definition("COLUMN", columns.scalar_type()) +
+         definition("RUN", run_length());
 }
 
 // For `elements` in rows of `width`.
@@ -61,20 +61,27 @@ at::Tensor columns_of(const at::Tensor& image, const ConvolutionShape& s) {
   at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, image.options());
   Arguments arguments;
   arguments.tensor(image).tensor(columns).value(s);
-  launch("take an image apart", kernel(kColumns, column_definitions(image, true)), arguments,
-         runs_of(columns.numel(), s.out_width));
+  launch("take an image apart", kernel(kColumns, column_definitions(image, columns) + definition("COLUMNS")),
+         arguments, runs_of(columns.numel(), s.out_width));
   return columns;
 }
 
-at::Tensor image_of(const at::Tensor& columns, const ConvolutionShape& s) {
-  if (is_plain(s)) {
+// Of `dtype`, plus a number for each channel where `bias` is defined.
+at::Tensor image_of(const at::Tensor& columns, const at::Tensor& bias, at::ScalarType dtype,
+                    const ConvolutionShape& s) {
+  if (is_plain(s) && !bias.defined() && columns.scalar_type() == dtype) {
     return columns.view({s.samples, s.channels, s.height, s.width});
   }
-  at::Tensor image = at::empty({s.samples, s.channels, s.height, s.width}, columns.options());
+  at::Tensor image = at::empty({s.samples, s.channels, s.height, s.width}, columns.options().dtype(dtype));
   Arguments arguments;
-  arguments.tensor(image).tensor(columns).value(s);
-  launch("add up an image", kernel(kColumns, column_definitions(columns, false)), arguments,
-         runs_of(image.numel(), s.width));
+  arguments.tensor(image).tensor(columns);
+  if (bias.defined()) {
+    arguments.tensor(bias);
+  }
+  arguments.value(s);
+  launch("add up an image",
+         kernel(kColumns, column_definitions(image, columns) + definition_if(bias.defined(), "BIASED")),
+         arguments, runs_of(image.numel(), s.width));
   return image;
 }
 
@@ -106,15 +113,20 @@ at::Tensor result_of(const at::Tensor& image, const at::Tensor& weight, const at
   return result.view({s.samples, weight.size(0), s.out_height, s.out_width});
 }
 
-at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const ConvolutionShape& s,
-                          int64_t groups) {
+// What products that are added up later are kept in: halves would be rounded twice.
+at::TensorOptions unrounded(const at::Tensor& like) {
+  return at::isReducedFloatingType(like.scalar_type()) ? like.options().dtype(at::kFloat) : like.options();
+}
+
+at::Tensor image_gradient(const at::Tensor& grad, const at::Tensor& weight, const at::Tensor& bias,
+                          const ConvolutionShape& s, int64_t groups) {
   const at::Tensor flat = grad.view({s.samples, weight.size(0), s.places()});
-  at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, grad.options());
+  at::Tensor columns = at::empty({s.samples, s.channels * s.window(), s.places()}, unrounded(grad));
   for (int64_t g = 0; g < groups; ++g) {
     multiply(weights_of(weight, g, groups, s.samples).transpose(1, 2), group_of(flat, g, groups),
              group_of(columns, g, groups));
   }
-  return image_of(columns, s);
+  return image_of(columns, bias, grad.scalar_type(), s);
 }
 
 at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& image, at::IntArrayRef weight_sizes,
@@ -123,12 +135,12 @@ at::Tensor weight_gradient(const at::Tensor& grad, const at::Tensor& image, at::
   const at::Tensor columns = columns_of(image, s);
   const int64_t filters = weight_sizes[0] / groups;
   const int64_t length = s.channels / groups * s.window();
-  at::Tensor of_samples = at::empty({s.samples, weight_sizes[0], length}, grad.options());
+  at::Tensor of_samples = at::empty({s.samples, weight_sizes[0], length}, unrounded(grad));
   for (int64_t g = 0; g < groups; ++g) {
     multiply(group_of(flat, g, groups), group_of(columns, g, groups).transpose(1, 2),
              of_samples.narrow(1, g * filters, filters));
   }
-  return of_samples.sum(0).view(weight_sizes);
+  return of_samples.sum(0, /*keepdim=*/false, grad.scalar_type()).view(weight_sizes);
 }
 
 void reject_other_ranks(const at::Tensor& input) {
@@ -181,9 +193,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
   if (in.numel() == 0) {
     return at::empty(sizes, in.options());
   }
-  at::Tensor out = image_gradient(
-      in, w, convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
-  return b.defined() ? out.add_(b.view({1, -1, 1, 1})) : out;
+  return image_gradient(in, w, b.defined() ? b.contiguous() : b,
+                        convolution_shape(sizes, in.sizes(), w.sizes(), stride, padding, dilation), groups);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
@@ -204,7 +215,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   const ConvolutionShape shape =
       convolution_shape(image.sizes(), result.sizes(), w.sizes(), stride, padding, dilation);
   if (output_mask[0]) {
-    grad_input = transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, shape, groups);
+    grad_input =
+        transposed ? result_of(image, w, {}, shape, groups) : image_gradient(grad, w, {}, shape, groups);
   }
   if (output_mask[1]) {
     grad_weight = weight_gradient(result, image, w.sizes(), shape, groups);

@@ -24,18 +24,11 @@ bool is_copied_here(const at::Tensor& tensor) {
           dtype == at::kBFloat16);
 }
 
-// Whether the driver's own copy of a run of bytes does it.
-bool is_run(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() &&
-         ((a.is_contiguous() && b.is_contiguous()) ||
-          (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
-}
-
 }  // namespace
 
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (self.device() != dst.device() || self.sizes() != dst.sizes() || !is_copied_here(self) ||
-      !is_copied_here(dst) || is_run(self, dst)) {
+      !is_copied_here(dst) || is_same_run(self, dst)) {
     return opsmith::_copy_from(self, dst, non_blocking);
   }
   const c10::OptionalDeviceGuard guard(self.device());

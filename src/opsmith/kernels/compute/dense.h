@@ -1,4 +1,4 @@
-// What kernels of their own source share: results that lie in order, definitions, groups.
+// What kernels of their own source share: results and lines that lie in order, groups.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include "definitions.h"
 #include "launch.h"
 
 namespace opsmith::compute {
@@ -31,11 +32,11 @@ class DenseResult {
   const at::Tensor dense_;
 };
 
-// #define `name` as the tensor's dtype; as Float where it is undefined.
-inline std::string dtype_definition(const char* name, const at::Tensor& tensor) {
-  return std::string("#define ") + name + " " +
-         (tensor.defined() ? c10::toString(tensor.scalar_type()) : "Float") + "\n";
-}
+// A contiguous tensor as lines along one of its dimensions: (outer, length, inner).
+struct Lines {
+  int64_t outer = 1, length = 1, inner = 1;
+};
+Lines lines_of(const at::Tensor& tensor, int64_t dim);
 
 // The kernel of a source that uses group.cl, and the number of items of its groups. The source or the
 // definitions give C.

@@ -7,6 +7,8 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
 
+#include "definitions.h"
+
 namespace opsmith::compute {
 
 const void* faults() {
@@ -17,9 +19,10 @@ const void* faults() {
   return address;
 }
 
-std::string fault_definitions() {
-  return "#define FAULT_INDEX " + std::to_string(OPSMITH_COMPUTE_FAULT_INDEX) + "\n#define FAULT_TARGET " +
-         std::to_string(OPSMITH_COMPUTE_FAULT_TARGET) + "\n";
+const std::string& fault_definitions() {
+  static const std::string text = definition("FAULT_INDEX", static_cast<int>(OPSMITH_COMPUTE_FAULT_INDEX)) +
+                                  definition("FAULT_TARGET", static_cast<int>(OPSMITH_COMPUTE_FAULT_TARGET));
+  return text;
 }
 
 }  // namespace opsmith::compute

@@ -10,6 +10,6 @@ namespace opsmith::compute {
 const void* faults();
 
 // FAULT_INDEX and FAULT_TARGET, for the kernel's source.
-std::string fault_definitions();
+const std::string& fault_definitions();
 
 }  // namespace opsmith::compute

@@ -15,7 +15,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), in), BUFFER(const STORED(INDEX_DTYPE
   // out[outer][k][inner] = in[outer][index[k]][inner]; an embedding is one with outer 1
   if (item >= s.outer * s.indices * s.inner) return;
   const long inner = item % s.inner, k = item / s.inner % s.indices, outer = item / s.inner / s.indices;
-  const long at = checked(chosen[k], s.in_size, WRAPS, fault);
+  const long at = checked(chosen[k], s.in_size, fault);
   STORE(DTYPE, to, item, at < 0 ? (C)0 : (C)LOAD(DTYPE, from, (outer * s.in_size + at) * s.inner + inner));
 #endif
 #ifdef ADD
@@ -24,7 +24,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), in), BUFFER(const STORED(INDEX_DTYPE
   const long inner = item % s.inner, outer = item / s.inner;
   for (long k = 0; k < s.indices; ++k) {
     if (chosen[k] == s.skipped) continue;
-    const long at = checked(chosen[k], s.out_size, 0, fault);
+    const long at = checked(chosen[k], s.out_size, fault);
     if (at < 0) continue;
     const long place = (outer * s.out_size + at) * s.inner + inner;
     const C sum = (C)LOAD(DTYPE, to, place) + value * (C)LOAD(DTYPE, from, (outer * s.indices + k) * s.inner + inner);

@@ -30,7 +30,6 @@ constexpr const char* kTriangle =
 #include "triangle.cl"
     ;
 constexpr int64_t kNothingSkipped = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMostScatterDims = 12;
 
 // As in indexing.cl.
 struct Rows {
@@ -38,80 +37,55 @@ struct Rows {
 };
 
 void choose_rows(const char* kind, const at::Tensor& in, const at::Tensor& index, const at::Tensor& out,
-                 const Rows& rows, bool wraps, const at::Scalar& value, int64_t items) {
+                 const Rows& rows, const at::Scalar& value, int64_t items) {
   if (items == 0) {
     return;
   }
   Arguments arguments;
   arguments.tensor(in).tensor(index).tensor(out).address(faults()).value(rows);
   add_number(arguments, value, out.scalar_type());
-  const std::string definitions = std::string("#define ") + kind + "\n#define WRAPS " +
-                                  (wraps ? "1\n" : "0\n") + fault_definitions() +
-                                  dtype_definition("DTYPE", out) + dtype_definition("INDEX_DTYPE", index);
+  const std::string definitions = definition(kind) + fault_definitions() +
+                                  definition("DTYPE", out.scalar_type()) +
+                                  definition("INDEX_DTYPE", index.scalar_type());
   launch("choose rows", kernel(kRowsSource, definitions, kCheckedIndex), arguments, linear(items));
 }
 
-int64_t product(at::IntArrayRef sizes, int64_t from, int64_t to) {
-  int64_t result = 1;
-  for (int64_t d = from; d < to; ++d) {
-    result *= sizes[static_cast<size_t>(d)];
-  }
-  return result;
-}
-
-int64_t wrapped(int64_t dim, int64_t rank) {
-  return c10::maybe_wrap_dim(dim, std::max<int64_t>(rank, 1));
-}
-
 // Gathers from `target` to `value`, or scatters the other way, along `dim` at the places that `index` has.
-void scatter_along(const char* definitions, int64_t dim, const at::Tensor& index, const at::Tensor& value,
-                   const at::Tensor& target, const at::Scalar& number, bool gathers) {
+void scatter_along(const std::string& definitions, int64_t dim, const at::Tensor& index,
+                   const at::Tensor& value, const at::Tensor& target, const at::Scalar& number,
+                   bool gathers) {
   if (index.numel() == 0) {
     return;
   }
-  const int64_t rank = std::max<int64_t>(index.dim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(rank <= kMostScatterDims, "gather and scatter take at most ", kMostScatterDims,
-                              " dimensions, not ", rank);
-  const int64_t along = wrapped(dim, index.dim());
+  const int64_t along = c10::maybe_wrap_dim(dim, index.dim());
   const auto at_least_1d = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.dim() == 0 ? tensor.unsqueeze(0) : tensor;
   };
   const at::Tensor i = at_least_1d(index);
   const at::Tensor v = at_least_1d(value);
   const at::Tensor t = at_least_1d(target);
-  int64_t words[6 + 4 * kMostScatterDims];
-  size_t used = 0;
-  const auto add = [&](int64_t word) { words[used++] = word; };
-  const int64_t length = i.size(along);
-  add(i.numel() / length);
-  add(length);
-  const int64_t others = std::max<int64_t>(rank - 1, 1);
-  const auto add_others = [&](auto&& word, int64_t for_none) {
-    for (int64_t d = 0; d < rank; ++d) {
-      if (d != along) {
-        add(word(d));
-      }
+  at::DimVector others;
+  for (int64_t d = 0; d < i.dim(); ++d) {
+    if (d != along) {
+      others.push_back(d);
     }
-    if (rank == 1) {
-      add(for_none);
-    }
-  };
+  }
   const auto stride = [](const at::Tensor& tensor, int64_t d) {
     return tensor.defined() ? tensor.stride(d) : 0;
   };
-  add_others([&](int64_t d) { return i.size(d); }, 1);
-  add_others([&](int64_t d) { return i.stride(d); }, 0);
-  add_others([&](int64_t d) { return stride(v, d); }, 0);
-  add_others([&](int64_t d) { return t.stride(d); }, 0);
-  add(i.stride(along));
-  add(stride(v, along));
-  add(t.stride(along));
-  add(t.size(along));
+  const int64_t length = i.size(along);
+  Words layout;
+  layout.add(i.numel() / length).add(length);
+  layout.add_each(others.size(), [&](size_t o) { return i.size(others[o]); }, 1);
+  for (const at::Tensor* tensor : {&i, &v, &t}) {
+    layout.add_each(others.size(), [&](size_t o) { return stride(*tensor, others[o]); }, 0);
+  }
+  layout.add(i.stride(along)).add(stride(v, along)).add(t.stride(along)).add(t.size(along));
   Arguments arguments;
-  arguments.bytes(words, used * sizeof(int64_t)).tensor(i).tensor(v).tensor(t).address(faults());
+  arguments.words(layout).tensor(i).tensor(v).tensor(t).address(faults());
   add_number(arguments, number, t.scalar_type());
-  const std::string text = std::string(definitions) + "#define RANK " + std::to_string(others) + "\n" +
-                           fault_definitions() + dtype_definition("DTYPE", t);
+  const std::string text = definitions + definition("RANK", std::max<size_t>(others.size(), 1)) +
+                           fault_definitions() + definition("DTYPE", t.scalar_type());
   launch("gather or scatter", kernel(kLinesSource, text, kCheckedIndex), arguments,
          linear(gathers ? i.numel() : i.numel() / length));
 }
@@ -122,7 +96,8 @@ void copy_unless_same(const at::Tensor& self, const at::Tensor& out) {
   }
 }
 
-void triangle(const char* definitions, const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
+void triangle(const std::string& definitions, const at::Tensor& self, int64_t diagonal,
+              const at::Tensor& out) {
   if (self.numel() == 0) {
     return;
   }
@@ -131,8 +106,8 @@ void triangle(const char* definitions, const at::Tensor& self, int64_t diagonal,
   Arguments arguments;
   arguments.tensor(in).tensor(written.tensor()).value(self.numel()).value(self.size(-2)).value(self.size(-1));
   arguments.value(diagonal);
-  launch("take a triangle", kernel(kTriangle, definitions + dtype_definition("DTYPE", self)), arguments,
-         linear(self.numel()));
+  launch("take a triangle", kernel(kTriangle, definitions + definition("DTYPE", self.scalar_type())),
+         arguments, linear(self.numel()));
 }
 
 }  // namespace
@@ -149,8 +124,7 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_
                   .out_size = 0,
                   .indices = indices.numel(),
                   .skipped = kNothingSkipped};
-  choose_rows("SELECT", weight.contiguous(), indices.contiguous(), out, rows, /*wraps=*/false, 0,
-              out.numel());
+  choose_rows("SELECT", weight.contiguous(), indices.contiguous(), out, rows, 0, out.numel());
   return out;
 }
 
@@ -167,7 +141,7 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad_output, const at::Ten
                   .out_size = num_weights,
                   .indices = indices.numel(),
                   .skipped = padding_idx < 0 ? kNothingSkipped : padding_idx};
-  choose_rows("ADD", grad_output.contiguous(), indices.contiguous(), grad_weight, rows, false, 1, inner);
+  choose_rows("ADD", grad_output.contiguous(), indices.contiguous(), grad_weight, rows, 1, inner);
   return grad_weight;
 }
 
@@ -179,20 +153,20 @@ at::Tensor& index_select(const at::Tensor& self, int64_t dim, const at::Tensor& 
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, index);
-  const int64_t along = wrapped(dim, self.dim());
   at::DimVector sizes(self.sizes());
   if (self.dim() > 0) {
-    sizes[static_cast<size_t>(along)] = index.numel();
+    sizes[static_cast<size_t>(c10::maybe_wrap_dim(dim, self.dim()))] = index.numel();
   }
   at::native::resize_output(out, sizes);
   const DenseResult written(out);
-  const Rows rows{.outer = product(self.sizes(), 0, std::min(along, self.dim())),
-                  .inner = product(self.sizes(), along + 1, self.dim()),
-                  .in_size = self.dim() > 0 ? self.size(along) : 1,
+  const Lines lines = lines_of(self, dim);
+  const Rows rows{.outer = lines.outer,
+                  .inner = lines.inner,
+                  .in_size = lines.length,
                   .out_size = 0,
                   .indices = index.numel(),
                   .skipped = kNothingSkipped};
-  choose_rows("SELECT", self.contiguous(), index.contiguous(), written.tensor(), rows, false, 0, out.numel());
+  choose_rows("SELECT", self.contiguous(), index.contiguous(), written.tensor(), rows, 0, out.numel());
   return out;
 }
 
@@ -200,22 +174,20 @@ void index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, con
                const at::Scalar& alpha, const at::Tensor& out) {
   copy_unless_same(self, out);
   at::Tensor dense = out.is_contiguous() ? out : out.contiguous();
-  const int64_t along = wrapped(dim, self.dim());
-  const int64_t outer = product(self.sizes(), 0, std::min(along, self.dim()));
-  const int64_t inner = product(self.sizes(), along + 1, self.dim());
-  const Rows rows{.outer = outer,
-                  .inner = inner,
+  const Lines lines = lines_of(self, dim);
+  const Rows rows{.outer = lines.outer,
+                  .inner = lines.inner,
                   .in_size = 0,
-                  .out_size = self.dim() > 0 ? self.size(along) : 1,
+                  .out_size = lines.length,
                   .indices = index.numel(),
                   .skipped = kNothingSkipped};
-  choose_rows("ADD", source.contiguous(), index.contiguous(), dense, rows, false, alpha, outer * inner);
+  choose_rows("ADD", source.contiguous(), index.contiguous(), dense, rows, alpha, lines.outer * lines.inner);
   copy_unless_same(dense, out);
 }
 
 void gather(const at::Tensor& self, int64_t dim, const at::Tensor& index, bool /*sparse_grad*/,
             const at::Tensor& out) {
-  scatter_along("#define GATHER\n", dim, index, out, self, 0, true);
+  scatter_along(definition("GATHER"), dim, index, out, self, 0, true);
 }
 
 void scatter_src(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
@@ -227,13 +199,13 @@ void scatter_src(const at::Tensor& self, int64_t dim, const at::Tensor& index, c
 void scatter_value(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Scalar& value,
                    const at::Tensor& out) {
   copy_unless_same(self, out);
-  scatter_along("#define FROM_NUMBER\n", dim, index, {}, out, value, false);
+  scatter_along(definition("FROM_NUMBER"), dim, index, {}, out, value, false);
 }
 
 void scatter_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& src,
                  const at::Tensor& out) {
   copy_unless_same(self, out);
-  scatter_along("#define ADDS\n", dim, index, src, out, 0, false);
+  scatter_along(definition("ADDS"), dim, index, src, out, 0, false);
 }
 
 void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t /*valid*/, bool /*all_contiguous*/,
@@ -251,7 +223,7 @@ void cat(const at::ITensorListRef& tensors, int64_t dim, int64_t /*valid*/, bool
 }
 
 void tril(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {
-  triangle("#define LOWER\n", self, diagonal, out);
+  triangle(definition("LOWER"), self, diagonal, out);
 }
 
 void triu(const at::Tensor& self, int64_t diagonal, const at::Tensor& out) {

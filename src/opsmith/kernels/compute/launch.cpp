@@ -42,6 +42,13 @@ const opsmith_compute_limits& limits() {
   return (*all)[static_cast<size_t>(current_device())];
 }
 
+void Words::refuse() {
+  TORCH_CHECK_NOT_IMPLEMENTED(false,
+                              "tensors of so many dimensions that lie differently are not supported on ",
+                              c10::Device(c10::kPrivateUse1, current_device()),
+                              ". Make them contiguous, or view them with fewer dimensions, first");
+}
+
 opsmith_compute_kernel kernel(const char* source, const std::string& definitions, const char* prelude) {
   const c10::DeviceIndex device = current_device();
   Kernels& kernels = kernels_of(device);

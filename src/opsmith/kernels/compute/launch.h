@@ -23,6 +23,35 @@ struct Grid {
 // What the current device allows.
 const opsmith_compute_limits& limits();
 
+// Numbers in the order of a kernel's struct of longs, where the lengths of its arrays vary.
+class Words {
+ public:
+  Words& add(int64_t word) {
+    if (C10_UNLIKELY(used_ == words_.size())) {
+      refuse();
+    }
+    words_[used_++] = word;
+    return *this;
+  }
+  // value(0), value(1), ...; where `count` is 0, `for_none`.
+  template <class Value>
+  Words& add_each(size_t count, const Value& value, int64_t for_none) {
+    for (size_t i = 0; i < count; ++i) {
+      add(value(i));
+    }
+    return count > 0 ? *this : add(for_none);
+  }
+
+  const int64_t* data() const { return words_.data(); }
+  size_t bytes() const { return used_ * sizeof(int64_t); }
+
+ private:
+  [[noreturn]] static void refuse();
+
+  std::array<int64_t, 112> words_;  // an argument of this size is within what every device takes
+  size_t used_ = 0;
+};
+
 // The arguments of one launch, in the order of the kernel's parameters. Values are copied.
 class Arguments {
  public:
@@ -46,6 +75,8 @@ class Arguments {
     used_ += (size + 7) / 8 * 8;
     return *this;
   }
+
+  Arguments& words(const Words& words) { return bytes(words.data(), words.bytes()); }
 
   const opsmith_compute_argument* data() const { return entries_.data(); }
   int count() const { return count_; }

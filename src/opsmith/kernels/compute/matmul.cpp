@@ -6,6 +6,7 @@
 
 #include <ATen/ExpandUtils.h>
 
+#include "definitions.h"
 #include "launch.h"
 #include "numbers.h"
 
@@ -44,13 +45,13 @@ void multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, c
   if (out.numel() == 0) {
     return;
   }
-  const at::ScalarType dtype = out.scalar_type();
+  const at::ScalarType dtype = a.scalar_type();
   const bool on_cpu = limits().is_cpu != 0;
   const bool adds = addend.defined() && !beta.equal(0);
-  std::string definitions = std::string("#define DTYPE ") + c10::toString(dtype) + "\n";
-  definitions += adds ? "#define ADDEND\n" : "";
-  definitions += a.stride(2) == 1 ? "#define A_BY_ROWS\n" : "";
-  definitions += b.stride(2) == 1 ? "#define B_BY_ROWS\n" : "";
+  const std::string definitions =
+      definition("DTYPE", dtype) + definition("OUT", out.scalar_type()) + definition_if(adds, "ADDEND") +
+      definition_if(a.stride(2) == 1, "A_BY_ROWS") + definition_if(b.stride(2) == 1, "B_BY_ROWS") +
+      definition_if(b.stride(2) != 1 && b.stride(1) == 1, "B_BY_COLUMNS");
   const ProductShape shape{.m = out.size(1),
                            .n = out.size(2),
                            .k = a.size(2),

@@ -1,7 +1,7 @@
 R"(
 // out = alpha * a b + beta * addend for matrices that lie in any way, one tile of `out` for each group, which has one
-// item: a CPU runs a group on one of its cores, and tiles packed into private memory stay in the core's cache. DTYPE is
-// defined; A_BY_ROWS and B_BY_ROWS where rows are dense, which compilers then pack in vectors.
+// item: a CPU runs a group on one of its cores, and tiles packed into private memory stay in the core's cache. DTYPE and
+// OUT are defined; A_BY_ROWS, B_BY_ROWS and B_BY_COLUMNS where rows or columns are dense, which compilers then pack in vectors.
 typedef COMPUTED(DTYPE) C;
 #define V JOIN(COMPUTED(DTYPE), 16)
 #define MT 64
@@ -24,7 +24,7 @@ typedef struct { long batch, row, column; } Strides;
 typedef struct { long m, n, k; Strides a, b, addend, out; } Shape;
 
 KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), BUFFER(const STORED(DTYPE), addend),
-                BUFFER(STORED(DTYPE), out), const Shape shape, const C alpha, const C beta) {
+                BUFFER(STORED(OUT), out), const Shape shape, const C alpha, const C beta) {
   GLOBAL const STORED(DTYPE)* pa = POINTER(const STORED(DTYPE), a) + GROUP(2) * shape.a.batch;
   GLOBAL const STORED(DTYPE)* pb = POINTER(const STORED(DTYPE), b) + GROUP(2) * shape.b.batch;
   const long m0 = GROUP(1) * MT, n0 = GROUP(0) * NT;
@@ -48,6 +48,17 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
     }
     for (int ni = 0; ni < b_panels; ++ni) {
       const int width = min(NR, columns - ni * NR);
+#ifdef B_BY_COLUMNS
+      for (int n = 0; n < NR; ++n) {
+        C* const to = packed_b + ni * KT * NR + n;
+        GLOBAL const STORED(DTYPE)* const from = pb + k0 + (n0 + ni * NR + n) * shape.b.column;
+        if (n < width) {
+          for (int k = 0; k < depth; ++k) to[k * NR] = (C)LOAD(DTYPE, from, k);
+        } else {
+          for (int k = 0; k < depth; ++k) to[k * NR] = 0;
+        }
+      }
+#else
       for (int k = 0; k < depth; ++k) {
         C* const to = packed_b + ni * KT * NR + k * NR;
         GLOBAL const STORED(DTYPE)* const from = pb + (k0 + k) * shape.b.row + (n0 + ni * NR) * B_STEP;
@@ -57,6 +68,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
           for (int n = 0; n < NR; ++n) to[n] = n < width ? (C)LOAD(DTYPE, from, n * B_STEP) : 0;
         }
       }
+#endif
     }
     for (int mi = 0; mi < a_panels; ++mi) {
       for (int ni = 0; ni < b_panels; ++ni) {
@@ -79,7 +91,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
       }
     }
   }
-  GLOBAL STORED(DTYPE)* po = POINTER(STORED(DTYPE), out) + GROUP(2) * shape.out.batch;
+  GLOBAL STORED(OUT)* po = POINTER(STORED(OUT), out) + GROUP(2) * shape.out.batch;
   for (int m = 0; m < rows; ++m) {
     for (int n = 0; n < columns; ++n) {
       C value = alpha * sums[m * NT + n];
@@ -87,7 +99,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
       value += beta * (C)LOAD(DTYPE, POINTER(const STORED(DTYPE), addend), GROUP(2) * shape.addend.batch +
                               (m0 + m) * shape.addend.row + (n0 + n) * shape.addend.column);
 #endif
-      STORE(DTYPE, po, (m0 + m) * shape.out.row + (n0 + n) * shape.out.column, value);
+      STORE(OUT, po, (m0 + m) * shape.out.row + (n0 + n) * shape.out.column, value);
     }
   }
 }

@@ -1,6 +1,6 @@
 R"(
 // out = alpha * a b + beta * addend for matrices that lie in any way, one tile of `out` for each group, whose items share
-// tiles of the operands in local memory. DTYPE is defined; A_BY_ROWS and B_BY_ROWS where rows are dense.
+// tiles of the operands in local memory. DTYPE and OUT are defined; A_BY_ROWS and B_BY_ROWS where rows are dense.
 typedef COMPUTED(DTYPE) C;
 #define MT 64
 #define NT 64
@@ -12,7 +12,7 @@ typedef struct { long batch, row, column; } Strides;
 typedef struct { long m, n, k; Strides a, b, addend, out; } Shape;
 
 KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), BUFFER(const STORED(DTYPE), addend),
-                BUFFER(STORED(DTYPE), out), const Shape shape, const C alpha, const C beta) {
+                BUFFER(STORED(OUT), out), const Shape shape, const C alpha, const C beta) {
   LOCAL C tile_a[KT][MT + 1];
   LOCAL C tile_b[KT][NT + 1];
   GLOBAL const STORED(DTYPE)* pa = POINTER(const STORED(DTYPE), a) + GROUP(2) * shape.a.batch;
@@ -53,7 +53,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
     }
     BARRIER();
   }
-  GLOBAL STORED(DTYPE)* po = POINTER(STORED(DTYPE), out) + GROUP(2) * shape.out.batch;
+  GLOBAL STORED(OUT)* po = POINTER(STORED(OUT), out) + GROUP(2) * shape.out.batch;
   for (int i = 0; i < MR; ++i) {
     for (int j = 0; j < NR; ++j) {
       const long m = m0 + y + i * (MT / MR), n = n0 + x + j * (NT / NR);
@@ -63,7 +63,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), a), BUFFER(const STORED(DTYPE), b), 
       value += beta * (C)LOAD(DTYPE, POINTER(const STORED(DTYPE), addend), GROUP(2) * shape.addend.batch +
                               m * shape.addend.row + n * shape.addend.column);
 #endif
-      STORE(DTYPE, po, m * shape.out.row + n * shape.out.column, value);
+      STORE(OUT, po, m * shape.out.row + n * shape.out.column, value);
     }
   }
 }

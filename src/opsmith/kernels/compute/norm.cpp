@@ -37,8 +37,8 @@ at::ScalarType statistics_dtype(const at::Tensor& input) {
 }
 
 std::string norm_definitions(const at::Tensor& input, at::ScalarType parameters, at::ScalarType saved) {
-  return dtype_definition("IN", input) + dtype_definition("COMPUTE", input) + "#define PARAMETERS " +
-         c10::toString(parameters) + "\n#define SAVED " + c10::toString(saved) + "\n";
+  return definition("IN", input.scalar_type()) + definition("COMPUTE", input.scalar_type()) +
+         definition("PARAMETERS", parameters) + definition("SAVED", saved);
 }
 
 // The dtype of weights, which all have; the input's where there are none.
@@ -61,10 +61,6 @@ Grid groups(int64_t count) {
   return grid;
 }
 
-std::string defined_if(bool condition, const char* name) {
-  return condition ? std::string("#define ") + name + "\n" : "";
-}
-
 struct Forward {
   const at::Tensor &input, &weight, &bias, &running_mean, &running_var, &out, &saved_mean, &saved_rstd;
   NormShape shape;
@@ -73,7 +69,7 @@ struct Forward {
   double momentum, epsilon;
 };
 
-void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
+void normalise(const Forward& f, const std::string& kind, at::ScalarType parameters) {
   if (f.input.numel() == 0) {
     return;
   }
@@ -85,9 +81,9 @@ void normalise(const Forward& f, const char* kind, at::ScalarType parameters) {
   Grid grid = groups(f.count);
   const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
   const std::string definitions =
-      kind + norm_definitions(f.input, parameters, saved) + defined_if(f.training, "TRAINING") +
-      defined_if(f.weight.defined(), "WEIGHTED") + defined_if(f.bias.defined(), "BIASED") +
-      defined_if(f.running_mean.defined(), "RUNNING");
+      kind + norm_definitions(f.input, parameters, saved) + definition_if(f.training, "TRAINING") +
+      definition_if(f.weight.defined(), "WEIGHTED") + definition_if(f.bias.defined(), "BIASED") +
+      definition_if(f.running_mean.defined(), "RUNNING");
   launch("normalise", group_kernel(kNorm, definitions, grid), arguments, grid);
 }
 
@@ -99,7 +95,7 @@ struct Backward {
   double epsilon;
 };
 
-void differentiate(const Backward& b, const char* kind, at::ScalarType parameters) {
+void differentiate(const Backward& b, const std::string& kind, at::ScalarType parameters) {
   if (b.input.numel() == 0) {
     return;
   }
@@ -109,10 +105,10 @@ void differentiate(const Backward& b, const char* kind, at::ScalarType parameter
   add_number(arguments, b.epsilon, b.input.scalar_type());
   Grid grid = groups(b.count);
   const std::string definitions =
-      std::string("#define BACKWARD\n") + kind + norm_definitions(b.input, parameters, b.mean.scalar_type()) +
-      defined_if(b.training, "TRAINING") + defined_if(b.weight.defined(), "WEIGHTED") +
-      defined_if(b.out.defined(), "WANTS_OUT") + defined_if(b.grad_weight.defined(), "WANTS_WEIGHT") +
-      defined_if(b.grad_bias.defined(), "WANTS_BIAS");
+      definition("BACKWARD") + kind + norm_definitions(b.input, parameters, b.mean.scalar_type()) +
+      definition_if(b.training, "TRAINING") + definition_if(b.weight.defined(), "WEIGHTED") +
+      definition_if(b.out.defined(), "WANTS_OUT") + definition_if(b.grad_weight.defined(), "WANTS_WEIGHT") +
+      definition_if(b.grad_bias.defined(), "WANTS_BIAS");
   launch("differentiate a norm", group_kernel(kNorm, definitions, grid), arguments, grid);
 }
 
@@ -141,8 +137,6 @@ NormalisedRows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape
   }
   return rows;
 }
-
-constexpr const char* kLayer = "#define LAYER\n";
 
 }  // namespace
 
@@ -185,7 +179,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tenso
              .training = true,
              .momentum = 0,
              .epsilon = eps},
-            kLayer, parameters);
+            definition("LAYER"), parameters);
   return {std::move(out), std::move(mean), std::move(rstd)};
 }
 
@@ -218,7 +212,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
                    .count = rows.count,
                    .training = true,
                    .epsilon = 0},
-                  kLayer, parameters);
+                  definition("LAYER"), parameters);
   }
   if ((output_mask[1] || output_mask[2]) && in.numel() != 0) {
     Arguments arguments;
@@ -226,8 +220,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
     arguments.value(rows.count).value(rows.length);
     launch("differentiate a norm",
            kernel(kLayerParameters, norm_definitions(in, parameters, mean.scalar_type()) +
-                                        defined_if(output_mask[1], "WANTS_WEIGHT") +
-                                        defined_if(output_mask[2], "WANTS_BIAS")),
+                                        definition_if(output_mask[1], "WANTS_WEIGHT") +
+                                        definition_if(output_mask[2], "WANTS_BIAS")),
            arguments, linear(rows.length));
   }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};

@@ -20,11 +20,41 @@ void add_number(Arguments& arguments, const at::Scalar& number, at::ScalarType d
       arguments.value(static_cast<float>(number.toDouble()));
       return;
     case at::kLong:
-      arguments.value(number.isFloatingPoint() ? static_cast<int64_t>(number.toDouble()) : number.toLong());
+      arguments.value(number.toLong());
+      return;
+    case at::kInt:
+      arguments.value(number.toInt());
+      return;
+    case at::kShort:
+      arguments.value<int32_t>(number.toShort());
+      return;
+    case at::kChar:
+      arguments.value<int32_t>(number.toChar());
+      return;
+    case at::kByte:
+      arguments.value<int32_t>(number.toByte());
       return;
     default:
-      arguments.value(static_cast<int32_t>(number.isFloatingPoint() ? static_cast<int64_t>(number.toDouble())
-                                                                    : number.toLong()));
+      arguments.value<int32_t>(number.toBool());
+  }
+}
+
+at::Scalar stored(const at::Scalar& number, at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kHalf:
+      return static_cast<float>(at::Half(number.toFloat()));
+    case at::kBFloat16:
+      return static_cast<float>(at::BFloat16(number.toFloat()));
+    case at::kInt:
+      return static_cast<int32_t>(number.toLong());
+    case at::kShort:
+      return static_cast<int16_t>(number.toLong());
+    case at::kChar:
+      return static_cast<int8_t>(number.toLong());
+    case at::kByte:
+      return static_cast<uint8_t>(number.toLong());
+    default:
+      return number;
   }
 }
 

@@ -11,8 +11,12 @@ namespace opsmith::compute {
 // Functions of C that expressions may call, beside OpenCL's own.
 extern const char* const kFunctions;
 
-// `number` in the type that elements of `dtype` are computed in.
+// `number` in the type that elements of `dtype` are computed in. Raises as PyTorch does where an integer
+// dtype does not hold it.
 void add_number(Arguments& arguments, const at::Scalar& number, at::ScalarType dtype);
+
+// `number` as an element of `dtype` has it once it is stored: rounded, or wrapped around.
+at::Scalar stored(const at::Scalar& number, at::ScalarType dtype);
 
 // The value of a tensor of one element on the CPU.
 at::Scalar host_scalar(const at::TensorBase& tensor);

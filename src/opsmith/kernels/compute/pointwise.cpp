@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "definitions.h"
 #include "launch.h"
 #include "numbers.h"
 
@@ -15,7 +16,6 @@ namespace opsmith::compute {
 namespace {
 
 constexpr int kMostOperands = 6;
-constexpr int kMostPointwiseDims = 12;
 constexpr const char* kNames = "abcde";
 constexpr const char* kNumberNames = "xyz";
 constexpr size_t kMostRows = 32768;  // of the grid: CUDA's second dimension is short
@@ -107,9 +107,9 @@ std::string rows_begin(const Form& form) {
 // The kernel's source.
 std::string source_of(const Form& form) {
   const std::string rank = std::to_string(form.rank);
-  std::string text = std::string("#define INDEX ") + (form.wide ? "long" : "int") + "\n";
+  std::string text = definition("INDEX", form.wide ? "long" : "int");
   text += std::string("typedef COMPUTED(") + c10::toString(form.computed) + ") C;\n";
-  text += at::isFloatingType(form.computed) ? "#define FLOATING\n" : "";
+  text += definition_if(at::isFloatingType(form.computed), "FLOATING");
   text += kFunctions;
   text += "typedef struct { long count; long rows; long size[" + rank + "]; long stride[" +
           std::to_string(form.operands) + "][" + rank + "]; } Layout;\n";
@@ -160,13 +160,6 @@ opsmith_compute_kernel kernel_of(const Form& form) {
   return kernels->emplace(form, made).first->second;
 }
 
-// The iterator's shape and strides, packed as the kernel's struct is: rank and operands vary.
-struct PackedLayout {
-  int64_t words[2 + kMostPointwiseDims + kMostOperands * kMostPointwiseDims];
-  size_t used = 0;
-  void add(int64_t word) { words[used++] = word; }
-};
-
 Grid grid_of(int64_t count, int64_t rows) {
   const size_t most = limits().is_cpu != 0 ? 1024 : 256;
   Grid grid;
@@ -186,50 +179,45 @@ Grid grid_of(int64_t count, int64_t rows) {
 }  // namespace
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
-               std::initializer_list<at::Scalar> numbers) {
+               std::initializer_list<at::Scalar> numbers, CpuOperands cpu_operands) {
   if (iter.numel() == 0) {
     return;
   }
   const int operands = iter.ntensors();
   const bool contiguous = iter.is_contiguous();
-  const int rank = contiguous ? 1 : std::max(iter.ndim(), 1);
-  TORCH_CHECK_NOT_IMPLEMENTED(operands <= kMostOperands && rank <= kMostPointwiseDims, "tensors of ", rank,
-                              " dimensions that lie differently are not supported on ", iter.device(0),
-                              ": at most ", kMostPointwiseDims, ". Make them contiguous first");
+  TORCH_INTERNAL_ASSERT(operands <= kMostOperands);
+  // Of the strides; where there are none, the elements are one line.
+  const size_t rank = contiguous ? 0 : static_cast<size_t>(iter.ndim());
   Form form{.expression = expression,
             .dtypes = {},
             .steps = {},
             .computed = computed,
             .operands = static_cast<uint8_t>(operands),
-            .rank = static_cast<uint8_t>(rank),
+            .rank = static_cast<uint8_t>(std::max<size_t>(rank, 1)),
             .numbers = static_cast<uint8_t>(numbers.size()),
             .wide = !iter.can_use_32bit_indexing(),
             .device = iter.device(0).index()};
-  const int64_t count = contiguous || iter.ndim() == 0 ? iter.numel() : iter.shape()[0];
-  PackedLayout layout;
-  layout.add(count);
-  layout.add(iter.numel() / count);
-  for (int d = 0; d < rank; ++d) {
-    layout.add(contiguous || iter.ndim() == 0 ? iter.numel() : iter.shape()[static_cast<size_t>(d)]);
-  }
+  const int64_t count = rank == 0 ? iter.numel() : iter.shape()[0];
+  Words layout;
+  layout.add(count).add(iter.numel() / count);
+  layout.add_each(rank, [&](size_t d) { return iter.shape()[d]; }, count);
   for (int k = 0; k < operands; ++k) {
     form.dtypes[k] = iter.dtype(k);
     const auto size = static_cast<int64_t>(iter.element_size(k));
-    const bool strided = !contiguous && iter.ndim() > 0;
-    for (int d = 0; d < rank; ++d) {
-      layout.add(strided ? iter.strides(k)[static_cast<size_t>(d)] / size : 1);
-    }
-    const int64_t inner = strided ? iter.strides(k)[0] / size : 1;
+    layout.add_each(rank, [&](size_t d) { return iter.strides(k)[d] / size; }, 1);
+    const int64_t inner = rank > 0 ? iter.strides(k)[0] / size : 1;
     form.steps[k] = k > 0 && iter.is_cpu_scalar(k) ? Step::kNumber
                     : inner == 1                   ? Step::kDense
                     : inner == 0                   ? Step::kRepeated
                                                    : Step::kStrided;
   }
   Arguments arguments;
-  arguments.bytes(layout.words, layout.used * sizeof(int64_t));
+  arguments.words(layout);
   for (int k = 0; k < operands; ++k) {
     if (form.steps[k] == Step::kNumber) {
-      add_number(arguments, host_scalar(iter.tensor(k)), computed);
+      const at::Scalar number = host_scalar(iter.tensor(k));
+      const bool exact = cpu_operands == CpuOperands::kExact && at::isFloatingType(computed);
+      add_number(arguments, exact ? number : stored(number, computed), computed);
     } else {
       arguments.address(iter.data_ptr(k));
     }
@@ -241,8 +229,8 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
 }
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression,
-               std::initializer_list<at::Scalar> numbers) {
-  pointwise(iter, expression, iter.common_dtype(), numbers);
+               std::initializer_list<at::Scalar> numbers, CpuOperands cpu_operands) {
+  pointwise(iter, expression, iter.common_dtype(), numbers, cpu_operands);
 }
 
 }  // namespace opsmith::compute

@@ -9,15 +9,21 @@
 
 namespace opsmith::compute {
 
+// What an operand on the CPU counts as: what `computed` makes of it, as in most of the CPU's kernels, or, for
+// Half and BFloat16, what it is, as in those of * and /.
+enum class CpuOperands : bool { kStored, kExact };
+
 // result = expression. Operands are read in their own dtypes and computed in that of `computed` (float for
 // Half and BFloat16, int for the small integers and Bool), `C` in the expression; numbers are given in it
-// too. An operand of one element on the CPU is passed as a number. `expression` is a literal, and the key
-// under which the kernel is found again.
+// too. An operand of one element on the CPU is passed as a number, see CpuOperands. `expression` is a
+// literal, and the key under which the kernel is found again.
 void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
-               std::initializer_list<at::Scalar> numbers = {});
+               std::initializer_list<at::Scalar> numbers = {},
+               CpuOperands cpu_operands = CpuOperands::kStored);
 
 // The same in the operands' common dtype.
 void pointwise(at::TensorIteratorBase& iter, const char* expression,
-               std::initializer_list<at::Scalar> numbers = {});
+               std::initializer_list<at::Scalar> numbers = {},
+               CpuOperands cpu_operands = CpuOperands::kStored);
 
 }  // namespace opsmith::compute

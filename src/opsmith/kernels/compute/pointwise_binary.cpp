@@ -3,6 +3,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "numbers.h"
+
 namespace opsmith::compute {
 
 #define OPSMITH_BINARY(name, expression)    \
@@ -10,8 +12,6 @@ namespace opsmith::compute {
     pointwise(iter, expression);            \
   }
 
-OPSMITH_BINARY(mul, "a * b")
-OPSMITH_BINARY(div, "a / b")
 OPSMITH_BINARY(maximum, "a != a || a > b ? a : b")
 OPSMITH_BINARY(minimum, "a != a || a < b ? a : b")
 OPSMITH_BINARY(fmax, "b != b || a > b ? a : b")
@@ -53,6 +53,14 @@ void bitwise_not(at::TensorIteratorBase& iter) {
   pointwise(iter, iter.common_dtype() == at::kBool ? "!a" : "~a");
 }
 
+void mul(at::TensorIteratorBase& iter) {
+  pointwise(iter, "a * b", {}, CpuOperands::kExact);
+}
+
+void div(at::TensorIteratorBase& iter) {
+  pointwise(iter, "a / b", {}, CpuOperands::kExact);
+}
+
 void add(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
   if (alpha.equal(1)) {
     pointwise(iter, "a + b");
@@ -70,9 +78,11 @@ void sub(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
 }
 
 void div_mode(at::TensorIteratorBase& iter, std::optional<c10::string_view> rounding_mode) {
-  pointwise(iter, !rounding_mode.has_value()  ? "a / b"
-                  : *rounding_mode == "trunc" ? "trunc(a / b)"
-                                              : "floor_divided(a, b)");
+  pointwise(iter,
+            !rounding_mode.has_value()  ? "a / b"
+            : *rounding_mode == "trunc" ? "trunc(a / b)"
+                                        : "floor_divided(a, b)",
+            {}, CpuOperands::kExact);
 }
 
 void pow_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent) {
@@ -83,7 +93,7 @@ void pow_scalar(at::TensorIteratorBase& iter, const at::Scalar& exponent) {
   } else if (exponent.equal(0.5)) {
     pointwise(iter, "sqrt(a)");
   } else {
-    pointwise(iter, "pow(a, x)", {exponent});
+    pointwise(iter, "pow(a, x)", {stored(exponent, iter.common_dtype())});
   }
 }
 

@@ -1,6 +1,7 @@
 R"(
 // Two-dimensional pools over planes of a contiguous tensor, an item for each element of what is written. MAX, MAX_BACKWARD,
-// AVERAGE, AVERAGE_BACKWARD, ADAPTIVE or ADAPTIVE_BACKWARD is defined.
+// AVERAGE, AVERAGE_BACKWARD, ADAPTIVE or ADAPTIVE_BACKWARD is defined; or MAX_BACKWARD_APART, for windows that do not overlap:
+// an item for each of these, whose `out` is 0 before.
 typedef COMPUTED(DTYPE) C;
 typedef struct {
   long planes, height, width, out_height, out_width;
@@ -34,7 +35,7 @@ KERNEL void run(BUFFER(const STORED(DTYPE), in), BUFFER(long, indices), BUFFER(S
   const long item = GLOBAL_ITEM(0);
   GLOBAL const STORED(DTYPE)* from = POINTER(const STORED(DTYPE), in);
   GLOBAL STORED(DTYPE)* to = POINTER(STORED(DTYPE), out);
-#if defined(MAX) || defined(AVERAGE) || defined(ADAPTIVE)
+#if defined(MAX) || defined(AVERAGE) || defined(ADAPTIVE) || defined(MAX_BACKWARD_APART)
   if (item >= s.planes * s.out_height * s.out_width) return;
   const long x = item % s.out_width, y = item / s.out_width % s.out_height, plane = item / s.out_width / s.out_height;
   const long base = plane * s.height * s.width;
@@ -62,6 +63,13 @@ KERNEL void run(BUFFER(const STORED(DTYPE), in), BUFFER(long, indices), BUFFER(S
   }
   STORE(DTYPE, to, item, largest);
   POINTER(long, indices)[item] = position;
+#endif
+#ifdef MAX_BACKWARD_APART
+  const long at = POINTER(long, indices)[item];
+  if (at < 0 || at >= s.height * s.width) return;
+  const long i = at / s.width - (y * s.step_height - s.pad_height), j = at % s.width - (x * s.step_width - s.pad_width);
+  if (i >= 0 && i <= (s.kernel_height - 1) * s.gap_height && j >= 0 && j <= (s.kernel_width - 1) * s.gap_width)
+    STORE(DTYPE, to, base + at, (C)LOAD(DTYPE, from, item));
 #endif
 #ifdef MAX_BACKWARD
   const long last_y = last_window(y, s.step_height, s.pad_height, s.out_height);

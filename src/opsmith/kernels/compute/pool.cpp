@@ -1,5 +1,6 @@
 // Two-dimensional pools and their gradients.
 #include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -37,6 +38,12 @@ void set_pair(at::IntArrayRef values, int64_t& height, int64_t& width) {
   width = values.size() > 1 ? values[1] : values[0];
 }
 
+// Whether no place is in two windows.
+bool are_apart(const PoolShape& shape) {
+  return (shape.kernel_height - 1) * shape.gap_height < shape.step_height &&
+         (shape.kernel_width - 1) * shape.gap_width < shape.step_width;
+}
+
 void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, const at::Tensor& to,
           const PoolShape& shape) {
   if (to.numel() == 0) {
@@ -44,10 +51,15 @@ void pool(const char* kind, const at::Tensor& from, const at::Tensor& indices, c
   }
   const at::Tensor in = from.contiguous();
   const DenseResult written(to);
+  int64_t items = to.numel();
+  if (std::string_view(kind) == "MAX_BACKWARD_APART") {
+    written.tensor().zero_();
+    items = in.numel();
+  }
   Arguments arguments;
   arguments.tensor(in).tensor(indices).tensor(written.tensor()).value(shape);
-  launch("pool", kernel(kPool, std::string("#define ") + kind + "\n" + dtype_definition("DTYPE", to)),
-         arguments, linear(to.numel()));
+  launch("pool", kernel(kPool, definition(kind) + definition("DTYPE", to.scalar_type())), arguments,
+         linear(items));
 }
 
 PoolShape window_of(PoolShape shape, at::IntArrayRef kernel, at::IntArrayRef stride,
@@ -75,7 +87,8 @@ void max_pool2d_with_indices_backward(const at::Tensor& grad_output, const at::T
                                       const at::Tensor& indices, const at::Tensor& grad_input) {
   PoolShape shape = window_of(planes_of(self, grad_output), kernel_size, stride, padding);
   set_pair(dilation, shape.gap_height, shape.gap_width);
-  pool("MAX_BACKWARD", grad_output, indices.contiguous(), grad_input, shape);
+  pool(are_apart(shape) ? "MAX_BACKWARD_APART" : "MAX_BACKWARD", grad_output, indices.contiguous(),
+       grad_input, shape);
 }
 
 void avg_pool2d(const at::Tensor& self, int64_t kH, int64_t kW, int64_t dH, int64_t dW, int64_t padH,

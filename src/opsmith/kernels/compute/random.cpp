@@ -63,10 +63,9 @@ at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator
   arguments.tensor(written.tensor()).value(self.numel()).value(next_key(self, generator));
   add_number(arguments, x, computed);
   add_number(arguments, y, computed);
-  const std::string definitions = dtype_definition("DTYPE", self) + "#define COMPUTE " +
-                                  c10::toString(computed) + "\n#define EXPRESSION " + expression +
-                                  "\n#define BITS " +
-                                  std::to_string(significand_bits(self.scalar_type(), computed)) + "\n";
+  const std::string definitions = definition("DTYPE", self.scalar_type()) + definition("COMPUTE", computed) +
+                                  definition("EXPRESSION", expression) +
+                                  definition("BITS", significand_bits(self.scalar_type(), computed));
   launch("draw random numbers", kernel(kRandom, definitions, kPhilox), arguments, linear(self.numel()));
   return self;
 }
@@ -110,7 +109,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
     arguments.tensor(in).tensor(output).tensor(mask).value(in.numel()).value(next_key(in, std::nullopt));
     arguments.value(static_cast<uint32_t>(std::lround(kept * kNumbers)));
     add_number(arguments, kept == 0. ? 0. : 1. / kept, in.scalar_type());
-    launch("drop elements", kernel(kDropout, dtype_definition("DTYPE", in), kPhilox), arguments,
+    launch("drop elements", kernel(kDropout, definition("DTYPE", in.scalar_type()), kPhilox), arguments,
            linear(ceil_div(in.numel(), 4)));
   }
   return {std::move(output), std::move(mask)};

@@ -7,6 +7,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "dense.h"
 #include "launch.h"
 #include "numbers.h"
 
@@ -19,7 +20,6 @@ constexpr const char* kReduction =
 constexpr const char* kScan =
 #include "scan.cl"
     ;
-constexpr size_t kMostReductionDims = 12;
 constexpr int64_t kStateBytes = 32;  // of the largest State, in doubles
 
 // What a reduction keeps of elements; see reduction.cl. In STEP the element is `e`, its position `i`.
@@ -81,62 +81,39 @@ constexpr Rule kArgmin = OPSMITH_POSITION("<", "(s).i", nullptr);
 #undef OPSMITH_EXTREMUM
 #undef OPSMITH_POSITION
 
-// The layout as the kernel's struct has it.
-struct ReductionLayout {
-  int64_t words[3 + 6 * kMostReductionDims];
-  size_t used = 0;
-  void add(int64_t word) { words[used++] = word; }
-};
-
 size_t rank_of(const ReductionDims& dims) {
   return std::max<size_t>(dims.rank(), 1);
 }
 
-// The layout; a second result lies as the first.
-ReductionLayout layout_of(const Reduction& reduction, int64_t parts) {
-  ReductionLayout words;
-  words.add(reduction.outputs);
-  words.add(reduction.length);
-  words.add(parts);
-  const ReductionDims& kept = reduction.kept;
-  const ReductionDims& gone = reduction.reduced;
-  const auto add = [&](const ReductionDims& dims, auto&& value, int64_t for_none) {
-    for (size_t d = 0; d < dims.rank(); ++d) {
-      words.add(value(dims[d]));
-    }
-    if (dims.rank() == 0) {
-      words.add(for_none);
-    }
+// The layout as the kernel's struct has it; a second result lies as the first.
+Words layout_of(const Reduction& reduction, int64_t parts) {
+  Words layout;
+  layout.add(reduction.outputs).add(reduction.length).add(parts);
+  const auto add_sizes = [&](const ReductionDims& dims) {
+    layout.add_each(dims.rank(), [&](size_t d) { return dims[d].size; }, 1);
   };
-  using Dimension = ReductionDims::Dimension;
-  const auto size = [](const Dimension& dim) { return dim.size; };
-  const auto in = [](const Dimension& dim) { return dim.stride[kIn]; };
-  const auto out = [](const Dimension& dim) { return dim.stride[kOut]; };
-  add(kept, size, 1);
-  add(kept, in, 0);
-  add(kept, out, 0);
-  add(kept, out, 0);
-  add(gone, size, 1);
-  add(gone, in, 0);
-  return words;
-}
-
-std::string definition(const char* name, const char* text) {
-  return std::string("#define ") + name + " " + text + "\n";
+  const auto add_strides = [&](const ReductionDims& dims, size_t operand) {
+    layout.add_each(dims.rank(), [&](size_t d) { return dims[d].stride[operand]; }, 0);
+  };
+  add_sizes(reduction.kept);
+  add_strides(reduction.kept, kIn);
+  add_strides(reduction.kept, kOut);
+  add_strides(reduction.kept, kOut);
+  add_sizes(reduction.reduced);
+  add_strides(reduction.reduced, kIn);
+  return layout;
 }
 
 std::string reduction_definitions(const Rule& rule, const Reduction& reduction, at::ScalarType in,
                                   at::ScalarType computed, const at::Tensor& out, const at::Tensor& second) {
   std::string text = definition("STATE", rule.state) + definition("START(s)", rule.start) +
                      definition("STEP(s, e, i_)", rule.step) + definition("MERGE(s, o)", rule.merge) +
-                     definition("RESULT(s)", rule.result) + definition("IN", c10::toString(in)) +
-                     definition("COMPUTE", c10::toString(computed)) +
-                     definition("OUT", c10::toString(out.scalar_type())) +
-                     definition("KEPT", std::to_string(rank_of(reduction.kept)).c_str()) +
-                     definition("GONE", std::to_string(rank_of(reduction.reduced)).c_str());
+                     definition("RESULT(s)", rule.result) + definition("IN", in) +
+                     definition("COMPUTE", computed) + definition("OUT", out.scalar_type()) +
+                     definition("KEPT", rank_of(reduction.kept)) +
+                     definition("GONE", rank_of(reduction.reduced));
   if (second.defined()) {
-    text += definition("OUT1", c10::toString(second.scalar_type())) +
-            definition("RESULT1(s)", rule.second_result);
+    text += definition("OUT1", second.scalar_type()) + definition("RESULT1(s)", rule.second_result);
   }
   return text;
 }
@@ -168,23 +145,19 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   } else {
     reduction.order_by_stride();
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      rank_of(reduction.kept) <= kMostReductionDims && rank_of(reduction.reduced) <= kMostReductionDims,
-      "a reduction over more than ", kMostReductionDims,
-      " separate dimensions is not supported. Make the tensor contiguous first");
   const bool grouped = is_grouped(reduction);
   const int64_t parts = grouped ? parts_of(reduction) : 1;
   const std::string definitions =
       reduction_definitions(rule, reduction, self.scalar_type(), computed, out, second);
   const int64_t items = limits().is_cpu != 0 ? 16 : 128;
-  const ReductionLayout words = layout_of(reduction, parts);
+  const Words layout = layout_of(reduction, parts);
   at::Tensor states;
   if (parts > 1) {
     states = at::empty({reduction.outputs * parts * kStateBytes}, self.options().dtype(at::kByte));
   }
   const auto run = [&](const std::string& more, const Grid& grid) {
     Arguments arguments;
-    arguments.bytes(words.words, words.used * sizeof(int64_t)).tensor(self).tensor(states).tensor(out);
+    arguments.words(layout).tensor(self).tensor(states).tensor(out);
     if (second.defined()) {
       arguments.tensor(second);
     }
@@ -199,9 +172,9 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   Grid grid;
   grid.groups = {static_cast<size_t>(reduction.outputs), static_cast<size_t>(parts), 1};
   grid.items = {static_cast<size_t>(items), 1, 1};
-  run(definition("GROUPED", std::to_string(items).c_str()) + (parts > 1 ? "#define PARTS\n" : ""), grid);
+  run(definition("GROUPED", items) + definition_if(parts > 1, "PARTS"), grid);
   if (parts > 1) {
-    run("#define FINISH\n", linear(reduction.outputs));
+    run(definition("FINISH"), linear(reduction.outputs));
   }
 }
 
@@ -343,27 +316,17 @@ void linalg_vector_norm(const at::Tensor& self, const at::Scalar& ord, at::Optio
 
 void cumsum(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> /*dtype*/,
             const at::Tensor& out) {
+  if (self.numel() == 0) {
+    return;
+  }
   const at::Tensor in = self.contiguous();
-  const at::Tensor result = out.is_contiguous() ? out : at::empty(out.sizes(), out.options());
-  const int64_t rank = std::max<int64_t>(self.dim(), 1);
-  const int64_t at = dim < 0 ? dim + rank : dim;
-  const int64_t length = self.dim() == 0 ? 1 : self.size(at);
-  int64_t inner = 1;
-  for (int64_t d = at + 1; d < self.dim(); ++d) {
-    inner *= self.size(d);
-  }
-  if (self.numel() != 0) {
-    const int64_t lines = self.numel() / length;
-    Arguments arguments;
-    arguments.tensor(in).tensor(result).value(lines).value(length).value(inner);
-    launch("sum up",
-           kernel(kScan, definition("IN", c10::toString(in.scalar_type())) +
-                             definition("OUT", c10::toString(out.scalar_type()))),
-           arguments, linear(lines));
-  }
-  if (!result.is_same(out)) {
-    out.copy_(result);
-  }
+  const DenseResult written(out);
+  const Lines lines = lines_of(self, dim);
+  const int64_t count = lines.outer * lines.inner;
+  Arguments arguments;
+  arguments.tensor(in).tensor(written.tensor()).value(count).value(lines.length).value(lines.inner);
+  launch("sum up", kernel(kScan, definition("IN", in.scalar_type()) + definition("OUT", out.scalar_type())),
+         arguments, linear(count));
 }
 
 }  // namespace opsmith::compute

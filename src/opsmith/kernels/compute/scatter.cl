@@ -30,12 +30,12 @@ KERNEL void run(const Layout l, BUFFER(const long, index), BUFFER(STORED(DTYPE),
   }
 #ifdef GATHER
   const long k = item % l.length;
-  const long at = checked(chosen[k * l.index_step], l.target_size, 0, fault);
+  const long at = checked(chosen[k * l.index_step], l.target_size, fault);
   const C found = at < 0 ? (C)0 : (C)LOAD(DTYPE, targets, at * l.target_step);
   STORE(DTYPE, values, k * l.value_step, found);
 #else
   for (long k = 0; k < l.length; ++k) {
-    const long at = checked(chosen[k * l.index_step], l.target_size, 0, fault);
+    const long at = checked(chosen[k * l.index_step], l.target_size, fault);
     if (at < 0) continue;
 #ifdef FROM_NUMBER
     const C given = number;

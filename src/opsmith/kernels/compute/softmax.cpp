@@ -24,27 +24,21 @@ constexpr const char* kLoss =
 #include "nll_loss.cl"
     ;
 
-void along_lines(const char* definitions, const at::Tensor& self, const at::Tensor& result, int64_t dim,
-                 const at::Tensor& out) {
+void along_lines(const std::string& definitions, const at::Tensor& self, const at::Tensor& result,
+                 int64_t dim, const at::Tensor& out) {
   if (self.numel() == 0) {
     return;
   }
   const at::Tensor in = self.contiguous();
   const at::Tensor known = result.defined() ? result.contiguous() : result;
   const DenseResult written(out);
-  const int64_t rank = std::max<int64_t>(self.dim(), 1);
-  const int64_t at = dim < 0 ? dim + rank : dim;
-  const int64_t length = self.dim() == 0 ? 1 : self.size(at);
-  int64_t inner = 1;
-  for (int64_t d = at + 1; d < self.dim(); ++d) {
-    inner *= self.size(d);
-  }
+  const Lines lines = lines_of(self, dim);
   Arguments arguments;
-  arguments.tensor(in).tensor(known).tensor(written.tensor()).value(length).value(inner);
+  arguments.tensor(in).tensor(known).tensor(written.tensor()).value(lines.length).value(lines.inner);
   Grid grid;
-  grid.groups[0] = static_cast<size_t>(self.numel() / length);
-  const std::string text = std::string(definitions) + dtype_definition("IN", in) +
-                           dtype_definition("OUT", out) + dtype_definition("COMPUTE", out);
+  grid.groups[0] = static_cast<size_t>(lines.outer * lines.inner);
+  const std::string text = definitions + definition("IN", in.scalar_type()) +
+                           definition("OUT", out.scalar_type()) + definition("COMPUTE", out.scalar_type());
   launch("calculate a softmax", group_kernel(kSoftmax, text, grid), arguments, grid);
 }
 
@@ -55,17 +49,17 @@ void _softmax(const at::Tensor& self, int64_t dim, bool /*half_to_float*/, const
 }
 
 void _log_softmax(const at::Tensor& self, int64_t dim, bool /*half_to_float*/, const at::Tensor& out) {
-  along_lines("#define LOG\n", self, {}, dim, out);
+  along_lines(definition("LOG"), self, {}, dim, out);
 }
 
 void _softmax_backward_data(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim,
                             at::ScalarType /*input_dtype*/, const at::Tensor& grad_input) {
-  along_lines("#define GRADIENT\n", grad_output, output, dim, grad_input);
+  along_lines(definition("GRADIENT"), grad_output, output, dim, grad_input);
 }
 
 void _log_softmax_backward_data(const at::Tensor& grad_output, const at::Tensor& output, int64_t dim,
                                 at::ScalarType /*input_dtype*/, const at::Tensor& out) {
-  along_lines("#define GRADIENT\n#define LOG\n", grad_output, output, dim, out);
+  along_lines(definition("GRADIENT") + definition("LOG"), grad_output, output, dim, out);
 }
 
 void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::OptionalTensorRef weight,
@@ -83,8 +77,8 @@ void nll_loss_forward(const at::Tensor& self, const at::Tensor& target, at::Opti
     arguments.tensor(in).tensor(targets).tensor(weights).tensor(losses).tensor(counted).address(faults());
     arguments.value(rows).value(classes).value(ignore_index);
     launch("calculate a loss",
-           kernel(kLoss, fault_definitions() + dtype_definition("DTYPE", self) +
-                             (weights.defined() ? "#define WEIGHTED\n" : "")),
+           kernel(kLoss, fault_definitions() + definition("DTYPE", self.scalar_type()) +
+                             definition_if(weights.defined(), "WEIGHTED")),
            arguments, linear(rows));
   }
   if (reduction == at::Reduction::None && self.dim() == 2) {
@@ -116,8 +110,8 @@ void nll_loss_backward(const at::Tensor& grad_output, const at::Tensor& self, co
   arguments.tensor(grad).tensor(targets).tensor(weights).tensor(total_weight).tensor(written.tensor());
   arguments.address(faults()).value(rows).value(classes).value(ignore_index).value(kind);
   launch("calculate a loss's gradient",
-         kernel(kLoss, fault_definitions() + dtype_definition("DTYPE", self) + "#define BACKWARD\n" +
-                           (weights.defined() ? "#define WEIGHTED\n" : "")),
+         kernel(kLoss, fault_definitions() + definition("DTYPE", self.scalar_type()) +
+                           definition("BACKWARD") + definition_if(weights.defined(), "WEIGHTED")),
          arguments, linear(rows));
 }
 

@@ -78,9 +78,9 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (detail::loaded_driver == nullptr) {
       return;  // a forked child drops a tensor of its parent's: neither the memory nor the lock is ours
     }
-    finish_work(block->stream, block->device);
+    finish_stream(block->stream, block->device);
     for (const opsmith_stream stream : block->other_streams) {
-      finish_work(stream, block->device);
+      finish_stream(stream, block->device);
     }
     DeviceBlocks& blocks = blocks_[block->device];
     int64_t live = 0;
@@ -191,17 +191,6 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
  private:
-  // Waits for the work that a stream has pending: it may use the memory that is about to be released.
-  static void finish_work(opsmith_stream stream, c10::DeviceIndex device) noexcept {
-    if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY)) {
-      const opsmith_status status = detail::loaded_driver->stream_synchronize(stream);
-      // A lost device answers every later call alike.
-      if (C10_UNLIKELY(status != OPSMITH_OK && status != OPSMITH_DEVICE_LOST)) {
-        keep_failure(status, device);
-      }
-    }
-  }
-
   // Refuses what would end in a crash: no memory, or memory that the window does not show.
   static void check_allocation(void* data, c10::DeviceIndex device, size_t bytes) {
     checked_given(data, "allocate", device);

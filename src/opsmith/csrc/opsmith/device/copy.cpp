@@ -76,16 +76,6 @@ void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::
                               " can only exchange data with the CPU. Copy through a CPU tensor.");
 }
 
-// Whether both tensors are one run of bytes with the elements in the same order.
-bool is_same_run(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != b.scalar_type() || a.is_conj() != b.is_conj() || a.is_neg() != b.is_neg() ||
-      a.sizes() != b.sizes()) {
-    return false;
-  }
-  return (a.is_contiguous() && b.is_contiguous()) ||
-         (a.strides() == b.strides() && a.is_non_overlapping_and_dense());
-}
-
 void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
   const size_t bytes = self.nbytes();
   void* to = destination.mutable_data_ptr();
@@ -133,6 +123,15 @@ const c10::OperatorHandle& copy_from() {
 }
 
 }  // namespace
+
+bool is_same_run(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.is_conj() != b.is_conj() || a.is_neg() != b.is_neg() ||
+      a.sizes() != b.sizes()) {
+    return false;
+  }
+  return (a.is_contiguous() && b.is_contiguous()) ||
+         (a.strides() == b.strides() && a.is_non_overlapping_and_dense());
+}
 
 void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
                 size_t bytes) {

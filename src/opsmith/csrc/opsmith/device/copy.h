@@ -5,6 +5,9 @@
 
 namespace opsmith {
 
+// Whether both tensors are one run of bytes with the elements in the same order: then the driver copies them.
+bool is_same_run(const at::Tensor& a, const at::Tensor& b);
+
 // aten::_copy_from: copies `self` into `destination`, whatever their devices (one is this device type's),
 // dtypes, strides, conj and neg flags; `self` broadcasts. With `non_blocking` a copy from or to pinned memory
 // of the same dtype and layout only queues; the pinned memory is kept until it is done. Returns

@@ -18,9 +18,15 @@ namespace {
 
 void release_pinned(void* pointer) noexcept;
 
+// A stream with copies that may still use a block.
+struct UsedOn {
+  opsmith_stream stream;
+  c10::DeviceIndex device;
+};
+
 struct PinnedBlock {
   size_t bytes;
-  std::vector<opsmith_stream> streams;  // with copies that may still use the block
+  std::vector<UsedOn> streams;
 };
 
 class PinnedAllocator final : public at::HostAllocator {
@@ -65,10 +71,8 @@ class PinnedAllocator final : public at::HostAllocator {
       count_.decrease(1);
       bytes_.decrease(block.bytes);
     }
-    for (const opsmith_stream stream : block.streams) {
-      if (detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY) {
-        detail::loaded_driver->stream_synchronize(stream);
-      }
+    for (const auto& [stream, device] : block.streams) {
+      finish_stream(stream, device);
     }
     detail::loaded_driver->pinned_release(pointer);
   }
@@ -83,9 +87,9 @@ class PinnedAllocator final : public at::HostAllocator {
     if (found == blocks_.begin() || address - std::prev(found)->first >= std::prev(found)->second.bytes) {
       return false;  // not our memory
     }
-    std::vector<opsmith_stream>& streams = std::prev(found)->second.streams;
-    if (std::find(streams.begin(), streams.end(), used_on) == streams.end()) {
-      streams.push_back(used_on);
+    std::vector<UsedOn>& streams = std::prev(found)->second.streams;
+    if (std::none_of(streams.begin(), streams.end(), [&](const UsedOn& u) { return u.stream == used_on; })) {
+      streams.push_back({used_on, stream.device_index()});
     }
     return true;
   }

@@ -115,6 +115,16 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
         device);
 }
 
+void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
+  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY)) {
+    const opsmith_status status = detail::loaded_driver->stream_synchronize(stream);
+    // A lost device answers every later call alike.
+    if (C10_UNLIKELY(status != OPSMITH_OK && status != OPSMITH_DEVICE_LOST)) {
+      keep_failure(status, device);
+    }
+  }
+}
+
 void synchronize_device(c10::DeviceIndex device) {
   device = checked_device(device);
   driver();  // an error after a fork, even if no stream was made

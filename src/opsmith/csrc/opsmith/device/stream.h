@@ -26,6 +26,10 @@ int64_t new_stream(c10::DeviceIndex device, int priority);
 // Waits for the work that `stream`, of `device`, has pending; costs one query if it has none.
 void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device);
 
+// The same before memory is released that the work may use. Nothing can be raised there: the next check()
+// raises a failure.
+void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept;
+
 // Synchronises every stream of `device` that opsmith has handed out.
 void synchronize_device(c10::DeviceIndex device);
 
