@@ -375,6 +375,14 @@ void the_history_is_bounded_and_ordered() {
   CLAIM(allocator.snapshot().history.size() == 4);
 }
 
+Block* allocate_or_nothing(CachingAllocator& allocator, size_t bytes, Stream stream) {
+  try {
+    return allocator.allocate(bytes, stream);
+  } catch (const OutOfMemory&) {
+    return nullptr;
+  }
+}
+
 // Each of some threads writes its own bytes to what it gets and finds them again.
 void exercise(CachingAllocator& allocator, std::vector<FakeStream>& streams, int seed) {
   std::mt19937 random(static_cast<unsigned>(seed));
@@ -393,7 +401,13 @@ void exercise(CachingAllocator& allocator, std::vector<FakeStream>& streams, int
   for (int step = 0; step < 4000; ++step) {
     if (mine.size() < 40 && random() % 2 == 0) {
       const size_t bytes = 1 + random() % (size_t{1} << (1 + random() % 22));
-      Block* const block = allocator.allocate(bytes, &streams[random() % 3]);
+      Block* const block = allocate_or_nothing(allocator, bytes, &streams[random() % 3]);
+      if (block == nullptr) {
+        while (mine.size() > 5) {
+          give_back(0);
+        }
+        continue;
+      }
       CLAIM(block->size >= bytes);
       const auto mark = static_cast<char>(random());
       char* const data = static_cast<char*>(allocator.data(block));
@@ -413,7 +427,7 @@ void exercise(CachingAllocator& allocator, std::vector<FakeStream>& streams, int
 
 void threads_share_it() {
   for (const char* const settings : {"", "garbage_collection_threshold:0.1", "backend:none", "debug:1"}) {
-    device.capacity = 256 * kMiB;
+    device.capacity = 160 * kMiB;
     CachingAllocator allocator(device, parse_settings(settings));
     std::vector<FakeStream> streams(5);
     std::vector<std::thread> threads;

@@ -1,4 +1,7 @@
-"""The backend that a run is about, by ``OPSMITH_TEST_BACKEND``: one of this folder's descriptions."""
+"""The backend that a run is about, by ``OPSMITH_TEST_BACKEND``: one of this folder's descriptions.
+
+With ``_uncached`` behind it, every allocation is the driver's, so that each can be made to fail.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from pathlib import Path
 import opsmith
 from sim_driver import SimDriver
 
-MODE = os.environ["OPSMITH_TEST_BACKEND"]  # "zero_copy" or "copying"
+MODE = os.environ["OPSMITH_TEST_BACKEND"].removesuffix("_uncached")  # "zero_copy" or "copying"
+if MODE != os.environ["OPSMITH_TEST_BACKEND"]:
+    os.environ["OPSMITH_ALLOC_CONF"] = "backend:none"
 DEVICE = "sim"
 LOADED = opsmith.load(str(Path(__file__).with_name(f"{MODE}.yaml")))
 DRIVER = SimDriver(LOADED.built.driver)

@@ -121,11 +121,7 @@ class CachingAllocator {
   }
 
   // Gives back to the device what it can, when the streams that used it are done.
-  void empty_cache() noexcept {
-    leave_quarantine(0);
-    collect(Wait::kYes);
-    release_cached(std::numeric_limits<size_t>::max());
-  }
+  void empty_cache() noexcept { release_all(); }
 
   // The most that this process may hold, of all that the device has; 1 is no limit.
   void set_memory_fraction(double fraction) {
@@ -221,6 +217,8 @@ class CachingAllocator {
   // How long a thread that finds no memory waits for what others are giving back at that moment. Bounded,
   // since the others may wait for a lock that this thread holds, such as Python's.
   static constexpr std::chrono::seconds kPatience{1};
+
+  static constexpr int kMostAttempts = 64;  // to allocate from a full device
 
   static uintptr_t address_of(const char* data) { return reinterpret_cast<uintptr_t>(data); }
 
@@ -432,13 +430,13 @@ class CachingAllocator {
     return mark.event != nullptr ? memory_.is_done(mark.event) : memory_.is_idle(mark.stream);
   }
 
-  // Puts the blocks back whose work is done, or waits for all of it.
-  void collect(Wait wait) noexcept {
+  // Puts the blocks back whose work is done, or waits for all of it. Whether there were any.
+  bool collect(Wait wait) noexcept {
     std::vector<Awaiting> mine;
     {
       const std::lock_guard lock(mutex_);
       if (awaiting_.empty()) {
-        return;
+        return false;
       }
       mine.swap(awaiting_);
       ++others_must_wait_;
@@ -469,6 +467,7 @@ class CachingAllocator {
     spare_events_.insert(spare_events_.end(), events.begin(), events.end());
     some_await_.store(!awaiting_.empty(), std::memory_order_relaxed);
     let_others_go_on();
+    return true;
   }
 
   void let_others_go_on() {
@@ -476,9 +475,12 @@ class CachingAllocator {
     given_back_.notify_all();
   }
 
-  void wait_for_others() {
+  // Whether any were about to give something back.
+  bool wait_for_others() {
     std::unique_lock lock(mutex_);
+    const bool any = others_must_wait_ > 0;
     given_back_.wait_for(lock, kPatience, [&] { return others_must_wait_ == 0; });
+    return any;
   }
 
   void finish_work(const Block& block) noexcept {
@@ -523,13 +525,14 @@ class CachingAllocator {
     end_quarantine(leaving);
   }
 
-  void leave_quarantine(size_t most_bytes) noexcept {
+  bool leave_quarantine(size_t most_bytes) noexcept {
     std::vector<Block*> leaving;
     {
       const std::lock_guard lock(mutex_);
       leaving = quarantine_.leave(most_bytes);
     }
     end_quarantine(leaving);
+    return !leaving.empty();
   }
 
   void end_quarantine(const std::vector<Block*>& leaving) noexcept {
@@ -566,20 +569,18 @@ class CachingAllocator {
     if (Block* const block = allocate_segment(request, failure)) {
       return block;
     }
-    {
-      const std::lock_guard lock(mutex_);
-      ++statistics_.retries;
-    }
-    empty_cache();
-    wait_for_others();
-    {
-      const std::lock_guard lock(mutex_);
-      if (Block* const block = take_cached(request)) {
+    // More than once: other threads may be quicker to take what was made free.
+    for (int attempt = 0; attempt < kMostAttempts && make_room(); ++attempt) {
+      {
+        const std::lock_guard lock(mutex_);
+        statistics_.retries += attempt == 0 ? 1 : 0;
+        if (Block* const block = take_cached(request)) {
+          return block;
+        }
+      }
+      if (Block* const block = allocate_segment(request, failure)) {
         return block;
       }
-    }
-    if (Block* const block = allocate_segment(request, failure)) {
-      return block;
     }
     throw_out_of_memory(request, std::move(failure));
   }
@@ -670,15 +671,27 @@ class CachingAllocator {
     remember(Action::kSegmentFree, address_of(segment.data), segment.size, segment.stream, nullptr);
   }
 
+  // Whether anything was given back, by this thread or by others.
+  bool make_room() noexcept {
+    const bool is_released = release_all();
+    return wait_for_others() || is_released;
+  }
+
+  bool release_all() noexcept {
+    const bool has_left = leave_quarantine(0);
+    const bool is_collected = collect(Wait::kYes);
+    return release_cached(std::numeric_limits<size_t>::max()) || has_left || is_collected;
+  }
+
   // Gives segments back that are wholly free, those first that were used last the longest ago, until `bytes`
   // are given back or none is left.
-  void release_cached(size_t bytes) noexcept {
+  bool release_cached(size_t bytes) noexcept {
     std::vector<std::unique_ptr<Segment>> segments;
     {
       const std::lock_guard lock(mutex_);
       segments = take_free_segments(bytes);
       if (segments.empty()) {
-        return;
+        return false;
       }
       ++others_must_wait_;
     }
@@ -688,6 +701,7 @@ class CachingAllocator {
     }
     const std::lock_guard lock(mutex_);
     let_others_go_on();
+    return true;
   }
 
   std::vector<std::unique_ptr<Segment>> take_free_segments(size_t bytes) {
