@@ -1,4 +1,4 @@
-"""opsmith_caching_allocator.h alone, without PyTorch: ``caching_allocator.cpp`` over a device that it makes up."""
+"""opsmith_caching_allocator.h alone: ``caching_allocator.cpp`` runs it over a device that it makes up."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ pytestmark = pytest.mark.compiles
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("caching_allocator")
     program = folder / "caching_allocator"
-    compiler = find_compiler(folder).command
     subprocess.run(
-        [*compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", PUBLIC_HEADERS, SOURCE]
-        + ["-o", program],
+        [
+            *find_compiler(folder).command,
+            *("-std=c++20", "-Wall", "-Wextra", "-Werror", "-pthread"),
+            *("-I", PUBLIC_HEADERS, SOURCE, "-o", program),
+        ],
         check=True,
         timeout=300,
     )

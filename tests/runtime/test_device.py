@@ -268,9 +268,7 @@ def test_record_stream_keeps_memory_for_another_stream(
     assert torch.zeros(64, device="sim").data_ptr() == address
 
 
-def test_the_snapshot_is_what_pytorchs_visualiser_opens(
-    no_cache: None, tmp_path: Path
-) -> None:
+def test_the_snapshot_is_what_pytorchs_visualiser_opens(no_cache: None, tmp_path: Path) -> None:
     from torch.cuda import _memory_viz
 
     torch.sim.memory._record_memory_history(max_entries=1000)
@@ -296,7 +294,9 @@ def test_the_snapshot_is_what_pytorchs_visualiser_opens(
         "segment_alloc", "alloc", "segment_alloc", "alloc", "free_requested", "free_completed"
     ]  # fmt: skip
     assert "total_reserved: 14.0MiB" in _memory_viz.segsum(snapshot)
-    assert "6 entries" in _memory_viz.trace({**snapshot, "device_traces": [snapshot["device_traces"][1]]})
+    assert "6 entries" in _memory_viz.trace(
+        {**snapshot, "device_traces": [snapshot["device_traces"][1]]}
+    )
     assert torch.sim.memory_snapshot()[0].keys() == small.keys()
     del kept
 
@@ -336,6 +336,35 @@ def test_nothing_leaks(no_cache: None, driver: SimDriver) -> None:
     after = driver.statistics(0)
     assert after.allocations > before.allocations
     assert after.live_bytes == before.live_bytes
+
+
+def test_settings_of_the_allocator(sim: LoadedBackend) -> None:
+    seen = run_child(
+        sim,
+        """
+        import opsmith
+        errors = []
+        for text in ("max_split_size_mb:16", "debug:True,cache:off"):
+            os.environ["OPSMITH_ALLOC_CONF"] = text
+            errors.append(error_of(lambda: opsmith.load("sim")))
+        os.environ["OPSMITH_ALLOC_CONF"] = "backend:none"
+        opsmith.load("sim")
+        tensor = torch.ones(10, device="sim")
+        held = torch.sim.memory_reserved()
+        del tensor
+        print(json.dumps([errors, torch.sim.get_allocator_backend(), held, torch.sim.memory_reserved()]))
+        """,
+    )
+    errors, backend, held, after = seen
+    assert [error.partition("OPSMITH_ALLOC_CONF")[2].partition("\n")[0] for error in errors] == [
+        " is `max_split_size_mb:16`: its option `max_split_size_mb` must be a whole number above 20, "
+        "not `16`",
+        " is `debug:True,cache:off`: it has no option `cache`; known are backend (native or none), "
+        "max_split_size_mb (a number above 20), garbage_collection_threshold (between 0 and 1), "
+        "per_process_memory_fraction (from 0 to 1) and debug (True or False)",
+    ]
+    assert all("OPSMITH_ALLOC_CONF=max_split_size_mb:64" in error for error in errors)
+    assert (backend, held, after) == ("none", 40, 0)
 
 
 # ---- streams and events ----

@@ -1,4 +1,4 @@
-"""The memory functions of ``torch.<name>`` and ``torch.<name>.memory``: those of ``torch.cuda``, by name and meaning.
+"""The memory functions of ``torch.<name>`` and ``torch.<name>.memory``: those of ``torch.cuda``.
 
 Statistics are ``torch.accelerator``'s; what that does not offer asks opsmith's allocator through
 ``torch.ops.opsmith``.  Sizes are in bytes.  :mod:`opsmith.runtime.device_module` says what a device may be.

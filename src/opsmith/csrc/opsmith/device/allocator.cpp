@@ -89,7 +89,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release_block, device};
     }
-    driver();  // raises after a fork
+    driver();                      // raises after a fork
+    check(OPSMITH_OK, "", index);  // raises what failed where memory was released
     CachingAllocator& allocator = cache(index);
     Block* block = nullptr;
     try {
@@ -258,7 +259,7 @@ const caching::Settings& allocator_settings() {
       return caching::parse_settings(text != nullptr ? text : "");
     } catch (const std::invalid_argument& error) {
       TORCH_CHECK(false, "OPSMITH_ALLOC_CONF is `", text, "`: ", error.what(),
-                  "\n  remedy: write it as docs/start/memory.md says, like "
+                  "\n  remedy: write it as docs/observe/memory.md says, like "
                   "OPSMITH_ALLOC_CONF=max_split_size_mb:64,garbage_collection_threshold:0.8");
     }
   }();
