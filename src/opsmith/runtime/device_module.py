@@ -2,7 +2,8 @@
 
 PyTorch, and programs written for ``torch.cuda``, look there for devices, streams, memory
 (:mod:`opsmith.runtime.memory`) and random numbers.  Everything is ``torch.accelerator`` under
-the customary names; only what that does not offer asks the driver through ``torch.ops.opsmith``.  :mod:`opsmith.runtime.load` registers it.
+the customary names; only what that does not offer asks the driver through ``torch.ops.opsmith``.
+:mod:`opsmith.runtime.load` registers it.
 """
 
 from __future__ import annotations

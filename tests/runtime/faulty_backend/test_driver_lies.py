@@ -155,7 +155,8 @@ def test_a_window_that_shows_nothing() -> None:
     assert status == 1
     assert (
         'RuntimeError: the driver "chip" has a host window, but none for the 2097152 bytes that it '
-        "allocated on chip:0. Let `host_window` give their address, or say `host_window: off` in the description."
+        "allocated on chip:0. Let `host_window` give their address, or say `host_window: off` in the "
+        "description."
     ) in output
 
 
