@@ -15,14 +15,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +31,7 @@
 #include <opsmith/caching/blocks.h>
 #include <opsmith/caching/device_memory.h>
 #include <opsmith/caching/guards.h>
+#include <opsmith/caching/heap.h>
 #include <opsmith/caching/history.h>
 #include <opsmith/caching/out_of_memory.h>
 #include <opsmith/caching/settings.h>
@@ -55,7 +54,8 @@ class CachingAllocator {
         settings_(settings),
         granule_(std::max(kSmallest, alignment)),
         reuse_(reuse),
-        guards_(memory, settings.debug ? granule_ : 0) {
+        guards_(memory, settings.debug ? granule_ : 0),
+        heap_(*this, settings_, granule_) {
     if (settings.memory_fraction < 1) {
       set_memory_fraction(settings.memory_fraction);
     }
@@ -67,7 +67,7 @@ class CachingAllocator {
   // device throws.
   Block* allocate(size_t bytes, Stream stream) {
     Request request{bytes, size_of(bytes), stream, {}};
-    if (is_recording_.load(std::memory_order_relaxed)) {
+    if (is_recording()) {
       request.context = recorded_context();
     }
     if (some_await_.load(std::memory_order_relaxed)) {
@@ -96,7 +96,7 @@ class CachingAllocator {
       return;
     }
     std::shared_ptr<void> context;
-    if (is_recording_.load(std::memory_order_relaxed)) {
+    if (is_recording()) {
       context = recorded_context();
     }
     std::vector<Mark> marks = marks_of(*block);
@@ -137,30 +137,22 @@ class CachingAllocator {
 
   Statistics statistics() const {
     const std::lock_guard lock(mutex_);
-    return statistics_;
+    return heap_.statistics;
   }
   void reset_peaks() {
     const std::lock_guard lock(mutex_);
-    statistics_.reset_peaks();
+    heap_.statistics.reset_peaks();
   }
   void reset_accumulated() {
     const std::lock_guard lock(mutex_);
-    statistics_.reset_accumulated();
+    heap_.statistics.reset_accumulated();
   }
 
   // Whether `pointer` lies in a block that is allocated. Walks the blocks of a segment.
   bool contains(const void* pointer) const {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     const std::lock_guard lock(mutex_);
-    auto found = segments_.upper_bound(address);
-    if (found == segments_.begin()) {
-      return false;
-    }
-    const Block* block = (--found)->second->first;
-    while (block != nullptr && address_of(block->data) + block->size <= address) {
-      block = block->next;
-    }
-    return block != nullptr && block->state == BlockState::kAllocated;
+    return heap_.is_allocated(address);
   }
 
   // Starts to record what happens, or without a value stops.
@@ -175,16 +167,8 @@ class CachingAllocator {
 
   Snapshot snapshot() {
     const std::lock_guard lock(mutex_);
-    Snapshot taken{{}, history_.oldest_first()};
-    remember(Action::kSnapshot, 0, 0, nullptr, nullptr);
-    for (const auto& [address, segment] : segments_) {
-      SegmentSnapshot& made = taken.segments.emplace_back(
-          SegmentSnapshot{address, segment->size, segment->stream, segment->kind, {}, segment->context});
-      for (const Block* block = segment->first; block != nullptr; block = block->next) {
-        made.blocks.push_back(
-            {address_of(block->data), block->size, block->requested, block->state, block->context});
-      }
-    }
+    Snapshot taken{heap_.snapshot(), history_.oldest_first()};
+    remember({Action::kSnapshot, 0, 0, nullptr, 0, nullptr});
     return taken;
   }
 
@@ -194,11 +178,6 @@ class CachingAllocator {
     size_t size;  // of its block
     Stream stream;
     std::shared_ptr<void> context;
-  };
-
-  struct Pools {
-    Stream stream;
-    std::array<FreeBlocks, 2> of_kind;  // by PoolKind
   };
 
   // Work that was queued on a stream at some time is done when the event is, or else when the stream is idle.
@@ -222,169 +201,31 @@ class CachingAllocator {
 
   static uintptr_t address_of(const char* data) { return reinterpret_cast<uintptr_t>(data); }
 
-  // ---- sizes ----
-
-  size_t rounded(size_t bytes) const { return (bytes + granule_ - 1) & ~(granule_ - 1); }
-
   size_t size_of(size_t bytes) const {
     if (settings_.debug) {
-      return rounded(guards_.front() + bytes + Guards::kTail);
+      return heap_.rounded(guards_.front() + bytes + Guards::kTail);
     }
-    return settings_.cache ? rounded(bytes) : bytes;
+    return settings_.cache ? heap_.rounded(bytes) : bytes;
   }
 
-  static PoolKind kind_of(size_t size) { return size <= kMostSmall ? PoolKind::kSmall : PoolKind::kLarge; }
-
-  size_t segment_size(size_t size) const {
-    if (!settings_.cache) {
-      return size;
-    }
-    if (size <= kMostSmall) {
-      return std::max(kSmallSegment, granule_);
-    }
-    constexpr size_t kStep = kSmallSegment;
-    return size < kLeastAlone ? std::max(kLargeSegment, granule_) : (size + kStep - 1) / kStep * kStep;
-  }
-
-  // The largest block that may serve a request: large blocks are kept for large requests.
-  size_t most_for(size_t size) const {
-    if (size < settings_.max_split_size) {
-      return settings_.max_split_size - 1;
-    }
-    return size + kLargeSegment;
-  }
-
-  bool is_split(const Block& block, size_t size) const {
-    const size_t rest = block.size - size;
-    return block.segment->kind == PoolKind::kSmall ? rest >= granule_
-                                                   : rest > kMostSmall && size < settings_.max_split_size;
-  }
-
-  // ---- blocks; with the lock held ----
-
-  FreeBlocks& pool(Stream stream, PoolKind kind) {
-    for (const auto& pools : pools_) {
-      if (pools->stream == stream) {
-        return pools->of_kind[static_cast<size_t>(kind)];
-      }
-    }
-    pools_.push_back(std::make_unique<Pools>(Pools{stream, {FreeBlocks(granule_), FreeBlocks(granule_)}}));
-    return pools_.back()->of_kind[static_cast<size_t>(kind)];
-  }
+  // ---- with the lock held ----
 
   Block* take_cached(Request& request) {
-    if (!settings_.cache) {
-      return nullptr;
-    }
-    FreeBlocks& free_blocks = pool(request.stream, kind_of(request.size));
-    Block* const block = free_blocks.find(request.size, most_for(request.size));
-    if (block != nullptr) {
-      remove_free(block);
-      hand_out(block, request);
+    Block* const block = heap_.take(request.size, request.bytes, request.stream);
+    if (block != nullptr && is_recording()) {
+      remember_allocation(block, request);
     }
     return block;
   }
 
-  void insert_free(Block* block) {
-    block->segment->pool->insert(block);
-    if (!block->is_whole_segment()) {
-      statistics_.inactive_split.add(block->segment->kind, 1);
-      statistics_.inactive_split_bytes.add(block->segment->kind, static_cast<int64_t>(block->size));
-    }
-  }
-
-  void remove_free(Block* block) {
-    block->segment->pool->remove(block);
-    if (!block->is_whole_segment()) {
-      statistics_.inactive_split.subtract(block->segment->kind, 1);
-      statistics_.inactive_split_bytes.subtract(block->segment->kind, static_cast<int64_t>(block->size));
-    }
-  }
-
-  // Cuts `block`, which is in no pool, to what is asked for and counts it.
-  void hand_out(Block* block, Request& request) {
-    if (is_split(*block, request.size)) {
-      Block* const rest = blocks_.make();
-      rest->data = block->data + request.size;
-      rest->size = block->size - request.size;
-      rest->segment = block->segment;
-      rest->state = BlockState::kFree;
-      rest->previous = block;
-      rest->next = block->next;
-      if (block->next != nullptr) {
-        block->next->previous = rest;
-      }
-      block->next = rest;
-      block->size = request.size;
-      insert_free(rest);
-    }
-    block->state = BlockState::kAllocated;
-    block->requested = request.bytes;
-    const PoolKind kind = block->segment->kind;
-    const auto size = static_cast<int64_t>(block->size);
-    statistics_.allocation.add(kind, 1);
-    statistics_.allocated_bytes.add(kind, size);
-    statistics_.active.add(kind, 1);
-    statistics_.active_bytes.add(kind, size);
-    statistics_.requested_bytes.add(kind, static_cast<int64_t>(request.bytes));
-    if (block->size >= settings_.max_split_size) {
-      statistics_.oversize_allocation.add(1);
-    }
-    ++tick_;
-    if (is_recording_.load(std::memory_order_relaxed)) {
-      block->context = request.context;
-      remember(Action::kAllocate, address_of(block->data), request.bytes, request.stream,
-               std::move(request.context));
-    }
-  }
-
-  // What a user gave back is no longer the user's, whether or not it can be used again.
   void count_free(const Block& block, std::shared_ptr<void> context) {
-    const PoolKind kind = block.segment->kind;
-    statistics_.allocation.subtract(kind, 1);
-    statistics_.allocated_bytes.subtract(kind, static_cast<int64_t>(block.size));
-    statistics_.requested_bytes.subtract(kind, static_cast<int64_t>(block.requested));
-    if (block.size >= settings_.max_split_size) {
-      statistics_.oversize_allocation.subtract(1);
-    }
-    remember(Action::kFreeRequested, address_of(block.data), block.requested, block.segment->stream,
-             std::move(context));
-  }
-
-  void end_use(Block* block) {
-    statistics_.active.subtract(block->segment->kind, 1);
-    statistics_.active_bytes.subtract(block->segment->kind, static_cast<int64_t>(block->size));
-    remember(Action::kFreeCompleted, address_of(block->data), block->requested, block->segment->stream,
-             nullptr);
-    block->other_streams.clear();
-    block->context.reset();
-    block->requested = 0;
-    block->state = BlockState::kFree;
+    heap_.count_free(block);
+    remember(Action::kFreeRequested, block, std::move(context));
   }
 
   void put_back(Block* block) {
-    end_use(block);
-    if (Block* const before = block->previous; before != nullptr && before->state == BlockState::kFree) {
-      remove_free(before);
-      block->data = before->data;
-      block->size += before->size;
-      block->previous = before->previous;
-      (before->previous != nullptr ? before->previous->next : block->segment->first) = block;
-      blocks_.give_back(before);
-    }
-    if (Block* const after = block->next; after != nullptr && after->state == BlockState::kFree) {
-      remove_free(after);
-      block->size += after->size;
-      block->next = after->next;
-      if (after->next != nullptr) {
-        after->next->previous = block;
-      }
-      blocks_.give_back(after);
-    }
-    insert_free(block);
-    if (block->is_whole_segment()) {
-      block->segment->last_use = tick_;
-    }
+    remember(Action::kFreeCompleted, *block, nullptr);
+    heap_.put_back(block);
   }
 
   // ---- work that is not done ----
@@ -440,7 +281,7 @@ class CachingAllocator {
       }
       mine.swap(awaiting_);
       ++others_must_wait_;
-      statistics_.synchronizations += wait == Wait::kYes ? 1 : 0;
+      heap_.statistics.synchronizations += wait == Wait::kYes ? 1 : 0;
     }
     std::vector<Stream> busy;  // what was queued there later is not done either
     std::vector<Event> events;
@@ -475,12 +316,11 @@ class CachingAllocator {
     given_back_.notify_all();
   }
 
-  // Whether any were about to give something back.
+  // Whether any were about to give something back, and have.
   bool wait_for_others() {
     std::unique_lock lock(mutex_);
     const bool any = others_must_wait_ > 0;
-    given_back_.wait_for(lock, kPatience, [&] { return others_must_wait_ == 0; });
-    return any;
+    return given_back_.wait_for(lock, kPatience, [&] { return others_must_wait_ == 0; }) && any;
   }
 
   void finish_work(const Block& block) noexcept {
@@ -505,7 +345,7 @@ class CachingAllocator {
       guards_.poison(*block);
     }
     std::shared_ptr<void> context;
-    if (is_recording_.load(std::memory_order_relaxed)) {
+    if (is_recording()) {
       context = recorded_context();
     }
     {
@@ -552,9 +392,9 @@ class CachingAllocator {
     std::unique_ptr<Segment> segment;
     {
       const std::lock_guard lock(mutex_);
-      end_use(block);
+      remember(Action::kFreeCompleted, *block, nullptr);
       ++others_must_wait_;
-      segment = take_segment(block->segment);
+      segment = heap_.take_segment_of(block);
     }
     release_segment(*segment);
     const std::lock_guard lock(mutex_);
@@ -573,7 +413,7 @@ class CachingAllocator {
     for (int attempt = 0; attempt < kMostAttempts && make_room(); ++attempt) {
       {
         const std::lock_guard lock(mutex_);
-        statistics_.retries += attempt == 0 ? 1 : 0;
+        heap_.statistics.retries += attempt == 0 ? 1 : 0;
         if (Block* const block = take_cached(request)) {
           return block;
         }
@@ -587,7 +427,7 @@ class CachingAllocator {
 
   // A block of a new segment: of the usual size, or else just large enough.
   Block* allocate_segment(Request& request, std::string& failure) {
-    const size_t usual = segment_size(request.size);
+    const size_t usual = heap_.segment_size(request.size);
     Block* const block = allocate_segment(usual, request, failure);
     return block != nullptr || usual == request.size ? block
                                                      : allocate_segment(request.size, request, failure);
@@ -612,8 +452,12 @@ class CachingAllocator {
       failure = std::move(made.failure);
       return nullptr;
     }
-    Block* const block = insert_segment(static_cast<char*>(made.data), bytes, request);
-    hand_out(block, request);
+    Block* const block = heap_.add_segment(made.data, bytes, request.size, request.bytes, request.stream);
+    if (is_recording()) {
+      block->segment->context = request.context;
+      remember(Action::kSegmentAllocate, *block->segment, request.context);
+      remember_allocation(block, request);
+    }
     return block;
   }
 
@@ -627,48 +471,12 @@ class CachingAllocator {
     return true;
   }
 
-  Block* insert_segment(char* data, size_t bytes, const Request& request) {
-    const PoolKind kind = kind_of(request.size);
-    auto segment = std::make_unique<Segment>(
-        Segment{this, data, bytes, request.stream, kind, &pool(request.stream, kind)});
-    Block* const block = blocks_.make();
-    block->data = data;
-    block->size = bytes;
-    block->segment = segment.get();
-    block->previous = block->next = nullptr;
-    segment->first = block;
-    segment->context = request.context;
-    segments_.emplace(address_of(data), std::move(segment));
-    ++statistics_.device_allocations;
-    statistics_.segment.add(kind, 1);
-    statistics_.reserved_bytes.add(kind, static_cast<int64_t>(bytes));
-    if (bytes >= settings_.max_split_size) {
-      statistics_.oversize_segment.add(1);
-    }
-    remember(Action::kSegmentAllocate, address_of(data), bytes, request.stream, request.context);
-    return block;
-  }
-
-  // Takes a segment out whose one block is in no pool.
-  std::unique_ptr<Segment> take_segment(Segment* segment) {
-    blocks_.give_back(segment->first);
-    const auto found = segments_.find(address_of(segment->data));
-    std::unique_ptr<Segment> taken = std::move(found->second);
-    segments_.erase(found);
-    return taken;
-  }
-
   void release_segment(const Segment& segment) noexcept {
     memory_.release(segment.data);
     const std::lock_guard lock(mutex_);
     reserved_ -= segment.size;
-    ++statistics_.device_releases;
-    statistics_.segment.subtract(segment.kind, 1);
-    statistics_.reserved_bytes.subtract(segment.kind, static_cast<int64_t>(segment.size));
-    if (segment.size >= settings_.max_split_size) {
-      statistics_.oversize_segment.subtract(1);
-    }
-    remember(Action::kSegmentFree, address_of(segment.data), segment.size, segment.stream, nullptr);
+    heap_.count_release(segment);
+    remember(Action::kSegmentFree, segment, nullptr);
   }
 
   // Whether anything was given back, by this thread or by others.
@@ -686,10 +494,10 @@ class CachingAllocator {
   // Gives segments back that are wholly free, those first that were used last the longest ago, until `bytes`
   // are given back or none is left.
   bool release_cached(size_t bytes) noexcept {
-    std::vector<std::unique_ptr<Segment>> segments;
+    Heap::Segments segments;
     {
       const std::lock_guard lock(mutex_);
-      segments = take_free_segments(bytes);
+      segments = heap_.take_free_segments(bytes);
       if (segments.empty()) {
         return false;
       }
@@ -704,27 +512,6 @@ class CachingAllocator {
     return true;
   }
 
-  std::vector<std::unique_ptr<Segment>> take_free_segments(size_t bytes) {
-    std::vector<Segment*> free_ones;
-    for (const auto& [address, segment] : segments_) {
-      if (segment->first->is_whole_segment() && segment->first->state == BlockState::kFree) {
-        free_ones.push_back(segment.get());
-      }
-    }
-    std::sort(free_ones.begin(), free_ones.end(),
-              [](const Segment* a, const Segment* b) { return a->last_use < b->last_use; });
-    std::vector<std::unique_ptr<Segment>> taken;
-    for (Segment* const segment : free_ones) {
-      if (bytes == 0) {
-        break;
-      }
-      bytes -= std::min(bytes, segment->size);
-      remove_free(segment->first);
-      taken.push_back(take_segment(segment));
-    }
-    return taken;
-  }
-
   // Before a new segment would take the process beyond its threshold.
   void collect_garbage(size_t size) noexcept {
     if (settings_.garbage_collection_threshold == 0) {
@@ -733,7 +520,7 @@ class CachingAllocator {
     const uint64_t most = std::min(limit_.load(std::memory_order_relaxed), memory_.free_and_total().second);
     const auto threshold =
         static_cast<uint64_t>(settings_.garbage_collection_threshold * static_cast<double>(most));
-    uint64_t wanted = segment_size(size);
+    uint64_t wanted = heap_.segment_size(size);
     {
       const std::lock_guard lock(mutex_);
       wanted += reserved_;
@@ -748,11 +535,11 @@ class CachingAllocator {
     MemoryShortage shortage{};
     {
       const std::lock_guard lock(mutex_);
-      ++statistics_.out_of_memory;
-      shortage.held = static_cast<uint64_t>(statistics_.reserved_bytes.all.current);
-      shortage.allocated = static_cast<uint64_t>(statistics_.allocated_bytes.all.current);
-      shortage.allocations = statistics_.allocation.all.current;
-      remember(Action::kOutOfMemory, device_free, request.bytes, request.stream, request.context);
+      ++heap_.statistics.out_of_memory;
+      shortage.held = static_cast<uint64_t>(heap_.statistics.reserved_bytes.all.current);
+      shortage.allocated = static_cast<uint64_t>(heap_.statistics.allocated_bytes.all.current);
+      shortage.allocations = heap_.statistics.allocation.all.current;
+      remember({Action::kOutOfMemory, device_free, request.bytes, request.stream, 0, request.context});
     }
     shortage.asked = request.bytes;
     shortage.device_free = device_free;
@@ -773,10 +560,30 @@ class CachingAllocator {
     return context ? context() : nullptr;
   }
 
-  void remember(Action action, uintptr_t address, size_t size, Stream stream, std::shared_ptr<void> context) {
-    if (is_recording_.load(std::memory_order_relaxed) && recording_.entries) {
-      history_.add({action, address, size, stream, 0, std::move(context)});
+  bool is_recording() const { return is_recording_.load(std::memory_order_relaxed); }
+
+  void remember(HistoryEntry entry) {
+    if (is_recording() && recording_.entries) {
+      history_.add(std::move(entry));
     }
+  }
+
+  void remember(Action action, const Block& block, std::shared_ptr<void> context) {
+    if (is_recording()) {
+      remember(
+          {action, address_of(block.data), block.requested, block.segment->stream, 0, std::move(context)});
+    }
+  }
+
+  void remember(Action action, const Segment& segment, std::shared_ptr<void> context) {
+    if (is_recording()) {
+      remember({action, address_of(segment.data), segment.size, segment.stream, 0, std::move(context)});
+    }
+  }
+
+  void remember_allocation(Block* block, const Request& request) {
+    block->context = request.context;
+    remember(Action::kAllocate, *block, request.context);
   }
 
   DeviceMemory& memory_;
@@ -793,11 +600,7 @@ class CachingAllocator {
   std::condition_variable given_back_;
   int others_must_wait_ = 0;  // threads that are about to put blocks back, or give segments to the device
   uint64_t reserved_ = 0;     // bytes of segments, and of those that are being made
-  uint64_t tick_ = 0;         // allocations
-  Statistics statistics_;
-  BlockStore blocks_;
-  std::vector<std::unique_ptr<Pools>> pools_;
-  std::map<uintptr_t, std::unique_ptr<Segment>> segments_;
+  Heap heap_;
   std::vector<Awaiting> awaiting_;
   std::vector<Event> spare_events_;
   Quarantine quarantine_;
