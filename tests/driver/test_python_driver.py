@@ -241,7 +241,7 @@ Chip = Checked
         "(OPSMITH_FAILED). "
         "The device is still usable: the operation may be tried again.",
         "[1.0, 1.0, 1.0]",
-        "4294967296 bytes do not fit: 67108852 of 67108864 are free",
+        "4294967296 bytes do not fit: 65011712 of 67108864 are free",
     ]
 
 

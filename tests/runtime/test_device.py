@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
 import subprocess
 import sys
 import threading
@@ -123,30 +124,48 @@ def test_tensors_move_between_devices(sim: LoadedBackend) -> None:
     assert torch.equal(moved.cpu(), data)
 
 
-# ---- memory ----
+# ---- memory: the cache is that of opsmith_caching_allocator.h, see test_caching_allocator.py ----
 
 
-def test_statistics_follow_allocations(sim: LoadedBackend) -> None:
+@pytest.fixture
+def no_cache(sim: LoadedBackend) -> None:
+    """Before the test the cache is empty on every device: what is held is held by tensors."""
     gc.collect()
+    torch.accelerator.synchronize(0)
+    torch.accelerator.synchronize(1)
+    torch.sim.empty_cache()
+
+
+def test_statistics_follow_allocations(no_cache: None) -> None:
     before = torch.accelerator.memory_allocated(1)
+    requested = torch.sim.memory_stats(1)["requested_bytes.all.current"]
     torch.accelerator.reset_peak_memory_stats(1)
     tensor = torch.empty(1000, device="sim:1", dtype=torch.float32)
     larger = torch.empty(2 << 20, device="sim:1", dtype=torch.uint8)
     del larger
-    assert torch.sim.memory_allocated(1) - before == 4000
-    assert torch.sim.max_memory_allocated(1) - before == 4000 + (2 << 20)
+    assert torch.sim.memory_allocated(1) - before == 4096
+    assert torch.sim.memory_stats(1)["requested_bytes.all.current"] - requested == 4000
+    assert torch.sim.max_memory_allocated(1) - before == 4096 + (2 << 20)
     torch.sim.reset_peak_memory_stats(1)
-    assert torch.sim.max_memory_allocated(1) - before == 4000
+    assert torch.sim.max_memory_allocated(1) - before == 4096
     del tensor
     assert torch.accelerator.memory_allocated(1) == before
 
 
-def test_free_memory_is_the_drivers(sim: LoadedBackend) -> None:
-    free, total = torch.sim.mem_get_info(0)
-    tensor = torch.empty(1 << 20, device="sim:0", dtype=torch.uint8)
-    assert torch.accelerator.get_memory_info(0) == (free - (1 << 20), total)
+def test_freed_memory_is_kept_until_the_cache_is_emptied(no_cache: None) -> None:
+    free, total = torch.sim.mem_get_info(1)
+    reserved = torch.sim.memory_reserved(1)
+    tensor = torch.empty(30 << 20, device="sim:1", dtype=torch.uint8)
+    address = tensor.data_ptr()
     del tensor
-    assert torch.accelerator.get_memory_info(0) == (free, total)
+    assert torch.sim.memory_reserved(1) - reserved == 30 << 20
+    assert torch.accelerator.get_memory_info(1) == (free - (30 << 20), total)
+    tensor = torch.empty(30 << 20, device="sim:1", dtype=torch.uint8)
+    assert tensor.data_ptr() == address
+    del tensor
+    torch.accelerator.empty_cache()
+    assert torch.sim.memory_reserved(1) == reserved
+    assert torch.accelerator.get_memory_info(1) == (free, total)
 
 
 def test_an_empty_tensor_takes_no_memory(sim: LoadedBackend) -> None:
@@ -155,8 +174,7 @@ def test_an_empty_tensor_takes_no_memory(sim: LoadedBackend) -> None:
     assert torch.accelerator.memory_stats(0)["allocation.all.allocated"] == before
 
 
-def test_out_of_memory_says_what_and_what_to_do(sim: LoadedBackend, driver: SimDriver) -> None:
-    gc.collect()
+def test_out_of_memory_says_what_and_what_to_do(no_cache: None, driver: SimDriver) -> None:
     keep = torch.empty(4 << 20, device="sim:1", dtype=torch.uint8)
     statistics = torch.accelerator.memory_stats(1)
     held, count = statistics["allocated_bytes.all.current"], statistics["allocation.all.current"]
@@ -164,33 +182,71 @@ def test_out_of_memory_says_what_and_what_to_do(sim: LoadedBackend, driver: SimD
     with pytest.raises(torch.OutOfMemoryError) as error:
         torch.empty(8 << 30, device="sim:1", dtype=torch.uint8)
     assert str(error.value) == (
-        "sim:1 is out of memory: 8.00 GiB were asked for, 8.00 GiB of 8.00 GiB are free, and this "
-        f"process holds 4.00 MiB (allocations: {count}). Delete tensors that are no longer needed, "
-        "use a smaller batch, or trade memory for time with torch.utils.checkpoint. The driver "
-        f"says: {8 << 30} bytes do not fit: {(8 << 30) - held} of {8 << 30} bytes are free on "
-        "device 1"
+        "sim:1 is out of memory: 8.00 GiB were asked for, 7.98 GiB of 8.00 GiB are free, and this "
+        f"process holds 20.00 MiB: 4.00 MiB in allocations ({count}) and 16.00 MiB in its cache. "
+        "Delete tensors that are no longer needed, use a smaller batch, or trade memory for time with "
+        f"torch.utils.checkpoint. The driver says: {8 << 30} bytes do not fit: "
+        f"{(8 << 30) - (20 << 20)} of {8 << 30} bytes are free on device 1"
     )
     assert torch.accelerator.memory_stats(1)["num_ooms"] == statistics["num_ooms"] + 1
     assert keep.fill_(3).sum().item() == 3 * keep.numel()
 
 
-def test_a_failed_allocation_can_be_tried_again(sim: LoadedBackend, driver: SimDriver) -> None:
-    driver.inject("allocate", 1)
+def test_the_cache_gives_way_before_memory_is_out(no_cache: None) -> None:
+    retries = torch.sim.memory_stats(1)["num_alloc_retries"]
+    torch.empty(5 << 30, device="sim:1", dtype=torch.uint8)
+    other = torch.empty(6 << 30, device="sim:1", dtype=torch.uint8)
+    assert torch.sim.memory_reserved(1) == 6 << 30
+    assert torch.sim.memory_stats(1)["num_alloc_retries"] == retries + 1
+    del other
+    torch.sim.empty_cache()
+
+
+def test_memory_may_be_limited(no_cache: None) -> None:
+    torch.sim.set_per_process_memory_fraction(0.25, 1)
+    assert torch.sim.get_per_process_memory_fraction(1) == 0.25
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        torch.empty(3 << 30, device="sim:1", dtype=torch.uint8)
+    torch.sim.set_per_process_memory_fraction(1.0, 1)
+    assert "this process holds 0 bytes of the 2.00 GiB that it may" in str(error.value)
+    assert str(error.value).endswith(
+        "set_per_process_memory_fraction() sets what the process may hold."
+    )
+    torch.empty(3 << 30, device="sim:1", dtype=torch.uint8)
+    torch.sim.empty_cache()
+    assert refusal(ValueError, torch.sim.set_per_process_memory_fraction, 1.5) == (
+        "the fraction must be from 0 to 1, not 1.5"
+    )
+    assert refusal(TypeError, torch.sim.set_per_process_memory_fraction, 1) == (
+        "the fraction must be a float, not int"
+    )
+
+
+def test_a_failed_allocation_can_be_tried_again(no_cache: None, driver: SimDriver) -> None:
+    driver.inject("allocate", 100)
     with pytest.raises(torch.OutOfMemoryError, match="The driver says: injected fault: allocate"):
-        torch.empty(3, device="sim")
-    assert torch.zeros(3, device="sim").tolist() == [0, 0, 0]
+        torch.empty(30 << 20, device="sim")
+    driver.clear_faults()
+    torch.empty(30 << 20, device="sim", dtype=torch.uint8)
+    driver.inject("allocate", 1)  # the allocator itself tries again, since its cache can make room
+    assert torch.zeros(40 << 20, device="sim", dtype=torch.uint8).max().item() == 0
 
 
-def test_memory_is_released_after_the_work_on_it(sim: LoadedBackend, driver: SimDriver) -> None:
+def test_memory_is_used_again_after_the_work_on_it(sim: LoadedBackend, driver: SimDriver) -> None:
     stream = torch.Stream(device="sim:0")
     pinned = torch.full((64,), 7.0).pin_memory()
     with stream:
         tensor = torch.empty(64, device="sim")
-        driver.inject("slow", 20 * MILLISECOND)
+        address = tensor.data_ptr()
+        driver.inject("slow", 100 * MILLISECOND)
         tensor.copy_(pinned, non_blocking=True)
-        assert not stream.query()
         del tensor
-        assert stream.query()
+        # The host may write to new memory through the window, so it must not be that of pending work.
+        other = torch.empty(64, device="sim")
+        assert not stream.query()
+        assert other.data_ptr() != address
+        stream.synchronize()
+        assert torch.empty(64, device="sim").data_ptr() == address
 
 
 def test_record_stream_keeps_memory_for_another_stream(
@@ -198,15 +254,67 @@ def test_record_stream_keeps_memory_for_another_stream(
 ) -> None:
     stream = torch.Stream(device="sim:0")
     tensor = torch.full((64,), 7.0, device="sim")  # on the default stream
+    address = tensor.data_ptr()
     target = torch.empty(64).pin_memory()
-    driver.inject("slow", 20 * MILLISECOND)
+    driver.inject("slow", 100 * MILLISECOND)
     with stream:
         target.copy_(tensor, non_blocking=True)
     tensor.record_stream(stream)
-    assert not stream.query()
     del tensor
-    assert stream.query()
+    stats = torch.sim.memory_stats()
+    assert stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"] == 512
+    others = [torch.zeros(64, device="sim") for _ in range(3)]
+    assert address not in [other.data_ptr() for other in others]
+    stream.synchronize()
     assert target.tolist() == [7.0] * 64
+    assert torch.zeros(64, device="sim").data_ptr() == address
+
+
+def test_the_snapshot_is_what_pytorchs_visualiser_opens(no_cache: None, tmp_path: Path) -> None:
+    from torch.cuda import _memory_viz
+
+    torch.sim.memory._record_memory_history(max_entries=1000)
+    kept = torch.ones(1000, device="sim:1")
+    large = torch.empty(3 << 20, device="sim:1")
+    del large
+    torch.sim.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
+    torch.sim.memory._record_memory_history(None)
+    snapshot = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
+    (small, alone) = [each for each in snapshot["segments"] if each["device"] == 1]
+    assert (small["segment_type"], small["total_size"], small["allocated_size"]) == (
+        "small", 2 << 20, 4096
+    )  # fmt: skip
+    assert (alone["segment_type"], alone["total_size"], alone["active_size"]) == (
+        "large", 12 << 20, 0
+    )  # fmt: skip
+    block = small["blocks"][0]
+    assert (block["state"], block["requested_size"]) == ("active_allocated", 4000)
+    assert [block["state"] for block in alone["blocks"]] == ["inactive"]
+    assert Path(block["frames"][0]["filename"]).name == Path(__file__).name
+    actions = [entry["action"] for entry in snapshot["device_traces"][1]]
+    assert actions == [
+        "segment_alloc", "alloc", "segment_alloc", "alloc", "free_requested", "free_completed"
+    ]  # fmt: skip
+    assert "total_reserved: 14.0MiB" in _memory_viz.segsum(snapshot)
+    assert "6 entries" in _memory_viz.trace(
+        {**snapshot, "device_traces": [snapshot["device_traces"][1]]}
+    )
+    assert torch.sim.memory_snapshot()[0].keys() == small.keys()
+    del kept
+
+
+def test_the_summary_is_a_table(no_cache: None) -> None:
+    kept = torch.empty(1000, device="sim:1")
+    lines = torch.sim.memory_summary(1, abbreviated=True).splitlines()
+    assert lines[0].startswith("memory of device 1: out of memory ")
+    assert lines[2].split() == ["current", "peak", "allocated", "freed"]
+    (allocated,) = [line.split() for line in lines if line.startswith("allocated memory")]
+    assert allocated[2:4] == ["4.00", "KiB"]
+    (pool, *_) = [
+        line.split() for line in torch.sim.memory_summary(1).splitlines() if "small pool" in line
+    ]
+    assert pool[2:4] == ["4.00", "KiB"]
+    assert kept.numel() == 1000
 
 
 def test_a_storage_can_be_resized(sim: LoadedBackend) -> None:
@@ -220,16 +328,45 @@ def test_a_storage_can_be_resized(sim: LoadedBackend) -> None:
     assert storage.data_ptr() == 0
 
 
-def test_nothing_leaks(sim: LoadedBackend, driver: SimDriver) -> None:
-    gc.collect()
+def test_nothing_leaks(no_cache: None, driver: SimDriver) -> None:
     before = driver.statistics(0)
     model = torch.nn.Linear(8, 8).to("sim")
     model(torch.ones(4, 8, device="sim")).sum().backward()
     del model
     gc.collect()
+    torch.sim.empty_cache()
     after = driver.statistics(0)
     assert after.allocations > before.allocations
     assert after.live_bytes == before.live_bytes
+
+
+def test_settings_of_the_allocator(sim: LoadedBackend) -> None:
+    seen = run_child(
+        sim,
+        """
+        import opsmith
+        errors = []
+        for text in ("max_split_size_mb:16", "debug:True,cache:off"):
+            os.environ["OPSMITH_ALLOC_CONF"] = text
+            errors.append(error_of(lambda: opsmith.load("sim")))
+        os.environ["OPSMITH_ALLOC_CONF"] = "backend:none"
+        opsmith.load("sim")
+        tensor = torch.ones(10, device="sim")
+        held = torch.sim.memory_reserved()
+        del tensor
+        print(json.dumps([errors, torch.sim.get_allocator_backend(), held, torch.sim.memory_reserved()]))
+        """,
+    )
+    errors, backend, held, after = seen
+    assert [error.partition("OPSMITH_ALLOC_CONF")[2].partition("\n")[0] for error in errors] == [
+        " is `max_split_size_mb:16`: its option `max_split_size_mb` must be a whole number above 20, "
+        "not `16`",
+        " is `debug:True,cache:off`: it has no option `cache`; known are backend (native or none), "
+        "max_split_size_mb (a number above 20), garbage_collection_threshold (between 0 and 1), "
+        "per_process_memory_fraction (from 0 to 1) and debug (True or False)",
+    ]
+    assert all("OPSMITH_ALLOC_CONF=max_split_size_mb:64" in error for error in errors)
+    assert (backend, held, after) == ("none", 40, 0)
 
 
 # ---- streams and events ----
@@ -408,7 +545,7 @@ def test_a_lost_device(sim: LoadedBackend, driver: SimDriver) -> None:
         "(OPSMITH_DEVICE_LOST). The device and its tensors are gone: restart the process and "
         "continue from a checkpoint."
     )
-    uses = (lambda: torch.empty(3, device="sim:1"), lambda: tensor.cpu(), lambda: tensor + 1)
+    uses = (lambda: torch.empty(1 << 30, device="sim:1"), lambda: tensor.cpu(), lambda: tensor + 1)
     for use in uses:
         with pytest.raises(torch.AcceleratorError, match="OPSMITH_DEVICE_LOST"):
             use()

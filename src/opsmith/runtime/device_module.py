@@ -1,8 +1,9 @@
 """The module that PyTorch shows as ``torch.<name>`` for a loaded device.
 
-PyTorch, and programs written for ``torch.cuda``, look there for devices, streams, memory and
-random numbers.  Everything is ``torch.accelerator`` under the customary names; only what that does
-not offer asks the driver through ``torch.ops.opsmith``.  :mod:`opsmith.runtime.load` registers it.
+PyTorch, and programs written for ``torch.cuda``, look there for devices, streams, memory
+(:mod:`opsmith.runtime.memory`) and random numbers.  Everything is ``torch.accelerator`` under
+the customary names; only what that does not offer asks the driver through ``torch.ops.opsmith``.
+:mod:`opsmith.runtime.load` registers it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import types
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 
-AnyDevice: TypeAlias = "torch.device | str | int | None"
+from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DeviceProperties:
     multi_processor_count: int
 
 
-class DeviceModule(types.ModuleType):
+class DeviceModule(MemoryFunctions, types.ModuleType):
     """``torch.<name>``.
 
     Functions that take ``device`` accept what ``torch.cuda``'s do; ``None`` is the current device.
@@ -44,6 +44,7 @@ class DeviceModule(types.ModuleType):
     def __init__(self, device_type: str) -> None:
         super().__init__(f"torch.{device_type}", f"The {device_type} device, brought by opsmith.")
         self._device_type = device_type
+        self.memory = MemoryModule(device_type, self._index)
 
     # ---- devices ----
 
@@ -104,37 +105,6 @@ class DeviceModule(types.ModuleType):
     def stream(self, stream: torch.Stream | None) -> AbstractContextManager[object]:
         """``with``: ``stream`` and its device are current; ``None`` changes nothing."""
         return contextlib.nullcontext() if stream is None else stream
-
-    # ---- memory: bytes ----
-
-    def memory_allocated(self, device: AnyDevice = None) -> int:
-        return torch.accelerator.memory_allocated(self._index(device))
-
-    def max_memory_allocated(self, device: AnyDevice = None) -> int:
-        """The most since the process began, or since :meth:`reset_peak_memory_stats`."""
-        return torch.accelerator.max_memory_allocated(self._index(device))
-
-    def memory_reserved(self, device: AnyDevice = None) -> int:
-        return torch.accelerator.memory_reserved(self._index(device))
-
-    def max_memory_reserved(self, device: AnyDevice = None) -> int:
-        return torch.accelerator.max_memory_reserved(self._index(device))
-
-    def memory_stats(self, device: AnyDevice = None) -> dict[str, object]:
-        return torch.accelerator.memory_stats(self._index(device))
-
-    def reset_peak_memory_stats(self, device: AnyDevice = None) -> None:
-        torch.accelerator.reset_peak_memory_stats(self._index(device))
-
-    def reset_accumulated_memory_stats(self, device: AnyDevice = None) -> None:
-        torch.accelerator.reset_accumulated_memory_stats(self._index(device))
-
-    def mem_get_info(self, device: AnyDevice = None) -> tuple[int, int]:
-        """The free and the total memory of ``device``, whoever uses it."""
-        return torch.accelerator.get_memory_info(self._index(device))
-
-    def empty_cache(self) -> None:
-        torch.accelerator.empty_cache()
 
     # ---- random numbers ----
 

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from opsmith.conformance.comparison import bytes_of, equal, tensors_in
 
-pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("zero_copy_uncached", "copying_uncached"), opinfo=True
+)
 
 
 def matrix(rows: int = 4, columns: int = 3) -> Tensor:

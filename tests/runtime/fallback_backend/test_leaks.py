@@ -12,7 +12,9 @@ import torch
 from loaded import DEVICE, fault, statistics
 from torch import Tensor
 
-pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
+pytestmark = pytest.mark.isolated(
+    OPSMITH_TEST_BACKEND=("zero_copy_uncached", "copying_uncached"), opinfo=True
+)
 
 MATRIX = torch.rand(16, 16, device=DEVICE)
 WIDE = torch.rand(16, 16, dtype=torch.complex64, device=DEVICE)

@@ -154,8 +154,9 @@ def test_a_window_that_shows_nothing() -> None:
     status, output = run(WORK, WINDOWED, CHIP_LIE="no window")
     assert status == 1
     assert (
-        'RuntimeError: the driver "chip" has a host window, but none for the 24 bytes that it allocated on '
-        "chip:0. Let `host_window` give their address, or say `host_window: off` in the description."
+        'RuntimeError: the driver "chip" has a host window, but none for the 2097152 bytes that it '
+        "allocated on chip:0. Let `host_window` give their address, or say `host_window: off` in the "
+        "description."
     ) in output
 
 

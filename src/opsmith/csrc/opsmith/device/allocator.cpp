@@ -1,44 +1,85 @@
 // See allocator.h.
 #include <opsmith/device/allocator.h>
 
-#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <c10/util/Exception.h>
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
-#include <opsmith/device/given.h>
-#include <opsmith/fallback/staging.h>
+#include <opsmith/device/driver_memory.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/fallback/staging.h>
 
 namespace opsmith {
 
 namespace {
 
-// One allocation; the DataPtr's context. The live ones of a device form a list, which is walked only to find
-// the device of an address.
-struct Block {
-  void* data;
-  size_t bytes;
-  c10::DeviceIndex device;
-  opsmith_stream stream;                        // current when the block was allocated
-  std::vector<opsmith_stream> other_streams{};  // from recordStream()
-  Block* previous = nullptr;
-  Block* next = nullptr;
-};
+using caching::Block;
+using caching::CachingAllocator;
 
 void release_block(void* context) noexcept;
 
-struct alignas(64) DeviceBlocks {
-  std::mutex mutex;
-  Block* first = nullptr;
-  c10::CachingAllocator::Stat bytes;
-  c10::CachingAllocator::Stat count;
-  int64_t failures = 0;  // out of memory
+struct DeviceCache {
+  explicit DeviceCache(c10::DeviceIndex device, size_t alignment)
+      : memory(device),
+        allocator(
+            memory, allocator_settings(), alignment,
+            driver().host_window != nullptr ? caching::Reuse::kWhenIdle : caching::Reuse::kInStreamOrder) {}
+
+  DriverMemory memory;
+  CachingAllocator allocator;
 };
+
+c10::CachingAllocator::Stat stat_of(const caching::Count& count) {
+  c10::CachingAllocator::Stat stat;
+  stat.current = count.current;
+  stat.peak = count.peak;
+  stat.allocated = count.allocated;
+  stat.freed = count.freed;
+  return stat;
+}
+
+c10::CachingAllocator::StatArray stats_of(const caching::PoolCounts& counts) {
+  using c10::CachingAllocator::StatType;
+  c10::CachingAllocator::StatArray stats;
+  stats[static_cast<size_t>(StatType::AGGREGATE)] = stat_of(counts.all);
+  stats[static_cast<size_t>(StatType::SMALL_POOL)] = stat_of(counts.of_kind[0]);
+  stats[static_cast<size_t>(StatType::LARGE_POOL)] = stat_of(counts.of_kind[1]);
+  return stats;
+}
+
+void report_to_profiler(const CachingAllocator& allocator, void* data, int64_t bytes,
+                        c10::DeviceIndex device) {
+  const caching::Statistics statistics = allocator.statistics();
+  c10::reportMemoryUsageToProfiler(data, bytes, static_cast<size_t>(statistics.allocated_bytes.all.current),
+                                   static_cast<size_t>(statistics.reserved_bytes.all.current),
+                                   c10::Device(c10::kPrivateUse1, device));
+}
+
+[[noreturn]] void throw_out_of_memory(const caching::MemoryShortage& shortage, c10::DeviceIndex device) {
+  const c10::Device where(c10::kPrivateUse1, device);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(shortage.asked),
+                                   static_cast<size_t>(shortage.allocated),
+                                   static_cast<size_t>(shortage.held), where);
+  const bool is_fragmented = shortage.cached() >= shortage.asked;
+  const std::string says = shortage.failure.empty()
+                               ? c10::str("set_per_process_memory_fraction() sets what the process may hold.")
+                               : c10::str("The driver says: ", shortage.failure);
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, where, " is out of memory: ", shortage.text(),
+      ". Delete tensors that are no longer needed, use a smaller batch, or trade memory for time "
+      "with torch.utils.checkpoint. ",
+      is_fragmented ? "What is cached lies beside tensors in the same segments: "
+                      "OPSMITH_ALLOC_CONF=max_split_size_mb:64 keeps large segments whole. "
+                    : "",
+      says);
+}
 
 class DriverAllocator final : public c10::DeviceAllocator {
  public:
@@ -48,29 +89,19 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (bytes == 0) {
       return {nullptr, nullptr, &release_block, device};
     }
-    void* data = nullptr;
-    const opsmith_status status = driver().allocate(index, bytes, &data);
-    if (C10_UNLIKELY(status != OPSMITH_OK)) {
-      throw_allocation_failure(status, index, bytes);
+    driver();                      // raises after a fork
+    check(OPSMITH_OK, "", index);  // raises what failed where memory was released
+    CachingAllocator& allocator = cache(index);
+    Block* block = nullptr;
+    try {
+      block = allocator.allocate(bytes, current_stream(index));
+    } catch (const caching::OutOfMemory& error) {
+      throw_out_of_memory(error.shortage(), index);
     }
-    check_allocation(data, index, bytes);
-    auto* const block =
-        new Block{.data = data, .bytes = bytes, .device = index, .stream = current_stream(index)};
-    DeviceBlocks& blocks = blocks_[index];
-    int64_t live = 0;
-    {
-      const std::lock_guard lock(blocks.mutex);
-      block->next = blocks.first;
-      if (blocks.first != nullptr) {
-        blocks.first->previous = block;
-      }
-      blocks.first = block;
-      blocks.bytes.increase(bytes);
-      blocks.count.increase(1);
-      live = blocks.bytes.current;
+    void* const data = allocator.data(block);
+    if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+      report_to_profiler(allocator, data, static_cast<int64_t>(block->size), index);
     }
-    c10::reportMemoryUsageToProfiler(data, static_cast<int64_t>(bytes), static_cast<size_t>(live),
-                                     static_cast<size_t>(live), device);
     return {data, block, &release_block, device};
   }
 
@@ -78,40 +109,29 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (detail::loaded_driver == nullptr) {
       return;  // a forked child drops a tensor of its parent's: neither the memory nor the lock is ours
     }
-    finish_stream(block->stream, block->device);
-    for (const opsmith_stream stream : block->other_streams) {
-      finish_stream(stream, block->device);
+    CachingAllocator& allocator = *block->segment->owner;
+    if (C10_LIKELY(!c10::memoryProfilingEnabled())) {
+      allocator.free(block);
+      return;
     }
-    DeviceBlocks& blocks = blocks_[block->device];
-    int64_t live = 0;
-    {
-      const std::lock_guard lock(blocks.mutex);
-      (block->previous != nullptr ? block->previous->next : blocks.first) = block->next;
-      if (block->next != nullptr) {
-        block->next->previous = block->previous;
-      }
-      blocks.bytes.decrease(block->bytes);
-      blocks.count.decrease(1);
-      live = blocks.bytes.current;
-    }
-    c10::reportMemoryUsageToProfiler(block->data, -static_cast<int64_t>(block->bytes),
-                                     static_cast<size_t>(live), static_cast<size_t>(live),
-                                     c10::Device(c10::kPrivateUse1, block->device));
-    // Nothing can be done here about a failure; the next call on a lost device raises.
-    detail::loaded_driver->release(block->device, block->data);
-    delete block;
+    void* const data = allocator.data(block);
+    const auto bytes = static_cast<int64_t>(block->size);
+    allocator.free(block);
+    report_to_profiler(allocator, data, -bytes,
+                       static_cast<const DriverMemory&>(allocator.memory()).device());
   }
 
-  std::optional<c10::DeviceIndex> device_of(const void* pointer) {
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
+  // The allocator of `device`; made when it is first asked for, since the driver tells its alignment.
+  CachingAllocator& cache(c10::DeviceIndex device) {
+    DeviceCache* const made = caches_[device].load(std::memory_order_acquire);
+    return C10_LIKELY(made != nullptr) ? made->allocator : make_cache(device);
+  }
+
+  std::optional<c10::DeviceIndex> device_of(const void* pointer) const {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      DeviceBlocks& blocks = blocks_[device];
-      const std::lock_guard lock(blocks.mutex);
-      for (const Block* block = blocks.first; block != nullptr; block = block->next) {
-        const auto start = reinterpret_cast<uintptr_t>(block->data);
-        if (address >= start && address - start < block->bytes) {
-          return device;
-        }
+      const DeviceCache* const cache = caches_[device].load(std::memory_order_acquire);
+      if (cache != nullptr && cache->allocator.contains(pointer)) {
+        return device;
       }
     }
     return std::nullopt;
@@ -121,9 +141,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
     if (count == 0) {
       return;
     }
-    auto& self = const_cast<DriverAllocator&>(*this);  // c10's signature; the walk takes the blocks' lock
-    const c10::DeviceIndex to = self.device_of(destination).value_or(current_device());
-    const c10::DeviceIndex from = self.device_of(source).value_or(to);
+    const c10::DeviceIndex to = device_of(destination).value_or(current_device());
+    const c10::DeviceIndex from = device_of(source).value_or(to);
     check(driver().copy(destination, to, source, from, count, current_stream(to)), "copy an allocation", to);
   }
 
@@ -131,56 +150,57 @@ class DriverAllocator final : public c10::DeviceAllocator {
 
   bool initialized() override { return detail::loaded_driver != nullptr; }
 
-  // No device memory is kept, but host memory for copies of it.
-  void emptyCache(c10::MempoolId_t) override { release_idle_staging(); }
+  // Host memory that is kept for copies too.
+  void emptyCache(c10::MempoolId_t) override {
+    release_idle_staging();
+    if (detail::loaded_driver == nullptr) {
+      return;
+    }
+    for (const auto& cache : caches_) {
+      if (DeviceCache* const made = cache.load(std::memory_order_acquire); made != nullptr) {
+        made->allocator.empty_cache();
+      }
+    }
+  }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     // Memory that is not ours, say of from_blob(), is released by whoever made it.
     if (data.get_context() == nullptr || data.get_deleter() != &release_block) {
       return;
     }
-    const opsmith_stream used_on = native_stream(stream);
     auto* const block = static_cast<Block*>(data.get_context());
-    const std::lock_guard lock(blocks_[block->device].mutex);
-    std::vector<opsmith_stream>& others = block->other_streams;
-    if (used_on != block->stream && std::find(others.begin(), others.end(), used_on) == others.end()) {
-      others.push_back(used_on);
-    }
+    block->segment->owner->record_stream(block, native_stream(stream));
   }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    DeviceBlocks& blocks = blocks_[checked_device(device)];
-    const std::lock_guard lock(blocks.mutex);
-    // Without a cache every kind of bytes is the same, and so is every kind of count.
-    constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const caching::Statistics counted = cache(checked_device(device)).statistics();
     c10::CachingDeviceAllocator::DeviceStats stats;
-    for (auto* const bytes :
-         {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
-      (*bytes)[kAll] = blocks.bytes;
-    }
-    for (auto* const count : {&stats.allocation, &stats.segment, &stats.active}) {
-      (*count)[kAll] = blocks.count;
-    }
-    stats.num_ooms = blocks.failures;
-    stats.num_device_alloc = blocks.count.allocated;
-    stats.num_device_free = blocks.count.freed;
+    stats.allocation = stats_of(counted.allocation);
+    stats.allocated_bytes = stats_of(counted.allocated_bytes);
+    stats.active = stats_of(counted.active);
+    stats.active_bytes = stats_of(counted.active_bytes);
+    stats.segment = stats_of(counted.segment);
+    stats.reserved_bytes = stats_of(counted.reserved_bytes);
+    stats.inactive_split = stats_of(counted.inactive_split);
+    stats.inactive_split_bytes = stats_of(counted.inactive_split_bytes);
+    stats.requested_bytes = stats_of(counted.requested_bytes);
+    stats.oversize_allocations = stat_of(counted.oversize_allocation);
+    stats.oversize_segments = stat_of(counted.oversize_segment);
+    stats.num_alloc_retries = counted.retries;
+    stats.num_ooms = counted.out_of_memory;
+    stats.num_sync_all_streams = counted.synchronizations;
+    stats.num_device_alloc = counted.device_allocations;
+    stats.num_device_free = counted.device_releases;
+    stats.max_split_size = static_cast<int64_t>(
+        std::min<size_t>(allocator_settings().max_split_size, std::numeric_limits<int64_t>::max()));
     return stats;
   }
 
   void resetAccumulatedStats(c10::DeviceIndex device) override {
-    DeviceBlocks& blocks = blocks_[checked_device(device)];
-    const std::lock_guard lock(blocks.mutex);
-    blocks.bytes.reset_accumulated();
-    blocks.count.reset_accumulated();
-    blocks.failures = 0;
+    cache(checked_device(device)).reset_accumulated();
   }
 
-  void resetPeakStats(c10::DeviceIndex device) override {
-    DeviceBlocks& blocks = blocks_[checked_device(device)];
-    const std::lock_guard lock(blocks.mutex);
-    blocks.bytes.reset_peak();
-    blocks.count.reset_peak();
-  }
+  void resetPeakStats(c10::DeviceIndex device) override { cache(checked_device(device)).reset_peaks(); }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     device = checked_device(device);
@@ -191,53 +211,24 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
  private:
-  // Refuses what would end in a crash: no memory, or memory that the window does not show.
-  static void check_allocation(void* data, c10::DeviceIndex device, size_t bytes) {
-    checked_given(data, "allocate", device);
-    const auto window = driver().host_window;
-    if (window != nullptr && C10_UNLIKELY(window(data) == nullptr)) {
-      detail::loaded_driver->release(device, data);
-      TORCH_CHECK(false, "the driver \"", driver().name, "\" has a host window, but none for the ", bytes,
-                  " bytes that it allocated on ", c10::Device(c10::kPrivateUse1, device),
-                  ". Let `host_window` give their address, or say `host_window: off` in the description.");
+  // Without a lock while the driver works, as make_stream(). Of two threads that make the same one, one drops
+  // its own.
+  CachingAllocator& make_cache(c10::DeviceIndex device) {
+    checked_device(device);
+    opsmith_device_properties properties{};
+    check(driver().device_properties(device, &properties), "ask for the properties", device);
+    auto made = std::make_unique<DeviceCache>(device, properties.alignment);
+    DeviceCache* earlier = nullptr;
+    if (caches_[device].compare_exchange_strong(earlier, made.get(), std::memory_order_acq_rel)) {
+      return made.release()->allocator;  // never destroyed: tensors may be released while the process ends
     }
+    return earlier->allocator;
   }
 
-  [[noreturn]] void throw_allocation_failure(opsmith_status status, c10::DeviceIndex device, size_t bytes) {
-    if (status != OPSMITH_OUT_OF_MEMORY) {
-      checked_device(device);  // the likeliest mistake, and its error is clearer
-      check(status, c10::str("allocate ", bytes, " bytes").c_str(), device);
-    }
-    const std::string reason = last_error();  // before the next call replaces it
-    uint64_t free_bytes = 0;
-    uint64_t total_bytes = 0;
-    driver().device_memory(device, &free_bytes, &total_bytes);
-    int64_t live = 0;
-    int64_t blocks_alive = 0;
-    {
-      DeviceBlocks& blocks = blocks_[device];
-      const std::lock_guard lock(blocks.mutex);
-      ++blocks.failures;
-      live = blocks.bytes.current;
-      blocks_alive = blocks.count.current;
-    }
-    const c10::Device where(c10::kPrivateUse1, device);
-    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), static_cast<size_t>(live),
-                                     static_cast<size_t>(live), where);
-    using c10::CachingAllocator::format_size;
-    TORCH_CHECK_WITH(OutOfMemoryError, false, where, " is out of memory: ", format_size(bytes),
-                     " were asked for, ", format_size(free_bytes), " of ", format_size(total_bytes),
-                     " are free, and this process holds ", format_size(static_cast<uint64_t>(live)),
-                     " (allocations: ", blocks_alive,
-                     "). Delete tensors that are no longer needed, use a smaller batch, or trade memory "
-                     "for time with torch.utils.checkpoint. The driver says: ",
-                     reason);
-  }
-
-  DeviceBlocks blocks_[kMostDevices];
+  std::array<std::atomic<DeviceCache*>, kMostDevices> caches_{};
 };
 
-// Never destroyed: tensors may be released while the process ends.
+// Never destroyed, for the same reason.
 DriverAllocator* const device_memory = new DriverAllocator;
 
 void release_block(void* context) noexcept {
@@ -255,6 +246,24 @@ void release_block(void* context) noexcept {
 
 c10::DeviceAllocator& device_allocator() {
   return *device_memory;
+}
+
+CachingAllocator& device_cache(c10::DeviceIndex device) {
+  return device_memory->cache(checked_device(device));
+}
+
+const caching::Settings& allocator_settings() {
+  static const caching::Settings settings = [] {
+    const char* const text = std::getenv("OPSMITH_ALLOC_CONF");
+    try {
+      return caching::parse_settings(text != nullptr ? text : "");
+    } catch (const std::invalid_argument& error) {
+      TORCH_CHECK(false, "OPSMITH_ALLOC_CONF is `", text, "`: ", error.what(),
+                  "\n  remedy: write it as docs/observe/memory.md says, like "
+                  "OPSMITH_ALLOC_CONF=max_split_size_mb:64,garbage_collection_threshold:0.8");
+    }
+  }();
+  return settings;
 }
 
 std::optional<c10::DeviceIndex> device_of(const void* pointer) {

@@ -1,5 +1,7 @@
-// PyTorch's allocator for the device: one allocation of the driver's for each storage, with statistics.
+// PyTorch's allocator for the device: opsmith_caching_allocator.h over the driver, one for each device.
 #pragma once
+
+#include <opsmith_caching_allocator.h>
 
 #include <optional>
 
@@ -7,11 +9,17 @@
 
 namespace opsmith {
 
-// The allocator that is registered for the device. Allocates on the current device; memory is released when
-// the work that was queued on the stream of its allocation, and on those given to recordStream(), is done.
+// The allocator that is registered for the device. Allocates on the current device, for its current stream;
+// what is freed serves that stream again, and others given to recordStream() have then done their work.
 c10::DeviceAllocator& device_allocator();
 
-// The device on which `pointer` points into live memory, if any. Walks all live blocks: not for hot paths.
+// What it keeps for one device.
+caching::CachingAllocator& device_cache(c10::DeviceIndex device);
+
+// The settings of OPSMITH_ALLOC_CONF. Throws c10::Error for what they cannot be.
+const caching::Settings& allocator_settings();
+
+// The device on which `pointer` points into live memory, if any. Walks blocks: not for hot paths.
 std::optional<c10::DeviceIndex> device_of(const void* pointer);
 
 }  // namespace opsmith

@@ -15,6 +15,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <opsmith/autograd/autograd_threads.h>
+#include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 
 namespace opsmith {
@@ -150,14 +151,18 @@ KeptFailure kept_failure;
 
 void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept {
   try {
-    const std::lock_guard lock(kept_mutex);
-    if (kept_failure.status == OPSMITH_OK) {
-      kept_failure = {status, c10::str("work that was queued before has failed on ",
-                                       c10::Device(c10::kPrivateUse1, device), ": ", last_error(), " (",
-                                       status_name(status), "). ", remedy(status))};
-      detail::failure_is_kept = true;
-    }
+    keep_failure(
+        status, c10::str("work that was queued before has failed on ", c10::Device(c10::kPrivateUse1, device),
+                         ": ", last_error(), " (", status_name(status), "). ", remedy(status)));
   } catch (const std::exception&) {  // out of memory: then something else fails soon
+  }
+}
+
+void keep_failure(opsmith_status status, std::string text) noexcept {
+  const std::lock_guard lock(kept_mutex);
+  if (kept_failure.status == OPSMITH_OK) {
+    kept_failure = {status, std::move(text)};
+    detail::failure_is_kept = true;
   }
 }
 
@@ -222,6 +227,7 @@ void load_driver(const std::string& path, bool use_host_window) {
               kRemedy,
               "add `host_window: off` to `driver` there: kernels that run on the host and the fallback then "
               "work on copies");
+  allocator_settings();  // refuses what they cannot be
   int count = 0;
   const opsmith_status status = driver.device_count(&count);
   if (status != OPSMITH_OK) {

@@ -45,6 +45,7 @@ inline void check(opsmith_status status, const char* action, c10::DeviceIndex de
 // For a failure that cannot be raised where it is met, since memory is being released there: the next check()
 // raises it.
 void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept;
+void keep_failure(opsmith_status status, std::string text) noexcept;
 
 // Whether this process is a fork of one that had loaded its driver: then the device cannot be used here.
 bool is_in_bad_fork();

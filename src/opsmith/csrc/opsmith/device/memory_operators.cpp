@@ -1,0 +1,148 @@
+// The operators of the `opsmith` namespace with which Python's memory functions reach the allocator: what
+// c10::DeviceAllocator has no entry for. The history's stacks are PyTorch's CapturedTracebacks.
+#include <opsmith/device/allocator.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <torch/csrc/profiler/combined_traceback.h>
+#include <torch/library.h>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/driver.h>
+
+namespace opsmith {
+
+namespace {
+
+caching::CachingAllocator& cache_of(int64_t device) {
+  driver();  // raises after a fork
+  TORCH_CHECK_INDEX(device >= 0 && device < device_count(), device_type_name(), ":", device,
+                    " does not exist: there are ", static_cast<int>(device_count()), " devices");
+  return device_cache(static_cast<c10::DeviceIndex>(device));
+}
+
+double memory_fraction(int64_t device) {
+  return cache_of(device).memory_fraction();
+}
+
+void set_memory_fraction(double fraction, int64_t device) {
+  cache_of(device).set_memory_fraction(fraction);
+}
+
+std::string allocator_backend() {
+  return allocator_settings().cache ? "native" : "none";
+}
+
+// nullptr when the stack cannot be had: then the entry goes without.
+std::shared_ptr<void> stack(bool python, bool cpp) noexcept {
+  try {
+    return torch::CapturedTraceback::gather(python, /*script=*/false, cpp);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void record_memory_history(bool enabled, bool entries, const std::string& stacks, int64_t most_entries,
+                           bool clear) {
+  std::optional<caching::Recording> recording;
+  if (enabled) {
+    recording.emplace();
+    recording->entries = entries;
+    recording->most_entries = static_cast<size_t>(most_entries);
+    if (!stacks.empty()) {
+      recording->context = [cpp = stacks == "all"] { return stack(/*python=*/true, cpp); };
+    }
+  }
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    device_cache(device).record_history(recording, clear);
+  }
+}
+
+// Each stack once, and each frame once.
+class Stacks {
+ public:
+  // Its number; -1 for none.
+  int64_t number_of(const std::shared_ptr<void>& context) {
+    if (context == nullptr) {
+      return -1;
+    }
+    const auto [found, is_new] = numbers_.try_emplace(context.get(), static_cast<int64_t>(stacks_.size()));
+    if (is_new) {
+      stacks_.push_back(static_cast<torch::CapturedTraceback*>(context.get()));
+    }
+    return found->second;
+  }
+
+  torch::SymbolizedTracebacks symbolized() const { return torch::symbolize(stacks_); }
+
+ private:
+  std::map<void*, int64_t> numbers_;
+  std::vector<torch::CapturedTraceback*> stacks_;
+};
+
+int64_t number(uintptr_t address) {
+  return static_cast<int64_t>(address);
+}
+
+int64_t number(caching::Stream stream) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(stream));
+}
+
+// Rows of numbers and of texts, as runtime/memory.py puts them together.
+using SnapshotRows =
+    std::tuple<std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>, std::vector<std::string>,
+               std::vector<std::vector<int64_t>>, std::vector<std::vector<int64_t>>, std::vector<std::string>,
+               std::vector<std::string>, std::vector<int64_t>>;
+
+SnapshotRows memory_snapshot(int64_t device) {
+  const caching::Snapshot taken = cache_of(device).snapshot();
+  Stacks stacks;
+  SnapshotRows rows;
+  auto& [segments, blocks, actions, entries, frames_of_stacks, names, files, lines] = rows;
+  for (const caching::SegmentSnapshot& segment : taken.segments) {
+    segments.push_back({number(segment.address), static_cast<int64_t>(segment.size), number(segment.stream),
+                        segment.kind == caching::PoolKind::kSmall, stacks.number_of(segment.context),
+                        static_cast<int64_t>(segment.blocks.size())});
+    for (const caching::BlockSnapshot& block : segment.blocks) {
+      blocks.push_back({number(block.address), static_cast<int64_t>(block.size),
+                        static_cast<int64_t>(block.requested), static_cast<int64_t>(block.state),
+                        stacks.number_of(block.context)});
+    }
+  }
+  for (const caching::HistoryEntry& entry : taken.history) {
+    actions.emplace_back(caching::action_name(entry.action));
+    entries.push_back({number(entry.address), static_cast<int64_t>(entry.size), number(entry.stream),
+                       entry.time_us, stacks.number_of(entry.context)});
+  }
+  const torch::SymbolizedTracebacks symbolized = stacks.symbolized();
+  for (const std::vector<uint64_t>& frames : symbolized.tracebacks) {
+    frames_of_stacks.emplace_back(frames.begin(), frames.end());
+  }
+  for (const torch::unwind::Frame& frame : symbolized.all_frames) {
+    names.push_back(frame.funcname);
+    files.push_back(frame.filename);
+    lines.push_back(static_cast<int64_t>(frame.lineno));
+  }
+  return rows;
+}
+
+TORCH_LIBRARY_FRAGMENT(opsmith, m) {
+  m.def("memory_fraction(int device) -> float", &memory_fraction);
+  m.def("set_memory_fraction(float fraction, int device) -> ()", &set_memory_fraction);
+  m.def("allocator_backend() -> str", &allocator_backend);
+  m.def("record_memory_history(bool enabled, bool entries, str stacks, int most_entries, bool clear) -> ()",
+        &record_memory_history);
+  m.def(
+      "memory_snapshot(int device) -> (int[][] segments, int[][] blocks, str[] actions, int[][] entries, "
+      "int[][] frames_of_stacks, str[] names, str[] files, int[] lines)",
+      &memory_snapshot);
+}
+
+}  // namespace
+
+}  // namespace opsmith

@@ -1,0 +1,253 @@
+"""The memory functions of ``torch.<name>`` and ``torch.<name>.memory``: those of ``torch.cuda``.
+
+Statistics are ``torch.accelerator``'s; what that does not offer asks opsmith's allocator through
+``torch.ops.opsmith``.  Sizes are in bytes.  :mod:`opsmith.runtime.device_module` says what a device may be.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+AnyDevice: TypeAlias = "torch.device | str | int | None"
+
+_BLOCK_STATES = ("inactive", "active_allocated", "active_awaiting_free")
+_POOL = (0, 0)  # PyTorch's name for what belongs to no private pool
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+_SUMMARY = {
+    "allocated_bytes": "allocated memory",
+    "requested_bytes": "of that, requested",
+    "active_bytes": "active memory",
+    "reserved_bytes": "reserved memory",
+    "inactive_split_bytes": "cached beside allocations",
+    "allocation": "allocations",
+    "active": "active blocks",
+    "segment": "segments",
+    "inactive_split": "blocks beside allocations",
+}
+_POOLS = {"large_pool": "  large pool", "small_pool": "  small pool"}
+
+
+class MemoryFunctions:
+    """What ``torch.<name>`` and ``torch.<name>.memory`` both have."""
+
+    def _index(self, device: AnyDevice) -> int:
+        raise NotImplementedError
+
+    def memory_allocated(self, device: AnyDevice = None) -> int:
+        """What tensors hold, each size rounded up as the allocator does."""
+        return torch.accelerator.memory_allocated(self._index(device))
+
+    def max_memory_allocated(self, device: AnyDevice = None) -> int:
+        """The most since the process began, or since :meth:`reset_peak_memory_stats`."""
+        return torch.accelerator.max_memory_allocated(self._index(device))
+
+    def memory_reserved(self, device: AnyDevice = None) -> int:
+        """What is taken from the driver: by tensors, and by the cache for the next ones."""
+        return torch.accelerator.memory_reserved(self._index(device))
+
+    def max_memory_reserved(self, device: AnyDevice = None) -> int:
+        return torch.accelerator.max_memory_reserved(self._index(device))
+
+    def memory_stats(self, device: AnyDevice = None) -> OrderedDict[str, Any]:
+        """Everything that is counted, by the names of ``torch.cuda.memory_stats``."""
+        return torch.accelerator.memory_stats(self._index(device))
+
+    def reset_peak_memory_stats(self, device: AnyDevice = None) -> None:
+        torch.accelerator.reset_peak_memory_stats(self._index(device))
+
+    def reset_accumulated_memory_stats(self, device: AnyDevice = None) -> None:
+        torch.accelerator.reset_accumulated_memory_stats(self._index(device))
+
+    def mem_get_info(self, device: AnyDevice = None) -> tuple[int, int]:
+        """The free and the total memory of ``device``, whoever uses it."""
+        return torch.accelerator.get_memory_info(self._index(device))
+
+    def empty_cache(self) -> None:
+        """Gives back to the driver what no tensor uses, on every device."""
+        torch.accelerator.empty_cache()
+
+    def get_allocator_backend(self) -> str:
+        """``"native"``, or ``"none"`` where ``OPSMITH_ALLOC_CONF`` switched the cache off."""
+        backend: str = torch.ops.opsmith.allocator_backend()
+        return backend
+
+    def set_per_process_memory_fraction(self, fraction: float, device: AnyDevice = None) -> None:
+        """Limits what this process may hold of ``device``, cache included, to a part of all its memory."""
+        if not isinstance(fraction, float):
+            raise TypeError(f"the fraction must be a float, not {type(fraction).__name__}")
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"the fraction must be from 0 to 1, not {fraction}")
+        torch.ops.opsmith.set_memory_fraction(fraction, self._index(device))
+
+    def get_per_process_memory_fraction(self, device: AnyDevice = None) -> float:
+        fraction: float = torch.ops.opsmith.memory_fraction(self._index(device))
+        return fraction
+
+    def memory_snapshot(self) -> list[dict[str, Any]]:
+        """The segments of all devices, with the blocks of each."""
+        segments: list[dict[str, Any]] = self._snapshot()["segments"]
+        return segments
+
+    def memory_summary(self, device: AnyDevice = None, abbreviated: bool = False) -> str:
+        """The statistics as a table for people; ``abbreviated`` leaves out the pools."""
+        index = self._index(device)
+        return _summary(self.memory_stats(index), index, {} if abbreviated else _POOLS)
+
+    def _record_memory_history(
+        self,
+        enabled: Literal["state", "all"] | None = "all",
+        context: Literal["state", "alloc", "all"] | None = "all",
+        stacks: Literal["python", "all"] = "python",
+        max_entries: int = sys.maxsize,
+        clear_history: bool = False,
+    ) -> None:
+        """Starts to record stacks and, with ``"all"``, every allocation and release; ``None`` stops.
+
+        Stacks are recorded for all of these, or with ``context=None`` for none.
+        """
+        if enabled not in (None, "state", "all"):
+            raise ValueError(f"enabled must be None, 'state' or 'all', not {enabled!r}")
+        if stacks not in ("python", "all"):
+            raise ValueError(f"stacks must be 'python' or 'all', not {stacks!r}")
+        torch.ops.opsmith.record_memory_history(
+            enabled is not None,
+            enabled == "all",
+            stacks if context is not None else "",
+            max_entries,
+            clear_history,
+        )
+
+    def _snapshot(self) -> dict[str, Any]:
+        """What PyTorch's memory visualiser opens: segments, and each device's recorded history."""
+        segments: list[dict[str, Any]] = []
+        traces = []
+        for device in range(torch._C._accelerator_hooks_device_count()):
+            found, history = _read_snapshot(device, torch.ops.opsmith.memory_snapshot(device))
+            segments += found
+            traces.append(history)
+        return {
+            "segments": segments,
+            "device_traces": traces,
+            "allocator_settings": {},
+            "external_annotations": [],
+        }
+
+    def _dump_snapshot(self, filename: str = "dump_snapshot.pickle") -> None:
+        """Writes :meth:`_snapshot` to a file for https://pytorch.org/memory_viz."""
+        Path(filename).write_bytes(pickle.dumps(self._snapshot()))
+
+
+class MemoryModule(MemoryFunctions, types.ModuleType):
+    """``torch.<name>.memory``."""
+
+    def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
+        super().__init__(f"torch.{device_type}.memory", f"The memory of {device_type} devices.")
+        self._index_of = index
+
+    def _index(self, device: AnyDevice) -> int:
+        return self._index_of(device)
+
+
+def _read_snapshot(
+    device: int, rows: tuple[Any, ...]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Segments and history from the rows of ``opsmith::memory_snapshot``."""
+    segments, blocks, actions, entries, frames_of_stacks, names, files, lines = rows
+    all_frames = [
+        {"name": name, "filename": file, "line": line}
+        for name, file, line in zip(names, files, lines, strict=True)
+    ]
+    stacks = [[all_frames[frame] for frame in frames] for frames in frames_of_stacks]
+
+    def frames(stack: int) -> list[dict[str, Any]]:
+        return stacks[stack] if stack >= 0 else []
+
+    rest = iter(blocks)
+    read = [_segment(device, segment, islice(rest, segment[-1]), frames) for segment in segments]
+    history = [
+        _history_entry(action, entry, frames)
+        for action, entry in zip(actions, entries, strict=True)
+    ]
+    return read, history
+
+
+def _segment(
+    device: int,
+    row: list[int],
+    block_rows: Iterator[list[int]],
+    frames: Callable[[int], list[dict[str, Any]]],
+) -> dict[str, Any]:
+    address, size, stream, is_small, stack, _ = row
+    blocks = [
+        {
+            "address": at,
+            "size": length,
+            "requested_size": requested,
+            "state": _BLOCK_STATES[state],
+            "frames": frames(block_stack),
+        }
+        for at, length, requested, state, block_stack in block_rows
+    ]
+    active = [block for block in blocks if block["state"] != "inactive"]
+    return {
+        "device": device,
+        "address": address,
+        "total_size": size,
+        "allocated_size": sum(b["size"] for b in active if b["state"] == "active_allocated"),
+        "active_size": sum(block["size"] for block in active),
+        "requested_size": sum(block["requested_size"] for block in active),
+        "stream": stream,
+        "segment_type": "small" if is_small else "large",
+        "segment_pool_id": _POOL,
+        "is_expandable": False,
+        "frames": frames(stack),
+        "blocks": blocks,
+    }
+
+
+def _history_entry(
+    action: str, row: list[int], frames: Callable[[int], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    address, size, stream, time_us, stack = row
+    return {
+        "action": action,
+        "device_free" if action == "oom" else "addr": address,
+        "size": size,
+        "stream": stream,
+        "time_us": time_us,
+        "pool_id": _POOL,
+        "frames": frames(stack),
+    }
+
+
+def _size_text(size: int) -> str:
+    for name, unit in _UNITS:
+        if abs(size) >= unit:
+            return f"{size / unit:.2f} {name}"
+    return f"{size} B"
+
+
+def _summary(stats: OrderedDict[str, Any], device: int, pools: dict[str, str]) -> str:
+    columns = ("current", "peak", "allocated", "freed")
+    lines = [
+        f"memory of device {device}: out of memory {stats.get('num_ooms', 0)} times, "
+        f"cache released {stats.get('num_alloc_retries', 0)} times to make room",
+        "",
+        f"{'':26}" + "".join(f"{column:>14}" for column in columns),
+    ]
+    for metric, title in _SUMMARY.items():
+        text = _size_text if metric.endswith("bytes") else str
+        for pool, name in {"all": title, **pools}.items():
+            values = (text(stats[f"{metric}.{pool}.{column}"]) for column in columns)
+            lines.append(f"{name:26}" + "".join(f"{value:>14}" for value in values))
+    return "\n".join(lines) + "\n"
