@@ -467,6 +467,7 @@ FIRST_AND_LAST = torch.tensor([True, False, False, True])
 WRITES: dict[str, Call] = {
     "fill_": lambda x, m: x.fill_(2),
     "fill_.Tensor": lambda x, m: x.fill_(torch.tensor(2.0, device=x.device)),
+    "fill_.Tensor of the CPU": lambda x, m: x.fill_(torch.tensor(2.0)),
     "zero_": lambda x, m: x.zero_(),
     "masked_fill_": lambda x, m: x.masked_fill_(m, 3),
     "threshold_": lambda x, m: torch.threshold_(x, 0.5, 0.25),

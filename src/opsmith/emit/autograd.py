@@ -93,11 +93,15 @@ def autograd_shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures)
         for header in gradient.wrapper.headers
         if header == ON_COPIES
     }
+    # PyTorch's headers for autograd take seconds; a function that is only registered needs none of them.
+    needed = ["ATen/core/Tensor.h"]
+    if gradients or any(function.text for function in functions):
+        needed = ["opsmith/autograd/autograd.h", "opsmith/generated/call.h"]
     return "\n".join(
         [
             banner(plan, "how its operators are differentiated."),
-            "#include <opsmith/autograd/autograd.h>",
-            "#include <opsmith/generated/call.h>\n",
+            *(f"#include <{header}>" for header in needed),
+            "",
             *(f"#include <{header}>" for header in sorted(headers)),
             "#include <torch/library.h>\n",
             *_declared(plan, entries, signatures),

@@ -132,7 +132,7 @@ class Operands(Enum):
     @classmethod
     def of(cls, operator: Operator) -> Operands:
         """What PyTorch lets pass for ``operator``, a functional one: variants lack its tags and checks."""
-        if "pointwise" in operator.tags:
+        if "pointwise" in operator.tags or operator.name == "fill.Tensor":
             return cls.SCALARS_FROM_CPU
         return cls.ONE_DEVICE if operator.one_device else cls.ANY
 

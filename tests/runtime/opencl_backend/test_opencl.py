@@ -41,6 +41,11 @@ DIFFERENTIABLE: dict[str, Case] = {
         (X, torch.rand(10)),
     ),
     "layer norm": (lambda x, w, b: F.layer_norm(x, (10,), w, b), (X, X[0], X[1])),
+    "group norm": (lambda x, w, b: F.group_norm(x, 3, w, b), (IMAGE, CHANNELS, CHANNELS)),
+    "group norm, channels-last": (
+        lambda x: F.group_norm(x.contiguous(memory_format=torch.channels_last), 2),
+        (IMAGE,),
+    ),
     "layer norm, plain": (lambda x: F.layer_norm(x, (6, 10)), (X,)),
     "batch norm": (
         lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
