@@ -158,6 +158,10 @@ class Interception:
         return f"{reason}; so it does with dropout" if self.dropout else reason
 
 
+# What every kernel on lean tensors says, told where it says nothing else.
+_LEAN_CLAIM = "at most 16 dimensions"
+
+
 def takes_all(kernel: Kernel) -> bool:
     """Whether ``kernel`` takes whatever Tensors PyTorch gives it."""
     return kernel.abi is not Abi.EXECUTORCH and not (kernel.dtypes or kernel.arg_meta)
@@ -174,6 +178,8 @@ def claims_of(kernel: Kernel) -> str:
         f"({', '.join(map(str, meta.dim_order))})"
         for meta in kernel.arg_meta
     ]
+    if not claims and kernel.abi is Abi.EXECUTORCH:
+        return _LEAN_CLAIM
     return ", ".join(claims)
 
 

@@ -50,8 +50,6 @@ from opsmith.schema import (
 )
 
 _Kernel = TypeVar("_Kernel", Kernel, StubKernel)
-# What every kernel on lean tensors says, told where it says nothing else.
-_LEAN_CLAIM = "at most 16 dimensions"
 
 
 def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
@@ -653,13 +651,13 @@ class _Resolver:
         """Of the calls that ``kernel`` does not take: the plan's words, the route, the refusal."""
         if takes_all(kernel):
             return "", None, ""
-        claims = claims_of(kernel) or _LEAN_CLAIM
+        claims = claims_of(kernel)
         if behind is not None:
             note = f"; takes {claims}, and else: {behind.why}"
             return note, behind.other_dtypes, behind.refusal
         route, reason = self._last_resort(operator.name)
         only = f"the kernel `{kernel.symbol}` ({kernel.location}) takes {claims} only"
-        others = "other dtypes" if claims_of(kernel) else "others"
+        others = "other dtypes" if kernel.dtypes or kernel.arg_meta else "others"
         if route is not Route.FALLBACK:
             refusal = f"{only}, and {reason}"
         elif operator.namespace != "aten":
