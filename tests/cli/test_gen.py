@@ -76,10 +76,11 @@ def test_the_command(describe: Describe, tmp_path: Path) -> None:
     backend = describe("- {op: relu, kernel_name: chip::relu}")
     folder = tmp_path / "out"
     arguments = ("gen", str(backend), "-o", str(folder))
-    assert opsmith(*arguments) == f"{folder}: 4 files, 4 written\n"
+    assert opsmith(*arguments) == f"{folder}: 5 files, 5 written\n"
     names = [
         "ChipFunctions.h",
         "ChipNativeFunctions.h",
+        "RegisterAutogradChip_0.cpp",
         "RegisterChipFallback.cpp",
         "RegisterChip_0.cpp",
     ]
@@ -99,7 +100,7 @@ def test_the_command(describe: Describe, tmp_path: Path) -> None:
     assert not (folder / "ChipFunctions.h").exists()
     assert last_line(opsmith(*arguments, "--json")) == {
         "folder": str(folder),
-        "files": [names[1], names[0], names[3], names[2]],
+        "files": [names[1], names[0], names[4], names[2], names[3]],
         "missing": ["ChipFunctions.h"],
         "changed": ["RegisterChip_0.cpp"],
         "superfluous": ["RegisterChip_7.cpp"],

@@ -413,7 +413,8 @@ def test_plan_asks_executorch_kernels_in_the_order_of_what_they_take(
         f"`comet::native::add_real_out` ({FUNCTIONS}:18:7); takes self {rows}, other {rows}, out {rows}, "
         f"and else: `comet::native::add_mixed_out` ({FUNCTIONS}:23:7); takes self Int/Long {images}, other "
         f"Float/Double {images}, out Float/Double {images}, and else: "
-        f"`torch::executor::native::add_out` ({FUNCTIONS}:25:7)"
+        f"`torch::executor::native::add_out` ({FUNCTIONS}:25:7); for at most 16 dimensions, others: the "
+        f"fallback runs it on the CPU ({tmp_path}/backend.yaml:1:1)"
     )
     assert [(item.name, item.library, item.why) for item in plan.not_served] == [
         (
