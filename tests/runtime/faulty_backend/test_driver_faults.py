@@ -225,10 +225,17 @@ def test_memory_that_is_released_after_a_failure_is_not_lost() -> None:
     assert torch.accelerator.get_memory_info()[0] == free
 
 
+def use_and_release_memory(x: Any) -> None:
+    memory = torch.empty(3 << 20, device="chip")  # a segment of its own, where memory is cached
+    x.clone()
+    del memory
+    torch.accelerator.empty_cache()
+
+
 @pytest.mark.parametrize(
     "use_and_release",
     [
-        lambda x: x.clone(),
+        use_and_release_memory,
         lambda x: torch.arange(4.0).pin_memory().to("chip", non_blocking=True),
         lambda x: x.copy_(torch.arange(4.0).pin_memory(), non_blocking=True),
     ],
