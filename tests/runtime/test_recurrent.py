@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -26,7 +27,7 @@ def gradients(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> list[Te
 
 def agree(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> None:
     theirs = gradients(module, call)
-    ours = gradients(module.to("sim"), call)
+    ours = gradients(copy.deepcopy(module).to("sim"), call)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
