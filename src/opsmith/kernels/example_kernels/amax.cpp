@@ -15,7 +15,7 @@ namespace {
 
 // Elements of a row and results of columns that are compared side by side, so that loops vectorise and memory
 // is read in long pieces; elements worth a thread.
-constexpr int64_t kLanes = 64;
+constexpr int64_t kLanes = 32;
 constexpr int64_t kColumns = 256;
 constexpr int64_t kGrain = 32768;
 
@@ -61,15 +61,17 @@ void by_rows(const Reduction& r, const T* in, T* out) {
       std::fill_n(lanes, kLanes, Extremum::start);
       for_each_position(outer, 0, outer.numel(), [&](const auto& inner) {
         const T* const p = in + at[kIn] + inner[kIn];
-        for (int64_t k = 0; k < row.size; k += kLanes) {
-          compare<Extremum>(lanes, p + k * stride, stride, std::min(kLanes, row.size - k));
+        int64_t k = 0;
+        for (; k + kLanes <= row.size; k += kLanes) {
+          compare<Extremum>(lanes, p + k * stride, stride, kLanes);
         }
+        compare<Extremum>(lanes, p + k * stride, stride, row.size - k);
       });
-      compute_t<T> extremum = Extremum::start;
-      for (const compute_t<T> lane : lanes) {
-        extremum = Extremum::of(extremum, lane);
+      // One after the other, they would wait for each other.
+      for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+        compare<Extremum>(lanes, lanes + half, 1, half);
       }
-      store_element(out + at[kOut], extremum);
+      store_element(out + at[kOut], lanes[0]);
     });
   });
 }

@@ -265,7 +265,9 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
 }
 
 constexpr char kSum[] = "sum.IntList_out";
+constexpr char kSumAll[] = "sum.out";
 constexpr char kMean[] = "mean.out";
+constexpr char kMeanAll[] = "mean.dtype_out";
 
 }  // namespace
 
@@ -274,9 +276,19 @@ Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, std::opti
   return reduce<kSum>(context, self, dim, keepdim, out, false, "sum");
 }
 
+Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+                Tensor& out) {
+  return reduce<kSumAll>(context, self, std::nullopt, false, out, false, "sum");
+}
+
 Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
                      bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
   return reduce<kMean>(context, self, dim, keepdim, out, true, "mean");
+}
+
+Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+                 Tensor& out) {
+  return reduce<kMeanAll>(context, self, std::nullopt, false, out, true, "mean");
 }
 
 }  // namespace opsmith::optimized::native

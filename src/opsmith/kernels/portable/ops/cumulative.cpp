@@ -15,7 +15,18 @@ using running_t = std::conditional_t<std::is_floating_point_v<C>, double, uint64
 constexpr auto kPlus = [](auto a, auto b) { return a + b; };
 constexpr auto kTimes = [](auto a, auto b) { return a * b; };
 
-// Each line along the dimension, a part at a time: read as C, run over, written in out's dtype.
+// Runs over a line's `n` elements.
+template <class C, class F>
+running_t<C> run(running_t<C> running, const C* in, int64_t in_stride, C* out, int64_t out_stride, int64_t n,
+                 const F& f) {
+  for (int64_t k = 0; k < n; ++k) {
+    running = f(running, static_cast<running_t<C>>(load_element(in + k * in_stride)));
+    out[k * out_stride] = convert_value<C>(running);
+  }
+  return running;
+}
+
+// Each line along the dimension; of other dtypes a part at a time: read as C, run over, written in out's.
 template <class C, class F>
 bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& out, running_t<C> start,
           const F& f) {
@@ -37,6 +48,7 @@ bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& ou
   const int64_t out_stride = has_dims ? out.strides()[at] : 1;
   const auto in_size = static_cast<int64_t>(executorch::runtime::elementSize(self.scalar_type()));
   const size_t out_size = executorch::runtime::elementSize(out.scalar_type());
+  const bool is_direct = self.scalar_type() == dtype_of<C> && out.scalar_type() == dtype_of<C>;
   parallel(
       lines.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, length)),
       [&](int64_t begin, int64_t end) {
@@ -44,15 +56,17 @@ bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& ou
         alignas(16) unsigned char converted[kTile * sizeof(int64_t)];
         for (int64_t line = begin; line < end; ++line) {
           const auto offset = lines.offsets(line);
+          if (is_direct) {
+            run(start, static_cast<const C*>(self.const_data_ptr()) + offset[0], in_stride,
+                static_cast<C*>(out.mutable_data_ptr()) + offset[1], out_stride, length, f);
+            continue;
+          }
           running_t<C> running = start;
           for (int64_t first = 0; first < length; first += kTile) {
             const int64_t n = std::min(kTile, length - first);
             read(static_cast<const char*>(self.const_data_ptr()) + (offset[0] + first * in_stride) * in_size,
                  {1, n, 0, in_stride}, values);
-            for (int64_t k = 0; k < n; ++k) {
-              running = f(running, static_cast<running_t<C>>(values[k]));
-              values[k] = convert_value<C>(running);
-            }
+            running = run(running, values, 1, values, 1, n, f);
             write(values, {1, n, 0, 1}, converted);
             spread(out_size, converted,
                    static_cast<char*>(out.mutable_data_ptr()) +
