@@ -287,6 +287,19 @@ def _interceptions(plan: Plan) -> list[str]:
     return [*registrations("PrivateUse1", kernels), *registrations("AutogradPrivateUse1", above)]
 
 
+def _nested(plan: Plan) -> Iterator[str]:
+    """The registrations of PyTorch's kernels on nested tensors that are made of other operators."""
+    yield "// PyTorch's kernels on nested tensors that are made of other operators."
+    for key in sorted({entry.nested for entry in plan.entries if entry.nested}):
+        yield f"TORCH_LIBRARY_IMPL(aten, {key.replace('CPU', 'PrivateUse1')}, m) {{"
+        yield "for (const char* name : {"
+        yield from (f'"{entry.name}",' for entry in plan.entries if entry.nested == key)
+        yield "}) {"
+        kernel = f"opsmith::kernel_of<c10::DispatchKey::{key}>"
+        yield f"m.impl(name, torch::CppFunction::makeFromBoxedFunction<&{kernel}>());"
+        yield "}\n}\n"
+
+
 def _fallback(plan: Plan) -> str:
     unserved = [entry for entry in plan.entries if not (entry.kernel or entry.interception)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
@@ -305,13 +318,14 @@ def _fallback(plan: Plan) -> str:
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
         f"m.fallback({_boxed(plan.unlisted)});",
         "}\n",
-        "// The device has strided tensors only: what asks for another layout is told so.",
+        "// The device has strided tensors: what asks for another layout is told so.",
         *(
             f"TORCH_LIBRARY_IMPL(_, {key}, m) {{ m.fallback("
             "torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>()); }"
             for key in _OTHER_LAYOUTS
         ),
         "",
+        *_nested(plan),
     ]
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if interceptions:

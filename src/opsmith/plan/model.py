@@ -224,7 +224,8 @@ class Entry:
     is ``denied`` or ``missing``, is the reason that a refused caller is told.
     ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
     ``by_name``: the fallback is registered for this very operator, in the place of PyTorch's composite
-    kernel.
+    kernel.  ``nested``, where given, is the dispatch key under which PyTorch has a kernel on
+    nested tensors that is made of other operators: they are served by that.
     """
 
     name: str
@@ -238,6 +239,7 @@ class Entry:
     autograd: Autograd | None = None
     interception: Interception | None = None
     by_name: bool = False
+    nested: str = ""
 
     @property
     def kernel(self) -> Kernel | None:

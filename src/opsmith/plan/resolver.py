@@ -315,6 +315,8 @@ class _Resolver:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
         entry = self.interceptions.intercepted(operator, entry) or entry
+        if operator.nested:
+            entry = replace(entry, nested=operator.nested)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry

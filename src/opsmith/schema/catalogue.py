@@ -252,7 +252,40 @@ def operator_of(function: NativeFunction) -> Operator:
         namespace=function.namespace,
         meta=function.namespace != "aten" or name not in _without_meta(),
         one_device=function.device_check.name == "ExactSame",
+        nested=_nested_kernel(function),
     )
+
+
+# Kernels on nested tensors that are made of other operators, though CUDA has one of its own: by dispatch key.
+_NESTED = {
+    "NestedTensorCPU": frozenset({"bmm", "to_padded_tensor"}),
+    "CPU": frozenset(
+        {
+            "_nested_compute_contiguous_strides_offsets",
+            "_nested_from_padded",
+            "_nested_tensor_from_mask",
+            "_nested_tensor_from_mask_left_aligned",
+            "_nested_view_from_buffer",
+        }
+    ),
+}
+# Kernels that reach DispatchStubs, which PyTorch fills for its own devices only.
+_NESTED_BY_STUB = frozenset({"native_layer_norm", "native_layer_norm_backward"})
+
+
+def _nested_kernel(function: NativeFunction) -> str:
+    """What :attr:`Operator.nested` describes."""
+    from torchgen.model import DispatchKey
+
+    name = str(function.func.name)
+    if function.namespace != "aten" or name in _NESTED_BY_STUB:
+        return ""
+    if key := next((key for key, names in _NESTED.items() if name in names), ""):
+        return key
+    indices = _parsed_yaml().backend_indices
+    keys = DispatchKey.NestedTensorCPU, DispatchKey.NestedTensorCUDA
+    on_cpu, on_cuda = (indices[key].get_kernel(function) for key in keys)
+    return "NestedTensorCPU" if on_cpu is not None and on_cpu == on_cuda else ""
 
 
 @functools.cache

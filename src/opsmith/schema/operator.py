@@ -65,6 +65,8 @@ class Operator:
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
     ``meta``: PyTorch has a kernel for the meta device, which tells the shapes and dtypes of the results.
     ``one_device``: PyTorch checks that all of these are on the same device.
+    ``nested``: the dispatch key of PyTorch's kernel that takes or makes nested tensors, where that is made of
+    other operators and so serves any device; else empty.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Operator:
     namespace: str = "aten"
     meta: bool = True
     one_device: bool = True
+    nested: str = ""
 
     @property
     def qualified_name(self) -> str:

@@ -12,7 +12,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 
-// The device has strided tensors only: what asks for another layout is told so.
+// The device has strided tensors: what asks for another layout is told so.
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
 }
@@ -24,6 +24,22 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 }
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
+}
+
+// PyTorch's kernels on nested tensors that are made of other operators.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  for (const char* name : {
+           "add.Tensor",
+           "add_.Tensor",
+           "cat",
+           "relu",
+           "relu_",
+           "sub.Tensor",
+       }) {
+    m.impl(
+        name,
+        torch::CppFunction::makeFromBoxedFunction<&opsmith::kernel_of<c10::DispatchKey::NestedTensorCPU>>());
+  }
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -425,8 +425,8 @@ def test_tensors_must_be_on_one_device() -> None:
 def test_only_strided_tensors() -> None:
     tensor = torch.ones(2, 2, device="sim")
     assert refusal(NotImplementedError, tensor.to_sparse) == (
-        "aten::_to_sparse is not available on sim: its result is a sparse tensor, and sim has only "
-        "strided (dense) ones. Call it on the CPU: move its arguments there with .cpu()."
+        "aten::_to_sparse is not available on sim: its result is a sparse tensor, and sim serves it for "
+        "strided (dense) ones only. Call it on the CPU: move its arguments there with .cpu()."
     )
     with pytest.raises(NotImplementedError, match="its result is a mkldnn tensor"):
         tensor.to_mkldnn()

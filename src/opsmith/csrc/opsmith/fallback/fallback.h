@@ -27,9 +27,15 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// For the keys of sparse, quantized and nested tensors: raises NotImplementedError, since the device has only
-// strided ones. To be registered as their backend fallback.
+// For the keys of sparse, quantized and nested tensors: raises NotImplementedError, since operators take only
+// strided ones of the device, but for some on nested ones. To be registered as their backend fallback.
 void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// Runs the kernel that PyTorch has for `key`, which must be one for all devices.
+template <c10::DispatchKey key>
+void kernel_of(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+}
 
 // Why the plan denies `operator_name` ("add.out", or with its namespace) or has nothing for it; for denied()
 // and missing(). Called by generated code when the library is loaded.

@@ -138,7 +138,7 @@ const char* unsupported_kind(const at::Tensor& tensor) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, full_name(name), " is not available on ", device_type_name(), ": its ", what, " is a ", kind,
       " tensor, and ", device_type_name(),
-      " has only strided (dense) ones. Call it on the CPU: move its arguments there with "
+      " serves it for strided (dense) ones only. Call it on the CPU: move its arguments there with "
       ".cpu().");
 }
 
