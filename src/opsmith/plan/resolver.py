@@ -315,11 +315,20 @@ class _Resolver:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
         entry = self.interceptions.intercepted(operator, entry) or entry
-        if operator.nested:
+        if self._is_served_as_nested(operator, entry):
             entry = replace(entry, nested=operator.nested)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
+
+    def _is_served_as_nested(self, operator: Operator, entry: Entry) -> bool:
+        """Whether PyTorch's kernel that takes or makes nested tensors is registered for ``operator``.
+
+        One on dense tensors would meet a kernel of the description, or what its policy says by name.
+        """
+        if operator.nested != "CPU":
+            return bool(operator.nested)
+        return entry.kernel is None and entry.route is self._last_resort("")[0]
 
     def _below_autograd(self, operator: Operator, refused: Refused = ()) -> Entry:
         """The entry of ``operator`` for the calls that no kernel of ``refused`` takes."""

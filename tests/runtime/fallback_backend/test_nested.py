@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import pytest
@@ -14,15 +13,10 @@ from torch.nn import functional
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"))
 
 
-@pytest.fixture(autouse=True)
-def _prototype() -> None:
-    warnings.filterwarnings("ignore", message="The PyTorch API of nested tensors")
-
-
-def nested(device: str, *sizes: int) -> Tensor:
+def nested(device: str) -> Tensor:
     source = torch.Generator().manual_seed(0)
     return torch.nested.nested_tensor(
-        [torch.rand(size, 4, generator=source).to(device) for size in sizes or (2, 3)]
+        [torch.rand(size, 4, generator=source).to(device) for size in (2, 3)]
     )
 
 
