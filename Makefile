@@ -77,7 +77,7 @@ lint: $(INSTALLED)
 	$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror
 
 tidy: $(INSTALLED)
-	flags="$$($(BIN)/python -c '$(LEAN_FLAGS)') -std=c++20 -Isrc/opsmith -Isrc/opsmith/csrc"; \
+	flags="$$($(BIN)/python -c '$(LEAN_FLAGS)') -std=c++20 -Isrc/opsmith -Isrc/opsmith/csrc -Isrc/opsmith/csrc/include"; \
 	$(LEAN_SOURCES) | xargs -n 1 -P 2 sh -c "$(BIN)/clang-tidy --quiet \"\$$0\" -- $$flags"
 
 sanitize: $(INSTALLED)

@@ -100,10 +100,19 @@ c10::intrusive_ptr<c10::StorageImpl> shared(c10::StorageImpl* storage) {
 // Writes the elements of `tensor`, with its strides, to memory whose first byte stands for the first byte of
 // its span.
 void copy_elements(const at::Tensor& tensor, char* memory) {
-  at::Tensor to = at::from_blob(memory, tensor.sizes(), tensor.strides(), tensor.options());
-  to._set_conj(tensor.is_conj());  // so that elements are copied as they are
-  to._set_neg(tensor.is_neg());
-  at::native::copy_(to, tensor, /*non_blocking=*/false);
+  // All of an expanded dimension is one element, which copy_() would refuse to write more than once.
+  c10::DimVector sizes(tensor.sizes());
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (tensor.strides()[dim] == 0) {
+      sizes[dim] = 1;
+    }
+  }
+  // Without the flags of conjugated and negated ones, so that elements are copied as they are.
+  const auto elements = [&](void* first) {
+    return at::from_blob(first, sizes, tensor.strides(), tensor.options());
+  };
+  at::Tensor to = elements(memory);
+  at::native::copy_(to, elements(tensor.data_ptr()), /*non_blocking=*/false);
 }
 
 }  // namespace
