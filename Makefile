@@ -20,9 +20,9 @@ TESTS_MAY := $(addprefix --disable-error-code=,arg-type call-arg call-overload f
   operator union-attr)
 
 CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '*.h'
-# What includes none of PyTorch's headers: the simulated driver, and kernels on lean tensors.
-LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' -not -path '*/simd/*' \
-  | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
+# What includes none of PyTorch's headers: the drivers, and kernels on lean tensors.
+LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' \
+  -not -path '*/simd/*' -not -path '*/compute/*' | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
 LEAN_FLAGS := from opsmith.build.flags import lean_flags, lean_include_dirs; \
   from opsmith.build.toolchain import find_executorch; \
   print(*lean_flags(), *(f"-isystem{folder}" for folder in lean_include_dirs(find_executorch())))
@@ -45,7 +45,7 @@ help:
 	@echo 'make test-all    those of the night too, with every group of operators, and sim without its host window'
 	@echo 'make format      ruff and clang-format lay out what make lint checks'
 	@echo 'make lint        ruff, mypy, clang-format'
-	@echo 'make tidy        clang-tidy on the simulated driver and the kernels on lean tensors'
+	@echo 'make tidy        clang-tidy on the drivers and the kernels on lean tensors'
 	@echo 'make sanitize    sim'\''s driver, and a small backend with all of the runtime, with AddressSanitizer and UBSan'
 	@echo 'make bench       run every benchmark, and write the tables of docs/ from what they measure'
 	@echo 'make clean       remove .venv and what the tools left behind (built backends stay in their cache)'

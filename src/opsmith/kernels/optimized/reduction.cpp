@@ -231,7 +231,7 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
                const char* name, const ByDtype<SumEach>& sum_each, const ByDtype<SumRows>& sum_rows) {
   OPSMITH_CHECK(context, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
                 "%s takes float32 and bfloat16 only", name);
-  DimSet reduced;
+  DimSet reduced = 0;
   if (!reduced_dims(context, self, dims, reduced) ||
       !resize_to_reduced(context, out, self, reduced, keepdim)) {
     return out;
