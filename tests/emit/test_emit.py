@@ -16,7 +16,7 @@ import pytest
 from opsmith.description import read_backend
 from opsmith.emit import emit
 from opsmith.plan import Entry, resolve
-from opsmith.schema import Catalogue, Composite
+from opsmith.schema import Catalogue, Composite, read_host_readers
 
 Describe = Callable[..., Path]
 GOLDEN = Path(__file__).parent / "golden"
@@ -124,8 +124,10 @@ def test_what_is_known_of_operators_that_nothing_serves(
         if catalogue.operators[name].composite is Composite.NON_FUNCTIONAL
         and served.isdisjoint(catalogue.variants_of(name))
     ]
-    # The last three have composite kernels that refuse any device but PyTorch's own, or channels-last.
-    assert registered == sorted([*whole, "conj_physical_", "mode.values", "native_group_norm"])
+    # Their composite kernels refuse any device but PyTorch's own, or channels-last, or read host memory.
+    refusing = ["conj_physical_", "mode.values", "native_group_norm"]
+    reading = read_host_readers().readers - read_host_readers().differentiated
+    assert registered == sorted([*whole, *refusing, *reading])
     outputs = re.findall(r'"(\S+)"', text[text.index("set_pure_outputs") :])
     assert outputs == sorted(str(group.out) for group in catalogue.groups if group.structured)
 

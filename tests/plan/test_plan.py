@@ -193,6 +193,17 @@ def test_a_composite_that_refuses_channels_last_runs_on_the_cpu_where_it_may(
     assert ("refuses channels-last" in entry.why) == (route is Route.FALLBACK)
 
 
+@pytest.mark.parametrize(("fallback", "route"), [("cpu", Route.FALLBACK), ("none", Route.MISSING)])
+def test_a_composite_that_reads_host_memory_never_runs_on_a_device(
+    describe: Describe, catalogue: Catalogue, fallback: str, route: Route
+) -> None:
+    plan = planned(describe(fallback=fallback), catalogue)
+    entry = plan.entry("_grid_sampler_2d_cpu_fallback")
+    assert (entry.route, entry.by_name) == (route, True)
+    assert entry.why.endswith("; PyTorch's composite kernel reads its arguments as host memory")
+    assert plan.entry("_reshape_from_tensor").route is Route.DENIED
+
+
 def test_host_kernels_get_copies_without_a_host_window(
     describe: Describe, catalogue: Catalogue
 ) -> None:

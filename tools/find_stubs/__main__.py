@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what the tools share
 from declarations import Declaration, compatible, read_declarations
 from opsmith.schema import read_catalogue
 from opsmith.schema.catalogue import cpu_kernels

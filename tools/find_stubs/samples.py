@@ -9,37 +9,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from aten_calls import Call, overload
 from opsmith.schema import Catalogue, Variant
 
 _DTYPES = (torch.float32, torch.int64, torch.complex64, torch.bool)
 _SAMPLES = 12
 _CALLS = 32
 _MAX_NUMEL = 20_000
-
-
-@dataclass(frozen=True)
-class Call:
-    """The arguments of one call; Tensors are on the CPU and belong to nobody else."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-
-    def map(self, function: Callable[[Any], Any]) -> Call:
-        """The call with ``function`` applied to every argument, those within lists included."""
-        return Call(tree_map(function, self.args), tree_map(function, dict(self.kwargs)))
-
-
-def overload(name: str) -> Any:
-    """The callable of the ATen operator ``name``, e.g. ``add.out``."""
-    base, _, rest = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), rest or "default")
 
 
 class Recorder(TorchDispatchMode):

@@ -23,10 +23,11 @@ from typing import Any
 import torch
 
 import opsmith
+from aten_calls import Call, overload
 from declarations import Declaration, probe_sources
+from forked import lines_of
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import Progress
-from samples import Call, overload
 
 _HERE = Path(__file__).resolve().parent
 _SIM = Path(opsmith.__file__).parent / "drivers" / "sim"
@@ -122,7 +123,7 @@ def _try_operators(
     trials: dict[str, Trial] = {}
     while len(trials) < len(calls):
         waiting = {name: some for name, some in calls.items() if name not in trials}
-        answers, status = _answers(waiting, probes, casts)
+        answers, status = lines_of(_answers(waiting, probes, casts))
         reached = {line["name"]: line for line in answers}
         if not answers:
             raise RuntimeError("the device cannot be loaded in a forked process")
@@ -147,29 +148,14 @@ def _fate(end: signal.Signals) -> str:
 
 def _answers(
     calls: Mapping[str, Sequence[Call]], probes: Probes, casts: bool
-) -> tuple[list[Any], int]:
-    """What a forked process finds out until it is done or dies, and how it ended."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            probes.load()
-            with os.fdopen(writer, "w", buffering=1) as answers:
-                for name, some in calls.items():
-                    signal.alarm(_SECONDS)
-                    # First of all its name, so that it is known who was at work when the process died.
-                    for answer in itertools.chain([{}], _tried(name, some, probes, casts)):
-                        answer = {"stubs": [], "flaw": "", **answer, "name": name}
-                        answers.write(json.dumps(answer) + "\n")
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as answers:
-        lines = [json.loads(line) for line in answers.read().splitlines()]
-    _, status = os.waitpid(child, 0)
-    return lines, status
+) -> Iterator[dict[str, Any]]:
+    """What there is to find out, in a process that may die of it."""
+    probes.load()
+    for name, some in calls.items():
+        signal.alarm(_SECONDS)
+        # First of all its name, so that it is known who was at work when the process died.
+        for answer in itertools.chain([{}], _tried(name, some, probes, casts)):
+            yield {"stubs": [], "flaw": "", **answer, "name": name}
 
 
 def _tried(

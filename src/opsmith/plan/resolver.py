@@ -45,6 +45,7 @@ from opsmith.schema import (
     Group,
     Operator,
     Variant,
+    read_host_readers,
     read_stubs,
     with_operators,
 )
@@ -599,6 +600,8 @@ class _Resolver:
         if operator.name in _CONTIGUOUS_ONLY and self._falls_back_to_cpu(operator.name):
             reason = "; PyTorch's composite kernel refuses channels-last Tensors"
             return replace(self._unserved(operator, reason + note), by_name=True)
+        if operator.name in read_host_readers().readers:
+            return self._host_reader(operator, note)
         if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
@@ -617,6 +620,21 @@ class _Resolver:
             library="",
             why=how + note,
             group=group,
+        )
+
+    def _host_reader(self, operator: Operator, note: str) -> Entry:
+        """A composite that would end the process: one call on the CPU, or a refusal."""
+        reads = "PyTorch's composite kernel reads its arguments as host memory"
+        unserved = replace(self._unserved(operator, f"; {reads}{note}"), by_name=True)
+        if operator.name not in read_host_readers().differentiated:
+            return unserved
+        why = f"{reads}, and one call on the CPU in its place would lose the gradient{note}"
+        return replace(
+            unserved,
+            route=Route.DENIED,
+            source=operator.composite.value,
+            why=why,
+            refusal=why,
         )
 
     def _falls_back_to_cpu(self, name: str) -> bool:

@@ -6,6 +6,7 @@ from opsmith.schema.custom import parse_operator
 from opsmith.schema.declared import declarations_of, group_declared
 from opsmith.schema.derivatives import Differentiable, differentiable
 from opsmith.schema.gradient import gradient_operator, result_names
+from opsmith.schema.host_readers import HostReaders, read_host_readers
 from opsmith.schema.operator import (
     GENERATED,
     Composite,
@@ -28,6 +29,7 @@ __all__ = [
     "Declaration",
     "Differentiable",
     "Group",
+    "HostReaders",
     "Operator",
     "PartsMap",
     "Result",
@@ -42,6 +44,7 @@ __all__ = [
     "parse_operator",
     "qualified",
     "read_catalogue",
+    "read_host_readers",
     "read_parts",
     "read_stubs",
     "reserved_in_cpp",

@@ -43,6 +43,7 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_reshape_from_tensor", torch::CppFunction::makeFromBoxedFunction<&opsmith::denied>());
   m.impl("special_entr", torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
   m.impl("special_scaled_modified_bessel_k0",
          torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
@@ -64,6 +65,9 @@ namespace {
 namespace {
 
 [[maybe_unused]] const bool reasons_set = [] {
+  opsmith::set_policy_reason("_reshape_from_tensor",
+                             "PyTorch's composite kernel reads its arguments as host memory, and one call on "
+                             "the CPU in its place would lose the gradient");
   opsmith::set_policy_reason("add.Tensor",
                              "the kernel `chip::add` (kernels.yaml:7:6) takes Float/Half only, and the "
                              "fallback is denied to it (backend.yaml:4:25)");

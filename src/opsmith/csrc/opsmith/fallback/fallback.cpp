@@ -24,21 +24,30 @@ namespace {
 
 // ---- what the schemas do not say ----
 
-// Operators that write to arguments which their schema does not mark as written: the running statistics, by
-// name. Matters only without a host window, where what is not known to be written is not copied back.
-constexpr std::array<std::string_view, 6> kWritesRunningStatistics = {
-    "aten::native_batch_norm",       "aten::batch_norm",
-    "aten::_batch_norm_impl_index",  "aten::instance_norm",
-    "aten::batch_norm_update_stats", "aten::batch_norm_gather_stats_with_counts",
+// Arguments that operators write to although their schema does not mark them: those whose name begins so.
+// Matters only without a host window, where what is not known to be written is not copied back.
+struct Unmarked {
+  std::string_view op;
+  std::string_view arguments;
 };
+constexpr std::array<Unmarked, 7> kUnmarked = {{
+    {"aten::native_batch_norm", "running_"},
+    {"aten::batch_norm", "running_"},
+    {"aten::_batch_norm_impl_index", "running_"},
+    {"aten::instance_norm", "running_"},
+    {"aten::batch_norm_update_stats", "running_"},
+    {"aten::batch_norm_gather_stats_with_counts", "running_"},
+    {"aten::_saturate_weight_to_fp16", "weight"},
+}};
 
 bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (is_written(argument)) {
     return true;
   }
-  return C10_UNLIKELY(!has_host_window()) && argument.name().starts_with("running_") &&
-         std::find(kWritesRunningStatistics.begin(), kWritesRunningStatistics.end(), schema.name()) !=
-             kWritesRunningStatistics.end();
+  return C10_UNLIKELY(!has_host_window()) &&
+         std::any_of(kUnmarked.begin(), kUnmarked.end(), [&](const Unmarked& unmarked) {
+           return argument.name().starts_with(unmarked.arguments) && schema.name() == unmarked.op;
+         });
 }
 
 // ---- the devices of a call ----
