@@ -31,8 +31,8 @@ import opsmith
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what the tools share
 from arguments import calls_of
-from aten_calls import overload
 from forked import lines_of
+from operator_calls import overload
 from opsmith.build.backend import build_backend
 from opsmith.schema import Composite, read_catalogue
 

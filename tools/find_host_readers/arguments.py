@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from aten_calls import Call, overload
+from operator_calls import Call, overload
 
 _DTYPES = (torch.float32, torch.int64, torch.complex64, torch.bool)
 _SAMPLES = 12

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from aten_calls import Call, overload
+from operator_calls import Call, overload
 from opsmith.schema import Catalogue, Variant
 
 _DTYPES = (torch.float32, torch.int64, torch.complex64, torch.bool)

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 
 import opsmith
-from aten_calls import Call, overload
 from declarations import Declaration, probe_sources
 from forked import lines_of
+from operator_calls import Call, overload
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import Progress
 

@@ -6,10 +6,9 @@ import itertools
 from typing import Any
 
 import torch
+from aten_calls import OperatorCall, functional_of, inputs_of, schema_of
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
-
-from aten_calls import OperatorCall, functional_of, inputs_of, schema_of
 
 # Their results' elements may be anything.
 _ANY_VALUE = frozenset({"aten::empty.out"})

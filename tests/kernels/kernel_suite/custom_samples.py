@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
+from aten_calls import OperatorCall
 from torch import Tensor
 from torch.nn import functional
 
-from aten_calls import OperatorCall
 from opsmith.transforms.packed_linear import packed_weight
 
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from aten_calls import OperatorCall, inputs_of, schema_of
 from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import scalar_type_enum
 from torch import Tensor
 
-from aten_calls import OperatorCall, inputs_of, schema_of
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta, dtype_name
 
 _ALIGNMENT = 64

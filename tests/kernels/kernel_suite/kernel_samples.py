@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
+from aten_calls import OperatorCall, Recorder, directly
 from torch import Tensor
 from torch.nn import functional
 
-from aten_calls import OperatorCall, Recorder, directly
 from opsmith.conformance.database import FOREACH, entries, samples_of
 
 # Of an entry and a dtype so many samples run, and so many calls of an operator with the same dtypes are kept.

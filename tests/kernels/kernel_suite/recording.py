@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 import torch
+from aten_calls import OperatorCall, declared_operators
 from torch import Tensor
 
 import opsmith
-from aten_calls import OperatorCall, declared_operators
 from opsmith.build.cache import usable_cache, write_whole
 
 

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 import torch
 from agreement import disagreement
+from aten_calls import OperatorCall
 from executorch_calls import Outcome, form_of, run_calls
 from recording import recording
 from torch import Tensor
 
-from aten_calls import OperatorCall
 from opsmith.executorch.build import build_library
 from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.loading import load_library, runtime_module

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 from agreement import disagreement
+from aten_calls import OperatorCall, inputs_of, overload, schema_of
 from executorch_calls import form_of
 from recording import recording
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 import opsmith
-from aten_calls import OperatorCall, inputs_of, overload, schema_of
 from opsmith.description import Kernel
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
 from opsmith.plan.executorch.supported import rejection
