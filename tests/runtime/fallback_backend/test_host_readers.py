@@ -40,7 +40,11 @@ def choose(device: str) -> tuple[Tensor, Tensor]:
     return torch.choose_qparams_optimized(floats(64).to(device), 64, 200, 0.16, 8)
 
 
-CALLS: list[Callable[[str], object]] = [draw_sobol, forward_sobol, sample_grid, saturate, choose]
+def count(device: str) -> Tensor:
+    return torch.ops.aten.range.out_(2, 6, out=torch.empty(0, device=device))
+
+
+CALLS = [draw_sobol, forward_sobol, sample_grid, saturate, choose, count]
 
 
 @pytest.mark.parametrize("call", CALLS)
