@@ -16,7 +16,15 @@ from torch import Tensor
 from torch.testing._internal.opinfo.core import SampleInput
 from torch.utils._pytree import tree_flatten
 
-from opsmith.conformance.comparison import SampleOutcome, bytes_of, run, seed, tensors_in
+from opsmith.conformance.comparison import (
+    SampleOutcome,
+    bytes_of,
+    is_strided,
+    run,
+    seed,
+    strided_parts,
+    tensors_in,
+)
 from opsmith.conformance.database import FOREACH, TRIED, doubts_its_dtypes, dtype_name
 from opsmith.conformance.results import Check, Status
 from opsmith.conformance.subject import (
@@ -109,6 +117,8 @@ def _named(index: int, sample: Any) -> str:
 def _shown(value: Any) -> str:
     """Arguments in short: ``f32[2, 3]`` for a Tensor."""
     if isinstance(value, Tensor):
+        if not is_strided(value):
+            return f"{dtype_name(value.dtype)}{list(value.shape)}, {str(value.layout)[6:]}"
         gaps = "" if value.is_contiguous() else ", non-contiguous"
         return f"{dtype_name(value.dtype)}{list(value.shape)}{gaps}"
     if isinstance(value, dict):
@@ -234,9 +244,12 @@ def _empty(subject: Subject) -> Iterator[None]:
 
 
 def _cut(sample: Any, dim: int) -> Any:
-    """The sample with every dimension ``dim`` of the first Tensor's size empty; None where it has none."""
+    """The sample with every dimension ``dim`` of the first Tensor's size empty; None where it has none.
+
+    Nor is there one for sparse Tensors, which cannot all be narrowed.
+    """
     given = tensors_in((sample.input, sample.args, sample.kwargs))
-    if not given or given[0].dim() == 0:
+    if not given or given[0].dim() == 0 or not all(map(is_strided, given)):
         return None
     size = given[0].shape[dim]
 
@@ -379,7 +392,10 @@ def _determinism(subject: Subject) -> Iterator[None]:
             continue
         mine, its = tensors_in(one.result), tensors_in(other.result)
         for number, (first, second) in enumerate(zip(mine, its, strict=True)):
-            if not _same_bits(first.detach(), second.detach()):
+            pairs = zip(
+                *(strided_parts(each.detach()).values() for each in (first, second)), strict=True
+            )
+            if not all(_same_bits(*pair) for pair in pairs):
                 raise Wrong(f"{name}: result {number} differs between two runs with the same seed")
         yield
 

@@ -48,8 +48,9 @@ class Twins:
         if id(tensor) not in self._tensors:
             self._alive.append(tensor)  # an id is one's own only during one's life
             device = "cpu" if any(tensor is other for other in self.stays) else self.device
-            twin = self._view(tensor.detach(), device).requires_grad_(tensor.requires_grad)
-            self._tensors[id(tensor)] = twin
+            plain = tensor.detach()
+            twin = self._view(plain, device) if is_strided(plain) else plain.to(device, copy=True)
+            self._tensors[id(tensor)] = twin.requires_grad_(tensor.requires_grad)
         return self._tensors[id(tensor)]
 
     def _view(self, tensor: Tensor, device: str) -> Tensor:
@@ -62,6 +63,23 @@ class Twins:
         twin.set_(copied, tensor.storage_offset(), tensor.shape, tensor.stride())
         twin = torch._conj(twin) if tensor.is_conj() else twin
         return torch._neg_view(twin) if tensor.is_neg() else twin
+
+
+def is_strided(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided
+
+
+def strided_parts(tensor: Tensor) -> dict[str, Tensor]:
+    """The strided tensors that a sparse one is made of, by name; of another one itself, by no name."""
+    if is_strided(tensor):
+        return {"": tensor}
+    if tensor.layout is torch.sparse_coo:
+        return {"indices": tensor._indices(), "values": tensor._values()}
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        indices = {"crow_indices": tensor.crow_indices(), "col_indices": tensor.col_indices()}
+    else:
+        indices = {"ccol_indices": tensor.ccol_indices(), "row_indices": tensor.row_indices()}
+    return {**indices, "values": tensor.values()}
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
@@ -108,7 +126,7 @@ def run(
     """Calls ``call``, with random numbers that depend on nothing but the seed ``number``."""
     given = tensors_in((arguments, keywords))
     before = [tensor._version for tensor in given]
-    sizes = [tensor.untyped_storage().nbytes() for tensor in given]
+    sizes = [_size_of_storage(tensor) for tensor in given]
     seed(device, number)
     result: Any
     try:
@@ -116,10 +134,12 @@ def run(
     except Exception as error:
         result = error
     versions = [tensor._version - old for tensor, old in zip(given, before, strict=True)]
-    resized = [
-        tensor.untyped_storage().nbytes() != size for tensor, size in zip(given, sizes, strict=True)
-    ]
+    resized = [_size_of_storage(tensor) != size for tensor, size in zip(given, sizes, strict=True)]
     return SampleOutcome(device, result, [*given, *tensors_in(result)], versions, resized)
+
+
+def _size_of_storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes() if is_strided(tensor) else 0
 
 
 def differences(
@@ -180,14 +200,20 @@ def _compare(
     """What differs between a tensor on the device and its counterpart on the CPU."""
     if mine.device.type != device:
         yield "device", f"{what} is on {mine.device}"
-    for aspect in ("dtype", "shape", "requires_grad", "is_leaf"):
+    for aspect in ("dtype", "layout", "shape", "requires_grad", "is_leaf"):
         if getattr(mine, aspect) != getattr(other, aspect):
             yield (
                 aspect,
                 f"{what}.{aspect}: {getattr(mine, aspect)}, on the CPU {getattr(other, aspect)}",
             )
-            if aspect == "shape":
+            if aspect in {"layout", "shape"}:
                 return
+    if not is_strided(other):
+        mine, other = mine.detach(), other.detach()
+        parts = zip(strided_parts(mine).items(), strided_parts(other).values(), strict=True)
+        for (name, my_part), part in parts:
+            yield from _compare(f"{what}.{name}", device, my_part, part, is_rounding)
+        return
     for aspect in ("stride", "storage_offset", "is_conj", "is_neg", "_is_view"):
         if getattr(mine, aspect)() != getattr(other, aspect)():
             yield (
@@ -260,6 +286,6 @@ def _relations(tensors: list[Tensor]) -> set[tuple[str, int, int]]:
 
 def _memory(tensor: Tensor) -> int | None:
     """Where the storage of ``tensor`` lies; None when it has no memory."""
-    if tensor._is_zerotensor() or tensor.untyped_storage().nbytes() == 0:
+    if tensor._is_zerotensor() or _size_of_storage(tensor) == 0:
         return None
     return tensor.untyped_storage().data_ptr()

@@ -93,22 +93,15 @@ class Subject:
     # ---- samples
 
     def samples(self, *, requires_grad: bool = False) -> list[Any]:
-        """Those that a device with nothing but strided Tensors can be asked for.
-
-        Raises :class:`NoSamples`.
-        """
+        """Raises :class:`NoSamples`."""
         if requires_grad not in self._samples:
             self.watch.at(0, on_device=False)
             seed(self.device, self.number)  # some are drawn from the global generator
             try:
                 all_samples = samples_of(self.info, self.dtype, requires_grad)
-                found = [*itertools.islice(all_samples, self.limit or None)]
+                self._samples[requires_grad] = [*itertools.islice(all_samples, self.limit or None)]
             except Exception as error:
                 raise NoSamples(f"PyTorch makes no samples of it: {error!r:.300}") from None
-            strided = [sample for sample in found if _is_strided(sample)]
-            if found and not strided:
-                raise NoSamples("its samples are sparse, and the device has strided Tensors only")
-            self._samples[requires_grad] = strided
         return self._samples[requires_grad]
 
     # ---- calls
@@ -329,11 +322,6 @@ def _has_rounding(tensor: Tensor) -> bool:
 
 def _call_of(sample: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return (sample.input, *sample.args), {**sample.kwargs, **keywords}
-
-
-def _is_strided(sample: Any) -> bool:
-    given = tensors_in((sample.input, sample.args, sample.kwargs))
-    return all(tensor.layout == torch.strided and not tensor.is_quantized for tensor in given)
 
 
 def _default_device(device: str, sample: Any) -> AbstractContextManager[Any]:

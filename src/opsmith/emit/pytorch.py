@@ -287,15 +287,28 @@ def _interceptions(plan: Plan) -> list[str]:
     return [*registrations("PrivateUse1", kernels), *registrations("AutogradPrivateUse1", above)]
 
 
-def _nested(plan: Plan) -> Iterator[str]:
-    """The registrations of PyTorch's kernels on nested tensors that are made of other operators."""
-    yield "// PyTorch's kernels on nested tensors that are made of other operators."
-    for key in sorted({entry.nested for entry in plan.entries if entry.nested}):
-        yield f"TORCH_LIBRARY_IMPL(aten, {key.replace('CPU', 'PrivateUse1')}, m) {{"
+def _other_layouts(plan: Plan) -> Iterator[str]:
+    """What happens to nested, sparse and quantized tensors."""
+    yield "// Sparse, quantized and nested tensors, and PyTorch's kernels on them made of other operators."
+    for key in _OTHER_LAYOUTS:
+        yield f"TORCH_LIBRARY_IMPL(_, {key}, m) {{ m.fallback({_boxed(plan.unlisted)}); }}"
+    yield ""
+    named: dict[tuple[str, str], list[str]] = {}
+    for entry in plan.entries:
+        for layout in entry.other_layouts:
+            kernel = (
+                f"opsmith::kernel_of<c10::DispatchKey::{layout.key}>"
+                if layout.route is Route.COMPOSITE
+                else BOXED_KERNELS[layout.route]
+            )
+            named.setdefault((layout.key.replace("CPU", "PrivateUse1"), kernel), []).append(
+                entry.name
+            )
+    for (key, kernel), names in sorted(named.items()):
+        yield f"TORCH_LIBRARY_IMPL(aten, {key}, m) {{"
         yield "for (const char* name : {"
-        yield from (f'"{entry.name}",' for entry in plan.entries if entry.nested == key)
+        yield from (f'"{name}",' for name in names)
         yield "}) {"
-        kernel = f"opsmith::kernel_of<c10::DispatchKey::{key}>"
         yield f"m.impl(name, torch::CppFunction::makeFromBoxedFunction<&{kernel}>());"
         yield "}\n}\n"
 
@@ -318,14 +331,7 @@ def _fallback(plan: Plan) -> str:
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
         f"m.fallback({_boxed(plan.unlisted)});",
         "}\n",
-        "// The device has strided tensors: what asks for another layout is told so.",
-        *(
-            f"TORCH_LIBRARY_IMPL(_, {key}, m) {{ m.fallback("
-            "torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>()); }"
-            for key in _OTHER_LAYOUTS
-        ),
-        "",
-        *_nested(plan),
+        *_other_layouts(plan),
     ]
     lines += registrations("PrivateUse1", {entry.name: _boxed(entry.route) for entry in exceptions})
     if interceptions:

@@ -34,7 +34,7 @@ class Obstacle(Enum):
     VIEW = "a view must share its input's storage"
     RESHAPES_SELF = "`{inplace}` changes the shape or the storage of self, not its elements"
     OTHER_LAYOUT = (
-        "it is for sparse, quantized, nested or mkldnn tensors; the device has strided ones only"
+        "it is for sparse, quantized, nested or mkldnn tensors, and kernels are for strided ones"
     )
     DYNAMIC_SHAPE = "the shape of `{functional}`'s result depends on its operands' elements"
     NO_META = (

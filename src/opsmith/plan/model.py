@@ -212,6 +212,18 @@ class KernelCall:
 
 
 @dataclass(frozen=True)
+class OtherLayout:
+    """How an operator is served for tensors that are not strided.
+
+    ``key`` is the dispatch key of the CPU's kernel for them, e.g. ``SparseCPU``; with the route
+    :attr:`Route.COMPOSITE` it is made of other operators and serves the device too.
+    """
+
+    key: str
+    route: Route
+
+
+@dataclass(frozen=True)
 class Entry:
     """The plan for one operator.
 
@@ -224,8 +236,8 @@ class Entry:
     is ``denied`` or ``missing``, is the reason that a refused caller is told.
     ``interception``, where given: the operator is a composite, and the fallback runs it as one call.
     ``by_name``: the fallback is registered for this very operator, in the place of PyTorch's composite
-    kernel.  ``nested``, where given, is the dispatch key under which PyTorch has a kernel on
-    nested tensors that is made of other operators: they are served by that.
+    kernel.  ``other_layouts`` says how nested, sparse and quantized tensors are served, where that is
+    not by what serves the operators that the plan does not list.
     """
 
     name: str
@@ -239,7 +251,7 @@ class Entry:
     autograd: Autograd | None = None
     interception: Interception | None = None
     by_name: bool = False
-    nested: str = ""
+    other_layouts: tuple[OtherLayout, ...] = ()
 
     @property
     def kernel(self) -> Kernel | None:

@@ -31,6 +31,7 @@ from opsmith.plan.model import (
     KernelCall,
     NotServed,
     Operands,
+    OtherLayout,
     Plan,
     Route,
     Shape,
@@ -316,20 +317,22 @@ class _Resolver:
         """The plan for ``operator``."""
         entry = self._below_autograd(operator)
         entry = self.interceptions.intercepted(operator, entry) or entry
-        if self._is_served_as_nested(operator, entry):
-            entry = replace(entry, nested=operator.nested)
+        if layouts := self._other_layouts(operator, entry):
+            entry = replace(entry, other_layouts=layouts)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
         return entry
 
-    def _is_served_as_nested(self, operator: Operator, entry: Entry) -> bool:
-        """Whether PyTorch's kernel that takes or makes nested tensors is registered for ``operator``.
-
-        One on dense tensors would meet a kernel of the description, or what its policy says by name.
-        """
-        if operator.nested != "CPU":
-            return bool(operator.nested)
-        return entry.kernel is None and entry.route is self._last_resort("")[0]
+    def _other_layouts(self, operator: Operator, entry: Entry) -> tuple[OtherLayout, ...]:
+        """How ``operator`` is served for tensors that are not strided."""
+        last_resort = self._last_resort(operator.name)[0]
+        # A kernel on dense tensors that makes others would meet the description's, or what its policy says.
+        is_ours = entry.kernel is not None or entry.route is not self._last_resort("")[0]
+        composed = [key for key in operator.composed_layouts if not (key == "CPU" and is_ours)]
+        return (
+            *(OtherLayout(key, Route.COMPOSITE) for key in composed),
+            *(OtherLayout(key, last_resort) for key in operator.host_layouts),
+        )
 
     def _below_autograd(self, operator: Operator, refused: Refused = ()) -> Entry:
         """The entry of ``operator`` for the calls that no kernel of ``refused`` takes."""

@@ -252,12 +252,13 @@ def operator_of(function: NativeFunction) -> Operator:
         namespace=function.namespace,
         meta=function.namespace != "aten" or name not in _without_meta(),
         one_device=function.device_check.name == "ExactSame",
-        nested=_nested_kernel(function),
+        composed_layouts=(composed := _composed_layouts(function)),
+        host_layouts=_host_layouts(function, composed),
     )
 
 
-# Kernels on nested tensors that are made of other operators, though CUDA has one of its own: by dispatch key.
-_NESTED = {
+# Kernels for tensors that are not strided, and made of other operators although CUDA has others: by key.
+_COMPOSED = {
     "NestedTensorCPU": frozenset({"bmm", "to_padded_tensor"}),
     "CPU": frozenset(
         {
@@ -268,24 +269,53 @@ _NESTED = {
             "_nested_view_from_buffer",
         }
     ),
+    # The others make tensors or touch elements of PyTorch's own devices only.
+    "QuantizedCPU": frozenset(
+        """
+        _reshape_alias as_strided q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
+        q_scale q_zero_point qscheme set_.source_Storage_storage_offset squeeze squeeze.dim squeeze.dims
+        unfold unsqueeze view
+        """.split()
+    ),
 }
-# Kernels that reach DispatchStubs, which PyTorch fills for its own devices only.
-_NESTED_BY_STUB = frozenset({"native_layer_norm", "native_layer_norm_backward"})
+# The keys under which kernels are made of other operators where CPU and CUDA share them; but for those that
+# reach DispatchStubs, which PyTorch fills for its own devices only.
+_SHARED = {
+    "NestedTensorCPU": frozenset({"native_layer_norm", "native_layer_norm_backward"}),
+    "SparseCPU": frozenset[str](),
+    "SparseCsrCPU": frozenset[str](),
+}
 
 
-def _nested_kernel(function: NativeFunction) -> str:
-    """What :attr:`Operator.nested` describes."""
+def _kernel(function: NativeFunction, key: str) -> object:
     from torchgen.model import DispatchKey
 
+    return _parsed_yaml().backend_indices[DispatchKey.parse(key)].get_kernel(function)
+
+
+def _composed_layouts(function: NativeFunction) -> tuple[str, ...]:
+    """What :attr:`Operator.composed_layouts` describes."""
     name = str(function.func.name)
-    if function.namespace != "aten" or name in _NESTED_BY_STUB:
-        return ""
-    if key := next((key for key, names in _NESTED.items() if name in names), ""):
-        return key
-    indices = _parsed_yaml().backend_indices
-    keys = DispatchKey.NestedTensorCPU, DispatchKey.NestedTensorCUDA
-    on_cpu, on_cuda = (indices[key].get_kernel(function) for key in keys)
-    return "NestedTensorCPU" if on_cpu is not None and on_cpu == on_cuda else ""
+    if function.namespace != "aten":
+        return ()
+    composed = {key for key, names in _COMPOSED.items() if name in names}
+    for key, others in _SHARED.items():
+        kernel = _kernel(function, key)
+        if (
+            kernel
+            and name not in others
+            and kernel == _kernel(function, key.replace("CPU", "CUDA"))
+        ):
+            composed.add(key)
+    return tuple(sorted(composed))
+
+
+def _host_layouts(function: NativeFunction, composed: tuple[str, ...]) -> tuple[str, ...]:
+    """What :attr:`Operator.host_layouts` describes."""
+    if _composite_of(function) is Composite.NONE:
+        return ()
+    keys = "NestedTensorCPU", "QuantizedCPU", "SparseCPU", "SparseCsrCPU"
+    return tuple(key for key in keys if key not in composed and _kernel(function, key))
 
 
 @functools.cache

@@ -65,8 +65,10 @@ class Operator:
     ``tensor_arguments`` names the arguments that are Tensors or hold some, outputs last.
     ``meta``: PyTorch has a kernel for the meta device, which tells the shapes and dtypes of the results.
     ``one_device``: PyTorch checks that all of these are on the same device.
-    ``nested``: the dispatch key of PyTorch's kernel that takes or makes nested tensors, where that is made of
-    other operators and so serves any device; else empty.
+    ``composed_layouts``: the dispatch keys of PyTorch's kernels that take or make nested, sparse or quantized
+    tensors and are made of other operators, so that they serve any device.
+    ``host_layouts``: the keys of the CPU's kernels on such tensors that stand beside a composite kernel,
+    which does not do for them.
     """
 
     name: str
@@ -81,7 +83,8 @@ class Operator:
     namespace: str = "aten"
     meta: bool = True
     one_device: bool = True
-    nested: str = ""
+    composed_layouts: tuple[str, ...] = ()
+    host_layouts: tuple[str, ...] = ()
 
     @property
     def qualified_name(self) -> str:

@@ -12,21 +12,28 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 
-// The device has strided tensors: what asks for another layout is told so.
+// Sparse, quantized and nested tensors, and PyTorch's kernels on them made of other operators.
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::unsupported_layout>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
 }
 
-// PyTorch's kernels on nested tensors that are made of other operators.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  for (const char* name : {
+           "native_layer_norm",
+       }) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  }
+}
+
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   for (const char* name : {
            "add.Tensor",
@@ -39,6 +46,66 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
     m.impl(
         name,
         torch::CppFunction::makeFromBoxedFunction<&opsmith::kernel_of<c10::DispatchKey::NestedTensorCPU>>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  for (const char* name : {
+           "topk",
+       }) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&opsmith::denied>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  for (const char* name : {
+           "cat",
+           "lt.Tensor",
+           "max.dim",
+       }) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  for (const char* name : {
+           "add.Tensor",
+           "add_.Tensor",
+           "addmm",
+           "mm",
+           "mm.out",
+           "relu",
+           "relu_",
+       }) {
+    m.impl(name,
+           torch::CppFunction::makeFromBoxedFunction<&opsmith::kernel_of<c10::DispatchKey::SparseCsrCPU>>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  for (const char* name : {
+           "addmm",
+           "addmm_",
+       }) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&opsmith::fallback>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  for (const char* name : {
+           "add.Tensor",
+           "add_.Tensor",
+           "cat",
+           "mm",
+           "mm.out",
+           "relu",
+           "relu_",
+           "sub.Tensor",
+           "sub.out",
+           "sub_.Tensor",
+       }) {
+    m.impl(name,
+           torch::CppFunction::makeFromBoxedFunction<&opsmith::kernel_of<c10::DispatchKey::SparseCPU>>());
   }
 }
 

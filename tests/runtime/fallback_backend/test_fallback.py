@@ -422,21 +422,6 @@ def test_tensors_must_be_on_one_device() -> None:
 # ---- refusals ----
 
 
-def test_only_strided_tensors() -> None:
-    tensor = torch.ones(2, 2, device="sim")
-    assert refusal(NotImplementedError, tensor.to_sparse) == (
-        "aten::_to_sparse is not available on sim: its result is a sparse tensor, and sim serves it for "
-        "strided (dense) ones only. Call it on the CPU: move its arguments there with .cpu()."
-    )
-    with pytest.raises(NotImplementedError, match="its result is a mkldnn tensor"):
-        tensor.to_mkldnn()
-    with (
-        pytest.warns(UserWarning, match="deprecated"),
-        pytest.raises(NotImplementedError, match="its result is a quantized tensor"),
-    ):
-        torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
-
-
 def test_without_a_cpu_kernel() -> None:
     image = torch.ones(1, 1, 2, 2, device="sim")
     assert refusal(NotImplementedError, torch.ops.aten.cudnn_grid_sampler, image, image) == (

@@ -56,7 +56,6 @@ DECLARED = [
         frozenset({"values", "rounding"}),
         ("empty*", "new_empty*"),
     ),
-    Declared("the device has no sparse tensors", frozenset({"error"}), ("to_sparse",)),
     Declared(
         "PyTorch wants the indices on the CPU, and says so", frozenset({"error"}), ("tensor_split",)
     ),

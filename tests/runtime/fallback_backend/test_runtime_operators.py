@@ -288,7 +288,7 @@ def test_copies_are_recorded_by_autograd() -> None:
     assert torch.equal(leaf.grad, torch.full((3,), 2.0))
 
 
-def test_sparse_and_meta_tensors_cannot_be_copied() -> None:
+def test_what_is_not_strided_is_not_copied_to_what_is() -> None:
     with pytest.raises(NotImplementedError, match="no data"):
         torch.ones(2, device="sim").copy_(torch.ones(2, device="meta"))
     with pytest.raises((NotImplementedError, RuntimeError)):

@@ -63,14 +63,11 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
 }
 
 void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::Tensor& destination) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested() && !tensor.is_mkldnn(),
-      "copy from ", self.device(), " to ", destination.device(),
-      ": only strided (dense) tensors can be copied, not ",
-      tensor.is_quantized() ? "quantized"
-      : tensor.is_nested()  ? "nested"
-                            : c10::str(tensor.layout()),
-      " ones. Convert with .to_dense() or .dequantize() first.");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && !tensor.is_nested() && !tensor.is_mkldnn(),
+                              "copy from ", self.device(), " to ", destination.device(),
+                              ": strided (dense) tensors are copied to strided ones, not ",
+                              tensor.is_nested() ? "nested" : c10::str(tensor.layout()),
+                              " ones. Convert with .to_dense() first.");
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.is_cpu() || tensor.is_privateuseone(), "copy from ", self.device(),
                               " to ", destination.device(), ": ", device_type_name(),
                               " can only exchange data with the CPU. Copy through a CPU tensor.");
@@ -205,6 +202,11 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
     host = host.resolve_conj().resolve_neg();
   }
   return at::native::_local_scalar_dense_cpu(host);
+}
+
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  m.impl("_copy_from", &opsmith::_copy_from);
+  m.impl("_copy_from_and_resize", &opsmith::_copy_from_and_resize);
 }
 
 // PyTorch's copy_ passes conj and neg tensors on to _copy_from, which heeds the flags. Without these, the two

@@ -8,6 +8,7 @@
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/device/generator.h>
 #include <opsmith/fallback/host_call.h>
+#include <opsmith/fallback/parts.h>
 #include <opsmith/fallback/pure_outputs.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/written_argument.h>
@@ -152,7 +153,8 @@ Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const 
   // Some CPU kernels (gelu.out, avg_pool3d.out) write to a tensor with gaps as if it had none, and leave
   // elements as they were.
   const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
-                          tensor.is_non_overlapping_and_dense() && has_pure_outputs(op);
+                          !is_made_of_parts(tensor) && tensor.is_non_overlapping_and_dense() &&
+                          has_pure_outputs(op);
   return overwrites ? Access::kOverwrite : access_to(op, argument);
 }
 
@@ -223,12 +225,17 @@ void move_to_device(const c10::OperatorHandle& op, HostCall& call, c10::IValue& 
   }
 }
 
-// What the policy says of a call for `cause`: the process's, or else the description's.
-void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause,
+// Of tensors that are not strided.
+constexpr c10::DispatchKeySet kOtherLayouts({c10::DispatchKey::Quantized, c10::DispatchKey::Sparse,
+                                             c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor});
+
+// What the policy says of a call for `cause`: the process's, or else the description's. The `unregistered`
+// came here whatever the plan says of the operator.
+void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause, bool unregistered,
                  c10::ArrayRef<c10::IValue> values) {
   switch (fallback_permission(op.operator_name())) {
     case Permission::kAsDescribed:
-      if (C10_UNLIKELY(cause != nullptr && cause->served() != nullptr)) {
+      if (C10_UNLIKELY(unregistered || (cause != nullptr && cause->served() != nullptr))) {
         refuse_as_described(op, values);
       }
       return;
@@ -245,16 +252,18 @@ void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause,
 
 }  // namespace
 
-void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::vector<c10::Argument>& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
   const FallbackCause* const cause = FallbackCause::take();
   const c10::OperatorHandle& served = cause != nullptr && cause->served() != nullptr ? *cause->served() : op;
   const auto given = torch::jit::last(*stack, arguments.size());
-  heed_policy(served, cause, given);
+  const c10::DispatchKeySet layouts = keys & kOtherLayouts;
+  heed_policy(served, cause, !layouts.empty(), given);
   const Place place = place_of(op, given);
-  if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))) {
+  const c10::DispatchKeySet on_cpu = layouts | c10::DispatchKeySet(c10::DispatchKey::CPU);
+  if (C10_UNLIKELY(!op.hasComputedKernelForDispatchKey(on_cpu.highestPriorityTypeId()))) {
     throw_no_cpu_kernel(op, given);
   }
 
@@ -264,7 +273,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch
     move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
   }
   try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    op.redispatchBoxed(on_cpu, stack);
   } catch (c10::NotImplementedError& error) {
     error.add_context(c10::str(full_name(op.operator_name()), " ran on the CPU because ", device_type_name(),
                                " has no kernel for it"));

@@ -18,18 +18,15 @@
 namespace opsmith {
 
 // Runs the operator's CPU kernel on the device's tensors: in place on the same bytes with a host window, on
-// copies without. Raises RuntimeError when the tensors are on different devices and NotImplementedError when
-// there is no CPU kernel or when a tensor is sparse, mkldnn, quantized or nested.
+// copies without; sparse and nested tensors are those of their parts. Raises RuntimeError when the tensors
+// are on different devices and NotImplementedError when there is no CPU kernel or when a tensor is an mkldnn
+// one.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 // Raise NotImplementedError with the operator, the tensors, the reason and the lines that would serve the
 // operator. denied(): the description forbids the fallback for it. missing(): nothing serves it.
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
-
-// For the keys of sparse, quantized and nested tensors: raises NotImplementedError, since operators take only
-// strided ones of the device, but for some on nested ones. To be registered as their backend fallback.
-void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 // Runs the kernel that PyTorch has for `key`, which must be one for all devices.
 template <c10::DispatchKey key>

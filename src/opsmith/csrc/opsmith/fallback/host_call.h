@@ -17,7 +17,7 @@ class HostCall {
   // Results belong on `device`; -1 leaves them on the CPU. `operator_name` is for error messages.
   HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name);
 
-  // The CPU tensor for an argument; undefined and CPU tensors come back unchanged.
+  // The CPU tensor for an argument, of the same layout; undefined and CPU tensors come back unchanged.
   at::Tensor view(const at::Tensor& tensor, Access access = Access::kRead);
   std::optional<at::Tensor> view(const std::optional<at::Tensor>& tensor);
 
@@ -25,12 +25,23 @@ class HostCall {
   at::Tensor result(const at::Tensor& host);
 
   // Writes back, after the last result(): what may raise without having changed anything comes first.
-  void commit() { views_.commit(); }
+  void commit();
 
  private:
+  // A tensor that is made of others, whose parts are views_'.
+  struct Parted {
+    at::Tensor device;
+    at::Tensor host;
+    bool written;
+  };
+
+  at::Tensor view_of_parts(const at::Tensor& tensor, Access access);
+  at::Tensor on_device(const at::Tensor& parted);
+
   c10::DeviceIndex device_;
   const c10::OperatorName& operator_name_;
   HostViews views_;
+  c10::SmallVector<Parted, 1> parted_;
   ResultMemory memory_;
   Unrecorded unrecorded_;
   c10::impl::ExcludeDispatchKeyGuard excluded_;

@@ -11,6 +11,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
@@ -57,10 +59,38 @@ void make_like(const at::Tensor& tensor, const c10::TensorImpl* like) {
   }
 }
 
+bool is_quantized(const c10::TensorImpl* tensor) {
+  return tensor->key_set().has(c10::DispatchKey::Quantized);
+}
+
+// The quantizer of `like` for a tensor on `device`, where scales and zero points of channels are tensors too.
+at::QuantizerPtr quantizer_like(const c10::TensorImpl* like, c10::Device device) {
+  // Nothing but a QTensorImpl has the key, and its quantizer() changes nothing.
+  const at::QuantizerPtr quantizer =
+      static_cast<at::QTensorImpl*>(const_cast<c10::TensorImpl*>(like))->quantizer();
+  const auto* const channels = dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
+  if (channels == nullptr) {
+    return quantizer;
+  }
+  return at::make_per_channel_affine_quantizer(channels->scales().to(device),
+                                               channels->zero_points().to(device), channels->axis(),
+                                               channels->scalar_type());
+}
+
 // A tensor on `storage` with everything else like `like`.
 at::Tensor tensor_like(c10::Storage storage, c10::DispatchKey key, const c10::TensorImpl* like) {
-  at::Tensor tensor =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like->dtype());
+  const auto make = [&]() -> at::Tensor {
+    if (C10_UNLIKELY(is_quantized(like))) {
+      const c10::Device device = storage.device();
+      const c10::DispatchKey quantized =
+          device.is_cpu() ? c10::DispatchKey::QuantizedCPU : c10::DispatchKey::QuantizedPrivateUse1;
+      return at::detail::make_tensor<at::QTensorImpl>(std::move(storage), c10::DispatchKeySet(quantized),
+                                                      like->dtype(), quantizer_like(like, device));
+    }
+    return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
+                                                    like->dtype());
+  };
+  at::Tensor tensor = make();
   make_like(tensor, like);
   return tensor;
 }
@@ -75,7 +105,7 @@ thread_local c10::SmallVector<at::Tensor, kSpareViews> spare_views;
 bool is_ours_alone(const at::Tensor& host, const c10::intrusive_ptr<c10::StorageImpl>& storage) {
   const c10::TensorImpl* impl = host.unsafeGetTensorImpl();
   return host.use_count() == 1 && host.weak_use_count() == 1 && impl->pyobj_slot()->load_pyobj() == nullptr &&
-         impl->autograd_meta() == nullptr && !impl->key_set().has_any(kFlags) &&
+         !is_quantized(impl) && impl->autograd_meta() == nullptr && !impl->key_set().has_any(kFlags) &&
          !(impl->is_wrapped_number() && impl->dim() != 0) &&
          impl->unsafe_storage().unsafeGetStorageImpl() == storage.get() && storage.use_count() == 2 &&
          storage.weak_use_count() == 1 && storage->pyobj_slot()->load_pyobj() == nullptr;
@@ -170,7 +200,7 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
   void* host_pointer = memory.get();
   c10::intrusive_ptr<c10::StorageImpl> host_storage;
   at::Tensor host;
-  if (auto& spare = spare_views; !spare.empty()) {
+  if (auto& spare = spare_views; !spare.empty() && !is_quantized(tensor)) {
     host = std::move(spare.back());
     spare.pop_back();
     host_storage = shared(host.storage().unsafeGetStorageImpl());

@@ -121,25 +121,11 @@ std::string plan_name(const c10::OperatorName& name) {
   return full.starts_with("aten::") ? full.substr(6) : full;
 }
 
-const char* unsupported_kind(const at::Tensor& tensor) {
-  if (tensor.is_quantized()) {
-    return "quantized";
-  }
-  if (tensor.is_nested()) {
-    return "nested";
-  }
-  if (tensor.is_mkldnn()) {
-    return "mkldnn";
-  }
-  return tensor.layout() == at::kStrided ? nullptr : "sparse";
-}
-
-[[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, full_name(name), " is not available on ", device_type_name(), ": its ", what, " is a ", kind,
-      " tensor, and ", device_type_name(),
-      " serves it for strided (dense) ones only. Call it on the CPU: move its arguments there with "
-      ".cpu().");
+[[noreturn]] void throw_mkldnn(const c10::OperatorName& name, const char* what) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, full_name(name), " is not available on ", device_type_name(), ": its ",
+                              what,
+                              " is an mkldnn tensor, which is of the CPU only. Call it on the CPU: move ",
+                              "its arguments there with .cpu().");
 }
 
 [[noreturn]] void throw_result_stays_on_cpu(const c10::OperatorName& name, const c10::Type& type) {
@@ -205,14 +191,6 @@ void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit
   refuse_unless_overridden(
       op, keys, stack, "no library has a kernel for it, and the description has no fallback",
       c10::str("allow the fallback for it: `fallback: {only: [", plan_name(op.operator_name()), "]}`."));
-}
-
-void unsupported_layout(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                        torch::jit::Stack* /*stack*/) {
-  const char* kind = keys.has(c10::DispatchKey::NestedTensor) ? "nested"
-                     : keys.has(c10::DispatchKey::Quantized)  ? "quantized"
-                                                              : "sparse";
-  throw_unsupported(op.operator_name(), "argument or result", kind);
 }
 
 void set_policy_reason(const char* operator_name, const char* reason) {

@@ -18,11 +18,8 @@ std::string full_name(const c10::OperatorName& name);
 // As the plan and the manifests call operators: "add.out", without "aten::".
 std::string plan_name(const c10::OperatorName& name);
 
-// The kind of a tensor that the device cannot have, "sparse"; null for a strided (dense) one.
-const char* unsupported_kind(const at::Tensor& tensor);
-
-// `what` of the operator, "argument" or "result", is of such a kind. Throws NotImplementedError.
-[[noreturn]] void throw_unsupported(const c10::OperatorName& name, const char* what, const char* kind);
+// `what` of the operator, "argument" or "result", is an mkldnn tensor. Throws NotImplementedError.
+[[noreturn]] void throw_mkldnn(const c10::OperatorName& name, const char* what);
 
 // For a result that holds tensors in something else than a list, which the fallback does not look into.
 [[noreturn]] void throw_result_stays_on_cpu(const c10::OperatorName& name, const c10::Type& type);
