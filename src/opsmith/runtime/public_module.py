@@ -1,0 +1,24 @@
+"""A module that is an object: what its class offers appears in ``dir()`` and in ``__all__``.
+
+``torch.<name>`` and its submodules are such modules, since their functions know the device.
+"""
+
+from __future__ import annotations
+
+import types
+
+
+class PublicModule(types.ModuleType):
+    """A module whose functions are methods of its class, and whose constants are attributes."""
+
+    @property
+    def __all__(self) -> list[str]:
+        """The public names, sorted."""
+        names = set(vars(self))
+        for cls in type(self).__mro__:
+            if cls not in (types.ModuleType, object):
+                names |= set(vars(cls))
+        return sorted(name for name in names if not name.startswith("_"))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.__all__})
