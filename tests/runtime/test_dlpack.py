@@ -161,6 +161,15 @@ def test_other_libraries_are_told_the_current_stream(sim: LoadedBackend) -> None
     assert "stream" not in on_host.asked
 
 
+def test_producers_that_know_of_no_streams_are_taken(sim: LoadedBackend) -> None:
+    class WithoutStreams(Producer):
+        def __dlpack__(self) -> Any:
+            return self.tensor.__dlpack__()
+
+    producer = WithoutStreams(torch.ones(1, device="sim"))
+    assert torch.from_dlpack(producer).data_ptr() == producer.tensor.data_ptr()
+
+
 # ---- NumPy arrays through the host window ----
 
 

@@ -61,7 +61,10 @@ class _ForCurrentStream:
 
     def __dlpack__(self, **options: Any) -> Any:
         stream = native_handle(torch.accelerator.current_stream(self._device))
-        return self._producer.__dlpack__(stream=stream, **options)
+        try:
+            return self._producer.__dlpack__(stream=stream, **options)
+        except TypeError:  # older than streams, or than one of the options
+            return self._producer.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return self._producer.__dlpack_device__()
