@@ -103,6 +103,16 @@ def test_replicas_are_applied(sim: LoadedBackend) -> None:
     assert not detached[1].weight.requires_grad
 
 
+def test_autocast_reaches_the_replicas(sim: LoadedBackend) -> None:
+    parallel = nn.DataParallel(nn.Linear(2, 2).to("sim"))
+    x = torch.ones(4, 2, device="sim")
+    with torch.autocast("sim", torch.bfloat16):
+        assert parallel(x).dtype == torch.bfloat16
+        with torch.autocast("sim", enabled=False):
+            assert parallel(x).dtype == torch.float32
+    assert parallel(x).dtype == torch.float32
+
+
 def test_the_functions_of_comm(sim: LoadedBackend) -> None:
     x = torch.arange(4.0, device="sim:0")
     assert places(comm.broadcast(x, BOTH)) == BOTH

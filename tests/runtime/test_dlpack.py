@@ -161,6 +161,13 @@ def test_other_libraries_are_told_the_current_stream(sim: LoadedBackend) -> None
     assert "stream" not in on_host.asked
 
 
+def test_a_default_device_changes_nothing(sim: LoadedBackend) -> None:
+    tensor = torch.ones(1, device="sim:1")
+    with torch.device("sim:0"):
+        assert tensor.__dlpack_device__() == (DLDeviceType.kDLExtDev, 1)
+        assert torch.from_dlpack(tensor).data_ptr() == tensor.data_ptr()
+
+
 def test_producers_that_know_of_no_streams_are_taken(sim: LoadedBackend) -> None:
     class WithoutStreams(Producer):
         def __dlpack__(self) -> Any:

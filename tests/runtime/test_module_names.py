@@ -3,6 +3,7 @@
 # mypy: disable-error-code="attr-defined, import-not-found"
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -80,6 +81,7 @@ def test_submodules_can_be_imported(sim: LoadedBackend) -> None:
         assert (x @ x).dtype == torch.bfloat16
     scaler = torch.sim.amp.GradScaler(init_scale=4.0)
     assert scaler.scale(torch.ones(1, device="sim")).item() == 4.0
+    assert pickle.loads(pickle.dumps(scaler)).get_scale() == 4.0
 
 
 # ---- devices ----

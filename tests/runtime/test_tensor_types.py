@@ -100,6 +100,10 @@ def test_a_call_refuses_what_is_of_another_type(sim: LoadedBackend) -> None:
         make(1, 2.0)
     with pytest.raises(TypeError, match="makes tensors on sim, not on cpu"):
         make(1, device="cpu")
+    assert refusal(TypeError, make, torch.ones(1, device="sim"), device="sim:1") == (
+        "torch.sim.FloatTensor shares the memory of a tensor or storage where it is; move the result: "
+        '.to("sim:1")'
+    )
 
 
 @pytest.fixture

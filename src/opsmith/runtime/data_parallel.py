@@ -33,9 +33,17 @@ def serve_data_parallel(device_type: str) -> None:
     for function in served:
         name = function.__name__
         setattr(comm, name, _chosen(function, getattr(comm, name), device_type))
-    # Of the module, which the function of the same name hides.
-    applied = sys.modules["torch.nn.parallel.parallel_apply"]
-    applied._get_device_index = _index_of(device_type, applied._get_device_index)  # type: ignore[attr-defined]
+    # By the module's full name, which the function of the same name hides.
+    applied: Any = sys.modules["torch.nn.parallel.parallel_apply"]
+    applied._get_device_index = _index_of(device_type, applied._get_device_index)
+    keep_autocast = _keeping_autocast(device_type, applied.parallel_apply)
+    for name in (
+        "torch.nn.parallel.parallel_apply",
+        "torch.nn.parallel.data_parallel",
+        "torch.nn.parallel",
+    ):
+        importer: Any = sys.modules[name]
+        importer.parallel_apply = keep_autocast
 
 
 def _index_of(device_type: str, original: Callable[..., int]) -> Callable[..., int]:
@@ -49,6 +57,27 @@ def _index_of(device_type: str, original: Callable[..., int]) -> Callable[..., i
         return original(device, *arguments, **options)
 
     return index
+
+
+def _keeping_autocast(device_type: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """``original``, which hands CUDA's autocast alone to its threads, with that of ``device_type`` too."""
+
+    @functools.wraps(original)
+    def parallel_apply(modules: Sequence[Any], *arguments: Any, **options: Any) -> Any:
+        if torch.is_autocast_enabled(device_type):
+            dtype = torch.get_autocast_dtype(device_type)
+            modules = [_under_autocast(module, device_type, dtype) for module in modules]
+        return original(modules, *arguments, **options)
+
+    return parallel_apply
+
+
+def _under_autocast(module: Any, device_type: str, dtype: torch.dtype) -> Callable[..., Any]:
+    def applied(*arguments: Any, **options: Any) -> Any:
+        with torch.autocast(device_type, dtype):
+            return module(*arguments, **options)
+
+    return applied
 
 
 def _chosen(

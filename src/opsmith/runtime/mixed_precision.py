@@ -20,6 +20,8 @@ class AmpModule(PublicModule):
         self._device_type = device_type
         self.autocast = _autocast(device_type)
         self.GradScaler = _grad_scaler(device_type)
+        for made in (self.autocast, self.GradScaler):  # pickled by this name
+            made.__module__, made.__qualname__ = self.__name__, made.__name__
 
     def custom_fwd(self, fwd: Any = None, *, cast_inputs: torch.dtype | None = None) -> Any:
         """``torch.amp.custom_fwd(…, device_type="<name>")``."""

@@ -92,6 +92,12 @@ class TensorType(type):
         (given,) = arguments
         if isinstance(given, torch.Size):
             return torch.empty(given, dtype=cls.dtype, device=place)
+        shares = isinstance(given, torch.Tensor | torch.UntypedStorage | torch.TypedStorage)
+        if shares and device is not None:
+            raise TypeError(
+                f"{cls._full_name} shares the memory of a tensor or storage where it is; move the result: "
+                f'.to("{place}")'
+            )
         if isinstance(given, torch.Tensor):
             if isinstance(given, cls):
                 aliased: torch.Tensor = torch.ops.aten.alias(given)
@@ -100,7 +106,7 @@ class TensorType(type):
                 f"expected a {cls._full_name}, but got a {given.type()}; convert it: "
                 f'.to("{cls._device_type}", {cls.dtype})'
             )
-        if isinstance(given, torch.UntypedStorage | torch.TypedStorage):
+        if shares:
             return cls._on_storage(given)
         if not _is_sequence(given):
             raise TypeError(
