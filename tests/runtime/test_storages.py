@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from opsmith.errors import NotShareable
+
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
@@ -75,6 +77,13 @@ def test_storages_and_tensors_are_pickled(sim: LoadedBackend) -> None:
     assert pickle.loads(pickle.dumps(tensor.storage())).device == torch.device("sim:1")
     again = pickle.loads(pickle.dumps(tensor))
     assert (again.device, again.tolist()) == (tensor.device, [1.0, 2.0])
+
+
+def test_a_typed_storage_is_not_shared(sim: LoadedBackend) -> None:
+    queue = torch.multiprocessing.get_context("spawn").Queue()
+    with pytest.raises(NotShareable, match="memory of sim:0 cannot be shared"):
+        queue.put([torch.ones(1, device="sim").storage()])
+    queue.close()
 
 
 @pytest.mark.parametrize("weights_only", [True, False])

@@ -91,7 +91,7 @@ def test_a_call_refuses_what_is_of_another_type(sim: LoadedBackend) -> None:
     assert refusal(TypeError, make, torch.ones(1, device="sim").half().storage()) == (
         "expected a storage of torch.float32 on sim, but got torch.float16 on sim:0"
     )
-    for wrong in (1.0, "a", {1: 2}, None):
+    for wrong in (1.0, True, "a", {1: 2}, None):
         with pytest.raises(
             TypeError, match=r"takes sizes, a sequence, a tensor or a storage, not a"
         ):

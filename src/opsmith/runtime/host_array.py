@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opsmith.driver.opened import open_library, table_of
 from opsmith.errors import NoHostWindow
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ class HostWindow:
         return numpy.asarray(_Memory(tensor, interface))
 
     def _address(self, tensor: torch.Tensor) -> int:
-        """The host's address of the first element."""
+        """The host's address of the first element; 0 where there is none."""
+        from opsmith.driver.opened import open_library, table_of
+
         table = table_of(open_library(self._driver), self._driver) if self._is_used else None
         if table is None or not table.host_window:
             raise NoHostWindow(

@@ -174,7 +174,8 @@ def accept_as_default_tensor_type(device_type: str) -> None:
 
 
 def _is_size(argument: object) -> bool:
-    return isinstance(argument, (int, torch.SymInt, *_of_numpy("integer")))
+    kinds = (int, torch.SymInt, *_of_numpy("integer"))
+    return isinstance(argument, kinds) and not isinstance(argument, bool)
 
 
 def _is_sequence(argument: object) -> bool:
