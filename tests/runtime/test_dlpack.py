@@ -78,6 +78,8 @@ def test_a_device_is_an_extension_of_dlpack(sim: LoadedBackend) -> None:
     assert torch.nn.Parameter(tensor).__dlpack_device__() == (DLDeviceType.kDLExtDev, 1)
     with pytest.raises(BufferError, match="require gradient"):
         torch.nn.Parameter(tensor).__dlpack__()
+    with pytest.raises(BufferError, match="negative bit"):
+        torch.from_dlpack(torch.ones(1, dtype=torch.complex64, device="sim").conj().imag)
     capsule = torch.utils.dlpack.to_dlpack(tensor)
     assert torch.utils.dlpack.from_dlpack(capsule).data_ptr() == tensor.data_ptr()
 
@@ -130,6 +132,15 @@ def test_the_consumers_stream_waits(driver: SimDriver, sevens: torch.Tensor) -> 
         assert producer.query()
 
 
+def test_the_consumers_stream_waits_for_a_copy(driver: SimDriver, sevens: torch.Tensor) -> None:
+    with torch.Stream(device="sim:0"):
+        tensor = slow_copy(sevens, driver)
+        capsule = tensor.__dlpack__(stream=torch.sim.default_stream(0).native_handle, copy=True)
+        elsewhere = tensor.__dlpack__(stream=None, dl_device=(DLDeviceType.kDLExtDev, 1))
+    assert (torch.from_dlpack(capsule) + 1).tolist() == [8.0] * 64
+    assert (torch.from_dlpack(elsewhere) + 1).tolist() == [8.0] * 64
+
+
 def test_without_a_stream_the_default_one_waits(driver: SimDriver, sevens: torch.Tensor) -> None:
     with torch.Stream(device="sim:0") as producer:
         tensor = slow_copy(sevens, driver)
@@ -169,11 +180,16 @@ def test_a_default_device_changes_nothing(sim: LoadedBackend) -> None:
 
 
 def test_producers_that_know_of_no_streams_are_taken(sim: LoadedBackend) -> None:
-    class WithoutStreams(Producer):
+    class WithoutStreams:
+        tensor = torch.ones(1, device="sim")
+
         def __dlpack__(self) -> Any:
             return self.tensor.__dlpack__()
 
-    producer = WithoutStreams(torch.ones(1, device="sim"))
+        def __dlpack_device__(self) -> Any:
+            return self.tensor.__dlpack_device__()
+
+    producer = WithoutStreams()
     assert torch.from_dlpack(producer).data_ptr() == producer.tensor.data_ptr()
 
 

@@ -16,7 +16,7 @@ from torch.overrides import has_torch_function_unary
 from torch.utils import dlpack
 from torch.utils.dlpack import DLDeviceType
 
-from opsmith.runtime.streams import native_handle, stream_of_handle
+from opsmith.runtime.streams import default_stream, native_handle, stream_of_handle
 
 _NO_WAIT = -1
 
@@ -28,10 +28,23 @@ def exchange_with_dlpack(device_type: str) -> None:
     take = dlpack.from_dlpack
 
     @functools.wraps(export)
-    def __dlpack__(tensor: torch.Tensor, *, stream: Any = _NO_WAIT, **options: Any) -> Any:  # noqa: N807
-        if not has_torch_function_unary(tensor) and tensor.device.type == device_type:
-            _let_wait(stream, tensor)
-        return export(tensor, stream=stream, **options)
+    def __dlpack__(  # noqa: N807
+        tensor: torch.Tensor, *, stream: Any = _NO_WAIT, dl_device: Any = None, **options: Any
+    ) -> Any:
+        is_ours = not has_torch_function_unary(tensor) and tensor.device.type == device_type
+        if is_ours and tensor.is_neg():
+            raise BufferError(
+                "Can't export tensors with the negative bit set, use tensor.resolve_neg()"
+            )
+        capsule = export(tensor, stream=stream, dl_device=dl_device, **options)
+        # Now: a copy that was asked for is queued as well.
+        if is_ours and stream != _NO_WAIT:
+            own = (DLDeviceType.kDLExtDev, tensor.device.index)
+            if dl_device is None or tuple(dl_device) == own:
+                _let_wait(stream, tensor)
+            else:
+                _finish_copy(tensor.device.index, *dl_device)
+        return capsule
 
     @functools.wraps(place)
     def __dlpack_device__(tensor: torch.Tensor) -> tuple[Any, int]:  # noqa: N807
@@ -70,24 +83,24 @@ class _ForCurrentStream:
         return self._producer.__dlpack_device__()
 
 
-def _let_wait(consumer: Any, tensor: torch.Tensor) -> None:
+def _let_wait(consumer: int | None, tensor: torch.Tensor) -> None:
     """Has the consumer's stream wait for the work that is queued on the device's current one.
 
-    ``consumer`` is a handle of the driver; ``None`` is the default stream, and -1 asks for no waiting.  For a
-    queue that opsmith has not made the host waits.
+    ``consumer`` is a handle of the driver; ``None`` is the default stream.  For a queue that opsmith has not
+    made the host waits.
     """
-    if consumer == _NO_WAIT or not isinstance(consumer, int | None):
-        return  # PyTorch's own function refuses what is no number
     device = tensor.device.index
     current = torch.accelerator.current_stream(device)
-    if consumer is None:
-        waiting: torch.Stream | None = torch.Stream(
-            stream_id=0, device_index=device, device_type=current.device_type
-        )
-    else:
-        waiting = stream_of_handle(device, consumer)
+    waiting = default_stream(device) if consumer is None else stream_of_handle(device, consumer)
     if waiting is None:
         current.synchronize()
     elif waiting != current:
         waiting.wait_event(current.record_event())
         tensor.record_stream(waiting)
+
+
+def _finish_copy(source: int, kind: int, index: int) -> None:
+    """Waits on the host for a copy from the device ``source`` to another one: no stream is both's."""
+    torch.accelerator.current_stream(source).synchronize()
+    if kind == DLDeviceType.kDLExtDev:
+        torch.accelerator.current_stream(index).synchronize()

@@ -62,7 +62,7 @@ class StreamFunctions:
 
     def default_stream(self, device: AnyDevice = None) -> torch.Stream:
         """The stream of ``device`` that is current in every thread until another one is set."""
-        return _stream(self._index(device), 0)
+        return default_stream(self._index(device))
 
     def set_stream(self, stream: torch.Stream | None) -> None:
         """Makes ``stream``, and its device, current in this thread."""
@@ -81,7 +81,7 @@ class StreamFunctions:
         index = self._index(device)
         stream = stream_of_handle(index, data_ptr)
         if stream is None:
-            name = _stream(index, 0).device
+            name = default_stream(index).device
             raise NotOffered(
                 f"no stream of {name} has the handle {data_ptr:#x}, and the queue of another library cannot "
                 "become one",
@@ -104,6 +104,11 @@ class StreamsModule(StreamFunctions, PublicModule):
 
     def _index(self, device: AnyDevice) -> int:
         return self._index_of(device)
+
+
+def default_stream(device: int) -> torch.Stream:
+    """The stream of the device that is current in every thread until another one is set."""
+    return _stream(device, 0)
 
 
 def stream_of_handle(device: int, handle: int) -> torch.Stream | None:
