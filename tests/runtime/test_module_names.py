@@ -109,6 +109,16 @@ def test_the_device_of_a_tensor_becomes_current(sim: LoadedBackend) -> None:
         assert torch.sim.current_device() == 0
 
 
+def test_a_device_context_is_entered_again(sim: LoadedBackend) -> None:
+    context = torch.sim.device(1)
+    for _ in range(2):
+        with context:
+            with torch.sim.device(0), context:
+                assert torch.sim.current_device() == 1
+            assert torch.sim.current_device() == 1
+        assert torch.sim.current_device() == 0
+
+
 @pytest.mark.parametrize(
     "name", ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
 )

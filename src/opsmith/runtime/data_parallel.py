@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,7 +34,7 @@ def serve_data_parallel(device_type: str) -> None:
         name = function.__name__
         setattr(comm, name, _chosen(function, getattr(comm, name), device_type))
     # By the module's full name, which the function of the same name hides.
-    applied: Any = sys.modules["torch.nn.parallel.parallel_apply"]
+    applied: Any = importlib.import_module("torch.nn.parallel.parallel_apply")
     applied._get_device_index = _index_of(device_type, applied._get_device_index)
     keep_autocast = _keeping_autocast(device_type, applied.parallel_apply)
     for name in (
@@ -42,7 +42,7 @@ def serve_data_parallel(device_type: str) -> None:
         "torch.nn.parallel.data_parallel",
         "torch.nn.parallel",
     ):
-        importer: Any = sys.modules[name]
+        importer: Any = importlib.import_module(name)
         importer.parallel_apply = keep_autocast
 
 

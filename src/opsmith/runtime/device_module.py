@@ -10,12 +10,10 @@ the driver through ``torch.ops.opsmith``.  What is missing, :mod:`opsmith.runtim
 from __future__ import annotations
 
 import atexit
-import contextlib
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -95,18 +93,18 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         """Makes ``device`` this thread's current one; nothing happens for an index below 0."""
         torch.accelerator.set_device_index(self._index(device))
 
-    def device(self, device: AnyDevice) -> AbstractContextManager[None]:
+    def device(self, device: AnyDevice) -> CurrentDevice:
         """``with torch.<name>.device(1):`` makes it current; ``None`` or -1 changes nothing."""
-        return _current_device(-1 if device is None else self._index(device))
+        return CurrentDevice(-1 if device is None else self._index(device))
 
     def synchronize(self, device: AnyDevice = None) -> None:
         """Waits until all streams of ``device`` are done."""
         torch.accelerator.synchronize(self._index(device))
 
-    def device_of(self, obj: torch.Tensor | Any) -> AbstractContextManager[None]:
+    def device_of(self, obj: torch.Tensor | Any) -> CurrentDevice:
         """``with``: the device of a tensor or storage is current; one of elsewhere changes nothing."""
         is_here = obj.device.type == self._device_type
-        return _current_device(obj.device.index if is_here else -1)
+        return CurrentDevice(obj.device.index if is_here else -1)
 
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
         """What the driver tells about ``device``."""
@@ -225,16 +223,25 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         return self.current_device() if device is None else device
 
 
-@contextlib.contextmanager
-def _current_device(index: int) -> Iterator[None]:
-    if index < 0:
-        yield
-        return
-    previous = torch._C._accelerator_exchangeDevice(index)
-    try:
-        yield
-    finally:
-        torch._C._accelerator_exchangeDevice(previous)
+class CurrentDevice:
+    """``with``: the device ``idx`` is current in this thread; one below 0 changes nothing."""
+
+    def __init__(self, idx: int) -> None:
+        self.idx = idx
+        self._previous: list[int] = []
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            self._previous.append(torch._C._accelerator_exchangeDevice(self.idx))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.idx >= 0:
+            torch._C._accelerator_exchangeDevice(self._previous.pop())
 
 
 def register_device_module(name: str, driver: Path, use_host_window: bool) -> None:
