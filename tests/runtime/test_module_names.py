@@ -62,9 +62,13 @@ def test_what_is_left_out_says_why(sim: LoadedBackend) -> None:
         "torch.sim has no `graph`: a driver cannot record work to replay it\n"
         '  remedy: ask first, hasattr(torch.sim, "graph"), and do without it'
     )
-    assert refusal(AttributeError, lambda: torch.sim.grpah) == (
-        "module 'torch.sim' has no attribute 'grpah'"
+    assert refusal(NameLeftOut, lambda: torch.sim.memory.MemPool).startswith(
+        "torch.sim.memory has no `MemPool`: the caching allocator has one pool for each device\n"
     )
+    for unknown in ("grpah", "cuda", "XGraph"):
+        assert refusal(AttributeError, getattr, torch.sim, unknown) == (
+            f"module 'torch.sim' has no attribute {unknown!r}"
+        )
 
 
 def test_submodules_can_be_imported(sim: LoadedBackend) -> None:

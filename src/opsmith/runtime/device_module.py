@@ -22,7 +22,6 @@ from opsmith.errors import NotOffered
 from opsmith.runtime.host_array import HostWindow
 from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
 from opsmith.runtime.mixed_precision import AmpModule
-from opsmith.runtime.names_left_out import missing_name
 from opsmith.runtime.public_module import PublicModule
 from opsmith.runtime.random_numbers import RandomFunctions, RandomModule
 from opsmith.runtime.storages import storage_types
@@ -63,9 +62,6 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         self.amp = AmpModule(device_type)
         vars(self).update(tensor_types(device_type))
         vars(self).update(storage_types(device_type))
-
-    def __getattr__(self, name: str) -> Any:
-        raise missing_name(self.__name__.rpartition(".")[2], name)
 
     # ---- devices ----
 

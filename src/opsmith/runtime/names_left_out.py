@@ -61,16 +61,18 @@ _REASONS = {
 _REASONS_BY_ENDING = {"Graph": _GRAPHS, "PluggableAllocator": _ALLOCATOR}
 
 
-def missing_name(device_type: str, name: str) -> AttributeError:
-    """The error for ``torch.<device_type>.<name>``, which does not exist."""
+def missing_name(module: str, name: str) -> AttributeError:
+    """The error for ``name`` of ``torch.<name>`` or of a submodule, which does not exist."""
+    device_type = module.split(".")[1]
     reason = _REASONS.get(name)
     if reason is None:
         for ending, of_ending in _REASONS_BY_ENDING.items():
-            if name.removesuffix(ending).lower() in (device_type, "cuda", "xpu"):
+            own, found, _ = name.partition(ending)
+            if found and own.lower() in (device_type, "cuda", "xpu"):
                 reason = of_ending
     if reason is None:
-        return AttributeError(f"module 'torch.{device_type}' has no attribute {name!r}")
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
     return NameLeftOut(
-        f"torch.{device_type} has no `{name}`: {reason}",
-        remedy=f'ask first, hasattr(torch.{device_type}, "{name}"), and do without it',
+        f"{module} has no `{name}`: {reason}",
+        remedy=f'ask first, hasattr({module}, "{name}"), and do without it',
     )
