@@ -127,6 +127,8 @@ def test_the_functions_of_comm(sim: LoadedBackend) -> None:
     halves = [torch.empty(2, device=place) for place in BOTH]
     assert comm.scatter(x, out=halves)[1].tolist() == [2.0, 3.0]
     assert comm.gather(halves, out=torch.empty(4)).tolist() == x.tolist()
+    assert places(comm.scatter(tensor=x, devices=BOTH)) == BOTH
+    assert comm.gather(tensors=iter(halves), destination="cpu").tolist() == x.tolist()
     with pytest.raises(ValueError, match="input 1 has invalid size: got 1, but expected 4"):
         comm.reduce_add([x, x[:1]], 0)
     with pytest.raises(RuntimeError, match="exactly one of 'devices' and 'out'"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -85,14 +86,16 @@ def _chosen(
 ) -> Callable[..., Any]:
     """``ours`` for tensors of the device, and of the CPU where this is the device that PyTorch takes."""
 
+    name_of_first = next(iter(inspect.signature(original).parameters))
+
     @functools.wraps(original)
-    def chosen(tensors: Any, *arguments: Any, **options: Any) -> Any:
-        given = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    def chosen(*arguments: Any, **options: Any) -> Any:
+        first, *others = arguments or (options.pop(name_of_first),)
+        given = [first] if isinstance(first, torch.Tensor) else list(first)
         kinds = {tensor.device.type for tensor in given}
-        elsewhere = kinds - {device_type, "cpu"}
         to_us = device_type in kinds or _device_pytorch_takes() == device_type
-        serve = ours if to_us and not elsewhere else original
-        return serve(tensors if isinstance(tensors, torch.Tensor) else given, *arguments, **options)
+        serve = ours if to_us and kinds <= {device_type, "cpu"} else original
+        return serve(first if isinstance(first, torch.Tensor) else given, *others, **options)
 
     return chosen
 
