@@ -250,6 +250,18 @@ class NotShareable(OpsmithError, RuntimeError):
     """A device's tensor cannot be handed to another process."""
 
 
+class NotOffered(OpsmithError, NotImplementedError):
+    """A function of ``torch.<name>`` asks for what the contract with drivers does not have."""
+
+
+class NameLeftOut(OpsmithError, AttributeError):
+    """A name of ``torch.cuda`` that ``torch.<name>`` leaves out, with the reason."""
+
+
+class NoHostWindow(OpsmithError, RuntimeError):
+    """The host is to address a device's memory, and the device has no host window."""
+
+
 class LoadError(OpsmithError):
     """A built backend cannot be loaded into this process."""
 

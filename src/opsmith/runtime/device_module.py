@@ -1,23 +1,35 @@
 """The module that PyTorch shows as ``torch.<name>`` for a loaded device.
 
-PyTorch, and programs written for ``torch.cuda``, look there for devices, streams, memory
-(:mod:`opsmith.runtime.memory`) and random numbers.  Everything is ``torch.accelerator`` under
-the customary names; only what that does not offer asks the driver through ``torch.ops.opsmith``.
+PyTorch, and programs written for ``torch.cuda`` or ``torch.xpu``, look there for devices, streams
+(:mod:`opsmith.runtime.streams`), memory (:mod:`opsmith.runtime.memory`), random numbers and types of
+tensors.  Everything is ``torch.accelerator`` under the customary names; only what that does not offer asks
+the driver through ``torch.ops.opsmith``.  What is missing, :mod:`opsmith.runtime.names_left_out` explains.
 :mod:`opsmith.runtime.load` registers it.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import types
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opsmith.errors import NotOffered
+from opsmith.runtime.host_array import HostWindow
 from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
+from opsmith.runtime.mixed_precision import AmpModule
+from opsmith.runtime.public_module import PublicModule
+from opsmith.runtime.random_numbers import RandomFunctions, RandomModule
+from opsmith.runtime.storages import storage_types
+from opsmith.runtime.streams import StreamFunctions, StreamsModule
+from opsmith.runtime.tensor_types import tensor_types
+
+if TYPE_CHECKING:
+    import numpy
 
 
 @dataclass(frozen=True)
@@ -31,20 +43,25 @@ class DeviceProperties:
     multi_processor_count: int
 
 
-class DeviceModule(MemoryFunctions, types.ModuleType):
+class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModule):
     """``torch.<name>``.
 
     Functions that take ``device`` accept what ``torch.cuda``'s do; ``None`` is the current device.
     An index that does not exist raises IndexError, another type of device ValueError.
     """
 
-    Stream = torch.Stream
-    Event = torch.Event
+    has_half = True
 
-    def __init__(self, device_type: str) -> None:
+    def __init__(self, device_type: str, window: HostWindow) -> None:
         super().__init__(f"torch.{device_type}", f"The {device_type} device, brought by opsmith.")
         self._device_type = device_type
+        self._window = window
         self.memory = MemoryModule(device_type, self._index)
+        self.streams = StreamsModule(device_type, self._index)
+        self.random = RandomModule(device_type, self._index)
+        self.amp = AmpModule(device_type)
+        vars(self).update(tensor_types(device_type))
+        vars(self).update(storage_types(device_type))
 
     # ---- devices ----
 
@@ -61,6 +78,7 @@ class DeviceModule(MemoryFunctions, types.ModuleType):
         self._lazy_init()
 
     def device_count(self) -> int:
+        """The number of devices that the driver found."""
         return torch._C._accelerator_hooks_device_count()
 
     def current_device(self) -> int:
@@ -71,77 +89,91 @@ class DeviceModule(MemoryFunctions, types.ModuleType):
         """Makes ``device`` this thread's current one; nothing happens for an index below 0."""
         torch.accelerator.set_device_index(self._index(device))
 
-    def device(self, device: AnyDevice) -> AbstractContextManager[None]:
+    def device(self, device: AnyDevice) -> CurrentDevice:
         """``with torch.<name>.device(1):`` makes it current; ``None`` or -1 changes nothing."""
-        return _current_device(-1 if device is None else self._index(device))
+        return CurrentDevice(-1 if device is None else self._index(device))
 
     def synchronize(self, device: AnyDevice = None) -> None:
         """Waits until all streams of ``device`` are done."""
         torch.accelerator.synchronize(self._index(device))
 
+    def device_of(self, obj: torch.Tensor | Any) -> CurrentDevice:
+        """``with``: the device of a tensor or storage is current; one of elsewhere changes nothing."""
+        is_here = obj.device.type == self._device_type
+        return CurrentDevice(obj.device.index if is_here else -1)
+
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
+        """What the driver tells about ``device``."""
         return DeviceProperties(*torch.ops.opsmith.device_properties(self._index(device)))
 
     def get_device_name(self, device: AnyDevice = None) -> str:
+        """The name of ``device``, for people."""
         return self.get_device_properties(device).name
 
-    # ---- streams ----
-
-    def current_stream(self, device: AnyDevice = None) -> torch.Stream:
-        """This thread's current stream of ``device``."""
-        return torch.accelerator.current_stream(self._index(device))
-
-    def default_stream(self, device: AnyDevice = None) -> torch.Stream:
-        """The stream of ``device`` that is current in every thread until another one is set."""
+    def get_device_capability(self, device: AnyDevice = None) -> dict[str, Any]:
+        """The properties of ``device`` by their names, and ``supported_dtypes``, as ``torch.xpu``'s."""
         index = self._index(device)
-        device_type = self.current_stream(index).device_type
-        return torch.Stream(stream_id=0, device_index=index, device_type=device_type)
+        of_pytorch = torch.accelerator.get_device_capability(index)
+        return {**asdict(self.get_device_properties(index)), **of_pytorch}
 
-    def set_stream(self, stream: torch.Stream | None) -> None:
-        """Makes ``stream``, and its device, current in this thread."""
-        if stream is not None:
-            torch.accelerator.set_stream(stream)
+    def get_arch_list(self) -> list[str]:
+        """The architectures of the devices, each once."""
+        devices = range(self.device_count())
+        return sorted({self.get_device_properties(index).architecture for index in devices})
 
-    def stream(self, stream: torch.Stream | None) -> AbstractContextManager[object]:
-        """``with``: ``stream`` and its device are current; ``None`` changes nothing."""
-        return contextlib.nullcontext() if stream is None else stream
+    def get_gencode_flags(self) -> str:
+        """Empty: PyTorch holds no code that was compiled for the device ahead of time."""
+        return ""
 
-    # ---- random numbers ----
+    def can_device_access_peer(self, device: AnyDevice, peer_device: AnyDevice) -> bool:
+        """False: kernels of one device are never given memory of another.  Copies between them work."""
+        for each in (device, peer_device):
+            self.get_device_properties(each)  # raises for one that does not exist
+        return False
 
-    def manual_seed(self, seed: int) -> None:
-        """Seeds the current device's default generator."""
-        self._default_generator(None).manual_seed(int(seed))
+    # ---- what no driver tells ----
 
-    def manual_seed_all(self, seed: int) -> None:
-        """Seeds the default generator of every device; ``torch.manual_seed`` calls this."""
-        for index in range(self.device_count()):
-            self._default_generator(index).manual_seed(int(seed))
+    def utilization(self, device: AnyDevice = None) -> int:
+        """Raises :class:`~opsmith.errors.NotOffered`."""
+        raise self._untold("how busy it is", device)
 
-    def seed(self) -> None:
-        """Seeds the current device's default generator with a number that differs each time."""
-        self._default_generator(None).seed()
+    def memory_usage(self, device: AnyDevice = None) -> int:
+        """Raises :class:`~opsmith.errors.NotOffered`; :meth:`device_memory_used` counts bytes."""
+        raise self._untold("how busy its memory is", device)
 
-    def seed_all(self) -> None:
-        """Seeds the default generator of every device with the same number, another each time."""
-        self.manual_seed_all(torch.Generator().seed())
+    def temperature(self, device: AnyDevice = None) -> int:
+        """Raises :class:`~opsmith.errors.NotOffered`."""
+        raise self._untold("its temperature", device)
 
-    def initial_seed(self) -> int:
-        """The seed of the current device's default generator."""
-        return self._default_generator(None).initial_seed()
+    def power_draw(self, device: AnyDevice = None) -> int:
+        """Raises :class:`~opsmith.errors.NotOffered`."""
+        raise self._untold("the power that it draws", device)
 
-    def get_rng_state(self, device: AnyDevice = None) -> torch.Tensor:
-        """The state of the default generator of ``device``, as bytes on the CPU."""
-        return self._default_generator(device).get_state()
+    def clock_rate(self, device: AnyDevice = None) -> int:
+        """Raises :class:`~opsmith.errors.NotOffered`."""
+        raise self._untold("its clock rate", device)
 
-    def set_rng_state(self, new_state: torch.Tensor, device: AnyDevice = None) -> None:
-        self._default_generator(device).set_state(new_state)
+    def _untold(self, what: str, device: AnyDevice) -> NotOffered:
+        index = self._index(device)
+        return NotOffered(
+            f"{self._device_type}:{index} does not tell {what}: a driver has no function for that",
+            remedy="ask the tools of the device's vendor",
+        )
 
-    def get_rng_state_all(self) -> list[torch.Tensor]:
-        return [self.get_rng_state(index) for index in range(self.device_count())]
+    # ---- NumPy ----
 
-    def set_rng_state_all(self, new_states: Iterable[torch.Tensor]) -> None:
-        for index, state in enumerate(new_states):
-            self.set_rng_state(state, index)
+    def host_array(self, tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
+        """The elements of ``tensor`` as a NumPy array in the same memory, through the host window.
+
+        Waits until all streams of the device are done.  Work that is queued later and the host may use the
+        memory at the same time: synchronise before.  The array keeps the tensor's memory, unless
+        the storage is resized.
+
+        Raises :class:`~opsmith.errors.NoHostWindow` where the host cannot address the device's memory,
+        ValueError for a tensor of elsewhere, and TypeError or RuntimeError as ``Tensor.numpy()``.
+        """
+        self._lazy_init()
+        return self._window.array(tensor, self._device_type)
 
     # ---- what PyTorch looks for ----
 
@@ -163,7 +195,12 @@ class DeviceModule(MemoryFunctions, types.ModuleType):
         return [torch.float16, torch.bfloat16]
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """True: what has no kernel for bfloat16 runs on the CPU."""
         return True
+
+    def is_tf32_supported(self) -> bool:
+        """False: float32 is computed in float32."""
+        return False
 
     def _is_in_bad_fork(self) -> bool:
         forked: bool = torch.ops.opsmith.is_in_bad_fork()
@@ -171,10 +208,6 @@ class DeviceModule(MemoryFunctions, types.ModuleType):
 
     def _lazy_init(self) -> None:
         torch.ops.opsmith.driver_name()  # raises after a fork
-
-    def _default_generator(self, device: AnyDevice) -> torch.Generator:
-        generator: torch.Generator = torch.ops.opsmith.default_generator(self._index(device))
-        return generator
 
     def _index(self, device: AnyDevice) -> int:
         if isinstance(device, str):
@@ -186,22 +219,35 @@ class DeviceModule(MemoryFunctions, types.ModuleType):
         return self.current_device() if device is None else device
 
 
-@contextlib.contextmanager
-def _current_device(index: int) -> Iterator[None]:
-    if index < 0:
-        yield
-        return
-    previous = torch._C._accelerator_exchangeDevice(index)
-    try:
-        yield
-    finally:
-        torch._C._accelerator_exchangeDevice(previous)
+class CurrentDevice:
+    """``with``: the device ``idx`` is current in this thread; one below 0 changes nothing."""
+
+    def __init__(self, idx: int) -> None:
+        self.idx = idx
+        self._previous: list[int] = []
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            self._previous.append(torch._C._accelerator_exchangeDevice(self.idx))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.idx >= 0:
+            torch._C._accelerator_exchangeDevice(self._previous.pop())
 
 
-def make_device_module(name: str) -> types.ModuleType:
-    """The module for the device type ``name``, for ``torch._register_device_module``.
+def register_device_module(name: str, driver: Path, use_host_window: bool) -> None:
+    """Makes the module ``torch.<name>``, and its submodules, known to PyTorch and to ``import``.
 
-    The backend's library must be loaded.
+    The backend's library must be loaded, and ``driver`` is the library of its driver, whose host window is
+    used or not.
     """
+    module = DeviceModule(name, HostWindow(driver, use_host_window))
+    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+    for submodule in (module.memory, module.streams, module.random, module.amp):
+        sys.modules[submodule.__name__] = submodule
     atexit.register(torch.ops.opsmith.stop_autograd_threads)
-    return DeviceModule(name)

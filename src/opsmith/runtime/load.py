@@ -256,14 +256,20 @@ def _register(built: BuiltBackend) -> None:
         rename_privateuse1_backend,
     )
 
-    from opsmith.runtime.device_module import make_device_module
+    from opsmith.runtime.data_parallel import serve_data_parallel
+    from opsmith.runtime.device_module import register_device_module
+    from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.sharing import refuse_to_share
+    from opsmith.runtime.storages import complete_storages
+    from opsmith.runtime.tensor_types import accept_as_default_tensor_type
 
     rename_privateuse1_backend(built.name)
-    torch._register_device_module(  # type: ignore[no-untyped-call]
-        built.name, make_device_module(built.name)
-    )
-    generate_methods_for_privateuse1_backend()
+    register_device_module(built.name, built.driver, built.host_window)
+    generate_methods_for_privateuse1_backend(for_storage=True)
+    complete_storages(built.name)
+    accept_as_default_tensor_type(built.name)
+    exchange_with_dlpack(built.name)
+    serve_data_parallel(built.name)
     refuse_to_share(built.name)
     lay_out_fake_convolutions(built.name)

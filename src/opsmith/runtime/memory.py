@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-import types
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
+
+from opsmith.runtime.public_module import PublicModule
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"
 
@@ -62,6 +64,17 @@ class MemoryFunctions:
         """Everything that is counted, by the names of ``torch.cuda.memory_stats``."""
         return torch.accelerator.memory_stats(self._index(device))
 
+    def memory_stats_as_nested_dict(self, device: AnyDevice = None) -> dict[str, Any]:
+        """:meth:`memory_stats` as dictionaries in dictionaries, by the parts of the names."""
+        nested: dict[str, Any] = {}
+        for name, value in self.memory_stats(device).items():
+            *groups, last = name.split(".")
+            inner = nested
+            for group in groups:
+                inner = inner.setdefault(group, {})
+            inner[last] = value
+        return nested
+
     def reset_peak_memory_stats(self, device: AnyDevice = None) -> None:
         torch.accelerator.reset_peak_memory_stats(self._index(device))
 
@@ -71,6 +84,11 @@ class MemoryFunctions:
     def mem_get_info(self, device: AnyDevice = None) -> tuple[int, int]:
         """The free and the total memory of ``device``, whoever uses it."""
         return torch.accelerator.get_memory_info(self._index(device))
+
+    def device_memory_used(self, device: AnyDevice = None) -> int:
+        """What is taken of the memory of ``device``, by any process."""
+        free, total = self.mem_get_info(device)
+        return total - free
 
     def empty_cache(self) -> None:
         """Gives back to the driver what no tensor uses, on every device."""
@@ -102,6 +120,26 @@ class MemoryFunctions:
         """The statistics as a table for people; ``abbreviated`` leaves out the pools."""
         index = self._index(device)
         return _summary(self.memory_stats(index), index, {} if abbreviated else _POOLS)
+
+    def memory_cached(self, device: AnyDevice = None) -> int:
+        """The old name of :meth:`memory_reserved`."""
+        _warn("memory_cached() is called memory_reserved()")
+        return self.memory_reserved(device)
+
+    def max_memory_cached(self, device: AnyDevice = None) -> int:
+        """The old name of :meth:`max_memory_reserved`."""
+        _warn("max_memory_cached() is called max_memory_reserved()")
+        return self.max_memory_reserved(device)
+
+    def reset_max_memory_allocated(self, device: AnyDevice = None) -> None:
+        """The old name of :meth:`reset_peak_memory_stats`."""
+        _warn("call reset_peak_memory_stats(), which resets all peaks")
+        self.reset_peak_memory_stats(device)
+
+    def reset_max_memory_cached(self, device: AnyDevice = None) -> None:
+        """The old name of :meth:`reset_peak_memory_stats`."""
+        _warn("call reset_peak_memory_stats(), which resets all peaks")
+        self.reset_peak_memory_stats(device)
 
     def _record_memory_history(
         self,
@@ -147,7 +185,7 @@ class MemoryFunctions:
         Path(filename).write_bytes(pickle.dumps(self._snapshot()))
 
 
-class MemoryModule(MemoryFunctions, types.ModuleType):
+class MemoryModule(MemoryFunctions, PublicModule):
     """``torch.<name>.memory``."""
 
     def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
@@ -156,6 +194,10 @@ class MemoryModule(MemoryFunctions, types.ModuleType):
 
     def _index(self, device: AnyDevice) -> int:
         return self._index_of(device)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, FutureWarning, stacklevel=3)
 
 
 def _read_snapshot(

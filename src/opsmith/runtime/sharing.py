@@ -89,6 +89,8 @@ def _shared_in(item: object) -> Iterator[torch.Tensor | torch.UntypedStorage]:
     for leaf in tree_iter(item):
         if isinstance(leaf, torch.Tensor | torch.UntypedStorage):
             yield leaf
+        elif isinstance(leaf, torch.TypedStorage):
+            yield leaf._untyped_storage
         elif isinstance(leaf, torch.nn.Module):
             yield from leaf.parameters()
             yield from leaf.buffers()

@@ -1,0 +1,78 @@
+"""The names of ``torch.cuda`` and ``torch.xpu`` that ``torch.<name>`` leaves out, each with its reason.
+
+A program that asks with ``hasattr`` is told no; one that uses such a name gets :class:`NameLeftOut`, which
+is an ``AttributeError`` with the reason.
+"""
+
+from __future__ import annotations
+
+from opsmith.errors import NameLeftOut
+
+_GRAPHS = "a driver cannot record work to replay it"
+_POOLS = "the caching allocator has one pool for each device"
+_ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
+_PINNED = "pinned memory comes from the driver, and nothing counts it"
+_NVIDIA = "it belongs to a library of NVIDIA's"
+
+_REASONS = {
+    "graph": _GRAPHS,
+    "graphs": _GRAPHS,
+    "graph_pool_handle": _GRAPHS,
+    "make_graphed_callables": _GRAPHS,
+    "MemPool": _POOLS,
+    "use_mem_pool": _POOLS,
+    "change_current_allocator": _ALLOCATOR,
+    "caching_allocator_alloc": _ALLOCATOR,
+    "caching_allocator_delete": _ALLOCATOR,
+    "caching_allocator_enable": _ALLOCATOR,
+    "caching_allocator_disabled": _ALLOCATOR,
+    "host_memory_stats": _PINNED,
+    "host_memory_stats_as_nested_dict": _PINNED,
+    "reset_accumulated_host_memory_stats": _PINNED,
+    "reset_peak_host_memory_stats": _PINNED,
+    "ipc_collect": "memory of the device cannot be shared with another process",
+    "list_gpu_processes": "a driver cannot tell which processes use it",
+    "get_sync_debug_mode": "a driver cannot tell which calls make the host wait",
+    "set_sync_debug_mode": "a driver cannot tell which calls make the host wait",
+    "ExternalStream": "a stream is one of opsmith's; get_stream_from_external() finds it by its address",
+    "DeferredCudaCallError": "nothing waits for a first use: the device is there once it is loaded",
+    "GreenContext": "a driver cannot divide a device",
+    "profiler": "torch.autograd.profiler.profile(use_device=…) times the device",
+    "sparse": "the device has no sparse tensors",
+    **dict.fromkeys(
+        (
+            "CudaError",
+            "check_error",
+            "cudaStatus",
+            "cudart",
+            "current_blas_handle",
+            "current_solver_handle",
+            "has_magma",
+            "jiterator",
+            "nccl",
+            "nvtx",
+            "tunable",
+        ),
+        _NVIDIA,
+    ),
+}
+
+# Of names that carry the device's own: torch.cuda.CUDAGraph, torch.xpu.XPUPluggableAllocator.
+_REASONS_BY_ENDING = {"Graph": _GRAPHS, "PluggableAllocator": _ALLOCATOR}
+
+
+def missing_name(module: str, name: str) -> AttributeError:
+    """The error for ``name`` of ``torch.<name>`` or of a submodule, which does not exist."""
+    device_type = module.split(".")[1]
+    reason = _REASONS.get(name)
+    if reason is None:
+        for ending, of_ending in _REASONS_BY_ENDING.items():
+            own, found, _ = name.partition(ending)
+            if found and own.lower() in (device_type, "cuda", "xpu"):
+                reason = of_ending
+    if reason is None:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return NameLeftOut(
+        f"{module} has no `{name}`: {reason}",
+        remedy=f'ask first, hasattr({module}, "{name}"), and do without it',
+    )
