@@ -139,10 +139,25 @@ def _empty_the_cache(module: ModuleType, device: str) -> None:
     replace_function(module, "clear_device_cache", make)
 
 
+def _be_tested(module: ModuleType, device: str) -> None:
+    """``torch_device`` of accelerate's test utilities, and what it is asked with."""
+    import torch
+
+    memory = getattr(torch, device)
+    found = (device, memory.device_count(), memory.memory_allocated)
+    replace_function(module, "get_backend", lambda before: lambda: found)
+    for name, value in zip(
+        ("torch_device", "device_count", "memory_allocated_func"), found, strict=True
+    ):
+        part(module, name)
+        vars(module)[name] = value
+
+
 CHANGES = {
     "accelerate.state": _choose_the_device,
     "accelerate.utils.modeling": _change_modeling,
     "accelerate.utils.memory": _empty_the_cache,
     "accelerate.checkpointing": _keep_random_states,
     "accelerate.accelerator": _accept_fp16,
+    "accelerate.test_utils.testing": _be_tested,
 }

@@ -15,6 +15,13 @@ from opsmith.errors import DevicesInvalid
 from opsmith.integrations.parts import changed, part, replace_method
 
 
+def _has_process_groups(device: str) -> bool:
+    """Whether somebody has registered a backend of ``torch.distributed`` for the device."""
+    import torch.distributed as distributed
+
+    return distributed.is_available() and device in distributed.Backend.default_device_backend_map
+
+
 def accelerator_class(base: type, device: str) -> type:
     """Lightning's accelerator for ``device``: a subclass of ``base``, the package's ``Accelerator``."""
     import torch
@@ -35,7 +42,7 @@ def accelerator_class(base: type, device: str) -> type:
                 f"devices={devices!r} does not name any of the {count} devices of {device}",
                 remedy=f"devices=1, or a list of one index below {count}",
             )
-        if len(indices) > 1:
+        if len(indices) > 1 and not _has_process_groups(device):
             raise DevicesInvalid(
                 f"devices={devices!r} needs process groups, which {device} has not",
                 remedy="devices=1, or a list of one index",
