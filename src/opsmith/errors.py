@@ -181,7 +181,7 @@ class CompilerMissing(BuildError):
 
 
 class SettingInvalid(BuildError):
-    """An environment variable that says how to plan or to build has a value that means nothing."""
+    """An environment variable that says how to plan, to build or to load has a value that means nothing."""
 
 
 class PythonHeadersMissing(BuildError):

@@ -139,6 +139,10 @@ FILES = {
             def __init__(self, device):
                 self.root_device = device
 
+        class FSDPStrategy: ...
+
+        class DeepSpeedStrategy: ...
+
         class MixedPrecision:
             def __init__(self, precision, device):
                 self.precision, self.device = precision, device

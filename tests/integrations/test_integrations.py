@@ -195,6 +195,22 @@ def test_off_leaves_libraries_as_they_are_until_one_is_named(told: Told) -> None
     assert found == {"before": "cpu", "after": "sim", "warned": []}
 
 
+def test_a_setting_that_means_nothing(told: Told) -> None:
+    found = told(
+        """
+        try:
+            opsmith.load("sim")
+        except opsmith.OpsmithError as error:
+            tell(error=str(error))
+        """,
+        OPSMITH_INTEGRATIONS="maybe",
+    )
+    assert found["error"] == (
+        "OPSMITH_INTEGRATIONS is `maybe`, which is neither on nor off\n"
+        "  remedy: set it to off, to leave libraries as they are, or unset it"
+    )
+
+
 CHANGED = (
     "accelerate of unknown version has no list of devices for fp16 in Accelerator.__init__, so it cannot "
     "be told of the device and may take the CPU\n"

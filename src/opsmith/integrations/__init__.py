@@ -13,8 +13,22 @@ from typing import TYPE_CHECKING
 from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from opsmith.integrations.libraries import accelerate, follow_imports, lightning, transformers
+    from opsmith.integrations.libraries import (
+        IntegrationWarning,
+        accelerate,
+        are_wanted,
+        follow_imports,
+        lightning,
+        transformers,
+    )
 
-__all__ = ["accelerate", "follow_imports", "lightning", "transformers"]
+__all__ = [
+    "IntegrationWarning",
+    "accelerate",
+    "are_wanted",
+    "follow_imports",
+    "lightning",
+    "transformers",
+]
 
 __getattr__ = on_demand(__name__, dict.fromkeys(__all__, "opsmith.integrations.libraries"))

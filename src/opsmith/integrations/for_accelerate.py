@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 from collections.abc import Callable
 from types import CodeType, ModuleType
@@ -97,31 +98,28 @@ def _accept_fp16(module: ModuleType, device: str) -> None:
 def _keep_random_states(module: ModuleType, device: str) -> None:
     """``save_state`` and ``load_state``: a file for the device beside that of the CPU."""
 
-    def path(folder: str, process: int) -> str:
-        return os.path.join(folder, f"random_states_{device}_{process}.pt")
+    def also(keep: Callable[[str, str], None], folder: str) -> Callable[[Any], Any]:
+        """Calls ``keep`` with the file in the folder that the argument of that name gives."""
 
-    def make_saving(before: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(before)
-        def save(output_dir: Any, *arguments: Any, **options: Any) -> Any:
-            result = before(output_dir, *arguments, **options)
-            process = options["process_index"] if "process_index" in options else arguments[4]
-            save_random_states(device, path(output_dir, process))
-            return result
+        def make(before: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(before)
+            if not {folder, "process_index"} <= signature.parameters.keys():
+                raise changed(module, f"has no {before.__name__} with {folder} and process_index")
 
-        return save
+            @functools.wraps(before)
+            def kept(*arguments: Any, **options: Any) -> Any:
+                result = before(*arguments, **options)
+                given = signature.bind(*arguments, **options).arguments
+                file = f"random_states_{device}_{given['process_index']}.pt"
+                keep(device, os.path.join(given[folder], file))
+                return result
 
-    def make_loading(before: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(before)
-        def load(input_dir: Any, *arguments: Any, **options: Any) -> Any:
-            result = before(input_dir, *arguments, **options)
-            process = options["process_index"] if "process_index" in options else arguments[4]
-            restore_random_states(device, path(input_dir, process))
-            return result
+            return kept
 
-        return load
+        return make
 
-    replace_function(module, "save_accelerator_state", make_saving)
-    replace_function(module, "load_accelerator_state", make_loading)
+    replace_function(module, "save_accelerator_state", also(save_random_states, "output_dir"))
+    replace_function(module, "load_accelerator_state", also(restore_random_states, "input_dir"))
 
 
 def _empty_the_cache(module: ModuleType, device: str) -> None:

@@ -104,6 +104,7 @@ def _connect(connector: str, precision: str, plugin: str) -> Callable[[ModuleTyp
     def change(module: ModuleType, device: str) -> None:
         single_device = part(module, "SingleDeviceStrategy")
         mixed_precision = part(module, "MixedPrecision")
+        own_precision = part(module, "FSDPStrategy"), part(module, "DeepSpeedStrategy")
 
         def is_ours(self: Any) -> bool:
             return getattr(self.accelerator, "opsmith_device", None) == device
@@ -117,7 +118,7 @@ def _connect(connector: str, precision: str, plugin: str) -> Callable[[ModuleTyp
         def make_strategy(before: Callable[[Any], Any]) -> Callable[[Any], Any]:
             @functools.wraps(before)
             def choose(self: Any) -> Any:
-                if is_ours(self) and self._num_nodes_flag <= 1:
+                if is_ours(self) and self._num_nodes_flag <= 1 and len(self._parallel_devices) == 1:
                     return single_device(device=self._parallel_devices[0])
                 return before(self)
 
@@ -128,7 +129,7 @@ def _connect(connector: str, precision: str, plugin: str) -> Callable[[ModuleTyp
             def check(self: Any) -> Any:
                 asked = getattr(self, precision)
                 is_mixed = asked in ("16-mixed", "bf16-mixed") and getattr(self, plugin) is None
-                if is_ours(self) and is_mixed and isinstance(self.strategy, single_device):
+                if is_ours(self) and is_mixed and not isinstance(self.strategy, own_precision):
                     return mixed_precision(asked, device)
                 return before(self)
 

@@ -37,19 +37,28 @@ class IntegrationWarning(UserWarning):
     """A library that has just been imported will not find the device; the message says why."""
 
 
+def are_wanted() -> bool:
+    """Whether ``OPSMITH_INTEGRATIONS`` lets libraries be changed unasked, as they are by default.
+
+    Raises :class:`~opsmith.errors.SettingInvalid`.
+    """
+    setting = os.environ.get(VARIABLE, "")
+    if setting not in {"", "on", "off"}:
+        raise SettingInvalid(
+            f"{VARIABLE} is `{setting}`, which is neither on nor off",
+            remedy="set it to off, to leave libraries as they are, or unset it",
+        )
+    return setting != "off"
+
+
 def follow_imports(device: str) -> None:
     """Makes the libraries know ``device``: those that are imported now, the others when they will be.
 
     A library whose parts are not as expected is left as it is, with an :class:`IntegrationWarning`.
-    Does nothing where ``OPSMITH_INTEGRATIONS`` is ``off``.
     """
-    setting = os.environ.get(VARIABLE, "on")
-    if setting not in ("on", "off"):
-        raise SettingInvalid(f"{VARIABLE}={setting} means nothing", remedy=f"{VARIABLE}=on or off")
-    if setting == "on":
-        for changes in _LIBRARIES.values():
-            for name, change in changes.items():
-                when_imported(name, _warning(change, device))
+    for changes in _LIBRARIES.values():
+        for name, change in changes.items():
+            when_imported(name, _warning(change, device))
 
 
 def accelerate() -> None:
