@@ -181,7 +181,7 @@ class CompilerMissing(BuildError):
 
 
 class SettingInvalid(BuildError):
-    """An environment variable that says how to plan or to build has a value that means nothing."""
+    """An environment variable that says how to plan, to build or to load has a value that means nothing."""
 
 
 class PythonHeadersMissing(BuildError):
@@ -291,6 +291,26 @@ class PackageUnfit(LoadError):
 
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
+
+
+class IntegrationError(OpsmithError):
+    """A library that chooses devices by name cannot be told of the loaded one."""
+
+
+class DeviceMissing(IntegrationError):
+    """There is no device yet that a library could be told of."""
+
+
+class LibraryMissing(IntegrationError):
+    """The library that is to be told of the device is not installed."""
+
+
+class LibraryChanged(IntegrationError):
+    """The library is not the one that opsmith knows: a part is missing that it would change."""
+
+
+class DevicesInvalid(IntegrationError, ValueError):
+    """A library is asked for devices that there are not, or for more at once than it can use."""
 
 
 class PolicyInvalid(OpsmithError):

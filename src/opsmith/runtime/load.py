@@ -17,6 +17,7 @@ from opsmith.built import BuiltBackend, fitting_backend
 from opsmith.cache_folder import cache_root
 from opsmith.description import find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
+from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
@@ -171,6 +172,7 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
             remedy=f"load `{name}` in a process of its own",
         )
     override = fallback_policy.environment_override()
+    integrations_wanted = are_wanted()
     with being_loaded(description):
         # What a package carries is loaded without importing what could build it.
         built = fitting_backend(description) or _built(name, description, progress)
@@ -181,6 +183,8 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
+    if integrations_wanted:
+        follow_imports(built.name)
     if os.environ.get(trace.VARIABLE):
         from opsmith.runtime.trace import recording
 

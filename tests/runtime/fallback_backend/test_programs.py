@@ -233,6 +233,117 @@ def test_a_model_trains_under_autocast() -> None:
         torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=5e-2, atol=5e-2)
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+@pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}], ids=str)
+def test_a_scaler_skips_steps_with_infinite_gradients(
+    optimizer: Callable[..., torch.optim.Optimizer], options: dict[str, bool]
+) -> None:
+    def trained(device: str, options: dict[str, bool]) -> tuple[list[float], list[Tensor]]:
+        torch.manual_seed(0)
+        model = nn.Linear(8, 2).to(device)
+        steps = optimizer(model.parameters(), lr=0.1, **options)
+        scaler = torch.amp.GradScaler(device, init_scale=1024.0, growth_interval=2)
+        scales = []
+        for step in range(5):
+            steps.zero_grad()
+            with torch.autocast(device, dtype=torch.bfloat16):
+                output = model(torch.full((3, 8), step + 1.0, device=device))
+            scaler.scale(output.float().pow(2).mean()).backward()
+            assert model.weight.grad is not None
+            if step == 3:
+                model.weight.grad[0, 0] = torch.inf
+                before = model.weight.detach().clone()
+            scaler.unscale_(steps)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(steps)
+            scaler.update()
+            scales.append(scaler.get_scale())
+            if step == 3:
+                assert torch.equal(model.weight, before)
+        return scales, [each.detach().cpu() for each in model.parameters()]
+
+    scales, parameters = trained(DEVICE, options)
+    assert scales == [1024, 2048, 2048, 1024, 1024]
+    for mine, theirs in zip(parameters, trained("cpu", {})[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=5e-2, atol=5e-2)
+
+
+def test_a_scaler_unscales_gradients_of_both_devices() -> None:
+    model = nn.Sequential(nn.Linear(2, 2).to(f"{DEVICE}:0"), nn.Linear(2, 2).to(f"{DEVICE}:1"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=8.0)
+    output = model[1](model[0](torch.ones(1, 2, device=f"{DEVICE}:0")).to(f"{DEVICE}:1"))
+    scaler.scale(output.sum()).backward()
+    scaler.unscale_(optimizer)
+    assert model[1].bias.grad.tolist() == [1, 1]
+    assert torch.equal(model[0].bias.grad.cpu(), model[1].weight.sum(0).cpu())
+
+
+def test_a_scaler_refuses_gradients_in_half_precision() -> None:
+    model = nn.Linear(2, 2).to(DEVICE).half()
+    scaler = torch.amp.GradScaler(DEVICE)
+    scaler.scale(model(torch.ones(1, 2, device=DEVICE).half()).sum()).backward()
+    with pytest.raises(ValueError, match="unscale FP16 gradients"):
+        scaler.unscale_(torch.optim.SGD(model.parameters()))
+
+
+class Product(torch.autograd.Function):
+    """A matrix product that keeps autocast's state for its backward."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type=DEVICE)
+    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right)
+        return left @ right
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type=DEVICE)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        left, right = ctx.saved_tensors
+        assert torch.is_autocast_enabled(DEVICE)
+        return grad @ right.t(), left.t() @ grad
+
+
+class InFullPrecision(torch.autograd.Function):
+    """Doubles float32, whatever autocast says."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type=DEVICE, cast_inputs=torch.float32)
+    def forward(ctx: Any, operand: Tensor) -> Tensor:
+        assert operand.dtype == torch.float32
+        assert not torch.is_autocast_enabled(DEVICE)
+        return operand * 2
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type=DEVICE)
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        assert not torch.is_autocast_enabled(DEVICE)
+        return grad * 2
+
+
+def test_functions_of_ones_own_under_autocast() -> None:
+    left = torch.randn(3, 3, device=DEVICE, requires_grad=True)
+    right = torch.randn(3, 3, device=DEVICE, requires_grad=True)
+    with torch.autocast(DEVICE, dtype=torch.float16):
+        product = Product.apply(left, right)
+        doubled = InFullPrecision.apply(product)
+    assert (product.dtype, doubled.dtype) == (torch.float16, torch.float32)
+    doubled.sum().backward()
+    assert left.grad is not None
+    expected = 2 * right.detach().cpu().sum(1).expand(3, 3)
+    torch.testing.assert_close(left.grad.cpu(), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_autocast_refuses_dtypes_that_it_does_not_compute_in() -> None:
+    tensor = torch.ones(2, 2, device=DEVICE)
+    with (
+        pytest.warns(UserWarning, match=f"In {DEVICE} autocast, but the target dtype"),
+        torch.autocast(DEVICE, dtype=torch.float64),
+    ):
+        assert (tensor @ tensor).dtype == torch.float32
+    assert torch.get_autocast_dtype(DEVICE) == torch.float16
+
+
 # ---- data loaders ----
 
 

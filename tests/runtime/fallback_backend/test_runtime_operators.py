@@ -382,6 +382,50 @@ def test_dropout_at_its_ends() -> None:
     assert mask.all()
 
 
+# ---- histograms of integers, which the CPU refuses ----
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integers_are_counted_as_gpus_count_them(dtype: torch.dtype) -> None:
+    data = torch.tensor([[0, 1, 1], [3, 7, 9], [10, 11, 100]], dtype=dtype)
+    counts = torch.histc(data.to("sim"), 5, 0, 10)
+    # A bin is [2 n, 2 n + 2), and the last one has 10, too; 11 and 100 are outside.
+    assert (counts.tolist(), counts.dtype) == ([3, 1, 0, 1, 2], dtype)
+    of_all = torch.histc(data.t().to("sim"), 4)
+    assert of_all.tolist() == [8, 0, 0, 1]
+    out = torch.empty(4, dtype=dtype, device="sim")
+    assert torch.histc(data.to("sim"), 4, out=out) is out
+    assert out.tolist() == of_all.tolist()
+
+
+def test_histograms_of_few_integers() -> None:
+    same = torch.tensor([7, 7], device="sim")
+    assert torch.histc(same, 2).tolist() == [0, 2]
+    assert torch.histc(same[:0], 3).tolist() == [0, 0, 0]
+    assert torch.histc(same, 2, 0.9, 7.9).tolist() == [0, 2]  # from 0 to 7
+
+
+def test_large_integers_lie_in_their_bins() -> None:
+    first = 2**61
+    data = torch.tensor([first, first + 1, first + 2], device="sim")
+    assert torch.histc(data, 3, 2.0**61, 2.0**61 + 1024).tolist() == [3, 0, 0]
+    assert torch.histc(data, 3).tolist() == [1, 1, 1]
+
+
+def test_histograms_that_cannot_be_made() -> None:
+    data = torch.tensor([-(2**62), 2**62], device="sim")
+    assert refusal(RuntimeError, torch.histc, data, 0) == (
+        "torch.histc(): bins must be > 0, but got 0 for dimension 0"
+    )
+    assert refusal(RuntimeError, torch.histc, data, 3, 5, 2) == (
+        "torch.histc(): max must be larger than min, but got min 5 and max 2"
+    )
+    assert refusal(RuntimeError, torch.histc, data, 4) == (
+        f"torch.histc(): the range from {-(2**62)} to {2**62} in 4 bins is more than 64-bit integers can "
+        "count\n  remedy: count self.double()"
+    )
+
+
 # ---- zero gradients, streams, counting ----
 
 

@@ -1,0 +1,34 @@
+"""The device in libraries that choose devices by name: accelerate, transformers and Lightning.
+
+They know a list of names, find none of them, and take the CPU without a word.  :func:`opsmith.load` calls
+:func:`follow_imports`, so that they find the loaded device once they are imported, now or later.
+``OPSMITH_INTEGRATIONS=off`` keeps them as they are; then :func:`accelerate`, :func:`transformers` and
+:func:`lightning` do the same for one library.  What each changes is in the module of its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opsmith.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from opsmith.integrations.libraries import (
+        IntegrationWarning,
+        accelerate,
+        are_wanted,
+        follow_imports,
+        lightning,
+        transformers,
+    )
+
+__all__ = [
+    "IntegrationWarning",
+    "accelerate",
+    "are_wanted",
+    "follow_imports",
+    "lightning",
+    "transformers",
+]
+
+__getattr__ = on_demand(__name__, dict.fromkeys(__all__, "opsmith.integrations.libraries"))
