@@ -295,6 +295,27 @@ def test_what_is_not_strided_is_not_copied_to_what_is() -> None:
         torch.ones(2, device="sim").copy_(torch.ones(2).to_sparse())
 
 
+# ---- copies on write ----
+
+
+@pytest.mark.parametrize("written", ["self", "copy"])
+def test_a_lazy_clone_is_copied_when_one_of_both_is_written(written: str) -> None:
+    tensor = torch.arange(4.0, device="sim")
+    copy = torch._lazy_clone(tensor)
+    before = copy.sum().item()
+    (tensor if written == "self" else copy).add_(1)
+    assert before == 6
+    assert (tensor.tolist() == [1, 2, 3, 4]) == (written == "self")
+    assert (copy.tolist() == [1, 2, 3, 4]) == (written == "copy")
+
+
+def test_reading_copies_no_lazy_clone() -> None:
+    tensor = torch.arange(4.0, device="sim")
+    copy = torch._lazy_clone(tensor)
+    assert copy.cpu().tolist() == [0, 1, 2, 3]
+    assert torch._C._is_cow_tensor(tensor) and torch._C._is_cow_tensor(copy)
+
+
 # ---- item ----
 
 

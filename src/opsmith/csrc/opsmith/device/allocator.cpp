@@ -137,6 +137,11 @@ class DriverAllocator final : public c10::DeviceAllocator {
     return std::nullopt;
   }
 
+  // Then torch._lazy_clone() may share it until somebody writes.
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return data.get_deleter() == &release_block;
+  }
+
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     if (count == 0) {
       return;
