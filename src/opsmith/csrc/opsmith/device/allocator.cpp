@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -24,6 +25,36 @@ using caching::Block;
 using caching::CachingAllocator;
 
 void release_block(void* context) noexcept;
+void release_by_address(void* data) noexcept;
+
+// The blocks of memory that is released by its address.
+class BlocksByAddress {
+ public:
+  void add(void* data, Block* block) {
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(data, block);
+  }
+  // Null for memory that is not ours.
+  Block* find(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    return found != blocks_.end() ? found->second : nullptr;
+  }
+  Block* take(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(data);
+    Block* const block = found->second;
+    blocks_.erase(found);
+    return block;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, Block*> blocks_;
+};
+
+// Never destroyed: tensors may be released while the process ends.
+BlocksByAddress* const blocks_by_address = new BlocksByAddress;
 
 struct DeviceCache {
   explicit DeviceCache(c10::DeviceIndex device, size_t alignment)
@@ -137,11 +168,6 @@ class DriverAllocator final : public c10::DeviceAllocator {
     return std::nullopt;
   }
 
-  // Then torch._lazy_clone() may share it until somebody writes.
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == &release_block;
-  }
-
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     if (count == 0) {
       return;
@@ -169,11 +195,12 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    Block* const block = data.get_deleter() == &release_block ? static_cast<Block*>(data.get_context())
+                                                              : blocks_by_address->find(data.get());
     // Memory that is not ours, say of from_blob(), is released by whoever made it.
-    if (data.get_context() == nullptr || data.get_deleter() != &release_block) {
+    if (block == nullptr) {
       return;
     }
-    auto* const block = static_cast<Block*>(data.get_context());
     block->segment->owner->record_stream(block, native_stream(stream));
   }
 
@@ -242,6 +269,10 @@ void release_block(void* context) noexcept {
   }
 }
 
+void release_by_address(void* data) noexcept {
+  release_block(blocks_by_address->take(data));
+}
+
 [[maybe_unused]] const bool allocator_registered = [] {
   c10::SetAllocator(c10::kPrivateUse1, device_memory);
   return true;
@@ -269,6 +300,15 @@ const caching::Settings& allocator_settings() {
     }
   }();
   return settings;
+}
+
+void make_shareable(c10::DataPtr& data) {
+  if (data.get() != nullptr && data.get_deleter() == &release_block) {
+    void* const address = data.get();
+    const c10::Device device = data.device();
+    blocks_by_address->add(address, static_cast<Block*>(data.release_context()));
+    data = c10::DataPtr(address, address, &release_by_address, device);
+  }
 }
 
 std::optional<c10::DeviceIndex> device_of(const void* pointer) {

@@ -19,6 +19,9 @@ caching::CachingAllocator& device_cache(c10::DeviceIndex device);
 // The settings of OPSMITH_ALLOC_CONF. Throws c10::Error for what they cannot be.
 const caching::Settings& allocator_settings();
 
+// Has memory of the allocator released by its address: what is copied on write is shared in that form only.
+void make_shareable(c10::DataPtr& data);
+
 // The device on which `pointer` points into live memory, if any. Walks blocks: not for hot paths.
 std::optional<c10::DeviceIndex> device_of(const void* pointer);
 

@@ -8,6 +8,7 @@
 #include <opsmith/device/empty.h>
 #include <opsmith/device/stream.h>
 
+#include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/Context.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -112,6 +113,11 @@ at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int6
     grow_storage(self);
   }
   return self;
+}
+
+at::Tensor _lazy_clone(const at::Tensor& self) {
+  make_shareable(self.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
+  return at::native::_lazy_clone(self);
 }
 
 void record_stream(at::Tensor& self, at::Stream stream) {

@@ -1,5 +1,5 @@
-// Operators that concern a tensor's shape or storage and touch no element: views, resize_, set_ and
-// record_stream.
+// Operators that concern a tensor's shape or storage and touch no element: views, resize_, set_, _lazy_clone
+// and record_stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +18,9 @@ at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source);
 at::Tensor& set_source_storage(at::Tensor& self, at::Storage source);
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                       at::IntArrayRef size, at::IntArrayRef stride);
+
+// aten::_lazy_clone: a tensor that shares the memory of `self` until one of both is written.
+at::Tensor _lazy_clone(const at::Tensor& self);
 
 // aten::record_stream: the memory of `self` is not released before the work that `stream` has pending by then
 // is done.
