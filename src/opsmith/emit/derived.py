@@ -78,13 +78,14 @@ class DerivedBody:
     def _contract(self, rule: Rule) -> list[str]:
         """What PyTorch's own variant checks before it writes anything."""
         structured = self.call.shape is Shape.STRUCTURED_META
+        refused = self._check_refused_overlaps()
         if rule.wanted is Variant.OUT and structured:
-            return self._structured_check("kOut", self.signature.outputs())
+            return [*self._structured_check("kOut", self.signature.outputs()), *refused]
         if rule.wanted is Variant.OUT:
-            return self._check_out_overlap()
+            return [*self._check_out_overlap(), *refused]
         if rule.wanted is Variant.INPLACE and (structured or rule.into is Into.SELF):
-            return self._check_self()
-        return []
+            return [*self._check_self(), *refused]
+        return refused
 
     def _destination(self, rule: Rule) -> tuple[list[str], list[str]]:
         """The names of the Tensors that the kernel writes to, and the lines that make them."""
@@ -100,7 +101,7 @@ class DerivedBody:
         if rule.wanted is Variant.INPLACE and self.call.shape is Shape.STRUCTURED_META:
             # What the contract has checked is shaped as self is.
             empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
-            return names, [f"at::Tensor {names[0]} = {empty};"]
+            return names, [f"at::Tensor {names[0]} = {empty};", *self.unless_taken(names)]
         allocated = self._allocate(names, fast=rule.elementwise)
         return names, [*allocated, *(self.unless_taken(names) if self.source.outputs() else [])]
 
@@ -133,6 +134,8 @@ class DerivedBody:
             results = {out: f"op.promised({index})" for index, out in enumerate(outs)}
             checked = [
                 *self._structured_check("kOut", outs),
+                *self._check_refused_overlaps(),
+                self._keep_apart(),
                 f"{self.run(results)};",
                 "op.finish();",
             ]
@@ -160,6 +163,8 @@ class DerivedBody:
             *self._check_out_overlap(),
             shapes,
             *self.elsewhere_if(f"!({fits})"),
+            *self._check_refused_overlaps(),
+            *(f"const opsmith::ShapeUnlessRaised shape_of_{out}({out});" for out in outs),
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
                 for out, shape in zip(outs, described, strict=True)
@@ -215,6 +220,7 @@ class DerivedBody:
         allocate = [
             f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
             f"op.meta({structured.meta_arguments(self.signature)});",
+            *self._formatted(),
             *(f"{name} = op.take({i});" for i, name in enumerate(names)),
         ]
         lines = [f"at::Tensor {name};" for name in names]
@@ -250,6 +256,20 @@ class DerivedBody:
             f"opsmith::check_overlap({out}, {name});" for out in outs for name in self._operands()
         ]
 
+    def _check_refused_overlaps(self) -> list[str]:
+        """What PyTorch's own kernel would refuse, and neither its meta function nor ours does."""
+        lines = []
+        for each in self.call.refused_overlaps:
+            check = "check_no_overlap" if each.wholly else "check_overlap"
+            read = self.signature.parameter_of(each.read)
+            lines.append(f"opsmith::{check}({self.signature.parameter_of(each.written)}, {read});")
+        return lines
+
+    def _keep_apart(self) -> str:
+        """Has the kernel write to stand-ins for outputs that share memory with what it reads."""
+        reads = "kSamePlace" if self.call.pointwise else "kAnywhere"
+        return f"op.keep_apart({', '.join([f'opsmith::Reads::{reads}', *self._operands()])});"
+
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
         if self.call.shape is Shape.STRUCTURED_META:
@@ -272,7 +292,16 @@ class DerivedBody:
         return [
             f"opsmith::Structured<{structured.meta_class}, {len(given)}> op({arguments});",
             f"op.meta({structured.meta_arguments(self.signature)});",
+            *self._formatted(),
         ]
+
+    def _formatted(self) -> list[str]:
+        """The result's memory format, where PyTorch's kernel sets it after its meta function has run."""
+        return (
+            ["op.set_memory_format(self.suggest_memory_format());"]
+            if self.call.format_of_self
+            else []
+        )
 
     def _structured_class(self) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""
