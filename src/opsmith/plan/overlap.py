@@ -48,6 +48,8 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
         RefusedOverlap("out", "self", wholly=True),
         RefusedOverlap("out", "index", wholly=True),
     ),
+    "masked_fill_.Scalar": (RefusedOverlap("self", "mask"),),
+    "masked_fill_.Tensor": (RefusedOverlap("self", "mask"),),
     "max.dim_max": (RefusedOverlap("max", "self"), RefusedOverlap("max_values", "self")),
     "min.dim_min": (RefusedOverlap("min", "self"), RefusedOverlap("min_indices", "self")),
     "sort.values": (RefusedOverlap("values", "self"),),
