@@ -78,7 +78,7 @@ class DerivedBody:
     def _contract(self, rule: Rule) -> list[str]:
         """What PyTorch's own variant checks before it writes anything."""
         structured = self.call.shape is Shape.STRUCTURED_META
-        refused = self._check_refused_overlaps()
+        refused = refused_overlaps(self.call, self.signature)
         if rule.wanted is Variant.OUT and structured:
             return [*self._structured_check("kOut", self.signature.outputs()), *refused]
         if rule.wanted is Variant.OUT:
@@ -134,8 +134,8 @@ class DerivedBody:
             results = {out: f"op.promised({index})" for index, out in enumerate(outs)}
             checked = [
                 *self._structured_check("kOut", outs),
-                *self._check_refused_overlaps(),
-                self._keep_apart(),
+                *refused_overlaps(self.call, self.signature),
+                kept_apart(self.call, self.signature),
                 f"{self.run(results)};",
                 "op.finish();",
             ]
@@ -163,7 +163,7 @@ class DerivedBody:
             *self._check_out_overlap(),
             shapes,
             *self.elsewhere_if(f"!({fits})"),
-            *self._check_refused_overlaps(),
+            *refused_overlaps(self.call, self.signature),
             *(f"const opsmith::ShapeUnlessRaised shape_of_{out}({out});" for out in outs),
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
@@ -220,7 +220,7 @@ class DerivedBody:
         allocate = [
             f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
             f"op.meta({structured.meta_arguments(self.signature)});",
-            *self._formatted(),
+            *formatted_as_self(self.call),
             *(f"{name} = op.take({i});" for i, name in enumerate(names)),
         ]
         lines = [f"at::Tensor {name};" for name in names]
@@ -256,20 +256,6 @@ class DerivedBody:
             f"opsmith::check_overlap({out}, {name});" for out in outs for name in self._operands()
         ]
 
-    def _check_refused_overlaps(self) -> list[str]:
-        """What PyTorch's own kernel would refuse, and neither its meta function nor ours does."""
-        lines = []
-        for each in self.call.refused_overlaps:
-            check = "check_no_overlap" if each.wholly else "check_overlap"
-            read = self.signature.parameter_of(each.read)
-            lines.append(f"opsmith::{check}({self.signature.parameter_of(each.written)}, {read});")
-        return lines
-
-    def _keep_apart(self) -> str:
-        """Has the kernel write to stand-ins for outputs that share memory with what it reads."""
-        reads = "kSamePlace" if self.call.pointwise else "kAnywhere"
-        return f"op.keep_apart({', '.join([f'opsmith::Reads::{reads}', *self._operands()])});"
-
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
         if self.call.shape is Shape.STRUCTURED_META:
@@ -292,16 +278,8 @@ class DerivedBody:
         return [
             f"opsmith::Structured<{structured.meta_class}, {len(given)}> op({arguments});",
             f"op.meta({structured.meta_arguments(self.signature)});",
-            *self._formatted(),
+            *formatted_as_self(self.call),
         ]
-
-    def _formatted(self) -> list[str]:
-        """The result's memory format, where PyTorch's kernel sets it after its meta function has run."""
-        return (
-            ["op.set_memory_format(self.suggest_memory_format());"]
-            if self.call.format_of_self
-            else []
-        )
 
     def _structured_class(self) -> Structured:
         """PyTorch's structured class of the group, whose header the function then needs."""
@@ -361,6 +339,28 @@ class DerivedBody:
 
     def _quoted_name(self) -> str:
         return f'"{self.signature.qualified_name}"'
+
+
+def formatted_as_self(call: KernelCall) -> list[str]:
+    """The result's memory format, where PyTorch's kernel sets it after its meta function has run."""
+    return ["op.set_memory_format(self.suggest_memory_format());"] if call.format_of_self else []
+
+
+def refused_overlaps(call: KernelCall, signature: Signature) -> list[str]:
+    """Checks of what PyTorch's own kernel would refuse, and neither its meta function nor ours does."""
+    lines = []
+    for each in call.refused_overlaps:
+        check = "check_no_overlap" if each.wholly else "check_overlap"
+        written, read = signature.parameter_of(each.written), signature.parameter_of(each.read)
+        lines.append(f"opsmith::{check}({written}, {read});")
+    return lines
+
+
+def kept_apart(call: KernelCall, signature: Signature) -> str:
+    """Has a structured kernel write to stand-ins for outputs that share memory with what it reads."""
+    reads = "kSamePlace" if call.pointwise else "kAnywhere"
+    operands = [parameter.name for parameter in signature.inputs() if parameter.tensor]
+    return f"op.keep_apart({', '.join([f'opsmith::Reads::{reads}', *operands])});"
 
 
 def _on_meta(parameter: Parameter) -> str:
