@@ -3,7 +3,7 @@
 A kernel never computes on what it overwrites: generated code gives it other memory where ``out`` shares its
 own with an operand.  PyTorch refuses some of these calls all the same.  Its meta functions do so for
 structured operators, and are asked; what is here, nothing but the CPU's kernels say.
-tests/runtime/derived_backend compares it with them.  Called by the resolver.
+tests/kernels/test_sim_contracts.py compares it with them.  Called by the resolver.
 """
 
 from __future__ import annotations
