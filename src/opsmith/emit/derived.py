@@ -78,13 +78,14 @@ class DerivedBody:
     def _contract(self, rule: Rule) -> list[str]:
         """What PyTorch's own variant checks before it writes anything."""
         structured = self.call.shape is Shape.STRUCTURED_META
+        refused = refused_overlaps(self.call, self.signature)
         if rule.wanted is Variant.OUT and structured:
-            return self._structured_check("kOut", self.signature.outputs())
+            return [*self._structured_check("kOut", self.signature.outputs()), *refused]
         if rule.wanted is Variant.OUT:
-            return self._check_out_overlap()
+            return [*self._check_out_overlap(), *refused]
         if rule.wanted is Variant.INPLACE and (structured or rule.into is Into.SELF):
-            return self._check_self()
-        return []
+            return [*self._check_self(), *refused]
+        return refused
 
     def _destination(self, rule: Rule) -> tuple[list[str], list[str]]:
         """The names of the Tensors that the kernel writes to, and the lines that make them."""
@@ -100,7 +101,7 @@ class DerivedBody:
         if rule.wanted is Variant.INPLACE and self.call.shape is Shape.STRUCTURED_META:
             # What the contract has checked is shaped as self is.
             empty = "opsmith::empty_fast(self.sizes(), self.scalar_type(), self.device())"
-            return names, [f"at::Tensor {names[0]} = {empty};"]
+            return names, [f"at::Tensor {names[0]} = {empty};", *self.unless_taken(names)]
         allocated = self._allocate(names, fast=rule.elementwise)
         return names, [*allocated, *(self.unless_taken(names) if self.source.outputs() else [])]
 
@@ -133,6 +134,8 @@ class DerivedBody:
             results = {out: f"op.promised({index})" for index, out in enumerate(outs)}
             checked = [
                 *self._structured_check("kOut", outs),
+                *refused_overlaps(self.call, self.signature),
+                kept_apart(self.call, self.signature),
                 f"{self.run(results)};",
                 "op.finish();",
             ]
@@ -160,6 +163,8 @@ class DerivedBody:
             *self._check_out_overlap(),
             shapes,
             *self.elsewhere_if(f"!({fits})"),
+            *refused_overlaps(self.call, self.signature),
+            *(f"const opsmith::ShapeUnlessRaised shape_of_{out}({out});" for out in outs),
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
                 for out, shape in zip(outs, described, strict=True)
@@ -215,6 +220,7 @@ class DerivedBody:
         allocate = [
             f"opsmith::Structured<{structured.meta_class}, {len(names)}> op;",
             f"op.meta({structured.meta_arguments(self.signature)});",
+            *formatted_as_self(self.call),
             *(f"{name} = op.take({i});" for i, name in enumerate(names)),
         ]
         lines = [f"at::Tensor {name};" for name in names]
@@ -272,6 +278,7 @@ class DerivedBody:
         return [
             f"opsmith::Structured<{structured.meta_class}, {len(given)}> op({arguments});",
             f"op.meta({structured.meta_arguments(self.signature)});",
+            *formatted_as_self(self.call),
         ]
 
     def _structured_class(self) -> Structured:
@@ -332,6 +339,28 @@ class DerivedBody:
 
     def _quoted_name(self) -> str:
         return f'"{self.signature.qualified_name}"'
+
+
+def formatted_as_self(call: KernelCall) -> list[str]:
+    """The result's memory format, where PyTorch's kernel sets it after its meta function has run."""
+    return ["op.set_memory_format(self.suggest_memory_format());"] if call.format_of_self else []
+
+
+def refused_overlaps(call: KernelCall, signature: Signature) -> list[str]:
+    """Checks of what PyTorch's own kernel would refuse, and neither its meta function nor ours does."""
+    lines = []
+    for each in call.refused_overlaps:
+        check = "check_no_overlap" if each.wholly else "check_overlap"
+        written, read = signature.parameter_of(each.written), signature.parameter_of(each.read)
+        lines.append(f"opsmith::{check}({written}, {read});")
+    return lines
+
+
+def kept_apart(call: KernelCall, signature: Signature) -> str:
+    """Has a structured kernel write to stand-ins for outputs that share memory with what it reads."""
+    reads = "kSamePlace" if call.pointwise else "kAnywhere"
+    operands = [parameter.name for parameter in signature.inputs() if parameter.tensor]
+    return f"op.keep_apart({', '.join([f'opsmith::Reads::{reads}', *operands])});"
 
 
 def _on_meta(parameter: Parameter) -> str:

@@ -11,7 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsmith.description import Abi, DimOrder, Execution, Kernel
-from opsmith.emit.derived import DerivedBody
+from opsmith.emit.derived import (
+    DerivedBody,
+    formatted_as_self,
+    kept_apart,
+    refused_overlaps,
+)
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import address, comment, dtype_set, quoted
 from opsmith.plan import Entry, Into, Operands, Route
@@ -345,6 +350,12 @@ class _Writer:
         written = set(expressions.values())
         if structured.iterator:
             return [*lines, self._run_iterator(", ".join(given)), *tail]
+        lines += formatted_as_self(self.call)
+        if self.signature.outputs():
+            lines += [
+                *refused_overlaps(self.call, self.signature),
+                kept_apart(self.call, self.signature),
+            ]
         if self.on_copies:
             given = [f"opsmith::overwritten({a})" if a in written else a for a in given]
         return [*lines, f"{self._call(given)};", *tail]

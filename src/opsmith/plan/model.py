@@ -17,6 +17,7 @@ from pathlib import Path
 from opsmith.description import Abi, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
+from opsmith.plan.overlap import RefusedOverlap
 from opsmith.schema import Composite, Group, Operator
 
 
@@ -189,7 +190,10 @@ class KernelCall:
 
     ``derivation`` is how another variant's kernel is used, ``shape`` where the results' shapes and dtypes
     come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps an
-    operand in part is refused.  ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
+    operand in part is refused; ``refused_overlaps`` are others that PyTorch refuses.  ``pointwise``: each
+    element depends on the operands' elements at its place only, so that ``out`` may be an operand.
+    ``format_of_self``: the result gets self's memory format, whatever PyTorch's meta function says.
+    ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
     another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
     and whether an operand whose elements share memory may be written in place.
     ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
@@ -204,6 +208,9 @@ class KernelCall:
     elementwise: Elementwise | None = None
     operands: Operands = Operands.ONE_DEVICE
     checks_overlap: bool = False
+    refused_overlaps: tuple[RefusedOverlap, ...] = ()
+    pointwise: bool = False
+    format_of_self: bool = False
     casts_on_cpu: bool = False
     overlaps_on_cpu: bool = False
     meta: Meta | None = None

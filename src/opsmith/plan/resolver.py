@@ -21,7 +21,7 @@ from opsmith.description import (
 )
 from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
-from opsmith.plan.derivation import Derived, derive, elementwise_result
+from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
 from opsmith.plan.interception import Interceptions
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
@@ -38,6 +38,7 @@ from opsmith.plan.model import (
     claims_of,
     takes_all,
 )
+from opsmith.plan.overlap import refused_overlaps
 from opsmith.plan.stubs import StubService, serve_through_stubs
 from opsmith.schema import (
     GENERATED,
@@ -111,6 +112,10 @@ _BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
 # Composite kernels that refuse what is not contiguous, although their callers make it channels-last.
 _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
 
+
+# Structured operators whose kernels on the CPU give the result self's memory format, which PyTorch's meta
+# function does not say.
+_FORMAT_OF_SELF = frozenset({"reflection_pad3d", "replication_pad2d", "replication_pad3d"})
 
 # Kernels that a call has been shown to and that do not take it.
 Refused = tuple[Kernel, ...]
@@ -416,6 +421,7 @@ class _Resolver:
         derived: Derived | None = None,
     ) -> Entry:
         """The entry of an operator that ``kernel`` serves: as its own, or as ``derived`` says."""
+        group = self.catalogue.group_of.get(operator.name)
         behind = self._next(operator, kernel, refused)
         note, other_dtypes, refusal = self._other_dtypes(operator, kernel, behind)
         shape, elementwise = self._expected(operator, kernel)
@@ -438,7 +444,7 @@ class _Resolver:
             source=kernel.operator if derived else str(kernel.location),
             library=kernel.library,
             why=f"{why}{note}{self._untraced_note(operator, kernel)}",
-            group=self.catalogue.group_of.get(operator.name),
+            group=group,
             call=KernelCall(
                 kernel=kernel,
                 derivation=derived.derivation if derived else None,
@@ -446,6 +452,9 @@ class _Resolver:
                 elementwise=(derived.elementwise if derived else None) or elementwise,
                 operands=self._operands(operator, kernel),
                 checks_overlap=self._checks_overlap(operator),
+                refused_overlaps=refused_overlaps(operator.name),
+                pointwise=group is not None and is_pointwise(group, self.catalogue),
+                format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
                 casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
                 overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
                 meta=meta,

@@ -341,6 +341,7 @@ at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& 
                                                                                     out);
   opsmith::Structured<at::meta::structured_cat, 1> op(opsmith::Given::kOut, out);
   const auto precomputed = op.meta(tensors, dim);
+  op.keep_apart(opsmith::Reads::kAnywhere, tensors);
   ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
               precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
               op.result(0));
@@ -441,6 +442,9 @@ at::Tensor& lt__Tensor(at::Tensor& self, const at::Tensor& other) {
                                                                               max_values);
   opsmith::Structured<at::meta::structured_max_dim, 2> op(opsmith::Given::kOut, max, max_values);
   const auto precomputed = op.meta(self, dim, keepdim);
+  opsmith::check_overlap(max, self);
+  opsmith::check_overlap(max_values, self);
+  op.keep_apart(opsmith::Reads::kAnywhere, self);
   ::chip::max_dim(self, precomputed.dim, keepdim, op.result(0), op.result(1));
   op.finish();
   return std::forward_as_tuple(max, max_values);
@@ -496,6 +500,7 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
                                                                                     mat2, out);
   opsmith::Structured<at::meta::structured_mm, 1> op(opsmith::Given::kOut, out);
   ::chip::mm_meta(op, self, mat2);
+  op.keep_apart(opsmith::Reads::kAnywhere, self, mat2);
   ::chip::mm(self, mat2, op.result(0));
   op.finish();
   return out;

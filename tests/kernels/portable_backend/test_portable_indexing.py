@@ -54,11 +54,11 @@ def test_copies_of_views(tensor: Tensor) -> None:
 
 def test_rearrangements(tensor: Tensor) -> None:
     agree(torch.flip, tensor, [0, -1])
-    agree(torch.roll, tensor, [1, -9], [2, 1])
-    agree(torch.roll, tensor, 100)
+    agree(torch.roll, tensor, [1, -9], [2, 1], laid_out_as_on_the_cpu=True)
+    agree(torch.roll, tensor, 100, laid_out_as_on_the_cpu=True)
     agree(tensor.__class__.repeat, tensor, 2, 1, 3, 0, 2)
-    agree(functional.pixel_shuffle, tensor[:, :4], 2)
-    agree(functional.pixel_unshuffle, tensor[..., :6], 2)
+    agree(functional.pixel_shuffle, tensor[:, :4], 2, laid_out_as_on_the_cpu=True)
+    agree(functional.pixel_unshuffle, tensor[..., :6], 2, laid_out_as_on_the_cpu=True)
     agree(torch.tril, tensor, 1)
     agree(torch.triu, tensor, -3)
 
@@ -80,10 +80,16 @@ def test_parts_are_overwritten(tensor: Tensor) -> None:
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "constant"])
 def test_padding(mode: str, tensor: Tensor) -> None:
-    agree(functional.pad, tensor, (2, 1, 0, 3), mode)
-    agree(functional.pad, tensor, (-2, 1, 3, -1), mode)
-    agree(functional.pad, numbers(2, 3, 9), (4, 8), mode)
-    agree(functional.pad, numbers(2, 3, 4, 5, 6), (1, 2, 3, 1, 0, 1), mode)
+    agree(functional.pad, tensor, (2, 1, 0, 3), mode, laid_out_as_on_the_cpu=True)
+    agree(functional.pad, tensor, (-2, 1, 3, -1), mode, laid_out_as_on_the_cpu=True)
+    agree(functional.pad, numbers(2, 3, 9), (4, 8), mode, laid_out_as_on_the_cpu=True)
+    agree(
+        functional.pad,
+        numbers(2, 3, 4, 5, 6),
+        (1, 2, 3, 1, 0, 1),
+        mode,
+        laid_out_as_on_the_cpu=True,
+    )
 
 
 def test_padding_with_a_number_of_the_dtype() -> None:

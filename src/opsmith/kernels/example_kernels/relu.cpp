@@ -11,7 +11,7 @@ at::Tensor relu(const at::Tensor& self) {
   at::Tensor result;
   auto iter = at::TensorIterator::unary_op(result, self);
   unary<Numeric>(iter, []<class C>() {
-    return [](C a) { return a <= C(0) ? C(0) : a; };  // NaN is not <= 0 and stays
+    return [](C a) { return a < C(0) ? C(0) : a; };  // NaN and -0 are not < 0 and stay
   });
   return iter.output();
 }

@@ -1,8 +1,8 @@
 // The results that operators of ATen give, as Tensors without data: what a manifest's `meta:` names for the
 // operators whose meta kernel PyTorch has in Python only, so that no call of a lean kernel enters Python.
 //
-// Each function says what PyTorch's meta kernel says: sizes, dtype, strides and, where it checks, the error.
-// Libraries that cover the operators share them.
+// Each function says what PyTorch's meta kernel says: sizes, dtype, strides and, where it checks, the error;
+// what its CPU kernel says where the two differ. Libraries that cover the operators share them.
 #pragma once
 
 #include <opsmith/generated/empty_meta_like.h>

@@ -1,4 +1,6 @@
-// Normalisations and their gradients. Statistics have the dtype in which PyTorch computes them on a device.
+// Normalisations and their gradients. Saved statistics are those of devices, as torch.compile expects them:
+// of the dtype in which they are computed, and one for each channel. On the CPU alone, PyTorch rounds them to
+// the operand's dtype, and saves none where it does not train.
 #include "meta_tensors.h"
 
 #include <ATen/OpMathType.h>
@@ -23,7 +25,36 @@ void check_parameter(const char* name, const OptionalTensor& parameter, at::IntA
               " and normalized_shape = ", shape);
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input) {
+  TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
+  const at::DimVector channels{input.size(1)};
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;
+  for (const at::MemoryFormat each : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
+    if (!input.is_contiguous() && input.is_contiguous(each)) {
+      format = each;
+    }
+  }
+  const at::ScalarType statistics = at::toOpMathType(input.scalar_type());
+  return {contiguous(input.sizes(), input.scalar_type(), format), contiguous(channels, statistics),
+          contiguous(channels, statistics)};
+}
+
 }  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_statistics(
+    const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
+    bool /*training*/, double /*momentum*/, double /*eps*/) {
+  TORCH_CHECK(input.numel() != 0,
+              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  return batch_norm_of(input);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_training(
+    const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
+    const at::Tensor& /*running_mean*/, const at::Tensor& /*running_var*/, double /*momentum*/,
+    double /*eps*/) {
+  return batch_norm_of(input);
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& input, at::IntArrayRef shape,
                                                           const OptionalTensor& weight,

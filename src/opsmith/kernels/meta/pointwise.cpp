@@ -24,6 +24,12 @@ at::Tensor pointwise(at::ScalarType dtype, const Operands&... operands) {
   return config.build().output(0);
 }
 
+// The result of one operand, as TensorIterator strides it: dimensions of one element do not keep their
+// strides.
+at::Tensor unary(const at::Tensor& self, at::ScalarType dtype) {
+  return self.is_contiguous() ? contiguous(self.sizes(), dtype) : like(self, dtype);
+}
+
 // What the Tensor's elements and the number promote to.
 at::ScalarType common_dtype(const at::Tensor& self, const at::Scalar& other) {
   const at::native::ResultTypeState state = at::native::update_result_type_state(self, {});
@@ -33,20 +39,20 @@ at::ScalarType common_dtype(const at::Tensor& self, const at::Scalar& other) {
 }  // namespace
 
 at::Tensor relu(const at::Tensor& self) {
-  return like(self);
+  return unary(self, self.scalar_type());
 }
 
 at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const at::Scalar& /*max_val*/) {
-  return like(self);
+  return unary(self, self.scalar_type());
 }
 
 at::Tensor abs(const at::Tensor& self) {
-  return like(self, c10::toRealValueType(self.scalar_type()));
+  return unary(self, c10::toRealValueType(self.scalar_type()));
 }
 
 // A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
 at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
-  return like(self, common_dtype(self, other));
+  return unary(self, common_dtype(self, other));
 }
 
 // add and sub
@@ -56,13 +62,13 @@ at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, cons
 
 at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
   const at::ScalarType dtype = common_dtype(self, other);
-  return like(
+  return unary(
       self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
 }
 
 // isinf, isnan and logical_not
 at::Tensor unary_predicate(const at::Tensor& self) {
-  return like(self, at::kBool);
+  return unary(self, at::kBool);
 }
 
 // logical_and, logical_or and logical_xor

@@ -50,8 +50,8 @@ inline float tanh(float x) {
   p = p * z - 3.33332819422e-1f;
   const float near_zero = p * z * x + x;
   const float magnitude = std::fabs(x);
-  const float elsewhere = std::copysign(1.0f - 2.0f / (portable::exp(2.0f * magnitude) + 1.0f), x);
-  return magnitude < 0.625f ? near_zero : elsewhere;
+  const float elsewhere = 1.0f - 2.0f / (portable::exp(2.0f * magnitude) + 1.0f);
+  return std::copysign(magnitude < 0.625f ? near_zero : elsewhere, x);
 }
 
 inline double erf(double x) {

@@ -4,6 +4,10 @@
 #include <opsmith/generated/call.h>
 #include <opsmith/device/driver.h>
 
+#include <algorithm>
+#include <exception>
+#include <numeric>
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -50,6 +54,29 @@ c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tens
   return result;
 }
 
+namespace {
+
+// Whether no two elements lie in the same place, by a sufficient condition: each dimension steps over those
+// that are nested in it. So does what has gaps.
+bool has_distinct_elements(const at::Tensor& tensor) {
+  at::DimVector dims(tensor.dim());
+  std::iota(dims.begin(), dims.end(), int64_t{0});
+  std::sort(dims.begin(), dims.end(),
+            [&](int64_t a, int64_t b) { return tensor.stride(a) < tensor.stride(b); });
+  int64_t extent = 1;
+  for (const int64_t dim : dims) {
+    if (tensor.size(dim) > 1) {
+      if (tensor.stride(dim) < extent) {
+        return false;
+      }
+      extent += tensor.stride(dim) * (tensor.size(dim) - 1);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 at::Tensor allocate_as(const at::Tensor& meta) {
   if (!meta.defined()) {
     return meta;
@@ -58,7 +85,8 @@ at::Tensor allocate_as(const at::Tensor& meta) {
                               meta.is_quantized() ? "quantized" : c10::str(meta.layout()), " tensor, and ",
                               device_type_name(), " has only strided (dense) ones");
   const c10::Device device(c10::kPrivateUse1, current_device());
-  if (!meta.is_non_overlapping_and_dense()) {
+  // Where self stands for a meta kernel's result, its gaps are no promise.
+  if (!meta.is_non_overlapping_and_dense() && !(meta.is_meta() && has_distinct_elements(meta))) {
     return empty_fast(meta.sizes(), meta.scalar_type(), device);
   }
   return empty_strided_fast(meta.sizes(), meta.strides(), meta.scalar_type(), device);
@@ -194,6 +222,19 @@ void check_inplace_result(const char* operator_name, at::TensorList metas, at::T
 void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {
   if (!operand.is_same(self)) {
     at::assert_no_partial_overlap(self, operand);
+  }
+}
+
+void detail::check_no_overlap(const at::TensorBase& self, const at::TensorBase& operand) {
+  at::assert_no_overlap(self, operand);
+}
+
+ShapeUnlessRaised::ShapeUnlessRaised(const at::Tensor& out)
+    : out_(out), sizes_(out.sizes()), strides_(out.strides()), exceptions_(std::uncaught_exceptions()) {}
+
+ShapeUnlessRaised::~ShapeUnlessRaised() {
+  if (C10_UNLIKELY(std::uncaught_exceptions() > exceptions_ && out_.sizes() != sizes_)) {
+    out_.unsafeGetTensorImpl()->set_sizes_and_strides(sizes_, strides_);
   }
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/DimVector.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
@@ -58,8 +59,10 @@ inline bool is_clear_of(const at::Tensor& tensor, const at::Tensor& self) {
   }
   const auto* a = static_cast<const char*>(tensor.const_data_ptr());
   const auto* b = static_cast<const char*>(self.const_data_ptr());
-  const size_t bytes = self.nbytes();
-  return a == b || a + bytes <= b || b + bytes <= a;
+  if (a == b) {
+    return tensor.nbytes() == self.nbytes() && tensor.strides() == self.strides();
+  }
+  return a + tensor.nbytes() <= b || b + self.nbytes() <= a;
 }
 
 inline bool is_clear_of(const std::optional<at::Tensor>& tensor, const at::Tensor& self) {
@@ -101,9 +104,9 @@ c10::List<std::optional<at::Tensor>> meta(const c10::List<std::optional<at::Tens
 inline constexpr c10::DispatchKeySet kMeta{c10::DispatchKey::Meta};
 inline const c10::Device kMetaDevice{c10::DeviceType::Meta};
 
-// A tensor on the current device with the sizes, dtype and, where it is dense, strides of a meta kernel's
-// result; undefined for an undefined one, which is a result that the arguments did not ask for. Throws
-// NotImplementedError for another layout than strided.
+// A tensor on the current device with the sizes, dtype and, where no elements share memory, strides of a meta
+// kernel's result; undefined for an undefined one, which is a result that the arguments did not ask for.
+// Throws NotImplementedError for another layout than strided.
 at::Tensor allocate_as(const at::Tensor& meta);
 std::vector<at::Tensor> allocate_as(at::TensorList metas);
 
@@ -136,6 +139,7 @@ void check_inplace_result(const char* operator_name, at::TensorList metas, at::T
 
 namespace detail {
 void check_overlap(const at::TensorBase& self, const at::TensorBase& operand);
+void check_no_overlap(const at::TensorBase& self, const at::TensorBase& operand);
 at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory);
 void check_lengths(const char* operator_name, size_t results, size_t given);
 }  // namespace detail
@@ -159,6 +163,27 @@ void check_overlap(at::TensorList selves, const Operand& operand) {
     }
   }
 }
+
+// Throws when they overlap at all.
+template <class Operand>
+void check_no_overlap(const at::Tensor& self, const Operand& operand) {
+  each_tensor(operand, [&](const at::TensorBase& tensor) { detail::check_no_overlap(self, tensor); });
+}
+
+// Gives `out` back its shape where the call raises after it was resized: nothing happened then.
+class ShapeUnlessRaised {
+ public:
+  explicit ShapeUnlessRaised(const at::Tensor& out);
+  ~ShapeUnlessRaised();
+  ShapeUnlessRaised(const ShapeUnlessRaised&) = delete;
+  ShapeUnlessRaised& operator=(const ShapeUnlessRaised&) = delete;
+
+ private:
+  const at::Tensor& out_;
+  at::DimVector sizes_;
+  at::DimVector strides_;
+  int exceptions_;
+};
 
 // Where an in-place kernel may compute the result that `meta` describes: in `out` itself, resized, if that
 // has the dtype and shares memory with no operand; else in a new Tensor.

@@ -78,6 +78,17 @@ void Output::promote(at::ScalarType common) {
   }
 }
 
+void Output::stand_in_for(Reads reads, const at::TensorBase& operand) {
+  const at::Tensor& out = *given_;
+  const bool same_elements =
+      operand.is_same(out) ||
+      (operand.const_data_ptr() == out.const_data_ptr() && operand.scalar_type() == out.scalar_type() &&
+       operand.sizes() == out.sizes() && operand.strides() == out.strides());
+  if (reads == Reads::kAnywhere || !same_elements) {
+    own_ = empty_strided_fast(out.sizes(), out.strides(), out.scalar_type(), out.device());
+  }
+}
+
 void Output::copy_back() const {
   given_->copy_(own_);
 }

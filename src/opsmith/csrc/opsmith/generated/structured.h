@@ -13,6 +13,7 @@
 // out=float as it does on the CPU.
 #pragma once
 
+#include <opsmith/generated/each_tensor.h>
 #include <opsmith/generated/torch_version.h>
 
 #include <array>
@@ -31,6 +32,9 @@ inline constexpr bool kIsIterator = std::is_base_of_v<at::TensorIteratorBase, Me
 
 // How the Tensors that a structured operator is given take its results.
 enum class Given { kOut, kInplace };
+
+// Which elements of its operands a kernel reads for one element of the result: that at its place, or others.
+enum class Reads { kSamePlace, kAnywhere };
 
 namespace detail {
 
@@ -53,6 +57,15 @@ class Output {
   const at::Tensor& written() const { return given_ == nullptr || own_.defined() ? own_ : *given_; }
   at::Tensor& allocated() { return own_; }
 
+  // Has the kernel write to a stand-in where the given Tensor lies in the memory of what it reads.
+  void keep_apart(Reads reads, const at::TensorBase& operand) {
+    if (C10_UNLIKELY(!own_.defined() &&
+                     operand.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+                         given_->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())) {
+      stand_in_for(reads, operand);
+    }
+  }
+
   // Has the kernel write to a stand-in where the given Tensor has not the dtype that it computes in.
   void promote(at::ScalarType common);
 
@@ -65,6 +78,7 @@ class Output {
 
  private:
   void copy_back() const;
+  void stand_in_for(Reads reads, const at::TensorBase& operand);
 
   const at::Tensor* given_ = nullptr;
   Given how_ = Given::kOut;
@@ -103,6 +117,20 @@ class Structured final : public Meta {
 
   // What the kernel writes to.
   const at::Tensor& result(size_t index) { return outputs_[index].written(); }
+  // Called after meta(): strides the only result, whose dimensions are `format`'s.
+  void set_memory_format(at::MemoryFormat format) {
+    if (format != at::MemoryFormat::Contiguous) {
+      result(0).unsafeGetTensorImpl()->empty_tensor_restride(format);
+    }
+  }
+  // Called between meta() and the kernel, with all that the kernel reads: result() shares no memory with that
+  // afterwards, unless both are the same elements and the kernel reads what it overwrites first.
+  template <class... Operands>
+  void keep_apart(Reads reads, const Operands&... operands) {
+    for (detail::Output& output : outputs_) {
+      (each_tensor(operands, [&](const at::TensorBase& operand) { output.keep_apart(reads, operand); }), ...);
+    }
+  }
   // The same in the dtype that TensorIterator promises, for kernels without one: see Note [The common dtype].
   const at::Tensor& promised(size_t index) {
     if constexpr (kIsIterator<Meta>) {

@@ -42,7 +42,8 @@ OPSMITH_INLINE F tanh(F x) {
   const F p = fma(q, at.r * at.r, at.r);
   const F power = scaled(splat(1.0f), at.n);
   const F less_one = fma(p, power, power - splat(1.0f));
-  return less_one / (less_one + splat(2.0f));
+  // Where it rounds to x, it is x: less_one has lost the sign of a zero.
+  return less(x * x, splat(1e-12f), x, less_one / (less_one + splat(2.0f)));
 }
 
 OPSMITH_INLINE F sigmoid(F x) {

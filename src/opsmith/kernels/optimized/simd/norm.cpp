@@ -9,16 +9,17 @@
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
 
-// y = (x - center)·scale·weight + bias, without those that are null.
+// y = (x - center)·scale·weight + bias, without the weights that are null. In the place of biases that are,
+// it adds `no_bias`: 0, which a negative zero does not survive, or -0, which changes nothing.
 template <class T, class W>
 OPSMITH_INLINE void finish(const T* x, const W* weight, const W* bias, T* y, int64_t n, float center,
-                           float scale, bool streamed) {
-  const F a = splat(scale), c = splat(center);
+                           float scale, float no_bias, bool streamed) {
+  const F a = splat(scale), c = splat(center), none = splat(no_bias);
   struct Operands {
     F x, weight, bias;
   };
   if (weight == nullptr && bias == nullptr) {
-    map(x, y, n, streamed, [a, c](F v) OPSMITH_ALWAYS_INLINE { return (v - c) * a; });
+    map(x, y, n, streamed, [a, c, none](F v) OPSMITH_ALWAYS_INLINE { return fma(v - c, a, none); });
   } else if (bias == nullptr) {
     produce(
         y, n, streamed,
@@ -26,7 +27,7 @@ OPSMITH_INLINE void finish(const T* x, const W* weight, const W* bias, T* y, int
         [&](int64_t i, int64_t count) OPSMITH_ALWAYS_INLINE {
           return Operands{load_some(x + i, count), load_some(weight + i, count), zero()};
         },
-        [a, c](Operands v) OPSMITH_ALWAYS_INLINE { return (v.x - c) * a * v.weight; });
+        [a, c, none](Operands v) OPSMITH_ALWAYS_INLINE { return fma((v.x - c) * a, v.weight, none); });
   } else {
     const F one = splat(1.0f);
     produce(
@@ -57,13 +58,13 @@ OPSMITH_INLINE void layer_norm(const T* x, const W* weight, const W* bias, T* y,
   const float scale = 1.0f / __builtin_sqrtf(variance + eps);
   *mean = center;
   *rstd = scale;
-  finish(x, weight, bias, y, n, center, scale, streamed);
+  finish(x, weight, bias, y, n, center, scale, 0.0f, streamed);
 }
 
 template <class T, class W>
 OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) {
   const float square = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v * v; }) / static_cast<float>(n);
-  finish(x, weight, static_cast<const W*>(nullptr), y, n, 0.0f, 1.0f / __builtin_sqrtf(square + eps),
+  finish(x, weight, static_cast<const W*>(nullptr), y, n, 0.0f, 1.0f / __builtin_sqrtf(square + eps), -0.0f,
          streamed);
 }
 

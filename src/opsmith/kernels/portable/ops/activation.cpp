@@ -65,7 +65,7 @@ Tensor& relu_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out)
                 "Boolean inputs not supported for relu");
   return unary<kRelu>(context, Real{}, self.scalar_type(), self, out, [](auto a) {
     using C = decltype(a);
-    return a <= C(0) ? C(0) : a;  // NaN is not <= 0 and stays
+    return a < C(0) ? C(0) : a;  // NaN and -0 are not < 0 and stay
   });
 }
 

@@ -1,6 +1,7 @@
 // Arithmetic of two operands: the four operations, quotients rounded to integers, remainders, atan2.
 #include "../pointwise_bodies.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -181,7 +182,27 @@ template <class T>
 constexpr auto kQuotientTruncAs =
     [](float a, float b) { return std::trunc(convert_value<float>(convert_value<T>(a / b))); };
 
-// f(a, b), but of integers over 0, which are only counted.
+template <class T>
+bool has_zero_of(const Tensor& t) {
+  const T* const begin = static_cast<const T*>(t.const_data_ptr());
+  return std::find(begin, begin + t.numel(), T(0)) != begin + t.numel();
+}
+
+// Whether an element of `t`, which are integers, is 0.
+bool has_zero(const Tensor& t) {
+  switch (t.element_size()) {
+    case 1:
+      return has_zero_of<uint8_t>(t);
+    case 2:
+      return has_zero_of<uint16_t>(t);
+    case 4:
+      return has_zero_of<uint32_t>(t);
+    default:
+      return has_zero_of<uint64_t>(t);
+  }
+}
+
+// f(a, b), but of integers over what only becomes 0 as it is converted, which is counted.
 template <class C, class F>
 struct Divided {
   F f;
@@ -200,6 +221,12 @@ struct Divided {
 template <const char* Name, class F>
 Tensor& divided(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
                 Tensor& out, const F& f, int exact = 0) {
+  // Before anything is written: `out` may be an operand, which a call that fails must not change.
+  if (executorch::runtime::isIntegralType(dtype, /*includeBool=*/true) && self.numel() > 0 &&
+      has_zero(other)) {
+    reject(context, Error::InvalidArgument, "ZeroDivisionError");
+    return out;
+  }
   std::atomic<bool> by_zero{false};
   binary_of<Name>(
       context, Real{}, dtype, self, other, out,

@@ -344,12 +344,12 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   if (!make_plan(context, self, indices, plan) || !resize(context, out, sizes_of(self))) {
     return out;
   }
-  copy_elements(context, self, out);
   Dims values_strides;
   if (!value_strides(context, values, plan, values_strides)) {
     return out;
   }
   if (plan.sizes.product() == 0) {
+    copy_elements(context, self, out);
     return out;
   }
   const ResultStrides given = split(plan, values_strides);
@@ -359,6 +359,7 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   if (from == nullptr) {
     return out;
   }
+  copy_elements(context, self, out);
   constexpr int64_t kOneThread = INT64_MAX;
   const Dims kept = kept_strides(plan, strides);
   if (!accumulate) {

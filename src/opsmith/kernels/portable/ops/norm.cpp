@@ -174,6 +174,10 @@ template <class C>
                    for (int64_t i = 0; i < n; ++i) {
                      result[i] += added[i];
                    }
+                 } else {
+                   for (int64_t i = 0; i < n; ++i) {
+                     result[i] += C(0);  // as ATen does: no result is -0
+                   }
                  }
                  y.block(first + at, n, result);
                });

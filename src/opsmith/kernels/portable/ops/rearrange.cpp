@@ -49,7 +49,10 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
   if (!shuffled_sizes(context, self, factor, into_map, sizes)) {
     return out;
   }
-  if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
+  if (!into_map && self.numel() == 0) {
+    sizes = sizes_of(self);  // ATen gives back an empty map as it is
+  }
+  if (!same_dtype(context, self, out) || !resize(context, out, sizes) || self.numel() == 0) {
     return out;
   }
   Source from = source_of(self);

@@ -1,0 +1,86 @@
+// Operators that move elements. Where PyTorch's meta kernels say other things than its CPU does, of empty
+// Tensors and of channels-last ones, these say what the CPU does.
+#include "meta_tensors.h"
+
+#include <ATen/InferSize.h>
+#include <ATen/native/Padding.h>
+
+namespace opsmith::meta_functions {
+
+at::Tensor view_copy(const at::Tensor& self, at::IntArrayRef size) {
+  return contiguous(at::infer_size_dv(size, self.numel()), self.scalar_type());
+}
+
+at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  TORCH_CHECK(!shifts.empty(), "`shifts` required");
+  const bool flat = dims.empty() && shifts.size() == 1;
+  TORCH_CHECK(flat || shifts.size() == dims.size(),
+              "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+  if (self.numel() == 0 && dims.size() == 1) {
+    return like(self);
+  }
+  return contiguous(self.sizes(), self.scalar_type(),
+                    flat ? at::MemoryFormat::Contiguous : self.suggest_memory_format());
+}
+
+at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
+  TORCH_CHECK(self.dim() >= 3,
+              "pixel_shuffle expects input to have at least 3 dimensions, but got input with ", self.dim(),
+              " dimension(s)");
+  TORCH_CHECK(factor > 0, "pixel_shuffle expects a positive upscale_factor, but got ", factor);
+  const int64_t square = factor * factor;
+  TORCH_CHECK(self.size(-3) % square == 0,
+              "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
+              "upscale_factor, but input.size(-3)=",
+              self.size(-3), " is not divisible by ", square);
+  at::DimVector sizes(self.sizes());
+  const size_t rank = sizes.size();
+  sizes[rank - 3] /= square;
+  sizes[rank - 2] *= factor;
+  sizes[rank - 1] *= factor;
+  return contiguous(sizes, self.scalar_type(), self.suggest_memory_format());
+}
+
+at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
+  TORCH_CHECK(self.dim() >= 3,
+              "pixel_unshuffle expects input to have at least 3 dimensions, but got input with ", self.dim(),
+              " dimension(s)");
+  TORCH_CHECK(factor > 0, "pixel_unshuffle expects a positive downscale_factor, but got ", factor);
+  TORCH_CHECK(self.size(-2) % factor == 0,
+              "pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)=",
+              self.size(-2), " is not divisible by ", factor);
+  TORCH_CHECK(self.size(-1) % factor == 0,
+              "pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)=",
+              self.size(-1), " is not divisible by ", factor);
+  if (self.numel() == 0) {
+    return like(self);
+  }
+  at::DimVector sizes(self.sizes());
+  const size_t rank = sizes.size();
+  sizes[rank - 3] *= factor * factor;
+  sizes[rank - 2] /= factor;
+  sizes[rank - 1] /= factor;
+  return contiguous(sizes, self.scalar_type(), self.suggest_memory_format());
+}
+
+at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
+  at::native::padding::check_valid_input<2>(self, padding);
+  const int64_t left = padding[0], right = padding[1], top = padding[2], bottom = padding[3];
+  TORCH_CHECK(
+      left < self.size(-1) && right < self.size(-1),
+      "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (",
+      left, ", ", right, ") at dimension ", self.dim() - 1, " of input ", self.dim());
+  TORCH_CHECK(
+      top < self.size(-2) && bottom < self.size(-2),
+      "Argument #6: Padding size should be less than the corresponding input dimension, but got: padding (",
+      top, ", ", bottom, ") at dimension ", self.dim() - 2, " of input ", self.dim());
+  at::DimVector sizes(self.sizes());
+  sizes[sizes.size() - 2] += top + bottom;
+  sizes[sizes.size() - 1] += left + right;
+  TORCH_CHECK(sizes[sizes.size() - 1] >= 1 || sizes[sizes.size() - 2] >= 1, "input (H: ", self.size(-2),
+              ", W: ", self.size(-1), ") is too small. Calculated output H: ", sizes[sizes.size() - 2],
+              " W: ", sizes[sizes.size() - 1]);
+  return contiguous(sizes, self.scalar_type(), self.suggest_memory_format());
+}
+
+}  // namespace opsmith::meta_functions

@@ -1,0 +1,66 @@
+"""Which operands the results of an operator may not overlap: where PyTorch refuses what ours could serve.
+
+A kernel never computes on what it overwrites: generated code gives it other memory where ``out`` shares its
+own with an operand.  PyTorch refuses some of these calls all the same.  Its meta functions do so for
+structured operators, and are asked; what is here, nothing but the CPU's kernels say.
+tests/kernels/test_sim_contracts.py compares it with them.  Called by the resolver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RefusedOverlap:
+    """``written``, an argument that the operator writes to, may not overlap the operand ``read``.
+
+    In part only, as TensorIterator has it; where ``wholly``, not even if both are the same elements.
+    """
+
+    written: str
+    read: str
+    wholly: bool = False
+
+
+# Operators that begin by copying `self` into their first result, which a partial overlap forbids.
+_BEGINS_WITH_COPY = frozenset(
+    {
+        "cumprod.out",
+        "cumsum.out",
+        "scatter.reduce_out",
+        "scatter.src_out",
+        "scatter.value_out",
+        "scatter.value_reduce_out",
+        "scatter_add.out",
+        "scatter_reduce.two_out",
+    }
+)
+
+# The others, with what their kernels compare.
+_COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
+    "index_put_": (
+        RefusedOverlap("self", "values", wholly=True),
+        RefusedOverlap("self", "indices", wholly=True),
+    ),
+    "index_select.out": (
+        RefusedOverlap("out", "self", wholly=True),
+        RefusedOverlap("out", "index", wholly=True),
+    ),
+    "masked_fill_.Scalar": (RefusedOverlap("self", "mask"),),
+    "masked_fill_.Tensor": (RefusedOverlap("self", "mask"),),
+    "max.dim_max": (RefusedOverlap("max", "self"), RefusedOverlap("max_values", "self")),
+    "min.dim_min": (RefusedOverlap("min", "self"), RefusedOverlap("min_indices", "self")),
+    "sort.values": (RefusedOverlap("values", "self"),),
+    "sort.values_stable": (RefusedOverlap("values", "self"),),
+    "stack.out": (RefusedOverlap("out", "tensors"),),
+    "topk.values": (RefusedOverlap("values", "self"), RefusedOverlap("indices", "self")),
+}
+
+
+def refused_overlaps(name: str) -> tuple[RefusedOverlap, ...]:
+    """What PyTorch's kernel of the operator ``name`` refuses beyond its meta function."""
+    if name in _BEGINS_WITH_COPY:
+        return (RefusedOverlap("out", "self"),)
+    return _COMPARED.get(name, ())

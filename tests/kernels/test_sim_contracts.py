@@ -1,0 +1,238 @@
+"""What sim's operators refuse and leave alone, as ATen's on the CPU do: overlapping memory, calls that raise.
+
+``test_sim_kernels`` asks for the values of calls that nothing is wrong with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+DEVICES = ("cpu", "sim")
+Call = Callable[[Tensor], Any]
+
+INPUT_OVERLAPS = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+    "memory location. Please clone() the tensor before performing the operation."
+)
+
+
+def memory(device: str) -> Tensor:
+    """Forty elements, no two of which are equal."""
+    elements = torch.arange(40.0).mul(7).remainder(41).sub(20)
+    return elements.to(device)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A call that is given memory and writes to a part of what it reads; ``expected``, as if it did not."""
+
+    name: str
+    call: Call
+    expected: Call
+
+
+# ATen's own kernels compute some of these on what they overwrite: what is expected is the result of a copy.
+COMPUTED = (
+    Overlap(
+        "sum", lambda m: torch.sum(m.view(4, 10), 0, out=m[:10]), lambda m: m.view(4, 10).sum(0)
+    ),
+    Overlap(
+        "amax", lambda m: torch.amax(m.view(4, 10), 0, out=m[5:15]), lambda m: m.view(4, 10).amax(0)
+    ),
+    Overlap("cumsum", lambda m: torch.cumsum(m, 0, out=m), lambda m: m.cumsum(0)),
+    Overlap(
+        "softmax",
+        lambda m: torch._softmax(m[:30], 0, False, out=m[3:33]),
+        lambda m: m[:30].softmax(0),
+    ),
+    Overlap(
+        "mm",
+        lambda m: torch.mm(m[:9].view(3, 3), m[9:18].view(3, 3), out=m[4:13].view(3, 3)),
+        lambda m: m[:9].view(3, 3) @ m[9:18].view(3, 3),
+    ),
+    Overlap(
+        "addmm",
+        lambda m: torch.addmm(m[20], m[:9].view(3, 3), m[9:18].view(3, 3), out=m[:9].view(3, 3)),
+        lambda m: torch.addmm(m[20], m[:9].view(3, 3), m[9:18].view(3, 3)),
+    ),
+    Overlap(
+        "tril",
+        lambda m: torch.tril(m[:36].view(6, 6), out=m[2:38].view(6, 6)),
+        lambda m: m[:36].view(6, 6).tril(),
+    ),
+    Overlap(
+        "sort",
+        lambda m: torch.sort(m, out=(m, torch.empty(40, dtype=torch.int64, device=m.device))),
+        lambda m: m.sort(),
+    ),
+    Overlap("add", lambda m: torch.add(m, m, out=m), lambda m: m + m),
+)
+
+
+@pytest.mark.parametrize("overlap", COMPUTED, ids=lambda each: each.name)
+def test_out_that_lies_in_an_operand_gets_what_a_copy_of_it_would(overlap: Overlap) -> None:
+    expected = overlap.expected(memory("cpu"))
+    result = overlap.call(memory("sim"))
+    for given, wanted in zip(_tensors(result), _tensors(expected), strict=True):
+        torch.testing.assert_close(given.cpu(), wanted)
+
+
+def _tensors(result: Any) -> tuple[Tensor, ...]:
+    return (result,) if isinstance(result, Tensor) else tuple(result)
+
+
+def put(m: Tensor) -> None:
+    m[torch.arange(3, device=m.device)] = m[1:4]
+
+
+REFUSED: dict[str, Call] = {
+    "index_select": lambda m: torch.index_select(m, 0, torch.arange(40, device=m.device), out=m),
+    "index_put": put,
+    "masked_fill_": lambda m: m[1:21].masked_fill_(m.view(torch.bool)[:20], 3),
+    "cumsum": lambda m: torch.cumsum(m[:20], 0, out=m[1:21]),
+    "topk": lambda m: torch.topk(
+        m, 2, out=(m[:2], torch.empty(2, dtype=torch.int64, device=m.device))
+    ),
+    "max": lambda m: torch.max(
+        m.view(4, 10), 0, out=(m[:10], torch.empty(10, dtype=torch.int64, device=m.device))
+    ),
+    "sort": lambda m: torch.sort(
+        m[:20], out=(m[1:21], torch.empty(20, dtype=torch.int64, device=m.device))
+    ),
+    "stack": lambda m: torch.stack([m[:5], m[20:25]], out=m[:10].view(2, 5)),
+    "eq, into narrower elements": lambda m: torch.eq(m, 1, out=m.view(torch.bool)[:40]),
+    "scatter_add": lambda m: torch.scatter_add(
+        m[:20], 0, torch.arange(5, device=m.device), m[30:35], out=m[1:21]
+    ),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", REFUSED)
+def test_overlap_that_pytorch_refuses(name: str, device: str) -> None:
+    given = memory(device)
+    with pytest.raises(RuntimeError) as raised:
+        REFUSED[name](given)
+    assert str(raised.value).splitlines()[0] == INPUT_OVERLAPS
+    assert torch.equal(given.cpu(), memory("cpu"))
+
+
+def integers(device: str) -> Tensor:
+    return torch.tensor([5, 6, 7]).to(device)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A call that raises once it has an operand, ``out`` perhaps, that it may not change."""
+
+    call: Callable[[Tensor], Any]
+    operand: Callable[[str], Tensor]
+
+
+FAILING: dict[str, Failing] = {
+    "remainder_ by 0": Failing(lambda x: x.remainder_(0), integers),
+    "fmod_ by 0": Failing(lambda x: x.fmod_(0), integers),
+    "floor_divide_ by 0": Failing(lambda x: x.floor_divide_(torch.zeros_like(x)), integers),
+    "index_put out": Failing(
+        lambda out: torch.ops.aten.index_put.out(
+            out[:3] * 2, [torch.arange(2, device=out.device)], out.new_ones(2, 4), out=out
+        ),
+        integers,
+    ),
+    "select_scatter out": Failing(
+        lambda out: torch.ops.aten.select_scatter.out(
+            torch.ones(4, 5, device=out.device), torch.ones(3, device=out.device), 0, 0, out=out
+        ),
+        lambda device: memory(device)[:2],
+    ),
+    "index_select out": Failing(
+        lambda out: torch.index_select(
+            torch.ones(4, 5, device=out.device), 0, torch.tensor([9], device=out.device), out=out
+        ),
+        lambda device: memory(device)[:2],
+    ),
+    "cumsum_ of bool": Failing(
+        lambda x: x.cumsum_(0), lambda device: torch.tensor([True, False, True], device=device)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("name", FAILING)
+def test_call_that_raises_leaves_its_operands_as_they_were(name: str) -> None:
+    failing = FAILING[name]
+    given = failing.operand("sim")
+    with pytest.raises((RuntimeError, IndexError)):
+        failing.call(given)
+    torch.testing.assert_close(given.cpu(), failing.operand("cpu"), rtol=0, atol=0)
+
+
+LAYOUTS: dict[str, Callable[[str], Tensor]] = {
+    "view_copy of what no view can be": lambda device: torch.ops.aten.view_copy(
+        torch.arange(12.0, device=device).view(3, 4).t(), [12]
+    ),
+    "roll of nothing": lambda device: torch.roll(torch.empty(0, 3, device=device), 1, 5),
+    "pixel_unshuffle of nothing": lambda device: torch.pixel_unshuffle(
+        torch.empty(0, 4, 4, device=device), 2
+    ),
+    "slice_scatter with gaps": lambda device: torch.slice_scatter(
+        torch.arange(24.0, device=device).view(3, 8)[:, ::2],
+        torch.ones(3, 2, device=device),
+        1,
+        0,
+        2,
+    ),
+    "batch norm of a transposed row": lambda device: (
+        torch.ops.aten._native_batch_norm_legit.no_stats(
+            torch.arange(24.0, device=device).view(2, 4, 3).transpose(1, 2),
+            None,
+            None,
+            True,
+            0.1,
+            1e-5,
+        )[0]
+    ),
+    "abs of one row": lambda device: torch.arange(24.0, device=device).view(2, 12)[:1, :2].abs(),
+    **{
+        f"{name}, channels last": lambda device, call=call: call(
+            torch.arange(3 * 4 * 4 * 4.0)
+            .view(3, 4, 4, 4)
+            .to(memory_format=torch.channels_last)
+            .to(device)
+        )
+        for name, call in {
+            "roll": lambda x: torch.roll(x, 1, 2),
+            "pixel_shuffle": lambda x: torch.pixel_shuffle(x, 2),
+            "pixel_unshuffle": lambda x: torch.pixel_unshuffle(x, 2),
+            "reflection_pad2d": lambda x: torch.nn.functional.pad(x, (1, 2, 0, 1), "reflect"),
+            "replication_pad2d": lambda x: torch.nn.functional.pad(x, (1, 2, 0, 1), "replicate"),
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_result_has_the_sizes_dtype_and_strides_of_the_cpu(name: str) -> None:
+    on_cpu, on_sim = (LAYOUTS[name](device) for device in DEVICES)
+    assert on_sim.stride() == on_cpu.stride()
+    torch.testing.assert_close(on_sim.cpu(), on_cpu)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "call",
+    [torch.relu, torch.relu_, torch.tanh, lambda x: torch.layer_norm(x, [35])],
+    ids=["relu", "relu_", "tanh", "layer_norm"],
+)
+def test_sign_of_zero(call: Call, dtype: torch.dtype) -> None:
+    zeros = torch.tensor([-0.0, 0.0], dtype=dtype).repeat_interleave(35).view(2, 35)
+    on_cpu, on_sim = (call(zeros.to(device, copy=True)).cpu() for device in DEVICES)
+    assert torch.equal(on_sim.signbit(), on_cpu.signbit())
