@@ -282,8 +282,10 @@ _COMPOSED = {
 # reach DispatchStubs, which PyTorch fills for its own devices only.
 _SHARED = {
     "NestedTensorCPU": frozenset({"native_layer_norm", "native_layer_norm_backward"}),
-    "SparseCPU": frozenset[str](),
-    "SparseCsrCPU": frozenset[str](),
+    "SparseCPU": frozenset({"_sparse_mask_projection", "sparse_mask"}),
+    "SparseCsrCPU": frozenset(
+        {"_to_sparse_bsc", "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr"}
+    ),
 }
 
 

@@ -50,6 +50,7 @@ SPARSE: dict[str, Callable[[str], Tensor]] = {
     "sum": lambda device: torch.sparse.sum(coo(device), 0),
     "softmax": lambda device: torch.sparse.softmax(coo(device).coalesce(), 1),
     "sparse_mask": lambda device: dense(device).sparse_mask(coo(device).coalesce()),
+    "sparse_mask of sparse": lambda device: coo(device).sparse_mask(coo(device).coalesce()),
     "index_select": lambda device: coo(device).index_select(0, torch.tensor([0, 1], device=device)),
     "cat": lambda device: torch.cat([coo(device), coo(device)]),
     "CSR": csr,
@@ -63,6 +64,8 @@ SPARSE: dict[str, Callable[[str], Tensor]] = {
         csr(device), dense(device), dense(device)
     ),
     "CSC": lambda device: dense(device).to_sparse_csc(),
+    "CSR to CSC": lambda device: csr(device).to_sparse_csc(),
+    "CSC to CSR": lambda device: dense(device).to_sparse_csc().to_sparse_csr(),
     "BSR": lambda device: dense(device).to_sparse_bsr((3, 3)),
 }
 
