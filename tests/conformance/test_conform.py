@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 from xml.etree import ElementTree
 
@@ -191,6 +192,10 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
          "name one of forward, backward, out, in-place, non-contiguous, empty, dtypes, determinism, meta"),
         (["-o", "no/such/r.json"], "`no/such/r.json` cannot be written: No such file or directory"),
         (["--file", "test_ops.py"], "--file chooses among the test files of a checkout, and none is given"),
+        (["--torchcts"], "TorchCTS is not installed, or psutil, which it needs, is not\n  remedy: pip "
+         "install --no-deps torchcts, and pip install psutil pytest expecttest numpy"),
+        (["--torchcts", "--dtype", "int8"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
+        (["--torchcts", "--upstream", "."], "--upstream and --torchcts are two runs"),
         (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
         (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
          "  remedy: git clone --depth 1 --branch v2.13.0 https://github.com/pytorch/pytorch, and name"),
@@ -558,6 +563,65 @@ def test_upstream_tests_run_on_the_device(tmp_path: Path) -> None:
     }  # fmt: skip
     _, printed = conform(*arguments, "--file", "test_view_op", status=1)
     assert "has no file `test_view_op.py` (did you mean test_view_ops.py?)" in printed
+
+
+# What TorchCTS is made of, with two of its tests.
+TORCHCTS = {
+    "psutil.py": "",
+    "torchcts/__init__.py": "",
+    "torchcts/conftest.py": """
+        from pathlib import Path
+        from runpy import run_path
+
+        import pytest
+
+        def pytest_addoption(parser):
+            for option in ("level", "results-dir", "adaptive-isolation", "known-segfault-policy", "device"):
+                parser.addoption(f"--{option}")
+
+        @pytest.fixture
+        def manifest():
+            return run_path("manifest.py")["manifest"]
+        """,
+    "torchcts/operators/test_add.py": """
+        import os
+
+        import torch
+
+        def test_add(manifest):
+            assert manifest["capabilities"]["sparse"] and not manifest["capabilities"]["named_tensor"]
+            device = manifest["device_name"]
+            assert (torch.ones(2, device=device) + 1).tolist() == [2, 2]
+
+        def test_count(manifest):
+            assert manifest["device_count"] == 3
+
+        def test_crash():
+            os.abort()
+
+        def test_behind_the_crash():
+            pass
+        """,
+}
+
+
+@pytest.mark.usefixtures("sim")
+def test_torchcts_runs_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in TORCHCTS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(dedent(text))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    summary, _ = conform("--torchcts", "--file", "operators", "-j", "1", "--json", status=1)
+    assert summary["totals"]["passed"] == 2
+    assert {failure["entry"]: failure["message"] for failure in summary["failures"]} == {
+        "torchcts/operators/test_add::test_count": "AssertionError: assert 2 == 3",
+        "torchcts/operators/test_add::test_crash": "the process was ended by SIGABRT",
+    }
+    _, printed = conform("--torchcts", "--file", "operators/test_ad", status=1)
+    assert (
+        "TorchCTS has no file `operators/test_ad.py` (did you mean operators/test_add.py?)"
+        in printed
+    )
 
 
 # ---- files

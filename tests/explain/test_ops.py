@@ -130,7 +130,7 @@ def test_filters(operators: tuple[OperatorFacts, ...]) -> None:
     )
     parts = OperatorFilter(differentiable="parts").choose(operators)
     assert {facts.composite for facts in parts} == {"CompositeImplicitAutograd"}
-    assert OperatorFilter(route="denied").choose(operators) == ()  # a route, if nothing takes it
+    assert OperatorFilter(route="missing").choose(operators) == ()  # a route, if nothing takes it
 
 
 @pytest.mark.parametrize(

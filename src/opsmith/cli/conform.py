@@ -25,6 +25,7 @@ from opsmith.conformance import (
     Standing,
     Status,
     Verdict,
+    find_torchcts,
     read_checkout,
     run,
     run_upstream,
@@ -34,7 +35,7 @@ from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import OnStanding
 from opsmith.conformance.results import latest_path, write_results
 from opsmith.conformance.selection import dtype_order
-from opsmith.conformance.upstream import Checkout
+from opsmith.conformance.upstream import Checkout, Suite
 from opsmith.errors import FilterInvalid
 from opsmith.output_files import check_writable
 
@@ -71,7 +72,12 @@ UpstreamCheckout = Annotated[
     Path | None,
     typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
 ]
-Files = Annotated[list[str] | None, typer.Option(help="A test file of the checkout; repeatable.")]
+TorchCts = Annotated[
+    bool, typer.Option("--torchcts", help="Run the tests of the installed TorchCTS instead.")
+]
+Files = Annotated[
+    list[str] | None, typer.Option(help="A test file of the checkout or of TorchCTS; repeatable.")
+]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
 ]
@@ -93,6 +99,7 @@ def conform(
     expected_failures: ExpectedFailures = None,
     gaps: Annotated[Path | None, typer.Option(hidden=True)] = None,
     upstream: UpstreamCheckout = None,
+    torchcts: TorchCts = False,
     file: Files = None,
     output: Output = None,
     junit: JUnit = None,
@@ -110,13 +117,13 @@ def conform(
             soft_wrap=True,
         )
         expected_failures = expected_failures or gaps
-    _check_choice(upstream, file, [op, dtype, check, samples, kernels])
+    _check_choice(upstream, torchcts, file, [op, dtype, check, samples, kernels])
     for path in (output, junit):
         if path is not None:
             check_writable(path)
     chosen: Callable[..., Outcome] = (
-        partial(run_upstream, _checkout(upstream), backend, files=file or ())
-        if upstream is not None
+        partial(run_upstream, suite, backend, files=file or ())
+        if (suite := _suite(upstream, torchcts)) is not None
         else partial(
             run,
             backend,
@@ -137,19 +144,34 @@ def conform(
 
 
 def _check_choice(
-    upstream: Path | None, files: Sequence[str] | None, of_opinfo: Sequence[object]
+    upstream: Path | None,
+    torchcts: bool,
+    files: Sequence[str] | None,
+    of_opinfo: Sequence[object],
 ) -> None:
-    """Refuses options of one kind of run beside those of the other."""
-    if upstream is not None and any(of_opinfo):
+    """Refuses options of one kind of run beside those of another."""
+    if upstream is not None and torchcts:
         raise FilterInvalid(
-            "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of --upstream",
+            "--upstream and --torchcts are two runs", remedy="leave one out, and run it afterwards"
+        )
+    if (upstream is not None or torchcts) and any(of_opinfo):
+        raise FilterInvalid(
+            "--op, --dtype, --check, --samples and --kernels are of OpInfo, not of "
+            + ("--torchcts" if torchcts else "--upstream"),
             remedy="leave them out; --file chooses what is run",
         )
-    if upstream is None and files:
+    if upstream is None and not torchcts and files:
         raise FilterInvalid(
             "--file chooses among the test files of a checkout, and none is given",
-            remedy="name the checkout: --upstream PATH",
+            remedy="name the checkout, --upstream PATH, or say --torchcts",
         )
+
+
+def _suite(upstream: Path | None, torchcts: bool) -> Suite | None:
+    """The test files that are run in the place of OpInfo, if any."""
+    if torchcts:
+        return find_torchcts()
+    return _checkout(upstream) if upstream is not None else None
 
 
 def _checkout(folder: Path) -> Checkout:

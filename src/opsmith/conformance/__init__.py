@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opsmith.conformance.record import Standing
     from opsmith.conformance.results import Check, Results, Status, Verdict, read_results, scores
     from opsmith.conformance.running import Outcome, run, run_upstream
+    from opsmith.conformance.torchcts import find_torchcts
     from opsmith.conformance.upstream import read_checkout
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Standing",
     "Status",
     "Verdict",
+    "find_torchcts",
     "read_checkout",
     "read_results",
     "run",
@@ -39,6 +41,7 @@ __getattr__ = on_demand(
         "Standing": "opsmith.conformance.record",
         "Status": "opsmith.conformance.results",
         "Verdict": "opsmith.conformance.results",
+        "find_torchcts": "opsmith.conformance.torchcts",
         "read_checkout": "opsmith.conformance.upstream",
         "read_results": "opsmith.conformance.results",
         "run": "opsmith.conformance.running",

@@ -1,6 +1,6 @@
 """A conformance run from beginning to end: what is chosen, made, judged and kept.
 
-``opsmith conform`` and programs call :func:`run`, and :func:`run_upstream` for PyTorch's own test files.
+``opsmith conform`` and programs call :func:`run`, and :func:`run_upstream` for test files of others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opsmith.conformance.protocol import Setting
 from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
 from opsmith.conformance.results import Check, Results
 from opsmith.conformance.selection import WorkUnit, select
-from opsmith.conformance.upstream import Checkout, Upstream, key_prefix
+from opsmith.conformance.upstream import Suite, Upstream
 from opsmith.description import find_backend
 from opsmith.errors import FileMissing
 from opsmith.plan import open_backend
@@ -102,7 +102,7 @@ def run(
 
 
 def run_upstream(
-    checkout: Checkout,
+    suite: Suite,
     backend: str = "sim",
     *,
     files: Iterable[str] = (),
@@ -113,16 +113,16 @@ def run_upstream(
     report: OnStanding = _nobody,
     building: OnProgress | None = None,
 ) -> Outcome:
-    """Runs test files of PyTorch's own against the device of ``backend``.
+    """Runs test files of ``suite``, PyTorch's own or TorchCTS, against the device of ``backend``.
 
-    ``files`` names them; empty: the device-generic ones.  A test that takes longer than ``timeout``
+    ``files`` names them; empty: the device-generic ones, or all.  A test that takes longer than ``timeout``
     seconds fails.  Otherwise as :func:`run`.  Raises :class:`~opsmith.errors.ConformanceError` where
     there is no such file, or pytest cannot run it.
     """
     description = find_backend(backend)
     known = known_entries(cache_root())
-    chosen = checkout.chosen(files)
-    prefixes = tuple(key_prefix(file) for file in chosen)
+    chosen = suite.chosen(files)
+    prefixes = tuple(map(suite.prefix, chosen))
     record = _record(description, known, expected_failures, None, 0, 0, report, building)
     record.begin(
         latest_results(description),
@@ -131,6 +131,7 @@ def run_upstream(
     )
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         upstream = Upstream(
+            suite,
             description,
             record.header.backend,
             _workers(jobs),

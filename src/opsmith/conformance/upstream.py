@@ -1,4 +1,4 @@
-"""PyTorch's own device-generic test files, from a source checkout, run against the device.
+"""Test files that others write for any device, run against this one: PyTorch's own, from a source checkout.
 
 Each file is run by pytest in processes of its own (:mod:`upstream_plugin` speaks for them), with a time
 box for each test: one that crashes or hangs is named, and the run goes on behind it.
@@ -9,21 +9,24 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.upstream_plugin import (
     DONE_VARIABLE,
+    GENERIC_VARIABLE,
     LINES_VARIABLE,
     SHARD_VARIABLE,
     Begun,
@@ -49,6 +52,28 @@ _COLLECT_SECONDS = 1800.0
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 _STATUS = {"passed": Status.PASSED, "failed": Status.FAILED, "skipped": Status.SKIPPED}
+
+
+@dataclass(frozen=True)
+class PytestCall:
+    """How pytest is called for one file: its ``arguments``, what the environment has besides, and where."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+
+
+class Suite(Protocol):
+    """Test files of one origin."""
+
+    def chosen(self, files: Iterable[str]) -> tuple[Path, ...]:
+        """The files by name, or those that are run where none is named."""
+
+    def prefix(self, file: Path) -> str:
+        """How the entries of a file's tests begin."""
+
+    def call(self, file: Path, device: str, folder: Path) -> PytestCall:
+        """How pytest runs ``file`` for ``device``; ``folder`` is for what that needs."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +110,15 @@ class Checkout:
                 )
         return tuple(self.tests / name for name in wanted or FILES if name in known)
 
+    def prefix(self, file: Path) -> str:
+        """How the entries of a file's tests begin: ``test_view_ops::``."""
+        return f"{file.stem}::"
+
+    def call(self, file: Path, device: str, folder: Path) -> PytestCall:
+        """How pytest runs ``file``.  The checkout's conftest.py and settings are for PyTorch's own CI."""
+        generic = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1", GENERIC_VARIABLE: "1"}
+        return PytestCall(["--noconftest"], generic, file.parent)
+
 
 def read_checkout(path: Path) -> Checkout:
     """The checkout in the folder ``path``.  Raises :class:`~opsmith.errors.ConformanceError`."""
@@ -112,15 +146,12 @@ def _release(version: str) -> str:
     return found[0] if found else version
 
 
-def key_prefix(file: Path) -> str:
-    """How the entries of a file's tests begin."""
-    return f"{file.stem}::"
-
-
 @dataclass
 class _Session:
     """pytest on one part of one file; ``done`` holds the tests that have ended."""
 
+    suite: Suite
+    device: str
     file: Path
     shard: str
     folder: Path
@@ -143,14 +174,14 @@ class _Session:
         done.write_text("\n".join(sorted(self.done)), "utf-8")
         nothing = self.folder / "pytest.ini"
         nothing.write_text("[pytest]\n")
+        call = self.suite.call(self.file, self.device, self.folder)
         with (self.folder / "output").open("wb") as output:
             self.process = subprocess.Popen(
-                # Its conftest.py and settings are for PyTorch's own CI.
                 [
-                    sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider",
-                    "-c", str(nothing), "-p", "opsmith.conformance.upstream_plugin", str(self.file),
+                    sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(nothing),
+                    "-p", "opsmith.conformance.upstream_plugin", *call.arguments, str(self.file),
                 ],
-                cwd=self.file.parent,
+                cwd=call.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -158,7 +189,7 @@ class _Session:
                 env={
                     **os.environ,
                     AUTOLOAD_VARIABLE: str(description),
-                    "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
+                    **call.environment,
                     "OMP_NUM_THREADS": "1",
                     LINES_VARIABLE: str(self.lines),
                     DONE_VARIABLE: str(done),
@@ -189,6 +220,7 @@ class _Session:
 class Upstream:
     """A run of test files with ``jobs`` processes at a time and ``timeout`` seconds for a test."""
 
+    suite: Suite
     description: Path
     device: str
     jobs: int
@@ -204,8 +236,9 @@ class Upstream:
         """Runs the tests of ``files`` but those ``done``, by their entries."""
         waiting = deque(
             _Session(
-                file, f"{part}/{self.jobs}", self.folder / f"{file.stem}-{part}",
-                {name.partition("::")[2] for name in done if name.startswith(key_prefix(file))},
+                self.suite, self.device, file, f"{part}/{self.jobs}",
+                self.folder / f"{file.parent.name}-{file.stem}-{part}",
+                {name.partition("::")[2] for name in done if name.startswith(self.suite.prefix(file))},
             )
             for file in files
             for part in range(self.jobs)
@@ -244,10 +277,12 @@ class Upstream:
             self._alive.append(session)
         elif not session.collected:
             said = session.last_words() if status is not None else "it takes too long"
+            call = self.suite.call(session.file, self.device, session.folder)
+            command = ["python", "-m", "pytest", *call.arguments, str(session.file)]
             raise ConformanceError(
                 f"pytest could not run {session.file}: {said}",
                 remedy="run it by hand to see why: OPSMITH_AUTOLOAD="
-                f"{self.description} python -m pytest --noconftest {session.file}",
+                f"{self.description} {shlex.join(command)}",
             )
 
     def _take(self, session: _Session, line: Line) -> None:
@@ -259,11 +294,8 @@ class Upstream:
                 session.collected = True
             case Broken():
                 session.collected = True
-                self.verdict(
-                    Verdict(
-                        session.file.stem, Check.UPSTREAM, "", Status.FAILED, message=line.message
-                    )
-                )
+                file = self.suite.prefix(session.file).removesuffix("::")
+                self.verdict(Verdict(file, Check.UPSTREAM, "", Status.FAILED, message=line.message))
             case Begun():
                 session.running, session.began = line.test, time.monotonic()
             case Over():
@@ -277,7 +309,7 @@ class Upstream:
         session.done.add(test)
         self.verdict(
             Verdict(
-                f"{key_prefix(session.file)}{test}", Check.UPSTREAM, self._dtype(test), status, 1,
+                f"{self.suite.prefix(session.file)}{test}", Check.UPSTREAM, self._dtype(test), status, 1,
                 round(seconds, 4), message,
             )
         )  # fmt: skip

@@ -349,7 +349,7 @@ class _Resolver:
         structured = siblings.get(Variant.OUT)
         if structured is not None and structured.structured and not structured.through:
             return self._structured(operator, structured, refused)
-        if kernel := self._stub_kernel(operator, group):
+        if (kernel := self._stub_kernel(operator, group)) and kernel not in refused:
             return self._through_stubs(operator, kernel, refused)
         note += self.stubs.notes.get(operator.name, "")
         if group is not None and siblings:
@@ -395,7 +395,7 @@ class _Resolver:
         return {
             variant: kernel
             for variant, kernel in named.items()
-            if kernel is not None and kernel.derive is not Derive.NOTHING
+            if kernel is not None and kernel not in refused and kernel.derive is not Derive.NOTHING
         }
 
     def _own(self, operator: Operator, kernel: Kernel, refused: Refused) -> Entry:
