@@ -107,7 +107,15 @@ def _on_copies(backend: Backend) -> Backend:
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
 # Composite kernels that are none: they call a DispatchStub, or check for a device that PyTorch has built in.
-_BUILT_IN_DEVICES_ONLY = frozenset({"conj_physical_", "mode.values"})
+_BUILT_IN_DEVICES_ONLY = frozenset(
+    {
+        "conj_physical_",
+        "kaiser_window",
+        "kaiser_window.beta",
+        "kaiser_window.periodic",
+        "mode.values",
+    }
+)
 
 # Composite kernels that refuse what is not contiguous, although their callers make it channels-last.
 _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import loaded  # noqa: F401  (makes the device)
 import pytest
@@ -49,6 +50,13 @@ def test_only_cpu_tensors_can_be_pinned() -> None:
         "aten::empty.memory_format: only CPU tensors can be pinned, and this one is asked for on "
         'sim. Leave `pin_memory` out, or make the tensor with device="cpu".'
     )
+
+
+@pytest.mark.parametrize("arguments", [(6,), (6, False), (6, True, 9.0)])
+def test_windows_that_only_the_cpu_computes(arguments: tuple[Any, ...]) -> None:
+    window = torch.kaiser_window(*arguments, device="sim")
+    assert window.device == torch.device("sim:0")
+    assert torch.equal(window.cpu(), torch.kaiser_window(*arguments))
 
 
 # ---- views ----
