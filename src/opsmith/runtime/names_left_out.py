@@ -38,7 +38,7 @@ _REASONS = {
     "DeferredCudaCallError": "nothing waits for a first use: the device is there once it is loaded",
     "GreenContext": "a driver cannot divide a device",
     "profiler": "torch.autograd.profiler.profile(use_device=…) times the device",
-    "sparse": "the device has no sparse tensors",
+    "sparse": "torch.sparse makes sparse tensors of any device",
     **dict.fromkeys(
         (
             "CudaError",
