@@ -12,7 +12,8 @@ PACKAGE = Path(opsmith.__file__).parent
 # A floor may import those above it in this list; the rooms of one floor may not import each other.
 FLOORS = [
     {"errors", "on_demand"},
-    {"cache_folder", "driver", "integrations", "json_files", "output_files"},
+    {"cache_folder", "driver", "json_files", "output_files", "switches"},
+    {"integrations"},
     {"schema"},
     {"description"},
     {"built"},

@@ -72,7 +72,7 @@ def run_script(work: Path, report: OnProgress) -> str | None:
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "LC_ALL": "C", "TMPDIR": str(work)}
     output: list[str] = []
     process = subprocess.Popen(
-        [*_stored(), "attached", str(os.getpid()), *ninja],
+        attached(ninja),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
@@ -101,6 +101,11 @@ def run_script(work: Path, report: OnProgress) -> str | None:
     finally:
         process.stdout.close()
     return "".join(output) if failed else None
+
+
+def attached(command: list[str]) -> list[str]:
+    """What runs ``command``, whose program is a path, and ends with this process, however that ends."""
+    return [*_stored(), "attached", str(os.getpid()), *command]
 
 
 def _stored() -> list[str]:

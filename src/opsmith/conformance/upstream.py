@@ -23,6 +23,7 @@ from typing import Protocol
 
 import msgspec
 
+from opsmith.build.ninja import attached
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.upstream_plugin import (
     DONE_VARIABLE,
@@ -177,10 +178,12 @@ class _Session:
         call = self.suite.call(self.file, self.device, self.folder)
         with (self.folder / "output").open("wb") as output:
             self.process = subprocess.Popen(
-                [
-                    sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(nothing),
-                    "-p", "opsmith.conformance.upstream_plugin", *call.arguments, str(self.file),
-                ],
+                attached(
+                    [
+                        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(nothing),
+                        "-p", "opsmith.conformance.upstream_plugin", *call.arguments, str(self.file),
+                    ]
+                ),
                 cwd=call.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -6,11 +6,8 @@ lines are there at once.  :mod:`upstream` starts pytest with ``-p`` this module,
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import zlib
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -59,8 +56,6 @@ class Over(msgspec.Struct, tag=True):
 
 Line = Collected | Broken | Begun | Over
 
-_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
-
 _outcomes: dict[str, tuple[str, str]] = {}
 _seconds: dict[str, float] = {}
 
@@ -73,12 +68,6 @@ def _say(line: Line) -> None:
 def name_of(nodeid: str) -> str:
     """``class::test`` of ``file.py::class::test``."""
     return nodeid.partition("::")[2]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The process ends with the one that started it, however that ends."""
-    with suppress(OSError, AttributeError):  # a system without it
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @pytest.hookimpl(trylast=True)

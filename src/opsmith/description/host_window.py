@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from opsmith.errors import SettingInvalid
+from opsmith.switches import is_switched_off
 
 HOST_WINDOW = "OPSMITH_HOST_WINDOW"
 
@@ -14,10 +12,7 @@ def hides_host_windows() -> bool:
 
     Raises :class:`~opsmith.errors.SettingInvalid`.
     """
-    asked = os.environ.get(HOST_WINDOW, "")
-    if asked not in {"", "on", "off"}:
-        raise SettingInvalid(
-            f"{HOST_WINDOW} is `{asked}`, which is neither on nor off",
-            remedy="set it to off, for devices as the host cannot see into them, or unset it",
-        )
-    return asked == "off"
+    return is_switched_off(
+        HOST_WINDOW,
+        "set it to off, for devices as the host cannot see into them, or unset it",
+    )

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-from opsmith.errors import DeviceMissing, LibraryMissing, OpsmithError, SettingInvalid
+from opsmith.errors import DeviceMissing, LibraryMissing, OpsmithError
 from opsmith.integrations import for_accelerate, for_lightning, for_transformers
 from opsmith.integrations.imported import when_imported
+from opsmith.switches import is_switched_off
 
 VARIABLE = "OPSMITH_INTEGRATIONS"
 
@@ -42,13 +42,9 @@ def are_wanted() -> bool:
 
     Raises :class:`~opsmith.errors.SettingInvalid`.
     """
-    setting = os.environ.get(VARIABLE, "")
-    if setting not in {"", "on", "off"}:
-        raise SettingInvalid(
-            f"{VARIABLE} is `{setting}`, which is neither on nor off",
-            remedy="set it to off, to leave libraries as they are, or unset it",
-        )
-    return setting != "off"
+    return not is_switched_off(
+        VARIABLE, "set it to off, to leave libraries as they are, or unset it"
+    )
 
 
 def follow_imports(device: str) -> None:

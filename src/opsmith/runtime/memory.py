@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from opsmith.runtime.public_module import PublicModule
+from opsmith.runtime.public_module import Submodule
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"
 
@@ -185,15 +185,11 @@ class MemoryFunctions:
         Path(filename).write_bytes(pickle.dumps(self._snapshot()))
 
 
-class MemoryModule(MemoryFunctions, PublicModule):
+class MemoryModule(Submodule, MemoryFunctions):
     """``torch.<name>.memory``."""
 
     def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
-        super().__init__(f"torch.{device_type}.memory", f"The memory of {device_type} devices.")
-        self._index_of = index
-
-    def _index(self, device: AnyDevice) -> int:
-        return self._index_of(device)
+        super().__init__(device_type, "memory", f"The memory of {device_type} devices.", index)
 
 
 def _warn(text: str) -> None:

@@ -7,7 +7,8 @@ not have, :mod:`opsmith.runtime.names_left_out` explains.
 from __future__ import annotations
 
 import types
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from opsmith.runtime.names_left_out import missing_name
 
@@ -29,3 +30,14 @@ class PublicModule(types.ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.__all__})
+
+
+class Submodule(PublicModule):
+    """``torch.<device_type>.<name>``; ``index`` gives the number of what its functions take as a device."""
+
+    def __init__(self, device_type: str, name: str, doc: str, index: Callable[[Any], int]) -> None:
+        super().__init__(f"torch.{device_type}.{name}", doc)
+        self._index_of = index
+
+    def _index(self, device: Any) -> int:
+        return self._index_of(device)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import PublicModule
+from opsmith.runtime.public_module import Submodule
 
 
 class RandomFunctions:
@@ -62,17 +62,13 @@ class RandomFunctions:
         return generator
 
 
-class RandomModule(RandomFunctions, PublicModule):
+class RandomModule(Submodule, RandomFunctions):
     """``torch.<name>.random``."""
 
     def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
         super().__init__(
-            f"torch.{device_type}.random", f"The random numbers of {device_type} devices."
+            device_type, "random", f"The random numbers of {device_type} devices.", index
         )
-        self._index_of = index
-
-    def _index(self, device: AnyDevice) -> int:
-        return self._index_of(device)
 
 
 def _devices() -> range:

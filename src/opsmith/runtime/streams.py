@@ -14,7 +14,7 @@ import torch
 
 from opsmith.errors import NotOffered
 from opsmith.runtime.memory import AnyDevice
-from opsmith.runtime.public_module import PublicModule
+from opsmith.runtime.public_module import Submodule
 
 # A device's streams have the ids below this one (kStreamsPerDevice in csrc/opsmith/device/stream.cpp).
 _STREAM_IDS = 65
@@ -95,15 +95,11 @@ class StreamFunctions:
         return False
 
 
-class StreamsModule(StreamFunctions, PublicModule):
+class StreamsModule(Submodule, StreamFunctions):
     """``torch.<name>.streams``."""
 
     def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
-        super().__init__(f"torch.{device_type}.streams", f"The streams of {device_type} devices.")
-        self._index_of = index
-
-    def _index(self, device: AnyDevice) -> int:
-        return self._index_of(device)
+        super().__init__(device_type, "streams", f"The streams of {device_type} devices.", index)
 
 
 def default_stream(device: int) -> torch.Stream:
