@@ -123,13 +123,14 @@ def test_the_consumers_stream_waits(driver: SimDriver, sevens: torch.Tensor) -> 
     consumer = torch.Stream(device="sim:0")
     with torch.Stream(device="sim:0") as producer:
         tensor = slow_copy(sevens, driver)
+        copied = producer.record_event()
         tensor.__dlpack__(stream=-1)
         assert consumer.query(), "-1 asks for no waiting"
         tensor.__dlpack__(stream=consumer.native_handle)
         assert not producer.query(), "the host has waited"
         assert not consumer.query()
         consumer.synchronize()
-        assert producer.query()
+        assert copied.query()
 
 
 def test_the_consumers_stream_waits_for_a_copy(driver: SimDriver, sevens: torch.Tensor) -> None:
