@@ -143,19 +143,6 @@ void a_freed_block_serves_its_stream_at_once() {
   CLAIM(device.live.empty());
 }
 
-void blocks_wait_for_the_host_where_it_looks() {
-  CachingAllocator allocator(device, {}, 1, Reuse::kWhenIdle);
-  Block* const block = allocator.allocate(1000, &first);
-  void* const data = allocator.data(block);
-  ++first.queued;
-  allocator.free(block);
-  Block* const other = allocator.allocate(1000, &first);
-  CLAIM(allocator.data(other) != data);
-  ++first.done;
-  CLAIM(allocator.data(allocator.allocate(1000, &first)) == data);
-  CLAIM(device.waits == 0);
-}
-
 void blocks_of_other_streams_come_back_when_they_are_done() {
   for (const bool has_events : {true, false}) {
     device.has_events = has_events;
@@ -452,7 +439,6 @@ void threads_share_it() {
 #define CASE(name) {#name, name}
 const std::map<std::string, void (*)()> cases = {
     CASE(a_freed_block_serves_its_stream_at_once),
-    CASE(blocks_wait_for_the_host_where_it_looks),
     CASE(blocks_of_other_streams_come_back_when_they_are_done),
     CASE(neighbours_are_merged),
     CASE(sizes_and_their_segments),

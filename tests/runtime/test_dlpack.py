@@ -23,16 +23,6 @@ if TYPE_CHECKING:
 SLOW = 100_000  # microseconds
 
 
-@pytest.fixture
-def driver(sim: LoadedBackend) -> Iterator[SimDriver]:
-    """The loaded driver, for faults; without any before and after the test."""
-    loaded = SimDriver(sim.built.driver)
-    loaded.clear_faults()
-    yield loaded
-    loaded.clear_faults()
-    torch.accelerator.synchronize(0)
-
-
 class Producer:
     """Another library's tensor on the device."""
 

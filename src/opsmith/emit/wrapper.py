@@ -131,6 +131,8 @@ class _Writer:
             self.headers |= {self.source.native_header, "opsmith/generated/stub.h"}
         if self.is_lean:
             self.headers |= {"bridge/lean_call.h", "bridge/lean_checks.h"}
+        if self.call.is_queued:
+            self.headers.add("bridge/queued_call.h")
 
     def write(self) -> Wrapper:
         if self._is_direct() and not self._needs_wrapper():
@@ -168,7 +170,7 @@ class _Writer:
         factory = self.signature.factory
         lines = []
         if tensors or factory:
-            runs = RUNS[self.kernel.execution]
+            runs = "kQueued" if self.call.is_queued else RUNS[self.kernel.execution]
             kind = "FactoryCall" if factory else "Call"
             options = ["layout", "device", "pin_memory"] if factory else []
             operands = _OPERANDS[self.call.operands]
@@ -406,7 +408,8 @@ class _Writer:
             about.append("c10::ScalarType::Undefined")
         if self.kernel.execution is Execution.DEVICE:
             about.append("opsmith::Elements::kOnDevice")
-        lean_call = f"opsmith::lean_call<&::{self.kernel.symbol}>"
+        how = "queue_lean_call" if self.call.is_queued else "lean_call"
+        lean_call = f"opsmith::{how}<&::{self.kernel.symbol}>"
         call = f"{{{', '.join(about)}}}"
         if self.on_copies:
             called = f"[&](const auto&... copies) {{ {lean_call}({call}, copies...); }}"

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.description import Abi, Kernel, StubKernel
+from opsmith.description import Abi, Execution, Kernel, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.overlap import RefusedOverlap
@@ -216,6 +216,17 @@ class KernelCall:
     meta: Meta | None = None
     next: Entry | None = None
     other_dtypes: Route | None = None
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the kernel may run after the call has returned, as work of the device's stream.
+
+        One on lean tensors, which neither allocates nor calls operators, through the host window.  Not where
+        calls that it refuses go to others: it is known too late that they should.
+        """
+        kernel = self.kernel
+        on_host = kernel.execution is Execution.HOST
+        return kernel.abi is Abi.EXECUTORCH and on_host and not kernel.fails_over
 
 
 @dataclass(frozen=True)

@@ -250,4 +250,5 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
     torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
     for submodule in (module.memory, module.streams, module.random, module.amp):
         sys.modules[submodule.__name__] = submodule
+    atexit.register(torch.ops.opsmith.finish_queued_work)
     atexit.register(torch.ops.opsmith.stop_autograd_threads)

@@ -84,6 +84,7 @@ def permuted(x: Tensor) -> Tensor:
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
+    "relu": torch.relu,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "silu": functional.silu,
@@ -102,6 +103,20 @@ def test_functions_of_one_operand(name: str, dtype: torch.dtype) -> None:
     # float32's gelu overflows on the CPU where the result is finite, and is NaN at inf.
     x = torch.tensor(SPECIAL, dtype=dtype)
     agree(UNARY[name], x, exact=UNARY[name](x.double()) if name == "gelu" else None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_of_a_threshold(dtype: torch.dtype) -> None:
+    def gradient(output: Tensor, x: Tensor) -> Tensor:
+        return torch.ops.aten.threshold_backward(output, x, 0.5)
+
+    for length in LENGTHS:
+        agree(gradient, random(length, dtype=dtype), random(length, dtype=dtype))
+    agree(gradient, permuted(random(5, 33, 7, dtype=dtype)), random(5, 33, 7, dtype=dtype))
+    agree(gradient, random(6, 5, dtype=dtype)[::2, 1:], random(3, 1, dtype=dtype).expand(3, 4))
+    agree(gradient, random(3, 1, dtype=dtype).expand(3, 4), random(3, 4, dtype=dtype))
+    x = torch.tensor([*SPECIAL, 0.5], dtype=dtype)
+    agree(gradient, torch.ones_like(x), x)
 
 
 def test_exp_is_within_a_unit_in_the_last_place() -> None:

@@ -59,6 +59,11 @@ struct LeanArgument<const std::optional<lean::Tensor>&, std::optional<at::Tensor
   }
   const std::optional<lean::Tensor>& get() { return value; }
   void finish() {}
+  void take_copies(std::vector<at::Tensor>& copies) {
+    if (tensor.has_value()) {
+      copies.push_back(tensor->take_copy());
+    }
+  }
 
   std::optional<LeanInput> tensor;
   std::optional<lean::Tensor> value;
@@ -78,6 +83,13 @@ struct LeanList {
   }
   lean::ArrayRef<Element> get() { return {values.data(), values.size()}; }
   void finish() {}
+  void take_copies(std::vector<at::Tensor>& copies) {
+    for (auto& input : inputs) {
+      if (input.has_value()) {
+        copies.push_back(input->take_copy());
+      }
+    }
+  }
 
  private:
   void add(const LeanCall& call, const at::Tensor& tensor, std::optional<LeanInput>& input) {

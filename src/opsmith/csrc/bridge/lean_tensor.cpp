@@ -99,14 +99,18 @@ void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
       bind(call, held_, held_.const_data_ptr());
       return;
     }
-    convert_element(tensor, dtype, element_.data());
+    if (dtype == tensor.scalar_type()) {
+      std::memcpy(element_.data(), tensor.const_data_ptr(), tensor.itemsize());
+    } else {
+      convert_element(tensor, dtype, element_.data());
+    }
     bind(dtype, 0, element_.data());
   } else if (call.orders == DimOrders::kAny && tensor.is_non_overlapping_and_dense()) {
     describe_dense(tensor);
     bind(call, tensor, tensor.const_data_ptr());
   } else {
     held_ = tensor.contiguous();
-    if (call.elements == Elements::kOnHost) {
+    if (call.elements == Elements::kOnHost && !call.queued) {
       wait_for_copies();
     }
     describe_contiguous(held_.sizes());

@@ -38,6 +38,8 @@ struct LeanCall {
   // What Python scalars among the operands become; Undefined where they are passed as they are.
   c10::ScalarType scalars = c10::ScalarType::Undefined;
   Elements elements = Elements::kOnHost;
+  // Whether the kernel runs later, on the current stream: what is on the CPU is kept for it.
+  bool queued = false;
 };
 
 // A Tensor that the kernel reads. Throws NotImplementedError for one that is too large for lean Tensors.
@@ -55,6 +57,9 @@ class LeanInput {
   LeanInput& operator=(const LeanInput&) = delete;
 
   const lean::Tensor& get() const { return *tensor_; }
+
+  // The copy that was made for the kernel, if any.
+  at::Tensor take_copy() { return std::move(held_); }
 
   // Whether a lean tensor can have its dimensions and sizes.
   static bool describes(const at::TensorBase& tensor) {
@@ -92,11 +97,11 @@ class LeanInput {
     tensor_.emplace(&*impl_);
   }
 
-  // Whether it lies beside the operands and has to be converted, or taken to the device.
+  // Whether it lies beside the operands and has to be converted, kept, or taken to the device.
   static bool is_scalar(const LeanCall& call, const at::Tensor& tensor) {
     return (call.scalars != c10::ScalarType::Undefined &&
             tensor.unsafeGetTensorImpl()->is_wrapped_number()) ||
-           (call.elements == Elements::kOnDevice && tensor.is_cpu());
+           (tensor.is_cpu() && (call.elements == Elements::kOnDevice || call.queued));
   }
 
   // Of a Tensor that is dense and not contiguous.
@@ -120,6 +125,7 @@ class LeanOutput : public LeanInput {
 
   lean::Tensor& get() { return *tensor_; }
   void finish();
+  const at::Tensor& out() const { return out_; }
 
  private:
   const at::Tensor& out_;

@@ -39,21 +39,13 @@
 
 namespace opsmith::caching {
 
-// When a block may be used again that was used on its own stream only.
-enum class Reuse : uint8_t {
-  kInStreamOrder,  // at once, by what is queued later
-  kWhenIdle,       // when that work is done, since the host may touch new memory without a look at the stream
-};
-
 class CachingAllocator {
  public:
   // Blocks begin at multiples of `alignment`, a power of two, if segments do.
-  explicit CachingAllocator(DeviceMemory& memory, const Settings& settings = {}, size_t alignment = 1,
-                            Reuse reuse = Reuse::kInStreamOrder)
+  explicit CachingAllocator(DeviceMemory& memory, const Settings& settings = {}, size_t alignment = 1)
       : memory_(memory),
         settings_(settings),
         granule_(std::max(kSmallest, alignment)),
-        reuse_(reuse),
         guards_(memory, settings.debug ? granule_ : 0),
         heap_(*this, settings_, granule_) {
     if (settings.memory_fraction < 1) {
@@ -232,9 +224,6 @@ class CachingAllocator {
 
   std::vector<Mark> marks_of(const Block& block) noexcept {
     std::vector<Mark> marks;
-    if (reuse_ == Reuse::kWhenIdle && !memory_.is_idle(block.segment->stream)) {
-      marks.push_back(mark(block.segment->stream));
-    }
     for (const Stream stream : block.other_streams) {
       if (!memory_.is_idle(stream)) {
         marks.push_back(mark(stream));
@@ -589,7 +578,6 @@ class CachingAllocator {
   DeviceMemory& memory_;
   const Settings settings_;
   const size_t granule_;
-  const Reuse reuse_;
   Guards guards_;
   std::atomic<uint64_t> limit_{UINT64_MAX};
   std::atomic<double> fraction_{1};

@@ -1,4 +1,5 @@
-// add and mul, of operands that broadcast, of float32 or bfloat16. A number beside bfloat16 is a float32.
+// add, mul and the gradient of threshold, of operands that broadcast, of float32 or bfloat16. A number beside
+// bfloat16 is a float32.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -25,13 +26,15 @@ using Elements = void(const T* x, const T* y, float alpha, T* z, int64_t n, bool
 template <class T>
 using Affine = void(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
 
-// The functions of one operator: of runs of two operands, and of a run and a number.
+// The functions of one operator: of runs of two operands, and, of a sum or product, of a run and a number.
 struct Operation {
   const char* name;
   bool is_sum;
   float alpha;
   ByDtype<Elements> elements;
   ByDtype<Affine> affine;
+
+  bool takes_numbers(ScalarType dtype) const { return affine.has(dtype); }
 
   void of_elements(const float* x, const float* y, float* z, int64_t n, bool streamed) const {
     elements.on_float(x, y, alpha, z, n, streamed);
@@ -171,6 +174,7 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
   const Offsets stride = layout.innermost().stride, row_stride = layout.innermost(1).stride;
   const bool streamed = is_large && length >= kStreamedRun;
   const bool is_dense = length == 1 || stride[0] == 1;
+  const bool numbers = operation.takes_numbers(kDtype);
   const auto each_row = [&](auto&& run) {
     for_each_row_in_threads<3>(layout, kGrain, [&](const Offsets& at, int64_t rows, int64_t n) {
       for (int64_t row = 0; row < rows; ++row) {
@@ -184,11 +188,11 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
       operation.of_elements(x + a, y + b, to, n, streamed);
     });
-  } else if (is_dense && x_is && stride[1] == 1 && stride[2] == 0) {
+  } else if (numbers && is_dense && x_is && stride[1] == 1 && stride[2] == 0) {
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
       operation.with_second(x + a, number_at(other, b), to, n, streamed);
     });
-  } else if (is_dense && y_is && stride[1] == 0 && stride[2] == 1) {
+  } else if (numbers && is_dense && y_is && stride[1] == 0 && stride[2] == 1) {
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
       operation.with_first(number_at(self, a), y + b, to, n, streamed);
     });
@@ -231,6 +235,14 @@ Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
   operation.elements.on_float = OPSMITH_BEST(mul_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "mul.out", affine)
   return binary(context, self, other, out, operation);
+}
+
+Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                               const Scalar& threshold, Tensor& grad_input) {
+  Operation operation{"threshold_backward", false, static_cast<float>(value_of<double>(threshold)), {}, {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "threshold_backward.grad_input", above)
+  operation.elements.on_float = OPSMITH_BEST(above_float);  // for compute_blocks
+  return binary(context, grad_output, self, grad_input, operation);
 }
 
 }  // namespace opsmith::optimized::native

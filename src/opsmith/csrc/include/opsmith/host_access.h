@@ -7,6 +7,7 @@
 #pragma once
 
 #include <opsmith/device/driver.h>
+#include <opsmith/device/late_failure.h>
 #include <opsmith/device/stream.h>
 
 #include <ATen/core/TensorBase.h>
@@ -19,12 +20,13 @@ inline bool has_host_window() {
 }
 
 // Waits until the host may touch the memory of `device`: synchronises this thread's current stream, if it has
-// pending work.
+// pending work. Raises what queued kernels threw meanwhile.
 inline void wait_for_device(c10::DeviceIndex device) {
   const opsmith_stream stream = current_stream(device);
   if (C10_UNLIKELY(driver().stream_query(stream) != OPSMITH_OK)) {
     check(driver().stream_synchronize(stream), "synchronise the current stream", device);
   }
+  raise_late_failure();
 }
 
 // The host address of a device address; addresses that are not the device's (a CPU scalar's, or those of

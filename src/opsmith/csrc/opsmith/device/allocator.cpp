@@ -58,10 +58,7 @@ BlocksByAddress* const blocks_by_address = new BlocksByAddress;
 
 struct DeviceCache {
   explicit DeviceCache(c10::DeviceIndex device, size_t alignment)
-      : memory(device),
-        allocator(
-            memory, allocator_settings(), alignment,
-            driver().host_window != nullptr ? caching::Reuse::kWhenIdle : caching::Reuse::kInStreamOrder) {}
+      : memory(device), allocator(memory, allocator_settings(), alignment) {}
 
   DriverMemory memory;
   CachingAllocator allocator;

@@ -4,6 +4,7 @@
 
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
+#include <opsmith/device/late_failure.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/host_access.h>
 #include <opsmith/fallback/host_view.h>
@@ -141,6 +142,7 @@ void copy_bytes(void* destination, int destination_device, const void* source, i
   check(driver().copy(destination, destination_device, source, source_device, bytes, stream), "copy memory",
         device);
   check(driver().stream_synchronize(stream), "wait for a copy", device);
+  raise_late_failure();
 }
 
 at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {

@@ -17,6 +17,7 @@
 #include <opsmith/autograd/autograd_threads.h>
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
+#include <opsmith/device/launch.h>
 
 namespace opsmith {
 
@@ -245,6 +246,7 @@ void load_driver(const std::string& path, bool use_host_window) {
   pthread_atfork(nullptr, nullptr, forget_driver_in_child);
   detail::set_device_count(static_cast<c10::DeviceIndex>(count));
   detail::loaded_driver = &table;
+  prepare_launches();
   start_autograd_threads();
   if (table.host_window != nullptr) {
     keep_backward_on_this_thread();

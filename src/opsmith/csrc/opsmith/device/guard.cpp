@@ -10,6 +10,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
+#include <opsmith/device/late_failure.h>
 #include <opsmith/device/stream.h>
 
 namespace opsmith {
@@ -162,6 +163,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(has_events() ? driver().event_synchronize(static_cast<opsmith_event>(event))
                        : driver().stream_synchronize(static_cast<opsmith_stream>(event)),
           "synchronise an event", current_device());
+    raise_late_failure();
   }
 
   double elapsedTime(void* start, void* end, const c10::DeviceIndex device) const override {

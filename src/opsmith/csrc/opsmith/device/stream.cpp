@@ -13,6 +13,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
+#include <opsmith/device/late_failure.h>
 
 namespace opsmith {
 
@@ -107,12 +108,14 @@ int64_t new_stream(c10::DeviceIndex device, int priority) {
 }
 
 void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
-  const opsmith_status status = driver().stream_query(stream);
-  if (status == OPSMITH_OK) {
-    return;
+  opsmith_status status = driver().stream_query(stream);
+  if (status == OPSMITH_NOT_READY) {
+    status = driver().stream_synchronize(stream);
   }
-  check(status == OPSMITH_NOT_READY ? driver().stream_synchronize(stream) : status, "synchronise a stream",
-        device);
+  if (C10_UNLIKELY(status != OPSMITH_OK)) {
+    check(status, "synchronise a stream", device);
+  }
+  raise_late_failure();
 }
 
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {

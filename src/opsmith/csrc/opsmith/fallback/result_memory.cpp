@@ -115,6 +115,9 @@ class CpuAllocator final : public c10::Allocator {
     if (host_pointer == nullptr) {
       return wrapped_allocator->allocate(bytes);
     }
+    if (has_host_window()) {
+      wait_for_device(device);  // what used the memory before may still be queued
+    }
     live_allocations().insert(host_pointer, std::move(memory));
     return {host_pointer, host_pointer, &release, c10::Device(c10::DeviceType::CPU)};
   }

@@ -7,10 +7,13 @@
 #pragma once
 
 #include <opsmith/device/device_scope.h>
+#include <opsmith/device/launch.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/host_access.h>
 
 #include <ATen/core/Tensor.h>
+
+#include <exception>
 
 namespace opsmith {
 
@@ -24,6 +27,7 @@ enum class Operands {
 enum class Runs {
   kOnDevice,
   kOnHost,    // through the host window
+  kQueued,    // so too, when the stream's earlier work is done (see bridge/queued_call.h)
   kOnCopies,  // see on_copies.h
 };
 
@@ -87,6 +91,16 @@ class Call {
       wait_for_device(current_device());
     }
   }
+  // Throws what the device says of its kernel, where launches block.
+  ~Call() noexcept(kRuns != Runs::kOnDevice) {
+    if constexpr (kRuns == Runs::kOnDevice) {
+      if (C10_UNLIKELY(launches_block() && std::uncaught_exceptions() == 0)) {
+        wait_for_device(current_device());
+      }
+    }
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
  private:
   DeviceScope device_;

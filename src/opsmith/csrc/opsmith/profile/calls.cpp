@@ -1,6 +1,7 @@
 // Recording calls with a global RecordFunction callback, which costs nothing once it is removed.
 #include <opsmith/profile/calls.h>
 
+#include <opsmith/device/launch.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/profile/owned_counter.h>
 #include <opsmith/fallback/refusal.h>
@@ -90,6 +91,7 @@ class Recording {
   std::atomic<int64_t> number_{0};  // of the recording
   std::mutex switch_mutex_;
   std::optional<at::CallbackHandle> callback_;
+  std::optional<QueueingPaused> paused_;  // a call takes as long as its kernel
 };
 
 Recording& recording() {
@@ -205,6 +207,7 @@ void Recording::switch_on(bool on) {
   if (callback_.has_value()) {
     at::removeCallback(*callback_);
     callback_.reset();
+    paused_.reset();
   }
   if (on) {
     {
@@ -212,6 +215,7 @@ void Recording::switch_on(bool on) {
       threads_.clear();
       number_.fetch_add(1, std::memory_order_relaxed);
     }
+    paused_.emplace();
     callback_ =
         at::addGlobalCallback(at::RecordFunctionCallback(&on_enter, &on_leave)
                                   .needsInputs(true)

@@ -1,4 +1,4 @@
-// Sums and products of two operands, of an operand and a number, and conversions of dtype.
+// Sums, products and thresholds of two operands, of an operand and a number, and conversions of dtype.
 #include "map.h"
 #include "../gemm_operands.h"
 #include "float_functions.h"
@@ -12,6 +12,11 @@ namespace opsmith::optimized::OPSMITH_ISA {
   }                                                                                                    \
   void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed) {                   \
     map(x, y, z, n, streamed, [](Pair v) OPSMITH_ALWAYS_INLINE { return v.x * v.y; });                 \
+  }                                                                                                    \
+  void above_##suffix(const T* x, const T* y, float threshold, T* z, int64_t n, bool streamed) {       \
+    const F bound = splat(threshold);                                                                  \
+    map(x, y, z, n, streamed,                                                                          \
+        [bound](Pair v) OPSMITH_ALWAYS_INLINE { return at_most(v.y, bound, zero(), v.x); });           \
   }                                                                                                    \
   void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed) {         \
     const F a = splat(scale), b = splat(shift);                                                        \

@@ -75,6 +75,11 @@ OPSMITH_INLINE F gelu_tanh(F x) {
   return x / (splat(1.0f) + exp(u));
 }
 
+// NaN and -0 are not less than 0, and stay.
+OPSMITH_INLINE F relu(F x) {
+  return less(x, zero(), zero(), x);
+}
+
 OPSMITH_INLINE F silu(F x) {
   return x / (splat(1.0f) + exp(zero() - x));
 }

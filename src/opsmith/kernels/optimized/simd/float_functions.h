@@ -18,7 +18,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
 // ---- unary.cpp: y[i] = f(x[i]); y may be x
 
 #define OPSMITH_UNARY_FUNCTIONS(each) \
-  each(exp) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh)
+  each(exp) each(relu) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh)
 #define OPSMITH_UNARY(name)                                              \
   void name##_float(const float* x, float* y, int64_t n, bool streamed); \
   void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed);
@@ -27,12 +27,14 @@ OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
 
 // ---- binary.cpp: z may be x or y
 
-#define OPSMITH_BINARY(T, suffix)                                                         \
-  /* z = x + alpha·y */                                                                   \
-  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed); \
-  /* z = x·y; without alpha, which is there to give both one type */                      \
-  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed);       \
-  /* z = scale·x + shift */                                                               \
+#define OPSMITH_BINARY(T, suffix)                                                               \
+  /* z = x + alpha·y */                                                                         \
+  void add_##suffix(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed);       \
+  /* z = x·y; without alpha, which is there to give both one type */                            \
+  void mul_##suffix(const T* x, const T* y, float, T* z, int64_t n, bool streamed);             \
+  /* z = x where y is above the threshold or NaN, else 0 */                                     \
+  void above_##suffix(const T* x, const T* y, float threshold, T* z, int64_t n, bool streamed); \
+  /* z = scale·x + shift */                                                                     \
   void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
 OPSMITH_BINARY(float, float)
 OPSMITH_BINARY(Bfloat16, bfloat16)

@@ -20,6 +20,9 @@ namespace opsmith::optimized::OPSMITH_ISA {
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
   return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
+OPSMITH_INLINE F at_most(F a, F b, F then, F otherwise) {
+  return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LE_OQ));
+}
 OPSMITH_INLINE float sum(F x) {
   __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
   four = _mm_add_ps(four, _mm_movehl_ps(four, four));

@@ -21,6 +21,9 @@ namespace opsmith::optimized::OPSMITH_ISA {
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
 }
+OPSMITH_INLINE F at_most(F a, F b, F then, F otherwise) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LE_OQ), otherwise, then);
+}
 OPSMITH_INLINE float sum(F x) {
   return _mm512_reduce_add_ps(x);
 }

@@ -42,6 +42,9 @@ OPSMITH_INLINE F max(F a, F b) {
 OPSMITH_INLINE F less(F a, F b, F then, F otherwise) {
   return a < b ? then : otherwise;
 }
+OPSMITH_INLINE F at_most(F a, F b, F then, F otherwise) {
+  return a <= b ? then : otherwise;
+}
 OPSMITH_INLINE float sum(F x) {
   return (x[0] + x[2]) + (x[1] + x[3]);
 }

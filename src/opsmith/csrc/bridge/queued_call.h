@@ -1,0 +1,243 @@
+// Calls of lean kernels that may run after the call has returned, as work of the device's current stream:
+//
+//   opsmith::queue_lean_call<&::mylib::native::scale_out>({…}, self, factor, out);
+//
+// Tensors are passed by address. Nobody holds them meanwhile: memory that is freed serves the same stream
+// again, after the kernel. What else the kernel reads is kept for it.
+#pragma once
+
+#include <bridge/lean_call.h>
+#include <opsmith/device/device.h>
+#include <opsmith/device/launch.h>
+#include <opsmith/generated/each_tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <c10/util/SmallVector.h>
+
+namespace opsmith {
+
+namespace detail {
+
+// An argument for as long as a queued kernel needs it, and what the kernel's caller would have given.
+template <class Given>
+struct Kept {
+  explicit Kept(const Given& given) : value(given) {}
+  const Given& get() const { return value; }
+
+  const Given value;
+};
+
+// What a lean argument does not refer to once it is made.
+template <class Given>
+struct NotKept {
+  explicit NotKept(const Given& given) : value(given) {}
+  const Given& get() const { return value; }
+
+  const Given& value;
+};
+template <>
+struct Kept<at::Tensor> : NotKept<at::Tensor> {
+  using NotKept::NotKept;
+};
+template <>
+struct Kept<std::optional<at::Tensor>> : NotKept<std::optional<at::Tensor>> {
+  using NotKept::NotKept;
+};
+template <>
+struct Kept<at::TensorList> : NotKept<at::TensorList> {
+  using NotKept::NotKept;
+};
+template <>
+struct Kept<at::ITensorListRef> : NotKept<at::ITensorListRef> {
+  using NotKept::NotKept;
+};
+template <>
+struct Kept<c10::List<std::optional<at::Tensor>>> : NotKept<c10::List<std::optional<at::Tensor>>> {
+  using NotKept::NotKept;
+};
+
+// Views of what the caller has.
+template <class Element>
+struct Kept<at::ArrayRef<Element>> {
+  explicit Kept(at::ArrayRef<Element> given) : elements(given.begin(), given.end()) {}
+  at::ArrayRef<Element> get() const { return elements; }
+
+  const c10::SmallVector<Element, 6> elements;
+};
+template <class Element>
+struct KeptOptionalList {
+  template <class Given>
+  explicit KeptOptionalList(const Given& given) {
+    if (given.has_value()) {
+      elements.emplace(given->begin(), given->end());
+    }
+  }
+
+  std::optional<c10::SmallVector<Element, 6>> elements;
+};
+template <class Element>
+struct Kept<at::OptionalArrayRef<Element>> : KeptOptionalList<Element> {
+  using KeptOptionalList<Element>::KeptOptionalList;
+  at::OptionalArrayRef<Element> get() const {
+    if (!this->elements.has_value()) {
+      return std::nullopt;
+    }
+    return at::ArrayRef<Element>(*this->elements);
+  }
+};
+template <class Element>
+struct Kept<std::optional<at::ArrayRef<Element>>> : KeptOptionalList<Element> {
+  using KeptOptionalList<Element>::KeptOptionalList;
+  std::optional<at::ArrayRef<Element>> get() const {
+    if (!this->elements.has_value()) {
+      return std::nullopt;
+    }
+    return at::ArrayRef<Element>(*this->elements);
+  }
+};
+template <>
+struct Kept<std::string_view> {
+  explicit Kept(std::string_view given) : text(given) {}
+  std::string_view get() const { return text; }
+
+  const std::string text;
+};
+template <>
+struct Kept<std::optional<std::string_view>> {
+  explicit Kept(std::optional<std::string_view> given) : text(given) {}
+  std::optional<std::string_view> get() const { return text; }
+
+  const std::optional<std::string> text;
+};
+
+// Copies that the bridge made for a kernel; those of outputs with where they belong.
+struct Copies {
+  std::vector<at::Tensor> read;
+  std::vector<std::pair<at::Tensor, at::Tensor>> written;
+};
+
+template <class Argument>
+void take_copies(Argument& argument, Copies& copies) {
+  if constexpr (std::is_base_of_v<LeanOutput, Argument>) {
+    if (at::Tensor copy = argument.take_copy(); copy.defined()) {
+      copies.written.emplace_back(argument.out(), std::move(copy));
+    }
+  } else if constexpr (std::is_base_of_v<LeanInput, Argument>) {
+    if (at::Tensor copy = argument.take_copy(); copy.defined()) {
+      copies.read.push_back(std::move(copy));
+    }
+  } else if constexpr (requires { argument.take_copies(copies.read); }) {
+    argument.take_copies(copies.read);
+  }
+}
+
+// An argument before it is kept.
+template <class Given>
+struct Bound {
+  const LeanCall& call;
+  const Given& given;
+};
+
+template <class Taken, class Given>
+struct KeptArgument {
+  explicit KeptArgument(Bound<Given> bound) : kept(bound.given), given(kept.get()), lean(bound.call, given) {}
+
+  const Kept<Given> kept;
+  decltype(std::declval<const Kept<Given>&>().get()) given;
+  LeanArgument<Taken, Given> lean;
+};
+
+template <class Kernel, class... Given>
+class QueuedLeanCall;
+
+template <class Result, class... Taken, class... Given>
+class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> final : public HostWork {
+ public:
+  using Kernel = Result (*)(KernelRuntimeContext&, Taken...);
+
+  QueuedLeanCall(Kernel kernel, const LeanCall& call, const Given&... given)
+      : HostWork(call.operator_name),
+        kernel_(kernel),
+        call_(call),
+        arguments_(Bound<Given>{call_, given}...) {}
+
+  Copies take_copies() {
+    Copies copies;
+    std::apply([&](auto&... argument) { (detail::take_copies(argument.lean, copies), ...); }, arguments_);
+    return copies;
+  }
+
+ private:
+  void run() override {
+    const Error error = run_lean([&](KernelRuntimeContext& context) {
+      std::apply([&](auto&... argument) { kernel_(context, argument.lean.get()...); }, arguments_);
+    });
+    if (error != Error::Ok) {
+      throw_failed(call_, error);
+    }
+  }
+
+  const Kernel kernel_;
+  const LeanCall call_;
+  std::tuple<KeptArgument<Taken, Given>...> arguments_;
+};
+
+// What a call's Tensors say of when its kernel may run.
+struct Amount {
+  int64_t elements = 0;
+  bool of_host = false;  // some lie in the host's memory, which the caller may free when the call returns
+};
+
+template <class... Given>
+inline Amount amount_of(const Given&... given) {
+  Amount amount;
+  const auto look = [&](const at::TensorBase& tensor) {
+    amount.elements += tensor.numel();
+    amount.of_host |= tensor.is_cpu() && tensor.dim() > 0;
+  };
+  const auto look_into = [&](const auto& argument) {
+    if constexpr (requires { each_tensor(argument, look); }) {
+      each_tensor(argument, look);
+    }
+  };
+  (look_into(given), ...);
+  return amount;
+}
+
+template <class Kernel, class... Given>
+C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex device, const Given&... given) {
+  call.queued = true;
+  auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, given...);
+  const Copies copies = work->take_copies();
+  queue_on_host(std::move(work), device);
+  for (const auto& [out, copy] : copies.written) {
+    out.copy_(copy);
+  }
+}
+
+}  // namespace detail
+
+// lean_call(), now or when the current stream's earlier work is done. What the kernel's failure throws is
+// then raised where the device is next waited for.
+template <auto kKernel, class... Given>
+inline void queue_lean_call(const LeanCall& call, const Given&... given) {
+  const c10::DeviceIndex device = current_device();
+  const detail::Amount amount = detail::amount_of(given...);
+  if (C10_LIKELY(runs_at_once(device, amount.elements))) {
+    lean_call<kKernel>(call, given...);
+  } else if (C10_UNLIKELY(amount.of_host)) {
+    wait_for_device(device);
+    lean_call<kKernel>(call, given...);
+  } else {
+    detail::queue_lean(kKernel, call, device, given...);
+  }
+}
+
+}  // namespace opsmith

@@ -1,0 +1,109 @@
+// See launch.h.
+#include <opsmith/device/launch.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/profiler/combined_traceback.h>
+#include <torch/library.h>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/late_failure.h>
+
+namespace opsmith {
+
+namespace {
+
+// Of queueing. One that never ends: a driver without host functions, OPSMITH_LAUNCH_BLOCKING, the process's
+// end.
+std::atomic<int> queueing_pauses = 0;
+
+void pause_queueing(int by) {
+  const int now = queueing_pauses.fetch_add(by) + by;
+  detail::may_queue.store(now == 0, std::memory_order_relaxed);
+}
+
+bool asks_to_block() {
+  const char* const text = std::getenv("OPSMITH_LAUNCH_BLOCKING");
+  const std::string_view setting = text != nullptr ? text : "";
+  TORCH_CHECK(setting.empty() || setting == "0" || setting == "1", "OPSMITH_LAUNCH_BLOCKING is `", setting,
+              "`\n  remedy: say 1 to have every kernel done before its call returns, 0 or nothing to have "
+              "kernels queued");
+  return setting == "1";
+}
+
+// Before the process takes down what kernels need, threads among it.
+void finish_queued_work() {
+  pause_queueing(1);
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    try {
+      synchronize_device(device);
+    } catch (const std::exception&) {  // nobody waits for this any more
+    }
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+bool launches_block = false;
+std::atomic<bool> may_queue = true;
+
+void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device) {
+  synchronize_stream(stream, device);
+}
+
+}  // namespace detail
+
+void prepare_launches() {
+  detail::launches_block = asks_to_block();
+  if (detail::launches_block || driver().stream_host_function == nullptr) {
+    pause_queueing(1);
+  }
+}
+
+HostWork::HostWork(const char* operator_name)
+    : operator_name_(operator_name),
+      caller_(torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false)),
+      threads_(at::get_num_threads()) {}
+
+HostWork::~HostWork() = default;
+
+void HostWork::run_queued() noexcept {
+  try {
+    // Each thread has a number of its own, and the caller's is the one that users set.
+    if (at::get_num_threads() != threads_) {
+      at::set_num_threads(threads_);
+    }
+    run();
+  } catch (const std::exception&) {
+    keep_late_failure(std::current_exception(), operator_name_, std::move(caller_));
+  }
+}
+
+void queue_on_host(std::unique_ptr<HostWork> work, c10::DeviceIndex device) {
+  const auto run = [](void* given) {
+    const std::unique_ptr<HostWork> owned(static_cast<HostWork*>(given));
+    owned->run_queued();
+  };
+  check(driver().stream_host_function(current_stream(device), run, work.get()), "queue a kernel", device);
+  (void)work.release();
+}
+
+QueueingPaused::QueueingPaused() {
+  pause_queueing(1);
+}
+
+QueueingPaused::~QueueingPaused() {
+  pause_queueing(-1);
+}
+
+TORCH_LIBRARY_FRAGMENT(opsmith, m) {
+  m.def("finish_queued_work() -> ()", &finish_queued_work);
+}
+
+}  // namespace opsmith

@@ -1,0 +1,87 @@
+// When kernels run. Host-side kernels are work of a device's stream: the caller goes on while they run. What
+// they throw is kept, and raised where somebody next waits for the device.
+//
+// Note [At once or queued]
+// ~~~~~~~~~~~~~~~~~~~~~~~~
+// To hand work to another thread and to wait for it costs tens of microseconds, more than most small kernels
+// take. So a kernel runs on the calling thread where its stream is idle and its Tensors have few elements;
+// behind pending work, or where they have many, it is queued. Both keep the stream's order.
+#pragma once
+
+#include <opsmith/device/driver.h>
+#include <opsmith/device/stream.h>
+
+#include <atomic>
+#include <memory>
+
+namespace torch {
+struct CapturedTraceback;
+}
+
+namespace opsmith {
+
+namespace detail {
+extern bool launches_block;
+extern std::atomic<bool> may_queue;
+void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device);
+}  // namespace detail
+
+// Elements in all Tensors of a call from which on it is worth queueing: a pointwise kernel takes about as
+// long for them as a hop to the stream's thread.
+constexpr int64_t kWorthQueueing = int64_t{1} << 15;
+
+// Heeds OPSMITH_LAUNCH_BLOCKING, and what the driver offers. Throws c10::Error for a setting that is none.
+// Called by load_driver().
+void prepare_launches();
+
+// Whether OPSMITH_LAUNCH_BLOCKING has every kernel done before its call returns.
+inline bool launches_block() {
+  return detail::launches_block;
+}
+
+// What a stream runs on the host, as `operator_name`. Made by the thread that calls the operator.
+class HostWork {
+ public:
+  explicit HostWork(const char* operator_name);
+  virtual ~HostWork();
+  HostWork(const HostWork&) = delete;
+  HostWork& operator=(const HostWork&) = delete;
+
+  // On a thread of the driver's.
+  void run_queued() noexcept;
+
+ private:
+  virtual void run() = 0;
+
+  const char* operator_name_;
+  std::shared_ptr<torch::CapturedTraceback> caller_;
+  int threads_;
+};
+
+// Whether a host-side kernel on `elements` in all its Tensors is to run on the calling thread now; the
+// current stream of `device` has then nothing pending. Else it is to be queued.
+inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
+  const opsmith_stream stream = current_stream(device);
+  if (C10_LIKELY(elements < kWorthQueueing && driver().stream_query(stream) == OPSMITH_OK)) {
+    return true;
+  }
+  if (detail::may_queue.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  detail::wait_to_run_at_once(stream, device);
+  return true;
+}
+
+// Hands `work` to the current stream of `device`.
+void queue_on_host(std::unique_ptr<HostWork> work, c10::DeviceIndex device);
+
+// While one lives, host-side kernels run before their calls return, so that calls can be timed.
+class QueueingPaused {
+ public:
+  QueueingPaused();
+  ~QueueingPaused();
+  QueueingPaused(const QueueingPaused&) = delete;
+  QueueingPaused& operator=(const QueueingPaused&) = delete;
+};
+
+}  // namespace opsmith
