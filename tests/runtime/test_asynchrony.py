@@ -82,7 +82,14 @@ def test_programs_compute_what_the_cpu_does(busy: None) -> None:
         del y
         z = parts.view(2, 18).softmax(-1).transpose(0, 1).contiguous()
         x[1:3, ::2] = 7
-        return [x, out, z, parts.gather(1, index), parts.amax(dim=(0, 1)), z.mean((0,), keepdim=True)]
+        return [
+            x,
+            out,
+            z,
+            parts.gather(1, index),
+            parts.amax(dim=(0, 1)),
+            z.mean((0,), keepdim=True),
+        ]
 
     for ours, expected in zip(program("sim"), program("cpu"), strict=True):
         torch.testing.assert_close(ours.cpu(), expected)
@@ -193,12 +200,12 @@ def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-LOADED = """
+LOADED = f"""
 import opsmith, sys, torch
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
 from sim_driver import SimDriver
 driver = SimDriver(opsmith.load("sim").built.driver)
-""".format(tests=os.path.dirname(os.path.dirname(__file__)))
+"""
 
 
 def test_launches_that_block(sim: LoadedBackend) -> None:

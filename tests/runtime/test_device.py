@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -222,7 +220,9 @@ def test_a_failed_allocation_can_be_tried_again(no_cache: None, driver: SimDrive
     assert torch.zeros(40 << 20, device="sim", dtype=torch.uint8).max().item() == 0
 
 
-def test_memory_is_used_again_by_what_is_queued_later(sim: LoadedBackend, driver: SimDriver) -> None:
+def test_memory_is_used_again_by_what_is_queued_later(
+    sim: LoadedBackend, driver: SimDriver
+) -> None:
     stream = torch.Stream(device="sim:0")
     pinned = torch.full((64,), 7.0).pin_memory()
     with stream:

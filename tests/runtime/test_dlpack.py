@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy

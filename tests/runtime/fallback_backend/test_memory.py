@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from loaded import DEVICE, MODE, fault, statistics
+from loaded import DEVICE, fault, statistics
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
 

@@ -191,25 +191,25 @@ class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> fina
 
 // What a call's Tensors say of when its kernel may run.
 struct Amount {
+  C10_ALWAYS_INLINE void add(const at::TensorBase& tensor) {
+    elements += tensor.numel();
+    of_host |= tensor.is_cpu() && tensor.dim() > 0;
+  }
+  template <class Given>
+  C10_ALWAYS_INLINE void look_into(const Given& given) {
+    const auto look = [this](const at::TensorBase& tensor) { add(tensor); };
+    if constexpr (std::is_same_v<Given, at::Tensor>) {
+      if (given.defined()) {
+        add(given);
+      }
+    } else if constexpr (requires { each_tensor(given, look); }) {
+      each_tensor(given, look);
+    }
+  }
+
   int64_t elements = 0;
   bool of_host = false;  // some lie in the host's memory, which the caller may free when the call returns
 };
-
-template <class... Given>
-inline Amount amount_of(const Given&... given) {
-  Amount amount;
-  const auto look = [&](const at::TensorBase& tensor) {
-    amount.elements += tensor.numel();
-    amount.of_host |= tensor.is_cpu() && tensor.dim() > 0;
-  };
-  const auto look_into = [&](const auto& argument) {
-    if constexpr (requires { each_tensor(argument, look); }) {
-      each_tensor(argument, look);
-    }
-  };
-  (look_into(given), ...);
-  return amount;
-}
 
 template <class Kernel, class... Given>
 C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex device, const Given&... given) {
@@ -227,9 +227,10 @@ C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex devi
 // lean_call(), now or when the current stream's earlier work is done. What the kernel's failure throws is
 // then raised where the device is next waited for.
 template <auto kKernel, class... Given>
-inline void queue_lean_call(const LeanCall& call, const Given&... given) {
+C10_ALWAYS_INLINE void queue_lean_call(const LeanCall& call, const Given&... given) {
   const c10::DeviceIndex device = current_device();
-  const detail::Amount amount = detail::amount_of(given...);
+  detail::Amount amount;
+  (amount.look_into(given), ...);
   if (C10_LIKELY(runs_at_once(device, amount.elements))) {
     lean_call<kKernel>(call, given...);
   } else if (C10_UNLIKELY(amount.of_host)) {

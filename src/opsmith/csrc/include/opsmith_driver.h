@@ -80,8 +80,9 @@ typedef struct opsmith_driver {
   opsmith_status (*stream_destroy)(opsmith_stream stream);
   opsmith_status (*stream_query)(opsmith_stream stream); /* OPSMITH_OK: idle; OPSMITH_NOT_READY */
   opsmith_status (*stream_synchronize)(opsmith_stream stream);
-  /* Optional. Runs `function(argument)` on the host when the work queued before it is done.
-   * NULL: host-side kernels synchronise the stream and run on the calling thread. */
+  /* Optional. Runs `function(argument)` on the host, on a thread of the driver's, when the work queued before
+   * it is done; what is queued later waits for it. The function may take long and calls no entry of this
+   * table. NULL: host-side kernels synchronise the stream and run on the calling thread. */
   opsmith_status (*stream_host_function)(opsmith_stream stream, void (*function)(void*), void* argument);
 
   /* ---- events. Optional as a whole (all seven NULL): waiting synchronises the stream instead, and
