@@ -213,11 +213,16 @@ CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::strin
     count_caller(count_);
   }
   start_ = c10::getApproximateTime();
+  if (profile::is_recording()) {
+    work_.begin(full_name(op.operator_name()));
+  }
 }
 
 CountedFallback::~CountedFallback() {
   count_.ticks.add(static_cast<int64_t>(c10::getApproximateTime() - start_));
-  count_.moved.add(static_cast<int64_t>(detail::bytes_moved - moved_before_));
+  const uint64_t moved = detail::bytes_moved - moved_before_;
+  count_.moved.add(static_cast<int64_t>(moved));
+  work_.set_bytes(moved);
 }
 
 void count_denied(const c10::OperatorHandle& op) {

@@ -12,6 +12,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ApproximateClock.h>
 
+#include <opsmith/profile/device_work.h>
+
 namespace opsmith {
 
 namespace detail {
@@ -43,6 +45,7 @@ class CountedFallback {
   detail::FallbackCount& count_;
   uint64_t moved_before_;
   c10::approx_time_t start_;
+  profile::FallbackWork work_;
 };
 
 // Counts a call that the process's policy denied.

@@ -9,8 +9,11 @@
 #include <opsmith/device/device_scope.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/host_access.h>
+#include <opsmith/profile/device_work.h>
 
 #include <ATen/core/Tensor.h>
+
+#include <type_traits>
 
 namespace opsmith {
 
@@ -26,6 +29,11 @@ enum class Runs {
   kOnHost,    // through the host window
   kOnCopies,  // see on_copies.h
 };
+
+// What shows a kernel to a profiler.
+template <Runs kRuns>
+using MeasuredWork =
+    std::conditional_t<kRuns == Runs::kOnDevice, profile::StreamWork, profile::HostWork>;
 
 namespace detail {
 
@@ -82,14 +90,18 @@ class Call {
   // Throws RuntimeError when the Tensors among `arguments` are not on one device.
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
-      : device_(detail::common_device<kOperands>(operator_name, arguments...)) {
+      : device_(detail::common_device<kOperands>(operator_name, arguments...)),
+        work_((wait(), operator_name)) {}
+
+ private:
+  static void wait() {
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());
     }
   }
 
- private:
   DeviceScope device_;
+  const MeasuredWork<kRuns> work_;
 };
 
 }  // namespace opsmith
