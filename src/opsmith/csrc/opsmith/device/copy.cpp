@@ -2,7 +2,6 @@
 // through HostViews.
 #include <opsmith/device/copy.h>
 
-#include <opsmith/device/device_scope.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/fallback/fallback_counts.h>
@@ -72,12 +71,11 @@ const char* copy_name(bool from_device, bool to_device) {
 // On the current streams of the devices, one of which may be OPSMITH_HOST.
 void queue_copy(void* destination, int destination_device, const void* source, int source_device,
                 size_t bytes, const char* action, c10::DeviceIndex device) {
-  const c10::DeviceIndex place =
+  const auto place =
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
-  const DeviceScope scope(place);
   const profile::StreamWork work(
-      copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST), profile::Kind::kCopy,
-      bytes);
+      copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST), place,
+      profile::Kind::kCopy, bytes);
   check(driver().copy(destination, destination_device, source, source_device, bytes, current_stream(place)),
         action, device);
 }
@@ -181,11 +179,11 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
     copy_run(self, destination, non_blocking);
     return destination;
   }
-  const DeviceScope scope((self.is_privateuseone() ? self : destination).device().index());
-  const profile::HostWork work("aten::_copy_from");
+  const c10::DeviceIndex device = (self.is_privateuseone() ? self : destination).device().index();
+  const profile::HostWork work("aten::_copy_from", device);
   std::optional<CountedFallback> counted;
   if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
-    counted.emplace(copy_from(), &kNotOneRun);
+    counted.emplace(copy_from(), &kNotOneRun, device);
   }
   HostViews views;
   const at::Tensor from = views.view(self);
@@ -210,8 +208,7 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
   const c10::DeviceIndex device = self.device().index();
   if (has_host_window()) {
     wait_for_device(device);
-    const DeviceScope scope(device);
-    const profile::HostWork work(copy_name(true, false), profile::Kind::kCopy, self.itemsize());
+    const profile::HostWork work(copy_name(true, false), device, profile::Kind::kCopy, self.itemsize());
     std::memcpy(host.mutable_data_ptr(), host_pointer(self.const_data_ptr()), self.itemsize());
   } else {
     copy_bytes(host.mutable_data_ptr(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());

@@ -201,7 +201,8 @@ void count_caller(FallbackCount& count) {
 
 }  // namespace
 
-CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal)
+CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal,
+                                 c10::DeviceIndex device)
     : count_(thread_counts().of(op)), moved_before_(detail::bytes_moved) {
   count_.calls.add(1);
   ++detail::fallbacks_begun;
@@ -214,7 +215,7 @@ CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::strin
   }
   start_ = c10::getApproximateTime();
   if (profile::is_recording()) {
-    work_.begin(full_name(op.operator_name()));
+    work_.begin(full_name(op.operator_name()), device);
   }
 }
 

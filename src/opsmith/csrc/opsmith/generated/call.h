@@ -91,7 +91,7 @@ class Call {
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
       : device_(detail::common_device<kOperands>(operator_name, arguments...)),
-        work_((wait(), operator_name)) {}
+        work_((wait(), operator_name), current_device()) {}
 
  private:
   static void wait() {

@@ -65,7 +65,7 @@ void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   const DeviceScope scope(device.index());
   at::DataPtr memory = storage->allocator()->allocate(bytes);
   if (kept > 0) {
-    const profile::StreamWork work("Memcpy DtoD", profile::Kind::kCopy, kept);
+    const profile::StreamWork work("Memcpy DtoD", device.index(), profile::Kind::kCopy, kept);
     check(driver().copy(memory.get(), device.index(), storage->data(), device.index(), kept,
                         current_stream(device.index())),
           "copy a resized storage", device.index());

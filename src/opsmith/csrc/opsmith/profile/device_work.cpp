@@ -276,11 +276,10 @@ void end(WorkPtr work) noexcept {
   finish(std::move(work));
 }
 
-Work* begin_on_host(const char* name, Kind kind, uint64_t bytes) {
+Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
   if (current_work != nullptr || name == nullptr) {
     return nullptr;
   }
-  const c10::DeviceIndex device = current_device();
   wait_for_device(device);
   WorkPtr work = new_work(name, device, kind, bytes);
   begin(*work);
@@ -291,11 +290,10 @@ void end_on_host(Work* work) noexcept {
   end(WorkPtr(work));
 }
 
-Work* begin_on_stream(const char* name, Kind kind, uint64_t bytes) {
+Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
   if (current_work != nullptr || name == nullptr) {
     return nullptr;
   }
-  const c10::DeviceIndex device = current_device();
   recording().anchor(device);
   WorkPtr work = new_work(name, device, kind, bytes);
   work->from.emplace(device);
@@ -315,7 +313,7 @@ void end_on_stream(Work* work) noexcept {
 
 }  // namespace detail
 
-void FallbackWork::begin(const std::string& operator_name) {
+void FallbackWork::begin(const std::string& operator_name, c10::DeviceIndex device) {
   if (current_work != nullptr) {
     if (current_work->name == operator_name) {
       work_ = current_work;
@@ -323,7 +321,7 @@ void FallbackWork::begin(const std::string& operator_name) {
     }
     return;
   }
-  work_ = detail::begin_on_host(operator_name.c_str(), Kind::kFallback, 0);
+  work_ = detail::begin_on_host(operator_name.c_str(), device, Kind::kFallback, 0);
   is_own_ = true;
 }
 

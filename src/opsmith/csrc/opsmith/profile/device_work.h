@@ -34,9 +34,9 @@ using WorkPtr = std::unique_ptr<Work, Drop>;
 WorkPtr launch(const char* name, c10::DeviceIndex device);
 void begin(Work& work) noexcept;
 void end(WorkPtr work) noexcept;
-Work* begin_on_host(const char* name, Kind kind, uint64_t bytes);
+Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
 void end_on_host(Work* work) noexcept;
-Work* begin_on_stream(const char* name, Kind kind, uint64_t bytes);
+Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
 void end_on_stream(Work* work) noexcept;
 }  // namespace detail
 
@@ -80,14 +80,14 @@ class Running {
   detail::WorkPtr work_;
 };
 
-// Work that this thread does itself, at once, when the current stream of the current device has come so far. Its
-// time is the host's.
+// Work that this thread does itself, at once, when the current stream of `device` has come so far. Its time is
+// the host's.
 class HostWork {
  public:
   // `bytes`: that are moved. A null `name` is no work. Throws what waiting for the stream throws.
-  explicit HostWork(const char* name, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
+  HostWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
     if (is_recording()) {
-      work_ = detail::begin_on_host(name, kind, bytes);
+      work_ = detail::begin_on_host(name, device, kind, bytes);
     }
   }
   ~HostWork() {
@@ -102,12 +102,12 @@ class HostWork {
   Work* work_ = nullptr;
 };
 
-// Work that is queued on the current stream of the current device while this lives. Its time is the device's.
+// Work that is queued on the current stream of `device` while this lives. Its time is the device's.
 class StreamWork {
  public:
-  explicit StreamWork(const char* name, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
+  StreamWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
     if (is_recording()) {
-      work_ = detail::begin_on_stream(name, kind, bytes);
+      work_ = detail::begin_on_stream(name, device, kind, bytes);
     }
   }
   ~StreamWork() {
@@ -132,7 +132,7 @@ class FallbackWork {
   FallbackWork& operator=(const FallbackWork&) = delete;
 
   // Throws what waiting for the stream throws.
-  void begin(const std::string& operator_name);
+  void begin(const std::string& operator_name, c10::DeviceIndex device);
 
   // What was moved between host and device.
   void set_bytes(uint64_t bytes) noexcept;

@@ -62,6 +62,10 @@ std::string properties_json(c10::DeviceIndex device) {
                   ", \"numSms\": ", properties.multiprocessors, "}");
 }
 
+libkineto::DeviceInfo device_info(c10::DeviceIndex device) {
+  return {device, libkineto::kExceedMaxPid + device, device_name(device), driver().name};
+}
+
 class Session final : public libkineto::IActivityProfilerSession {
  public:
   explicit Session(ActivityTypes wanted) : wanted_(std::move(wanted)) {}
@@ -102,14 +106,19 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const auto& activity : activities_->activities) {
       activity->log(logger);
     }
-    for (const c10::DeviceIndex device : devices()) {
-      logger.handleDeviceInfo({device, libkineto::kExceedMaxPid + device, device_name(device), driver().name},
-                              start);
+    const std::set<c10::DeviceIndex> used = devices();
+    for (auto device = used.begin(); device != used.end(); ++device) {
+      if (device != used.begin()) {  // that one is getDeviceInfo()'s
+        logger.handleDeviceInfo(device_info(*device), start);
+      }
     }
   }
 
-  // One would not do: processTrace() tells of each device.
-  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
+  // It has room for one device; without any, Kineto writes of sixteen GPUs.
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
+    const std::set<c10::DeviceIndex> used = devices();
+    return std::make_unique<libkineto::DeviceInfo>(device_info(used.empty() ? 0 : *used.begin()));
+  }
 
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> streams;
