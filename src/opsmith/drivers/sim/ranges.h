@@ -1,5 +1,5 @@
-// Ranges of the program. The simulated accelerator has no tool to show them in: it counts what is open, and keeps
-// a record for tests (see sim.h).
+// Ranges of the program. The simulated accelerator has no tool to show them in: it counts what is open, and
+// keeps a record for tests (see sim.h).
 #pragma once
 
 namespace sim::ranges {

@@ -73,9 +73,8 @@ void queue_copy(void* destination, int destination_device, const void* source, i
                 size_t bytes, const char* action, c10::DeviceIndex device) {
   const auto place =
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
-  const profile::StreamWork work(
-      copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST), place,
-      profile::Kind::kCopy, bytes);
+  const profile::StreamWork work(copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST),
+                                 place, profile::Kind::kCopy, bytes);
   check(driver().copy(destination, destination_device, source, source_device, bytes, current_stream(place)),
         action, device);
 }

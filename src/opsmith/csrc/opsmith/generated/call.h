@@ -32,8 +32,7 @@ enum class Runs {
 
 // What shows a kernel to a profiler.
 template <Runs kRuns>
-using MeasuredWork =
-    std::conditional_t<kRuns == Runs::kOnDevice, profile::StreamWork, profile::HostWork>;
+using MeasuredWork = std::conditional_t<kRuns == Runs::kOnDevice, profile::StreamWork, profile::HostWork>;
 
 namespace detail {
 

@@ -227,8 +227,17 @@ std::vector<Event> Recording::take(std::vector<std::string>& problems) {
   std::vector<Event> events;
   events.reserve(finished.size());
   for (const detail::WorkPtr& work : finished) {
-    Event event{work->name,  work->kind,   work->device,                work->stream, work->called_by, work->range,
-                work->thread, nanoseconds(work->launched), 0,            0,            work->bytes};
+    Event event{work->name,
+                work->kind,
+                work->device,
+                work->stream,
+                work->called_by,
+                work->range,
+                work->thread,
+                nanoseconds(work->launched),
+                0,
+                0,
+                work->bytes};
     if (!work->from.has_value()) {
       event.start = nanoseconds(work->begin);
       event.end = nanoseconds(work->end);
@@ -246,8 +255,7 @@ std::vector<Event> Recording::take(std::vector<std::string>& problems) {
       events.push_back(std::move(event));
     });
   }
-  std::sort(events.begin(), events.end(),
-            [](const Event& a, const Event& b) { return a.start < b.start; });
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.start < b.start; });
   const std::lock_guard lock(mutex_);
   problems.assign(problems_.begin(), problems_.end());
   clear();

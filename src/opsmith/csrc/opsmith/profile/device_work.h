@@ -1,9 +1,9 @@
 // The device's work as torch.profiler shows it: kernels, copies and fallbacks, each with its stream, its time
-// and the operator that launched it. Nothing is recorded, and nothing costs more than a load, unless a profiler
-// of PrivateUse1 runs; kineto.cpp says when, and reads what was recorded.
+// and the operator that launched it. Nothing is recorded, and nothing costs more than a load, unless a
+// profiler of PrivateUse1 runs; kineto.cpp says when, and reads what was recorded.
 //
-// What is recorded inside of another piece of work in the same thread is part of it: a kernel that calls other
-// operators is one event.
+// What is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
+// other operators is one event.
 #pragma once
 
 #include <atomic>
@@ -80,8 +80,8 @@ class Running {
   detail::WorkPtr work_;
 };
 
-// Work that this thread does itself, at once, when the current stream of `device` has come so far. Its time is
-// the host's.
+// Work that this thread does itself, at once, when the current stream of `device` has come so far. Its time
+// is the host's.
 class HostWork {
  public:
   // `bytes`: that are moved. A null `name` is no work. Throws what waiting for the stream throws.
@@ -155,9 +155,9 @@ struct Event {
   Kind kind;
   c10::DeviceIndex device;
   int64_t stream;
-  uint64_t called_by;    // the number of the operator that launched it; 0: none that is profiled
-  uint64_t range;        // likewise of the innermost range
-  int32_t thread;        // that launched it, as the operating system numbers it
+  uint64_t called_by;  // the number of the operator that launched it; 0: none that is profiled
+  uint64_t range;      // likewise of the innermost range
+  int32_t thread;      // that launched it, as the operating system numbers it
   int64_t launched;
   int64_t start;
   int64_t end;

@@ -247,7 +247,8 @@ class Plugin final : public libkineto::IActivityProfiler {
     return wants_device && device_count() > 0 ? std::make_unique<Session>(wanted) : nullptr;
   }
 
-  std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t, const ActivityTypes& wanted,
+  std::unique_ptr<libkineto::IActivityProfilerSession> configure(int64_t, int64_t,
+                                                                 const ActivityTypes& wanted,
                                                                  const libkineto::Config& config) override {
     return configure(wanted, config);
   }

@@ -1,5 +1,5 @@
-// A moment of a device's stream, for taking the time between two of them: an event of the driver. Without events
-// in the driver, the host waits for the stream and looks at its clock.
+// A moment of a device's stream, for taking the time between two of them: an event of the driver. Without
+// events in the driver, the host waits for the stream and looks at its clock.
 #pragma once
 
 #include <opsmith_driver.h>

@@ -44,10 +44,10 @@ void emit_ranges(bool on) {
     emitting.reset();
   }
   if (on) {
-    emitting = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(&open_range, &close_range)
-            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
-                     at::RecordScope::USER_SCOPE}));
+    emitting =
+        at::addThreadLocalCallback(at::RecordFunctionCallback(&open_range, &close_range)
+                                       .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                                at::RecordScope::USER_SCOPE}));
   }
 }
 
