@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -48,42 +49,66 @@ struct Anchor {
   c10::approx_time_t ticks;
 };
 
+using Anchors = std::map<c10::DeviceIndex, Anchor>;
+using Nanoseconds = std::function<c10::time_t(c10::approx_time_t)>;
+
+// Throws what the driver's failures are.
+void set_times(Event& event, const Work& work, const Anchors& anchors, const Nanoseconds& nanoseconds) {
+  if (!work.from.has_value()) {
+    event.start = nanoseconds(work.begin);
+    event.end = nanoseconds(work.end);
+    return;
+  }
+  const auto found = anchors.find(work.device);
+  TORCH_CHECK(found != anchors.end(), "the profile began while it was launched");
+  const Anchor& anchor = found->second;
+  const auto since_anchor = static_cast<int64_t>(anchor.moment.until(*work.from) * 1000);
+  // The clocks are set by each other to some microseconds: nothing starts before it is launched.
+  event.start = std::max(event.launched, nanoseconds(anchor.ticks) + since_anchor);
+  event.end = event.start + static_cast<int64_t>(work.from->until(*work.to) * 1000);
+}
+
 class Recording {
  public:
   int64_t number() const { return number_.load(std::memory_order_relaxed); }
 
   void start() {
+    Recorded earlier;
     const std::lock_guard lock(mutex_);
-    clear();
-    clock_.emplace();
+    std::swap(earlier, recorded_);
+    recorded_.clock.emplace();
     number_.fetch_add(1, std::memory_order_relaxed);
     detail::is_recording.store(true, std::memory_order_relaxed);
   }
 
   void stop() {
     for (const c10::DeviceIndex device : devices()) {
-      attempt([&] { synchronize_device(device); });
+      try {
+        synchronize_device(device);
+      } catch (const c10::Error& error) {
+        report(error.what_without_backtrace());
+      }
     }
     detail::is_recording.store(false, std::memory_order_relaxed);
   }
 
   void add(detail::WorkPtr work) {
     const std::lock_guard lock(mutex_);
-    if (work->recording == number() && clock_.has_value()) {
-      finished_.push_back(std::move(work));
+    if (work->recording == number() && recorded_.clock.has_value()) {
+      recorded_.finished.push_back(std::move(work));
     }
   }
 
   void use(c10::DeviceIndex device) {
     const std::lock_guard lock(mutex_);
-    devices_.insert(device);
+    recorded_.devices.insert(device);
   }
 
   // Of the thread's current stream, before anything on `device` is timed by its events.
   void anchor(c10::DeviceIndex device) {
     {
       const std::lock_guard lock(mutex_);
-      if (anchors_.contains(device)) {
+      if (recorded_.anchors.contains(device)) {
         return;
       }
     }
@@ -93,49 +118,37 @@ class Recording {
     Moment moment(device);
     moment.wait();
     const c10::approx_time_t after = c10::getApproximateTime();
+    Anchor anchor{std::move(moment), before + (after - before) / 2};
     const std::lock_guard lock(mutex_);
-    anchors_.try_emplace(device, Anchor{std::move(moment), before + (after - before) / 2});
+    recorded_.anchors.try_emplace(device, std::move(anchor));
   }
 
   void report(const std::string& problem) {
     const std::lock_guard lock(mutex_);
-    problems_.insert(problem);
+    recorded_.problems.insert(problem);
   }
 
   std::vector<Event> take(std::vector<std::string>& problems);
 
  private:
+  // Destroyed without the lock: it holds events, and a driver in Python that destroys one waits for the
+  // interpreter's.
+  struct Recorded {
+    std::optional<c10::ApproximateClockToUnixTimeConverter> clock;  // none: nothing is recorded
+    std::vector<detail::WorkPtr> finished;
+    Anchors anchors;
+    std::set<c10::DeviceIndex> devices;
+    std::set<std::string> problems;
+  };
+
   std::set<c10::DeviceIndex> devices() {
     const std::lock_guard lock(mutex_);
-    return devices_;
-  }
-
-  template <class Action>
-  void attempt(const Action& action) {
-    try {
-      action();
-    } catch (const c10::Error& error) {
-      report(error.what_without_backtrace());
-    } catch (const std::exception& error) {
-      report(error.what());
-    }
-  }
-
-  void clear() {
-    finished_.clear();
-    anchors_.clear();
-    devices_.clear();
-    problems_.clear();
-    clock_.reset();
+    return recorded_.devices;
   }
 
   std::mutex mutex_;
   std::atomic<int64_t> number_{0};
-  std::vector<detail::WorkPtr> finished_;
-  std::map<c10::DeviceIndex, Anchor> anchors_;
-  std::set<c10::DeviceIndex> devices_;
-  std::set<std::string> problems_;
-  std::optional<c10::ApproximateClockToUnixTimeConverter> clock_;
+  Recorded recorded_;
 };
 
 Recording& recording() {
@@ -197,12 +210,12 @@ void leave_work(const Work& work) noexcept {
 template <class Action>
 void quietly(const Action& action) noexcept {
   try {
-    action();
-  } catch (const std::exception& error) {
     try {
-      recording().report(error.what());
-    } catch (const std::exception&) {  // out of memory: then something else fails soon
+      action();
+    } catch (const c10::Error& error) {
+      recording().report(error.what_without_backtrace());
     }
+  } catch (const std::exception&) {  // out of memory: then something else fails soon
   }
 }
 
@@ -212,53 +225,36 @@ void finish(detail::WorkPtr work) noexcept {
 }
 
 std::vector<Event> Recording::take(std::vector<std::string>& problems) {
-  std::vector<detail::WorkPtr> finished;
-  std::map<c10::DeviceIndex, Anchor> anchors;
-  std::function<c10::time_t(c10::approx_time_t)> nanoseconds;
+  Recorded all;
   {
     const std::lock_guard lock(mutex_);
-    if (!clock_.has_value()) {
-      return {};
-    }
-    nanoseconds = clock_->makeConverter();
-    finished = std::move(finished_);
-    anchors = std::move(anchors_);
+    std::swap(all, recorded_);
   }
   std::vector<Event> events;
-  events.reserve(finished.size());
-  for (const detail::WorkPtr& work : finished) {
-    Event event{work->name,
-                work->kind,
-                work->device,
-                work->stream,
-                work->called_by,
-                work->range,
-                work->thread,
-                nanoseconds(work->launched),
-                0,
-                0,
-                work->bytes};
-    if (!work->from.has_value()) {
-      event.start = nanoseconds(work->begin);
-      event.end = nanoseconds(work->end);
+  if (!all.clock.has_value()) {
+    return events;
+  }
+  const auto nanoseconds = all.clock->makeConverter();
+  events.reserve(all.finished.size());
+  for (const detail::WorkPtr& work : all.finished) {
+    Event event{.name = work->name,
+                .kind = work->kind,
+                .device = work->device,
+                .stream = work->stream,
+                .called_by = work->called_by,
+                .range = work->range,
+                .thread = work->thread,
+                .launched = nanoseconds(work->launched),
+                .bytes = work->bytes};
+    try {
+      set_times(event, *work, all.anchors, nanoseconds);
       events.push_back(std::move(event));
-      continue;
+    } catch (const c10::Error& error) {
+      all.problems.insert(error.what_without_backtrace());
     }
-    attempt([&] {
-      const Anchor& anchor = anchors.at(work->device);
-      const auto since_anchor = [&](const Moment& moment) {
-        return nanoseconds(anchor.ticks) + static_cast<int64_t>(anchor.moment.until(moment) * 1000);
-      };
-      // The clocks are set by each other to some microseconds: nothing starts before it is launched.
-      event.start = std::max(event.launched, since_anchor(*work->from));
-      event.end = event.start + static_cast<int64_t>(work->from->until(*work->to) * 1000);
-      events.push_back(std::move(event));
-    });
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.start < b.start; });
-  const std::lock_guard lock(mutex_);
-  problems.assign(problems_.begin(), problems_.end());
-  clear();
+  problems.assign(all.problems.begin(), all.problems.end());
   return events;
 }
 
