@@ -20,7 +20,9 @@ def work_of(profiled: profile) -> list[str]:
 
 
 def test_a_training_step_is_made_of_kernels(sim: LoadedBackend) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to("sim")
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(
+        "sim"
+    )
     optimizer = torch.optim.AdamW(model.parameters())
     data = torch.rand(4, 8)
 
@@ -35,7 +37,9 @@ def test_a_training_step_is_made_of_kernels(sim: LoadedBackend) -> None:
     work = work_of(profiled)
     assert work.count("Memcpy HtoD") == 1
     assert [name for name in work if name.startswith("fallback of ")] == []
-    operators = {event.key: event for event in profiled.key_averages() if event.key.startswith("aten::")}
+    operators = {
+        event.key: event for event in profiled.key_averages() if event.key.startswith("aten::")
+    }
     for name in ("aten::addmm", "aten::relu", "aten::mean", "aten::mm", "aten::threshold_backward"):
         assert operators[name].device_time_total > 0, name
         assert name in {kernel.partition(".")[0] for kernel in work}, name

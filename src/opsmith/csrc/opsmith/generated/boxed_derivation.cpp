@@ -805,12 +805,12 @@ class BoxedDerivation final : public UnboxedServer {
   }
 
   at::Tensor run(c10::ArrayRef<UnboxedArgument> arguments) const {
-    const profile::StreamWork work(full_name_.c_str(), current_device());
+    const profile::StreamWork work(full_name_.c_str());
     return kernel_->run(arguments);
   }
 
   void run(Values arguments, Stack& results) const {
-    const profile::StreamWork work(full_name_.c_str(), current_device());
+    const profile::StreamWork work(full_name_.c_str());
     (*kernel_)(arguments, results);
   }
 

@@ -90,10 +90,10 @@ class Call {
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
       : device_(detail::common_device<kOperands>(operator_name, arguments...)),
-        work_((wait(), operator_name), current_device()) {}
+        work_((wait(), operator_name)) {}
 
  private:
-  static void wait() {
+  C10_ALWAYS_INLINE static void wait() {
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());
     }

@@ -20,8 +20,7 @@ class FactoryCall {
       : operands_(operands_device(operator_name, arguments...)),
         elsewhere_(device.has_value() && !device->is_privateuseone()),
         device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_),
-        work_((check(operator_name, layout, pin_memory), elsewhere() ? nullptr : operator_name),
-              current_device()) {}
+        work_((check(operator_name, layout, pin_memory), elsewhere() ? nullptr : operator_name)) {}
 
   // Whether the result is asked for on another device than the operands': torch.zeros_like(x, device="cpu").
   bool elsewhere() const { return elsewhere_ || operands_ != current_device(); }

@@ -280,6 +280,10 @@ void end(WorkPtr work) noexcept {
   finish(std::move(work));
 }
 
+Work* begin_on_host(const char* name) {
+  return begin_on_host(name, current_device(), Kind::kKernel, 0);
+}
+
 Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
   if (current_work != nullptr || name == nullptr) {
     return nullptr;
@@ -292,6 +296,10 @@ Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64
 
 void end_on_host(Work* work) noexcept {
   end(WorkPtr(work));
+}
+
+Work* begin_on_stream(const char* name) {
+  return begin_on_stream(name, current_device(), Kind::kKernel, 0);
 }
 
 Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {

@@ -31,16 +31,19 @@ struct Drop {
 };
 using WorkPtr = std::unique_ptr<Work, Drop>;
 
-WorkPtr launch(const char* name, c10::DeviceIndex device);
-void begin(Work& work) noexcept;
-void end(WorkPtr work) noexcept;
-Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
-void end_on_host(Work* work) noexcept;
-Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
-void end_on_stream(Work* work) noexcept;
+// Cold: compilers then weigh them as nothing where they are called, in each generated function.
+[[gnu::cold]] WorkPtr launch(const char* name, c10::DeviceIndex device);
+[[gnu::cold]] void begin(Work& work) noexcept;
+[[gnu::cold]] void end(WorkPtr work) noexcept;
+[[gnu::cold]] Work* begin_on_host(const char* name);
+[[gnu::cold]] Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+[[gnu::cold]] void end_on_host(Work* work) noexcept;
+[[gnu::cold]] Work* begin_on_stream(const char* name);
+[[gnu::cold]] Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+[[gnu::cold]] void end_on_stream(Work* work) noexcept;
 }  // namespace detail
 
-inline bool is_recording() noexcept {
+C10_ALWAYS_INLINE bool is_recording() noexcept {
   return C10_UNLIKELY(detail::is_recording.load(std::memory_order_relaxed));
 }
 
@@ -84,13 +87,19 @@ class Running {
 // is the host's.
 class HostWork {
  public:
-  // `bytes`: that are moved. A null `name` is no work. Throws what waiting for the stream throws.
+  // On the current device. A null `name` is no work. Throws what waiting for the stream throws.
+  C10_ALWAYS_INLINE explicit HostWork(const char* name) {
+    if (is_recording()) {
+      work_ = detail::begin_on_host(name);
+    }
+  }
+  // `bytes`: that are moved.
   HostWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
     if (is_recording()) {
       work_ = detail::begin_on_host(name, device, kind, bytes);
     }
   }
-  ~HostWork() {
+  C10_ALWAYS_INLINE ~HostWork() {
     if (C10_UNLIKELY(work_ != nullptr)) {
       detail::end_on_host(work_);
     }
@@ -105,12 +114,17 @@ class HostWork {
 // Work that is queued on the current stream of `device` while this lives. Its time is the device's.
 class StreamWork {
  public:
+  C10_ALWAYS_INLINE explicit StreamWork(const char* name) {
+    if (is_recording()) {
+      work_ = detail::begin_on_stream(name);
+    }
+  }
   StreamWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
     if (is_recording()) {
       work_ = detail::begin_on_stream(name, device, kind, bytes);
     }
   }
-  ~StreamWork() {
+  C10_ALWAYS_INLINE ~StreamWork() {
     if (C10_UNLIKELY(work_ != nullptr)) {
       detail::end_on_stream(work_);
     }
