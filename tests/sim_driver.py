@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_uint64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_size_t, c_uint64
 
 from opsmith.driver import DriverFailure, OpenedDriver, Status
 
@@ -32,3 +34,18 @@ class SimDriver(OpenedDriver):
         if self.library.opsmith_sim_statistics(device, ctypes.byref(statistics)) != 0:
             raise DriverFailure("statistics", Status.INVALID_ARGUMENT, self.last_error())
         return statistics
+
+    @contextmanager
+    def recorded_ranges(self) -> Iterator[list[str]]:
+        """What threads open (``+text``) and close (``-``) within it; filled at its end."""
+        lines: list[str] = []
+        read = self.library.opsmith_sim_recorded_ranges
+        read.argtypes, read.restype = [ctypes.c_char_p, c_size_t], c_size_t
+        self.library.opsmith_sim_record_ranges(1)
+        try:
+            yield lines
+        finally:
+            self.library.opsmith_sim_record_ranges(0)
+            text = ctypes.create_string_buffer(read(None, 0) + 1)
+            read(text, len(text))
+            lines += text.value.decode().splitlines()

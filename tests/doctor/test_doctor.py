@@ -21,6 +21,7 @@ from opsmith.cli.main import app
 from opsmith.doctor import requirements
 from opsmith.doctor.driver_facts import expected_abi_version
 from opsmith.doctor.requirements import Diagnosis, diagnose
+from opsmith.driver.table import Table
 from opsmith.errors import Location
 
 NAMES = [
@@ -35,10 +36,11 @@ NAMES = [
 ]
 TABLE = """
 #include <stdint.h>
-static const struct { uint32_t abi_version, struct_size; const char *name; const void *host_window; } table =
-    {VERSION, sizeof(table), "toy", WINDOW};
+static const struct {
+  uint32_t abi_version, struct_size; const char *name, *others[OTHERS]; const void *host_window, *later;
+} table = {VERSION, sizeof(table), "toy", {0}, WINDOW, 0};
 __attribute__((visibility("default"))) const void *opsmith_get_driver(void) { return &table; }
-"""
+""".replace("OTHERS", str((Table.host_window.offset - Table.last_error.offset) // 8))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import ctypes
 import queue
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from opsmith.driver import HOST, AddressRange, DeviceProperties, Driver
@@ -58,6 +59,7 @@ class QueuedChip(Driver):
         self.addresses = [AddressRange(_BYTES) for _ in self.memory]
         self.default_streams = [Queue() for _ in self.memory]
         self.pinned: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}
+        self.ranges: dict[int, list[str]] = defaultdict(list)  # by thread
 
     def device_count(self) -> int:
         return len(self.memory)
@@ -171,3 +173,9 @@ class QueuedChip(Driver):
             if addresses.start <= address < addresses.start + addresses.nbytes:
                 return ctypes.addressof(memory) + address - addresses.start
         return None
+
+    def range_push(self, text: str) -> None:
+        self.ranges[threading.get_ident()].append(text)
+
+    def range_pop(self) -> None:
+        self.ranges[threading.get_ident()].pop()

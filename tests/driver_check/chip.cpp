@@ -3,7 +3,7 @@
 // time.
 //
 // CHIP_LIE=<name> makes it break the contract in one way. chip_fail() makes calls of an entry fail.
-// CHIP_WITHOUT=<sets> leaves out optional entries: "events pinned host_function host_window".
+// CHIP_WITHOUT=<sets> leaves out optional entries: "events pinned host_function host_window ranges".
 #include <opsmith_driver.h>
 
 #include <sys/mman.h>
@@ -565,6 +565,24 @@ void* host_window(const void* pointer) {
   return lies("window of everything") ? address + 64 : nullptr;
 }
 
+thread_local int open_ranges = 0;
+
+opsmith_status range_push(const char* text) {
+  if (text == nullptr || (lies("flat ranges") && open_ranges > 0)) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "a range is open already");
+  }
+  ++open_ranges;
+  return OPSMITH_OK;
+}
+
+opsmith_status range_pop() {
+  if (open_ranges == 0) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "no range is open in this thread");
+  }
+  --open_ranges;
+  return OPSMITH_OK;
+}
+
 opsmith_driver made_table() {
   opsmith_driver table{};
   table.abi_version = lies("version 9") ? 9 : OPSMITH_DRIVER_ABI_VERSION;
@@ -606,6 +624,10 @@ opsmith_driver made_table() {
   }
   if (has("host_window")) {
     table.host_window = host_window;
+  }
+  if (has("ranges")) {
+    table.range_push = range_push;
+    table.range_pop = lies("half of ranges") ? nullptr : range_pop;
   }
   return table;
 }

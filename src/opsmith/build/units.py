@@ -29,6 +29,8 @@ _WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
 # PyTorch's headers then bring the operators that they name, not all three thousand. A user's sources may rely
 # on what comes along.
 _FEWER_HEADERS = ("-DAT_PER_OPERATOR_HEADERS",)
+# Of the runtime: what brings all of PyTorch's operators, and what wants a library in a mode of its own.
+_ISOLATED = ("autocast", "kineto")
 # In a path between quotes; what a backslash means there is the compiler's own affair.
 _UNNAMEABLE = re.compile(r'["\\\n]')
 
@@ -89,10 +91,16 @@ def together(
 
 def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     """The units of ``sources``, those of the runtime that every backend has."""
-    # Alone, it brings all of PyTorch's operators.
-    isolated = [source for source in sources if source.stem == "autocast"]
+    isolated = [source for source in sources if source.stem in _ISOLATED]
     rest = [source for source in sources if source not in isolated]
-    return (*together("autocast", isolated, optimize=GENERATED), *together("runtime", rest, 2))
+    return (
+        *(
+            unit
+            for source in isolated
+            for unit in together(source.stem, [source], optimize=GENERATED)
+        ),
+        *together("runtime", rest, 2),
+    )
 
 
 def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:

@@ -18,6 +18,7 @@ from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.description import PythonDriver
 from opsmith.driver.named import driver_class
 from opsmith.driver.served import serve
+from opsmith.driver.table import Table
 from opsmith.errors import DriverInvalid
 
 _HEADER = PUBLIC_HEADERS / "opsmith_driver.h"
@@ -96,8 +97,10 @@ def main() -> None:
         sys.exit("opsmith_get_driver() returned NULL")
     head = table.contents
     name = (head.name or b"").decode(errors="replace")
-    last = ctypes.addressof(head) + head.struct_size - ctypes.sizeof(ctypes.c_void_p)
-    host_window = bool(ctypes.c_void_p.from_address(last).value)
+    entry = Table.host_window
+    has_entry = head.struct_size >= entry.offset + entry.size
+    place = ctypes.addressof(head) + entry.offset
+    host_window = has_entry and bool(ctypes.c_void_p.from_address(place).value)
     facts = DriverFacts(head.abi_version, name, host_window)
     sys.stdout.write(msgspec.json.encode(facts).decode())
 

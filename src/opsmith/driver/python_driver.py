@@ -37,8 +37,8 @@ class Driver:
     ``OPSMITH_FAILED`` with its text.  A device that does not exist is refused before a method is called.
 
     The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
-    events, the three of pinned memory.  A device without streams does its work within the call, and gets
-    ``None`` for a stream.  Addresses are ints, sizes in bytes, times in milliseconds.
+    events, the three of pinned memory, the two of ranges.  A device without streams does its work within the
+    call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in milliseconds.
     """
 
     name = "python"
@@ -169,4 +169,14 @@ class Driver:
 
         The distance is the same within one allocation.  Without it the CPU works on copies.
         """
+        raise NotImplementedError
+
+    # ---- ranges of the program, for the vendor's tools. Optional as a set ----
+
+    def range_push(self, text: str) -> None:
+        """Opens a range in the calling thread; those of a thread nest."""
+        raise NotImplementedError
+
+    def range_pop(self) -> None:
+        """Closes the innermost one; there is one."""
         raise NotImplementedError

@@ -26,6 +26,7 @@ from opsmith.driver.table import (
     EVENTS,
     HOST,
     PINNED,
+    RANGES,
     STREAMS,
     Properties,
     Status,
@@ -34,7 +35,7 @@ from opsmith.driver.table import (
 from opsmith.errors import DriverInvalid, Location
 
 _REQUIRED = ("device_properties", "device_memory", "allocate", "release", "copy", "fill")
-_SETS = {"streams": STREAMS, "events": EVENTS, "pinned memory": PINNED}
+_SETS = {"streams": STREAMS, "events": EVENTS, "pinned memory": PINNED, "ranges": RANGES}
 _ALONE = ("stream_host_function", "host_window")
 # Callbacks and the instances behind them live as long as the process.
 _kept: list[object] = []
@@ -351,6 +352,16 @@ class _Callbacks:
 
     def _host_window(self, pointer: int | None) -> Any:
         return self._answered(None, self._driver.host_window, pointer)
+
+    # ---- ranges ----
+
+    def _range_push(self, text: bytes) -> None:
+        self._driver.range_push(text.decode(errors="replace"))
+
+    def _range_pop(self) -> None:
+        self._driver.range_pop()
+
+    # ---- answers without a status ----
 
     def _answered(self, otherwise: Any, method: Callable[[int], Any], pointer: int | None) -> Any:
         if not pointer:

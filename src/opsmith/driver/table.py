@@ -94,6 +94,8 @@ class Table(ctypes.Structure):
         ("pinned_release", _entry(c_void_p)),
         ("pinned_contains", _entry(c_void_p)),
         ("host_window", _entry(c_void_p, result=c_void_p)),
+        ("range_push", _entry(c_char_p)),
+        ("range_pop", _entry()),
     )
 
 
@@ -114,6 +116,7 @@ EVENTS = (
     "stream_wait_event",
 )
 PINNED = ("pinned_allocate", "pinned_release", "pinned_contains")
+RANGES = ("range_push", "range_pop")
 REQUIRED = (
     "name",
     "last_error",

@@ -24,6 +24,7 @@ class Needs(Enum):
         "the driver has no `stream_host_function`: host-side kernels wait for the stream"
     )
     HOST_WINDOW = "the driver has no host window: the CPU works on copies"
+    RANGES = "the driver has no ranges: those of a program are shown to nobody"
     TWO_DEVICES = "there is one device"
 
 

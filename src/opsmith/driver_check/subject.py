@@ -14,7 +14,7 @@ from typing import Any
 
 from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.opened import OpenedDriver
-from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, Status
+from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, RANGES, Status
 from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Broken, Needs
 
@@ -61,6 +61,7 @@ class Subject:
         entries = {
             Needs.EVENTS: EVENTS,
             Needs.PINNED: PINNED,
+            Needs.RANGES: RANGES,
             Needs.HOST_FUNCTION: ("stream_host_function",),
         }
         return all(getattr(table, entry) for entry in entries[need])

@@ -24,6 +24,7 @@ from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
 from opsmith.runtime.mixed_precision import AmpModule
 from opsmith.runtime.public_module import PublicModule
 from opsmith.runtime.random_numbers import RandomFunctions, RandomModule
+from opsmith.runtime.ranges import RangesModule
 from opsmith.runtime.storages import storage_types
 from opsmith.runtime.streams import StreamFunctions, StreamsModule
 from opsmith.runtime.tensor_types import tensor_types
@@ -60,6 +61,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         self.streams = StreamsModule(device_type, self._index)
         self.random = RandomModule(device_type, self._index)
         self.amp = AmpModule(device_type)
+        self.nvtx = RangesModule(device_type, self._index)
         vars(self).update(tensor_types(device_type))
         vars(self).update(storage_types(device_type))
 
@@ -248,7 +250,7 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
     """
     module = DeviceModule(name, HostWindow(driver, use_host_window))
     torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
-    for submodule in (module.memory, module.streams, module.random, module.amp):
+    for submodule in (module.memory, module.streams, module.random, module.amp, module.nvtx):
         sys.modules[submodule.__name__] = submodule
     atexit.register(torch.ops.opsmith.finish_queued_work)
     atexit.register(torch.ops.opsmith.stop_autograd_threads)

@@ -37,7 +37,7 @@ _REASONS = {
     "ExternalStream": "a stream is one of opsmith's; get_stream_from_external() finds it by its address",
     "DeferredCudaCallError": "nothing waits for a first use: the device is there once it is loaded",
     "GreenContext": "a driver cannot divide a device",
-    "profiler": "torch.autograd.profiler.profile(use_device=…) times the device",
+    "profiler": "torch.profiler shows the device's work",
     "sparse": "torch.sparse makes sparse tensors of any device",
     **dict.fromkeys(
         (
@@ -50,7 +50,6 @@ _REASONS = {
             "has_magma",
             "jiterator",
             "nccl",
-            "nvtx",
             "tunable",
         ),
         _NVIDIA,

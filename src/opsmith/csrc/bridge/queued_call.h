@@ -158,12 +158,12 @@ template <class Kernel, class... Given>
 class QueuedLeanCall;
 
 template <class Result, class... Taken, class... Given>
-class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> final : public HostWork {
+class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> final : public QueuedWork {
  public:
   using Kernel = Result (*)(KernelRuntimeContext&, Taken...);
 
-  QueuedLeanCall(Kernel kernel, const LeanCall& call, const Given&... given)
-      : HostWork(call.operator_name),
+  QueuedLeanCall(Kernel kernel, const LeanCall& call, c10::DeviceIndex device, const Given&... given)
+      : QueuedWork(call.operator_name, device),
         kernel_(kernel),
         call_(call),
         arguments_(Bound<Given>{call_, given}...) {}
@@ -214,9 +214,9 @@ struct Amount {
 template <class Kernel, class... Given>
 C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex device, const Given&... given) {
   call.queued = true;
-  auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, given...);
+  auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, device, given...);
   const Copies copies = work->take_copies();
-  queue_on_host(std::move(work), device);
+  queue_on_host(std::move(work));
   for (const auto& [out, copy] : copies.written) {
     out.copy_(copy);
   }
@@ -231,14 +231,13 @@ C10_ALWAYS_INLINE void queue_lean_call(const LeanCall& call, const Given&... giv
   const c10::DeviceIndex device = current_device();
   detail::Amount amount;
   (amount.look_into(given), ...);
-  if (C10_LIKELY(runs_at_once(device, amount.elements))) {
-    lean_call<kKernel>(call, given...);
-  } else if (C10_UNLIKELY(amount.of_host)) {
+  if (C10_UNLIKELY(amount.of_host)) {
     wait_for_device(device);
-    lean_call<kKernel>(call, given...);
-  } else {
-    detail::queue_lean(kKernel, call, device, given...);
+  } else if (C10_UNLIKELY(!runs_at_once(device, amount.elements))) {
+    return detail::queue_lean(kKernel, call, device, given...);
   }
+  const profile::HostWork work(call.operator_name, device);
+  lean_call<kKernel>(call, given...);
 }
 
 }  // namespace opsmith

@@ -104,6 +104,11 @@ typedef struct opsmith_driver {
    * written, or NULL when `pointer` is no device address. The distance is the same within one
    * allocation. NULL entry: the fallback and host-side kernels work on copies. */
   void* (*host_window)(const void* pointer);
+
+  /* ---- ranges of the program, for the vendor's tools. Optional as a pair: nobody sees them. ----
+   * Ranges nest, for each thread by itself; `text` is copied. */
+  opsmith_status (*range_push)(const char* text);
+  opsmith_status (*range_pop)(void); /* only for a range that is open in the calling thread */
 } opsmith_driver;
 
 /* The one symbol that a driver exports. */

@@ -259,6 +259,8 @@ const opsmith_driver table = {
     .pinned_release = pinned_release,
     .pinned_contains = pinned_contains,
     .host_window = nullptr,
+    .range_push = nullptr,
+    .range_pop = nullptr,
 };
 
 }  // namespace

@@ -267,6 +267,8 @@ const opsmith_driver table = {
     .pinned_release = nullptr,
     .pinned_contains = nullptr,
     .host_window = nullptr,
+    .range_push = nullptr,
+    .range_pop = nullptr,
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "faults.h"
 #include "memory.h"
 #include "pinned.h"
+#include "ranges.h"
 #include "stream.h"
 
 namespace sim {
@@ -390,6 +391,24 @@ void* host_window(const void* pointer) {
   return simulator != nullptr ? simulator->window(pointer) : nullptr;
 }
 
+// ---- ranges ----
+
+opsmith_status range_push(const char* text) {
+  return entry([&] {
+    if (text == nullptr) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "the text of a range is null");
+    }
+    ranges::push(text);
+    return OPSMITH_OK;
+  });
+}
+
+opsmith_status range_pop() {
+  return entry([&] {
+    return ranges::pop() ? OPSMITH_OK : fail(OPSMITH_INVALID_ARGUMENT, "no range is open in this thread");
+  });
+}
+
 constexpr opsmith_driver kTable = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
@@ -419,6 +438,8 @@ constexpr opsmith_driver kTable = {
     .pinned_release = pinned_release,
     .pinned_contains = pinned_contains,
     .host_window = host_window,
+    .range_push = range_push,
+    .range_pop = range_pop,
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <opsmith/device/driver_memory.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/fallback/staging.h>
+#include <opsmith/profile/device_work.h>
 
 namespace opsmith {
 
@@ -171,6 +172,7 @@ class DriverAllocator final : public c10::DeviceAllocator {
     }
     const c10::DeviceIndex to = device_of(destination).value_or(current_device());
     const c10::DeviceIndex from = device_of(source).value_or(to);
+    const profile::StreamWork work("Memcpy DtoD", to, profile::Kind::kCopy, count);
     check(driver().copy(destination, to, source, from, count, current_stream(to)), "copy an allocation", to);
   }
 

@@ -10,6 +10,7 @@
 #include <opsmith/fallback/host_view.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/profile/device_work.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
@@ -63,6 +64,22 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
   }
 }
 
+// What profilers call a copy, in the words that they have for any device.
+const char* copy_name(bool from_device, bool to_device) {
+  return from_device ? (to_device ? "Memcpy DtoD" : "Memcpy DtoH") : "Memcpy HtoD";
+}
+
+// On the current streams of the devices, one of which may be OPSMITH_HOST.
+void queue_copy(void* destination, int destination_device, const void* source, int source_device,
+                size_t bytes, const char* action, c10::DeviceIndex device) {
+  const auto place =
+      static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
+  const profile::StreamWork work(copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST),
+                                 place, profile::Kind::kCopy, bytes);
+  check(driver().copy(destination, destination_device, source, source_device, bytes, current_stream(place)),
+        action, device);
+}
+
 void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::Tensor& destination) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && !tensor.is_nested() && !tensor.is_mkldnn(),
                               "copy from ", self.device(), " to ", destination.device(),
@@ -86,7 +103,7 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
     if (other != stream) {
       order(other, target, stream);  // the destination may still be in use
     }
-    check(driver().copy(to, target, from, source, bytes, stream), "copy a tensor", target);
+    queue_copy(to, target, from, source, bytes, "copy a tensor", target);
     if (other != stream) {
       order(stream, source, other);
     }
@@ -94,10 +111,8 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
   }
   const bool to_device = destination.is_privateuseone();
   const c10::DeviceIndex device = (to_device ? destination : self).device().index();
-  const opsmith_stream stream = current_stream(device);
-  check(driver().copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes,
-                      stream),
-        to_device ? "copy a tensor to the device" : "copy a tensor to the host", device);
+  queue_copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes,
+             to_device ? "copy a tensor to the device" : "copy a tensor to the host", device);
   const at::Tensor& host = to_device ? self : destination;
   // The record keeps the pinned memory until the copy is done, should PyTorch drop the tensor before.
   const bool may_return_early =
@@ -138,10 +153,8 @@ void copy_bytes(void* destination, int destination_device, const void* source, i
   }
   const auto device =
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
-  const opsmith_stream stream = current_stream(device);
-  check(driver().copy(destination, destination_device, source, source_device, bytes, stream), "copy memory",
-        device);
-  check(driver().stream_synchronize(stream), "wait for a copy", device);
+  queue_copy(destination, destination_device, source, source_device, bytes, "copy memory", device);
+  check(driver().stream_synchronize(current_stream(device)), "wait for a copy", device);
   raise_late_failure();
 }
 
@@ -167,9 +180,11 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
     copy_run(self, destination, non_blocking);
     return destination;
   }
+  const c10::DeviceIndex device = (self.is_privateuseone() ? self : destination).device().index();
+  const profile::HostWork work("aten::_copy_from", device);
   std::optional<CountedFallback> counted;
   if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
-    counted.emplace(copy_from(), &kNotOneRun);
+    counted.emplace(copy_from(), &kNotOneRun, device);
   }
   HostViews views;
   const at::Tensor from = views.view(self);
@@ -194,6 +209,7 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
   const c10::DeviceIndex device = self.device().index();
   if (has_host_window()) {
     wait_for_device(device);
+    const profile::HostWork work(copy_name(true, false), device, profile::Kind::kCopy, self.itemsize());
     std::memcpy(host.mutable_data_ptr(), host_pointer(self.const_data_ptr()), self.itemsize());
   } else {
     copy_bytes(host.mutable_data_ptr(), OPSMITH_HOST, self.const_data_ptr(), device, self.itemsize());

@@ -78,6 +78,9 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
                      (driver.pinned_contains != nullptr);
   TORCH_CHECK(pinned == 0 || pinned == 3, "the driver ", path, " has ", pinned,
               " of the 3 entries for pinned memory (pinned_*)", kRemedy, "implement all of them or none");
+  TORCH_CHECK((driver.range_push != nullptr) == (driver.range_pop != nullptr), "the driver ", path,
+              " has 1 of the 2 entries for ranges (range_push and range_pop)", kRemedy,
+              "implement both of them or none");
 }
 
 const opsmith_driver& open_table(const std::string& path) {

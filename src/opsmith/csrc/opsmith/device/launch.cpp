@@ -66,30 +66,34 @@ void prepare_launches() {
   }
 }
 
-HostWork::HostWork(const char* operator_name)
+QueuedWork::QueuedWork(const char* operator_name, c10::DeviceIndex device)
     : operator_name_(operator_name),
+      device_(device),
       caller_(torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false)),
-      threads_(at::get_num_threads()) {}
+      threads_(at::get_num_threads()),
+      launch_(operator_name, device) {}
 
-HostWork::~HostWork() = default;
+QueuedWork::~QueuedWork() = default;
 
-void HostWork::run_queued() noexcept {
+void QueuedWork::run_queued() noexcept {
   try {
     // Each thread has a number of its own, and the caller's is the one that users set.
     if (at::get_num_threads() != threads_) {
       at::set_num_threads(threads_);
     }
+    const profile::Running running(std::move(launch_));
     run();
   } catch (const std::exception&) {
     keep_late_failure(std::current_exception(), operator_name_, std::move(caller_));
   }
 }
 
-void queue_on_host(std::unique_ptr<HostWork> work, c10::DeviceIndex device) {
+void queue_on_host(std::unique_ptr<QueuedWork> work) {
   const auto run = [](void* given) {
-    const std::unique_ptr<HostWork> owned(static_cast<HostWork*>(given));
+    const std::unique_ptr<QueuedWork> owned(static_cast<QueuedWork*>(given));
     owned->run_queued();
   };
+  const c10::DeviceIndex device = work->device_;
   check(driver().stream_host_function(current_stream(device), run, work.get()), "queue a kernel", device);
   (void)work.release();
 }

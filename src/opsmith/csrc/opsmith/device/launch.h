@@ -10,6 +10,7 @@
 
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/profile/device_work.h>
 
 #include <atomic>
 #include <memory>
@@ -39,13 +40,14 @@ inline bool launches_block() {
   return detail::launches_block;
 }
 
-// What a stream runs on the host, as `operator_name`. Made by the thread that calls the operator.
-class HostWork {
+// What the current stream of `device` runs on the host, as `operator_name`. Made by the thread that calls the
+// operator.
+class QueuedWork {
  public:
-  explicit HostWork(const char* operator_name);
-  virtual ~HostWork();
-  HostWork(const HostWork&) = delete;
-  HostWork& operator=(const HostWork&) = delete;
+  QueuedWork(const char* operator_name, c10::DeviceIndex device);
+  virtual ~QueuedWork();
+  QueuedWork(const QueuedWork&) = delete;
+  QueuedWork& operator=(const QueuedWork&) = delete;
 
   // On a thread of the driver's.
   void run_queued() noexcept;
@@ -54,8 +56,12 @@ class HostWork {
   virtual void run() = 0;
 
   const char* operator_name_;
+  c10::DeviceIndex device_;
   std::shared_ptr<torch::CapturedTraceback> caller_;
   int threads_;
+  profile::Launch launch_;
+
+  friend void queue_on_host(std::unique_ptr<QueuedWork> work);
 };
 
 // Whether a host-side kernel on `elements` in all its Tensors is to run on the calling thread now; the
@@ -72,8 +78,8 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
   return true;
 }
 
-// Hands `work` to the current stream of `device`.
-void queue_on_host(std::unique_ptr<HostWork> work, c10::DeviceIndex device);
+// Hands `work` to its stream.
+void queue_on_host(std::unique_ptr<QueuedWork> work);
 
 // While one lives, host-side kernels run before their calls return, so that calls can be timed.
 class QueueingPaused {

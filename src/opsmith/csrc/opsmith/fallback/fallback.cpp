@@ -267,7 +267,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
     throw_no_cpu_kernel(op, given);
   }
 
-  const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr);
+  const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr, place.device);
   HostCall call(place.results, op.operator_name());
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);

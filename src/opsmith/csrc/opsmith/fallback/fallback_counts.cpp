@@ -201,7 +201,8 @@ void count_caller(FallbackCount& count) {
 
 }  // namespace
 
-CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal)
+CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::string* refusal,
+                                 c10::DeviceIndex device)
     : count_(thread_counts().of(op)), moved_before_(detail::bytes_moved) {
   count_.calls.add(1);
   ++detail::fallbacks_begun;
@@ -213,11 +214,16 @@ CountedFallback::CountedFallback(const c10::OperatorHandle& op, const std::strin
     count_caller(count_);
   }
   start_ = c10::getApproximateTime();
+  if (profile::is_recording()) {
+    work_.begin(full_name(op.operator_name()), device);
+  }
 }
 
 CountedFallback::~CountedFallback() {
   count_.ticks.add(static_cast<int64_t>(c10::getApproximateTime() - start_));
-  count_.moved.add(static_cast<int64_t>(detail::bytes_moved - moved_before_));
+  const uint64_t moved = detail::bytes_moved - moved_before_;
+  count_.moved.add(static_cast<int64_t>(moved));
+  work_.set_bytes(moved);
 }
 
 void count_denied(const c10::OperatorHandle& op) {

@@ -12,6 +12,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/ApproximateClock.h>
 
+#include <opsmith/profile/device_work.h>
+
 namespace opsmith {
 
 namespace detail {
@@ -33,8 +35,9 @@ inline int64_t fallbacks_begun() noexcept {
 // One call of the fallback, from construction to destruction; counted even where it ends in an exception.
 class CountedFallback {
  public:
-  // `refusal` is the reason that a kernel gave for not computing; null where there is no kernel.
-  CountedFallback(const c10::OperatorHandle& op, const std::string* refusal);
+  // In the place of `device`; `refusal` is the reason that a kernel gave for not computing, null where there
+  // is no kernel.
+  CountedFallback(const c10::OperatorHandle& op, const std::string* refusal, c10::DeviceIndex device);
   ~CountedFallback();
   CountedFallback(const CountedFallback&) = delete;
   CountedFallback& operator=(const CountedFallback&) = delete;
@@ -43,6 +46,7 @@ class CountedFallback {
   detail::FallbackCount& count_;
   uint64_t moved_before_;
   c10::approx_time_t start_;
+  profile::FallbackWork work_;
 };
 
 // Counts a call that the process's policy denied.

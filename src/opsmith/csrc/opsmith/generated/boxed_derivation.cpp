@@ -6,6 +6,7 @@
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/structured.h>
+#include <opsmith/profile/device_work.h>
 #include <opsmith/generated/written_argument.h>
 
 #include <ATen/MemoryOverlap.h>
@@ -328,7 +329,7 @@ class BoxedDerivation final : public UnboxedServer {
       if (!variant_.own_kernel) {
         return false;
       }
-      result = kernel_->run({arguments, count});
+      result = run({arguments, count});
       if (C10_UNLIKELY(!(result.scalar_type() == dtype && result.device() == first->device() &&
                          result.sizes() == first->sizes()))) {
         throw_wrong_result(result, dtype, first->sizes(), first->device(), "");
@@ -340,7 +341,7 @@ class BoxedDerivation final : public UnboxedServer {
           !is_clear(*first, arguments + 1, inputs - 1)) {
         return false;
       }
-      kernel_->run({arguments, count});
+      run({arguments, count});
       return true;
     }
     return run_unboxed_into(arguments, inputs, dtype, result);
@@ -372,7 +373,7 @@ class BoxedDerivation final : public UnboxedServer {
         break;
       }
     }
-    kernel_->run({arguments, inputs + 1});
+    run({arguments, inputs + 1});
     return true;
   }
 
@@ -394,7 +395,7 @@ class BoxedDerivation final : public UnboxedServer {
     if (!seen_.has(key)) {
       return false;
     }
-    result = kernel_->run({arguments, count});
+    result = run({arguments, count});
     return true;
   }
 
@@ -522,14 +523,14 @@ class BoxedDerivation final : public UnboxedServer {
     }
     const bool as_given = variant_.own_kernel && !variant_.promotes;
     if (as_given && kernel_kind_ != Kind::kFunctional) {
-      (*kernel_)(given, results);
+      run(given, results);
       return true;
     }
     if (kernel_kind_ == Kind::kFunctional && !variant_.promotes) {
       if (variant_.own_kernel) {
-        (*kernel_)(given, results);
+        run(given, results);
       } else {
-        (*kernel_)(taken(kernel_schema_, kernel_sources_, given), results);
+        run(taken(kernel_schema_, kernel_sources_, given), results);
       }
       const uint64_t key = shaped_by_.has_value() ? SeenOperands::key_of(inputs(given)) : 0;
       if (shaped_by_.has_value() && !seen_.has(key)) {
@@ -550,7 +551,7 @@ class BoxedDerivation final : public UnboxedServer {
       }
     }
     if (variant_.own_kernel && kernel_kind_ == Kind::kFunctional && expected.like != nullptr) {
-      (*kernel_)(given, results);
+      run(given, results);
       check(results, expected);
       return true;
     }
@@ -560,7 +561,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
     switch (kernel_kind_) {
       case Kind::kFunctional:
-        (*kernel_)(arguments, results);
+        run(arguments, results);
         check(results, expected);
         deliver(given, results);
         break;
@@ -666,7 +667,7 @@ class BoxedDerivation final : public UnboxedServer {
     }
     const auto declared = c10::ArrayRef<c10::Argument>(kernel_schema_.arguments()).slice(arguments.size());
     push_as(declared, written, arguments);
-    (*kernel_)(arguments, results);
+    run(arguments, results);
     results.clear();
     for (const Destination& destination : destinations) {
       if (destination.belongs.defined()) {
@@ -760,7 +761,7 @@ class BoxedDerivation final : public UnboxedServer {
     Stack self_values;
     push_as(c10::ArrayRef<c10::Argument>(kernel_schema_.arguments()).slice(0, 1), written, self_values);
     arguments[0] = std::move(self_values[0]);
-    (*kernel_)(arguments, results);
+    run(arguments, results);
     results.clear();
     for (const Destination& destination : destinations) {
       if (destination.belongs.defined()) {
@@ -801,6 +802,16 @@ class BoxedDerivation final : public UnboxedServer {
       shares |= other != nullptr && other->is_alias_of(out);
     }
     return shares;
+  }
+
+  at::Tensor run(c10::ArrayRef<UnboxedArgument> arguments) const {
+    const profile::StreamWork work(full_name_.c_str());
+    return kernel_->run(arguments);
+  }
+
+  void run(Values arguments, Stack& results) const {
+    const profile::StreamWork work(full_name_.c_str());
+    (*kernel_)(arguments, results);
   }
 
   Stack with_arguments(Values given, Stack own) const {

@@ -10,10 +10,12 @@
 #include <opsmith/device/launch.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/host_access.h>
+#include <opsmith/profile/device_work.h>
 
 #include <ATen/core/Tensor.h>
 
 #include <exception>
+#include <type_traits>
 
 namespace opsmith {
 
@@ -30,6 +32,15 @@ enum class Runs {
   kQueued,    // so too, when the stream's earlier work is done (see bridge/queued_call.h)
   kOnCopies,  // see on_copies.h
 };
+
+// What shows a kernel to a profiler; one that may be queued does that itself.
+struct NotMeasured {
+  explicit NotMeasured(const char*) {}
+};
+template <Runs kRuns>
+using MeasuredWork =
+    std::conditional_t<kRuns == Runs::kOnDevice, profile::StreamWork,
+                       std::conditional_t<kRuns == Runs::kQueued, NotMeasured, profile::HostWork>>;
 
 namespace detail {
 
@@ -86,11 +97,8 @@ class Call {
   // Throws RuntimeError when the Tensors among `arguments` are not on one device.
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
-      : device_(detail::common_device<kOperands>(operator_name, arguments...)) {
-    if constexpr (kRuns == Runs::kOnHost) {
-      wait_for_device(current_device());
-    }
-  }
+      : device_(detail::common_device<kOperands>(operator_name, arguments...)),
+        work_((wait(), operator_name)) {}
   // Throws what the device says of its kernel, where launches block.
   ~Call() noexcept(kRuns != Runs::kOnDevice) {
     if constexpr (kRuns == Runs::kOnDevice) {
@@ -103,7 +111,14 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
+  C10_ALWAYS_INLINE static void wait() {
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
   DeviceScope device_;
+  const MeasuredWork<kRuns> work_;
 };
 
 }  // namespace opsmith

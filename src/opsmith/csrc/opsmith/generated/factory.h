@@ -19,14 +19,8 @@ class FactoryCall {
               std::optional<bool> pin_memory, const Arguments&... arguments)
       : operands_(operands_device(operator_name, arguments...)),
         elsewhere_(device.has_value() && !device->is_privateuseone()),
-        device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_) {
-    if (C10_LIKELY(!elsewhere_)) {
-      reject_options(operator_name, layout, pin_memory);
-    }
-    if constexpr (kRuns == Runs::kOnHost) {
-      wait_for_device(current_device());
-    }
-  }
+        device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_),
+        work_((check(operator_name, layout, pin_memory), elsewhere() ? nullptr : operator_name)) {}
 
   // Whether the result is asked for on another device than the operands': torch.zeros_like(x, device="cpu").
   bool elsewhere() const { return elsewhere_ || operands_ != current_device(); }
@@ -41,9 +35,20 @@ class FactoryCall {
     }
   }
 
+  void check(const char* operator_name, std::optional<at::Layout> layout,
+             std::optional<bool> pin_memory) const {
+    if (C10_LIKELY(!elsewhere_)) {
+      reject_options(operator_name, layout, pin_memory);
+    }
+    if constexpr (kRuns == Runs::kOnHost) {
+      wait_for_device(current_device());
+    }
+  }
+
   c10::DeviceIndex operands_;
   bool elsewhere_;
   DeviceScope device_;
+  const MeasuredWork<kRuns> work_;
 };
 
 }  // namespace opsmith

@@ -60,16 +60,21 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
       cast(args...);
     } else if constexpr (kRuns == Runs::kOnCopies) {
       // Which of them it writes to, their types do not tell.
+      const Work work(kStub.text);
       return on_copies([](auto&&... copies) { return kKernel(copies...); }, written(args)...);
     } else {
       wait();
+      const Work work(kStub.text);
       return kKernel(std::forward<Args>(args)...);
     }
   }
 
  private:
+  using Work = MeasuredWork<kRuns>;
+
   template <class Iterator, class... Rest>
   static void copy(Iterator& iter, Rest&... rest) {
+    const Work work(kStub.text);
     run_on_copies(iter, Access::kWrite,
                   kStubs == Stubs::kCommonDtype ? Casts::kBeforeTheKernel : Casts::kNobody,
                   [&](at::TensorIterator& copies) { kKernel(copies, rest...); });
@@ -89,6 +94,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
     run_iterator(iter, [&](at::TensorIteratorBase& promised) {
       // After the casts, which the device may still be busy with.
       wait();
+      const Work work(kStub.text);
       // What run_iterator() hands over is `iter` itself or a TensorIterator.
       kKernel(static_cast<Iterator&>(promised), rest...);
     });

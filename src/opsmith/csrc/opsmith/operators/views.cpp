@@ -7,6 +7,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/profile/device_work.h>
 
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/Context.h>
@@ -64,6 +65,7 @@ void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   const DeviceScope scope(device.index());
   at::DataPtr memory = storage->allocator()->allocate(bytes);
   if (kept > 0) {
+    const profile::StreamWork work("Memcpy DtoD", device.index(), profile::Kind::kCopy, kept);
     check(driver().copy(memory.get(), device.index(), storage->data(), device.index(), kept,
                         current_stream(device.index())),
           "copy a resized storage", device.index());

@@ -1,0 +1,189 @@
+// The device's work as torch.profiler shows it: kernels, copies and fallbacks, each with its stream, its time
+// and the operator that launched it. Nothing is recorded, and nothing costs more than a load, unless a
+// profiler of PrivateUse1 runs; kineto.cpp says when, and reads what was recorded.
+//
+// What is recorded inside of another piece of work in the same thread is part of it: a kernel that calls
+// other operators is one event.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
+#include <c10/util/ApproximateClock.h>
+
+namespace opsmith::profile {
+
+enum class Kind : uint8_t { kKernel, kFallback, kCopy };
+
+struct Work;
+
+namespace detail {
+inline constinit std::atomic<bool> is_recording{false};
+
+struct Drop {
+  void operator()(Work* work) const noexcept;
+};
+using WorkPtr = std::unique_ptr<Work, Drop>;
+
+// Cold: compilers then weigh them as nothing where they are called, in each generated function.
+[[gnu::cold]] WorkPtr launch(const char* name, c10::DeviceIndex device);
+[[gnu::cold]] void begin(Work& work) noexcept;
+[[gnu::cold]] void end(WorkPtr work) noexcept;
+[[gnu::cold]] Work* begin_on_host(const char* name);
+[[gnu::cold]] Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+[[gnu::cold]] void end_on_host(Work* work) noexcept;
+[[gnu::cold]] Work* begin_on_stream(const char* name);
+[[gnu::cold]] Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes);
+[[gnu::cold]] void end_on_stream(Work* work) noexcept;
+}  // namespace detail
+
+C10_ALWAYS_INLINE bool is_recording() noexcept {
+  return C10_UNLIKELY(detail::is_recording.load(std::memory_order_relaxed));
+}
+
+// A kernel for the host, launched by this thread on the current stream of `device`, that is to run on any
+// thread. Whoever queues it keeps this with it, and hands it to Running where it runs.
+class Launch {
+ public:
+  Launch() = default;
+  Launch(const char* name, c10::DeviceIndex device) {
+    if (is_recording()) {
+      work_ = detail::launch(name, device);
+    }
+  }
+
+ private:
+  friend class Running;
+  detail::WorkPtr work_;
+};
+
+// A launched kernel runs on this thread while this lives: its time is the host's between the two.
+class Running {
+ public:
+  explicit Running(Launch launch) noexcept : work_(std::move(launch.work_)) {
+    if (C10_UNLIKELY(work_ != nullptr)) {
+      detail::begin(*work_);
+    }
+  }
+  ~Running() {
+    if (C10_UNLIKELY(work_ != nullptr)) {
+      detail::end(std::move(work_));
+    }
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  detail::WorkPtr work_;
+};
+
+// Work that this thread does itself, at once, when the current stream of `device` has come so far. Its time
+// is the host's.
+class HostWork {
+ public:
+  // On the current device. A null `name` is no work. Throws what waiting for the stream throws.
+  C10_ALWAYS_INLINE explicit HostWork(const char* name) {
+    if (is_recording()) {
+      work_ = detail::begin_on_host(name);
+    }
+  }
+  // `bytes`: that are moved.
+  HostWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
+    if (is_recording()) {
+      work_ = detail::begin_on_host(name, device, kind, bytes);
+    }
+  }
+  C10_ALWAYS_INLINE ~HostWork() {
+    if (C10_UNLIKELY(work_ != nullptr)) {
+      detail::end_on_host(work_);
+    }
+  }
+  HostWork(const HostWork&) = delete;
+  HostWork& operator=(const HostWork&) = delete;
+
+ private:
+  Work* work_ = nullptr;
+};
+
+// Work that is queued on the current stream of `device` while this lives. Its time is the device's.
+class StreamWork {
+ public:
+  C10_ALWAYS_INLINE explicit StreamWork(const char* name) {
+    if (is_recording()) {
+      work_ = detail::begin_on_stream(name);
+    }
+  }
+  StreamWork(const char* name, c10::DeviceIndex device, Kind kind = Kind::kKernel, uint64_t bytes = 0) {
+    if (is_recording()) {
+      work_ = detail::begin_on_stream(name, device, kind, bytes);
+    }
+  }
+  C10_ALWAYS_INLINE ~StreamWork() {
+    if (C10_UNLIKELY(work_ != nullptr)) {
+      detail::end_on_stream(work_);
+    }
+  }
+  StreamWork(const StreamWork&) = delete;
+  StreamWork& operator=(const StreamWork&) = delete;
+
+ private:
+  Work* work_ = nullptr;
+};
+
+// A call that the fallback serves: an event of its own, or the name of what this thread is in, if that is the
+// kernel that did not take the call.
+class FallbackWork {
+ public:
+  FallbackWork() = default;
+  ~FallbackWork();
+  FallbackWork(const FallbackWork&) = delete;
+  FallbackWork& operator=(const FallbackWork&) = delete;
+
+  // Throws what waiting for the stream throws.
+  void begin(const std::string& operator_name, c10::DeviceIndex device);
+
+  // What was moved between host and device.
+  void set_bytes(uint64_t bytes) noexcept;
+
+ private:
+  Work* work_ = nullptr;
+  bool is_own_ = false;
+};
+
+// ---- for the profiler ----
+
+// Which operator and which range of the program this thread is in, by the profiler's numbers.
+enum class Scope : uint8_t { kOperator, kRange };
+void enter(Scope scope, uint64_t number);
+void leave(Scope scope) noexcept;
+
+// A piece of work, in nanoseconds since the epoch.
+struct Event {
+  std::string name;
+  Kind kind;
+  c10::DeviceIndex device;
+  int64_t stream;
+  uint64_t called_by;  // the number of the operator that launched it; 0: none that is profiled
+  uint64_t range;      // likewise of the innermost range
+  int32_t thread;      // that launched it, as the operating system numbers it
+  int64_t launched;
+  int64_t start;
+  int64_t end;
+  uint64_t bytes;
+};
+
+// Starts to record, without what was recorded before.
+void start_recording();
+
+// Waits for the devices that had work, and stops. Afterwards recorded() gives everything that was launched
+// between, by time. What could not be timed is left out and `problems` says why.
+void stop_recording();
+std::vector<Event> recorded(std::vector<std::string>& problems);
+
+}  // namespace opsmith::profile
