@@ -149,8 +149,8 @@ def test_checks_notice_an_injected_fault(fault: str, library: Path, tmp_path: Pa
         from opsmith.driver_check.checks import CHECKS
         from opsmith.driver_check.model import Broken
         from opsmith.driver_check.call_notes import CallNotes
-        from opsmith.driver_check.subject import Subject
-        subject = Subject(Path({str(library)!r}), True, CallNotes(Path({str(notes)!r})))
+        from opsmith.driver_check.subject import Opening, Subject
+        subject = Subject(Opening({str(library)!r}, True), CallNotes(Path({str(notes)!r})))
         for check in CHECKS:
             if check.name in {NOTICED[fault]!r}:
                 driver.clear_faults()

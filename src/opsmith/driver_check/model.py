@@ -24,6 +24,7 @@ class Needs(Enum):
         "the driver has no `stream_host_function`: host-side kernels wait for the stream"
     )
     HOST_WINDOW = "the driver has no host window: the CPU works on copies"
+    SHARING = "the driver exports no memory: tensors cannot be sent to other processes"
     TWO_DEVICES = "there is one device"
 
 

@@ -102,6 +102,14 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         is_here = obj.device.type == self._device_type
         return CurrentDevice(obj.device.index if is_here else -1)
 
+    def ipc_collect(self) -> None:
+        """Frees now what other processes have given up of tensors that were sent to them.
+
+        It is freed by itself in a moment; this waits until all that was given up before is.
+        """
+        self._lazy_init()
+        torch.ops.opsmith.collect_shared_memory()
+
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
         """What the driver tells about ``device``."""
         return DeviceProperties(*torch.ops.opsmith.device_properties(self._index(device)))

@@ -8,6 +8,7 @@ from opsmith.driver_check.checks import (
     host_memory,
     leaks,
     memory,
+    sharing,
     streams,
     threads,
 )
@@ -21,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     *streams.CHECKS,
     *events.CHECKS,
     *host_memory.CHECKS,
+    *sharing.CHECKS,
     *threads.CHECKS,
     *leaks.CHECKS,
 )

@@ -267,6 +267,9 @@ const opsmith_driver table = {
     .pinned_release = nullptr,
     .pinned_contains = nullptr,
     .host_window = nullptr,
+    .memory_export = nullptr,
+    .memory_import = nullptr,
+    .memory_unimport = nullptr,
 };
 
 }  // namespace

@@ -390,6 +390,26 @@ void* host_window(const void* pointer) {
   return simulator != nullptr ? simulator->window(pointer) : nullptr;
 }
 
+// ---- memory shared with other processes ----
+
+opsmith_status memory_export(int index, void* pointer, opsmith_memory_handle* handle) {
+  return on_device(index, [&](Simulator& simulator, Device& device) {
+    return simulator.export_memory(device, pointer, handle);
+  });
+}
+
+opsmith_status memory_import(int index, const opsmith_memory_handle* handle, void** pointer) {
+  return on_device(index, [&](Simulator& simulator, Device& device) {
+    return simulator.import_memory(device, *handle, pointer);
+  });
+}
+
+opsmith_status memory_unimport(int index, void* pointer) {
+  return on_device(index, [&](Simulator& simulator, Device& device) {
+    return simulator.give_up_import(device, pointer);
+  });
+}
+
 constexpr opsmith_driver kTable = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
@@ -419,6 +439,9 @@ constexpr opsmith_driver kTable = {
     .pinned_release = pinned_release,
     .pinned_contains = pinned_contains,
     .host_window = host_window,
+    .memory_export = memory_export,
+    .memory_import = memory_import,
+    .memory_unimport = memory_unimport,
 };
 
 }  // namespace

@@ -77,6 +77,11 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
                      (driver.pinned_contains != nullptr);
   TORCH_CHECK(pinned == 0 || pinned == 3, "the driver ", path, " has ", pinned,
               " of the 3 entries for pinned memory (pinned_*)", kRemedy, "implement all of them or none");
+  const int sharing = (driver.memory_export != nullptr) + (driver.memory_import != nullptr) +
+                      (driver.memory_unimport != nullptr);
+  TORCH_CHECK(sharing == 0 || sharing == 3, "the driver ", path, " has ", sharing,
+              " of the 3 entries for memory that is shared between processes (memory_*)", kRemedy,
+              "implement all of them or none");
 }
 
 const opsmith_driver& open_table(const std::string& path) {

@@ -59,7 +59,8 @@ at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntA
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   const c10::Device device = storage->device();
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
-              " bytes on ", device, "): it does not own its memory. Copy it with .clone() first.");
+              " bytes on ", device,
+              "): it does not own its memory, or shares it with another process. Copy it with .clone() first.");
   const size_t kept = std::min(bytes, storage->nbytes());
   const DeviceScope scope(device.index());
   at::DataPtr memory = storage->allocator()->allocate(bytes);
@@ -116,6 +117,9 @@ at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int6
 }
 
 at::Tensor _lazy_clone(const at::Tensor& self) {
+  if (!self.storage().resizable()) {
+    return self.clone();  // others have its address, so it cannot be replaced when it is written
+  }
   make_shareable(self.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
   return at::native::_lazy_clone(self);
 }
