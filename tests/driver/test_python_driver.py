@@ -109,7 +109,8 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 # By day what each set of optional entries is for.
 BY_DAY = frozenset(
     "entries,ordinals out of range,order on created streams,query tells of pending work,host functions,"
-    "streams wait for events,pinned copies,window contents,threads at once".split(",")
+    "streams wait for events,pinned copies,window contents,"
+    "imported contents,threads at once".split(",")
 )
 
 
