@@ -246,6 +246,30 @@ Chip = Checked
     ]
 
 
+@pytest.mark.nightly
+def test_memory_of_a_driver_in_python_is_shared(tmp_path: Path) -> None:
+    backend = tmp_path / "backend.yaml"
+    backend.write_text(
+        f'backend: queued\ndriver: {{python: "{HERE}/queued_chip.py:QueuedChip"}}\nlibraries: []\n'
+    )
+    done = run(
+        backend,
+        """
+        from multiprocessing import get_context
+
+        x = torch.zeros(3, device="queued:1")
+        process = get_context("spawn").Process(target=torch.Tensor.fill_, args=(x[1:], 7), daemon=True)
+        process.start()
+        process.join(120)
+        torch.queued.ipc_collect()
+        print(process.exitcode, x.tolist())
+        del x, process
+        print(torch.accelerator.memory_allocated(1))
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "0 [0.0, 7.0, 7.0]\n0\n"), done.stderr
+
+
 def test_import_torch_brings_a_driver_in_python(chip: Describe) -> None:
     backend = chip()
     run(backend, "")  # built here
