@@ -351,7 +351,9 @@ class _Callbacks:
                 f"`memory_export` returned {len(found.data)} bytes; a handle has room for {_HANDLE_BYTES}"
             )
         padded = bytes(found.data).ljust(_HANDLE_BYTES, b"\0")
-        handle[0] = Handle((ctypes.c_uint8 * _HANDLE_BYTES)(*padded), -1 if found.file is None else found.file)
+        handle[0] = Handle(
+            (ctypes.c_uint8 * _HANDLE_BYTES)(*padded), -1 if found.file is None else found.file
+        )
 
     def _memory_import(self, device: int, handle: Any, pointer: Any) -> None:
         given = handle[0]

@@ -1,7 +1,7 @@
 """Another process, for checks of memory that processes share: it imports, reads and writes when it is told.
 
-Started by :class:`Importer`: ``python -m opsmith.driver_check.importer OPENING SOCKET``, with the files of the
-handles that it is to import.
+Started by :func:`importer`: ``python -m opsmith.driver_check.importer OPENING SOCKET``, with the files of
+the handles that it is to import.
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def importer(subject: Subject, handles: Sequence[Handle]) -> Iterator[Importer]:
     here, there = Pipe()
     opening = msgspec.json.encode(subject.opening).decode()
     command = [sys.executable, "-m", _THIS, opening, str(there.fileno())]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *files]
-    )
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[there.fileno(), *files])
     there.close()
     try:
         yield Importer(subject, here)

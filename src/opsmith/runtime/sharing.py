@@ -153,7 +153,7 @@ def _empty_storage(backend: str, device: torch.device) -> torch.UntypedStorage:
     import torch
 
     _load(backend)
-    return torch.UntypedStorage(0, device=device)
+    return torch.UntypedStorage(0, device=device)  # type: ignore[no-untyped-call]
 
 
 def _with_bits(conj: bool, neg: bool, rebuild: Callable[..., Any], arguments: Any) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""A process beside the test's, which calls functions for it: what they are given and return is sent as programs do."""
+"""A process beside the test's, which calls functions for it.
+
+What they are given, and what they return, is sent as programs send it.
+"""
 
 from __future__ import annotations
 

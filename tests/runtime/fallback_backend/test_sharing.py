@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-import loaded  # noqa: F401  (makes the device)
+import loaded
 import pytest
 import torch
+from other_process import SECONDS, OtherProcess
 from torch import nn
 
 from opsmith.errors import NotShareable, SharedMemoryGone
-from other_process import SECONDS, OtherProcess
 from refusal import refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
@@ -150,7 +150,10 @@ def test_views_share_one_storage(other: OtherProcess) -> None:
     assert other(values, "late") == [0, 1, 2]
     other(add, "column", 0.5)
     assert whole[:, 2].tolist() == [2.5, 6.5, 10.5]
-    assert [each.tolist() for each in other(get, "both")] == [whole.T.tolist(), whole[1:, ::2].tolist()]
+    assert [each.tolist() for each in other(get, "both")] == [
+        whole.T.tolist(),
+        whole[1:, ::2].tolist(),
+    ]
     del padding
 
 
@@ -194,8 +197,10 @@ def test_tensors_of_all_kinds(make: Any, other: OtherProcess) -> None:
     assert received.dtype == sent.dtype
     assert received.device == sent.device
     assert received.shape == sent.shape
-    assert received.tolist() == sent.tolist() if not sent.is_sparse else torch.equal(
-        received.to_dense().cpu(), sent.to_dense().cpu()
+    assert (
+        received.tolist() == sent.tolist()
+        if not sent.is_sparse
+        else torch.equal(received.to_dense().cpu(), sent.to_dense().cpu())
     )
     assert torch.equal(other(to_host, "x"), sent.cpu().resolve_conj().resolve_neg().to_dense())
 
@@ -445,7 +450,11 @@ class OnDevice(torch.utils.data.Dataset[torch.Tensor]):
 def test_a_data_loader_has_its_workers_make_tensors_of_the_device() -> None:
     before = allocated()
     batches = torch.utils.data.DataLoader(
-        OnDevice(), batch_size=2, num_workers=1, multiprocessing_context="forkserver", timeout=SECONDS
+        OnDevice(),
+        batch_size=2,
+        num_workers=1,
+        multiprocessing_context="forkserver",
+        timeout=SECONDS,
     )
     assert [batch.tolist() for batch in batches] == [[0, 10], [20, 30], [40, 50]]
     assert {batch.device.type for batch in batches} == {"sim"}

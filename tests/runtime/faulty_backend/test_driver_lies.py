@@ -183,7 +183,11 @@ def test_a_driver_that_exports_no_memory_refuses_to_share_it() -> None:
     ("lie", "ends", "text"),
     [
         ("", "0 [0.0, 7.0, 7.0]", ""),
-        ("NULL import", "1 [0.0, 0.0, 0.0]", "returned OPSMITH_OK and NULL from `memory_import` on chip:1."),
+        (
+            "NULL import",
+            "1 [0.0, 0.0, 0.0]",
+            "returned OPSMITH_OK and NULL from `memory_import` on chip:1.",
+        ),
     ],
 )
 def test_memory_that_another_process_imports(lie: str, ends: str, text: str) -> None:

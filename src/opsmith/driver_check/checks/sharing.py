@@ -67,7 +67,9 @@ def imported_again(subject: Subject) -> None:
                 other.unimport(there, 0)
             expect_bytes(other.read(kept, size, 0), data, "memory whose other import was given up")
             if (lost := free - other.free_memory(0)) > size:
-                raise Broken(f"as many free bytes as before {_TIMES} imports", f"{lost} are missing")
+                raise Broken(
+                    f"as many free bytes as before {_TIMES} imports", f"{lost} are missing"
+                )
 
 
 @check(

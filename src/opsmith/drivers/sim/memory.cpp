@@ -93,9 +93,7 @@ struct Place {
   uint64_t bytes;
 
   uint64_t first_page() const { return offset / kPage * kPage; }
-  uint64_t bytes_of_pages() const {
-    return (offset + bytes + kPage - 1) / kPage * kPage - first_page();
-  }
+  uint64_t bytes_of_pages() const { return (offset + bytes + kPage - 1) / kPage * kPage - first_page(); }
 };
 static_assert(sizeof(Place) <= sizeof(opsmith_memory_handle::bytes));
 
@@ -205,7 +203,8 @@ opsmith_status Simulator::import_memory(Device& device, const opsmith_memory_han
   Place place{};
   std::memcpy(&place, handle.bytes, sizeof(place));
   struct stat file{};
-  if (fstat(handle.file, &file) != 0 || place.bytes == 0 || place.offset > static_cast<uint64_t>(file.st_size) ||
+  if (fstat(handle.file, &file) != 0 || place.bytes == 0 ||
+      place.offset > static_cast<uint64_t>(file.st_size) ||
       place.bytes > static_cast<uint64_t>(file.st_size) - place.offset) {
     return fail(OPSMITH_INVALID_ARGUMENT, "the handle is none of memory_export()");
   }

@@ -405,9 +405,8 @@ opsmith_status memory_import(int index, const opsmith_memory_handle* handle, voi
 }
 
 opsmith_status memory_unimport(int index, void* pointer) {
-  return on_device(index, [&](Simulator& simulator, Device& device) {
-    return simulator.give_up_import(device, pointer);
-  });
+  return on_device(
+      index, [&](Simulator& simulator, Device& device) { return simulator.give_up_import(device, pointer); });
 }
 
 constexpr opsmith_driver kTable = {

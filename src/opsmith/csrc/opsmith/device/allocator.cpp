@@ -323,7 +323,7 @@ std::optional<MemoryPlace> place_of(const c10::DataPtr& data) {
   }
   char* const allocation = block->segment->data;
   return MemoryPlace{data.device().index(), allocation,
-               static_cast<size_t>(static_cast<const char*>(data.get()) - allocation)};
+                     static_cast<size_t>(static_cast<const char*>(data.get()) - allocation)};
 }
 
 std::optional<c10::DeviceIndex> device_of(const void* pointer) {

@@ -33,9 +33,8 @@ void make_room(const at::Tensor& self, size_t needed) {
 
 // In bytes. Of no elements none are needed, whatever the offset.
 size_t needed_for(at::IntArrayRef size, at::IntArrayRef stride, size_t itemsize, int64_t offset) {
-  return c10::multiply_integers(size) == 0
-             ? 0
-             : at::detail::computeStorageNbytes(size, stride, itemsize, offset);
+  return c10::multiply_integers(size) == 0 ? 0
+                                           : at::detail::computeStorageNbytes(size, stride, itemsize, offset);
 }
 
 size_t needed_for(at::IntArrayRef size, size_t itemsize, int64_t offset) {
@@ -70,9 +69,10 @@ at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntA
 
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   const c10::Device device = storage->device();
-  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
-              " bytes on ", device,
-              "): it does not own its memory, or shares it with another process. Copy it with .clone() first.");
+  TORCH_CHECK(
+      storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
+      " bytes on ", device,
+      "): it does not own its memory, or shares it with another process. Copy it with .clone() first.");
   const size_t kept = std::min(bytes, storage->nbytes());
   const DeviceScope scope(device.index());
   at::DataPtr memory = storage->allocator()->allocate(bytes);

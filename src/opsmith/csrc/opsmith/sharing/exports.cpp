@@ -110,7 +110,7 @@ class Exports {
     c10::Storage storage;
     MemoryPlace place;
     bool was_resizable;
-    uint64_t under_way = 0;                              // messages
+    uint64_t under_way = 0;                               // messages
     std::unordered_map<const void*, uint64_t> held_by{};  // connections, and how often
   };
 
@@ -137,9 +137,7 @@ class Exports {
     pthread_setname_np(thread_.native_handle(), "opsmith_sharing");
   }
 
-  static void arrived(Exported& exported) {
-    exported.under_way -= exported.under_way > 0 ? 1 : 0;
-  }
+  static void arrived(Exported& exported) { exported.under_way -= exported.under_way > 0 ? 1 : 0; }
 
   // To be dropped without the lock: the storage's end may need Python's, whose holder may wait for this one.
   c10::Storage removed_if_unused(uint64_t memory) {

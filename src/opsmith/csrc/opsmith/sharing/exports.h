@@ -9,8 +9,8 @@
 
 namespace opsmith {
 
-// Throws c10::Error, with a remedy, where the memory of `storage` cannot be given to another process, and what
-// has failed in the work that was queued on its device, for which it waits.
+// Throws c10::Error, with a remedy, where the memory of `storage` cannot be given to another process, and
+// what has failed in the work that was queued on its device, for which it waits.
 void check_exportable(const c10::Storage& storage);
 
 // Where another process finds the memory of `storage`: whom to ask, and for which number. From now on one

@@ -121,8 +121,8 @@ class Origin : public std::enable_shared_from_this<Origin> {
   c10::Storage make_storage(uint64_t memory, const Reply& place) {
     const c10::DeviceIndex device = checked_device(static_cast<c10::DeviceIndex>(place.device));
     void* const base = import(memory, place.allocation, device);
-    auto imported = std::make_unique<Imported>(
-        Imported{shared_from_this(), memory, place.allocation, device, base});
+    auto imported =
+        std::make_unique<Imported>(Imported{shared_from_this(), memory, place.allocation, device, base});
     c10::DataPtr data(static_cast<char*>(base) + place.offset, imported.release(), &opsmith::give_up,
                       c10::Device(c10::kPrivateUse1, device));
     auto made = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
@@ -193,7 +193,8 @@ class Origin : public std::enable_shared_from_this<Origin> {
   // No answer: it may be called by a thread that holds Python's lock.
   void tell(Question question, uint64_t memory) noexcept {
     const Request request{question, memory};
-    send_message(socket_, &request, sizeof(request), Wait::kYes);  // a process that has ended needs no telling
+    send_message(socket_, &request, sizeof(request),
+                 Wait::kYes);  // a process that has ended needs no telling
   }
 
   const std::string address_;
@@ -257,8 +258,9 @@ c10::Storage import_storage(const std::string& address, uint64_t memory) {
   driver();  // raises then
   if (is_exported_here(address)) {
     c10::Storage own = take_back(memory);
-    TORCH_CHECK(own, "memory that this process has shared with itself is gone: its message was received before"
-                     "\n  remedy: send a tensor once for each time that it is received");
+    TORCH_CHECK(own,
+                "memory that this process has shared with itself is gone: its message was received before"
+                "\n  remedy: send a tensor once for each time that it is received");
     return own;
   }
   std::shared_ptr<Origin> origin;

@@ -27,8 +27,7 @@ void check_shareable(const at::Storage& storage) {
 
 std::tuple<std::string, int64_t> send_storage(const at::Storage& storage) {
   check_shareable(storage);
-  const auto [address, memory] =
-      is_imported(storage) ? forward_import(storage) : export_storage(storage);
+  const auto [address, memory] = is_imported(storage) ? forward_import(storage) : export_storage(storage);
   return {address, static_cast<int64_t>(memory)};
 }
 
