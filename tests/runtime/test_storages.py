@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
