@@ -259,3 +259,4 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
     for submodule in (module.memory, module.streams, module.random, module.amp):
         sys.modules[submodule.__name__] = submodule
     atexit.register(torch.ops.opsmith.stop_autograd_threads)
+    atexit.register(torch.ops.opsmith.keep_threads_from_aborting)
