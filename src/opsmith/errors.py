@@ -250,6 +250,10 @@ class NotShareable(OpsmithError, RuntimeError):
     """A device's tensor cannot be handed to another process."""
 
 
+class SharedMemoryGone(NotShareable):
+    """A device's tensor that another process has sent is there no more."""
+
+
 class NotOffered(OpsmithError, NotImplementedError):
     """A function of ``torch.<name>`` asks for what the contract with drivers does not have."""
 

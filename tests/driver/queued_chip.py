@@ -1,15 +1,17 @@
-"""A driver in Python with everything that is optional: streams are threads, the memory is a bytearray."""
+"""A driver in Python with everything that is optional: streams are threads, the memory lies in files."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import queue
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 
-from opsmith.driver import HOST, AddressRange, DeviceProperties, Driver
+from opsmith.driver import HOST, AddressRange, DeviceProperties, Driver, MemoryHandle
 
 _BYTES = 128 << 20
 
@@ -49,13 +51,21 @@ class Mark:
         self.time = 0.0
 
 
+def _mapped(file: int) -> ctypes.Array[ctypes.c_ubyte]:
+    return (ctypes.c_ubyte * _BYTES).from_buffer(mmap.mmap(file, _BYTES))
+
+
 class QueuedChip(Driver):
     """Two devices."""
 
     name = "queued"
 
     def __init__(self) -> None:
-        self.memory = [(ctypes.c_ubyte * _BYTES)() for _ in range(2)]
+        self.files = [os.memfd_create(f"queued-{device}") for device in range(2)]
+        for file in self.files:
+            os.ftruncate(file, _BYTES)
+        self.memory = [_mapped(file) for file in self.files]
+        self.imported: dict[int, tuple[AddressRange, ctypes.Array[ctypes.c_ubyte]]] = {}
         self.addresses = [AddressRange(_BYTES) for _ in self.memory]
         self.default_streams = [Queue() for _ in self.memory]
         self.pinned: dict[int, ctypes.Array[ctypes.c_ubyte]] = {}
@@ -79,6 +89,9 @@ class QueuedChip(Driver):
     def _host(self, address: int, device: int, nbytes: int) -> int:
         if device == HOST:
             return address
+        for addresses, memory in list(self.imported.values()):
+            if addresses.start <= address < addresses.start + _BYTES:
+                return ctypes.addressof(memory) + address - addresses.start
         offset = self.addresses[device].offset(address, nbytes)
         return ctypes.addressof(self.memory[device]) + offset
 
@@ -169,7 +182,8 @@ class QueuedChip(Driver):
         )
 
     def host_window(self, address: int) -> int | None:
-        for addresses, memory in zip(self.addresses, self.memory, strict=True):
+        own = zip(self.addresses, self.memory, strict=True)
+        for addresses, memory in (*own, *list(self.imported.values())):
             if addresses.start <= address < addresses.start + addresses.nbytes:
                 return ctypes.addressof(memory) + address - addresses.start
         return None
@@ -179,3 +193,17 @@ class QueuedChip(Driver):
 
     def range_pop(self) -> None:
         self.ranges[threading.get_ident()].pop()
+
+    def memory_export(self, device: int, address: int) -> MemoryHandle:
+        offset = self.addresses[device].offset(address, 1)
+        return MemoryHandle(offset.to_bytes(8, "little"), os.dup(self.files[device]))
+
+    def memory_import(self, device: int, handle: MemoryHandle) -> int:
+        assert handle.file is not None
+        addresses = AddressRange(_BYTES)
+        address = addresses.start + int.from_bytes(handle.data[:8], "little")
+        self.imported[address] = (addresses, _mapped(handle.file))
+        return address
+
+    def memory_unimport(self, device: int, address: int) -> None:
+        del self.imported[address]

@@ -110,7 +110,7 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 BY_DAY = frozenset(
     "entries,ordinals out of range,order on created streams,query tells of pending work,host functions,"
     "streams wait for events,pinned copies,window contents,nested ranges,"
-    "threads at once".split(",")
+    "imported contents,threads at once".split(",")
 )
 
 
@@ -244,6 +244,30 @@ Chip = Checked
         "[1.0, 1.0, 1.0]",
         "4294967296 bytes do not fit: 65011712 of 67108864 are free",
     ]
+
+
+@pytest.mark.nightly
+def test_memory_of_a_driver_in_python_is_shared(tmp_path: Path) -> None:
+    backend = tmp_path / "backend.yaml"
+    backend.write_text(
+        f'backend: queued\ndriver: {{python: "{HERE}/queued_chip.py:QueuedChip"}}\nlibraries: []\n'
+    )
+    done = run(
+        backend,
+        """
+        from multiprocessing import get_context
+
+        x = torch.zeros(3, device="queued:1")
+        process = get_context("spawn").Process(target=torch.Tensor.fill_, args=(x[1:], 7), daemon=True)
+        process.start()
+        process.join(120)
+        torch.queued.ipc_collect()
+        print(process.exitcode, x.tolist())
+        del x, process
+        print(torch.accelerator.memory_allocated(1))
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "0 [0.0, 7.0, 7.0]\n0\n"), done.stderr
 
 
 def test_import_torch_brings_a_driver_in_python(chip: Describe) -> None:

@@ -3,7 +3,8 @@
 // time.
 //
 // CHIP_LIE=<name> makes it break the contract in one way. chip_fail() makes calls of an entry fail.
-// CHIP_WITHOUT=<sets> leaves out optional entries: "events pinned host_function host_window ranges".
+// CHIP_WITHOUT=<sets> leaves out optional entries: "events pinned host_function host_window ranges
+// sharing".
 #include <opsmith_driver.h>
 
 #include <sys/mman.h>
@@ -119,22 +120,40 @@ opsmith_status injected(const char* entry) {
 
 // ---- memory ----
 
+// A device has addresses for twice its memory, since some lies hand out too much, and as many for memory of
+// other processes.
+constexpr size_t kOwn = 2 * kMemory;
+
 struct Device {
+  int file = -1;
   char* addresses = nullptr;  // nobody may touch them
   char* bytes = nullptr;
   std::map<size_t, size_t> blocks;  // offset: size
+  std::map<size_t, size_t> imports;
   size_t live = 0;
   opsmith_stream_s default_stream;
   bool is_full = false;
 };
+
+void show(Device& chip, size_t at, size_t bytes, int file, off_t offset) {
+  const int flags = MAP_FIXED | MAP_NORESERVE | (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
+  if (mmap(chip.bytes + at, bytes, PROT_READ | PROT_WRITE, flags, file, offset) == MAP_FAILED) {
+    std::abort();
+  }
+}
 
 Device* devices() {
   static Device* const made = [] {
     auto* const all = new Device[kDevices];
     for (int i = 0; i < kDevices; ++i) {
       const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-      all[i].addresses = static_cast<char*>(mmap(nullptr, 2 * kMemory, PROT_NONE, flags, -1, 0));
-      all[i].bytes = static_cast<char*>(mmap(nullptr, 2 * kMemory, PROT_READ | PROT_WRITE, flags, -1, 0));
+      all[i].addresses = static_cast<char*>(mmap(nullptr, 2 * kOwn, PROT_NONE, flags, -1, 0));
+      all[i].bytes = static_cast<char*>(mmap(nullptr, 2 * kOwn, PROT_READ | PROT_WRITE, flags, -1, 0));
+      all[i].file = memfd_create("chip", MFD_CLOEXEC);
+      if (ftruncate(all[i].file, kOwn) != 0) {
+        std::abort();
+      }
+      show(all[i], 0, kOwn, all[i].file, 0);
       all[i].default_stream.device = i;
     }
     return all;
@@ -554,7 +573,7 @@ void* host_window(const void* pointer) {
   auto* const address = static_cast<char*>(const_cast<void*>(pointer));
   for (int i = 0; i < kDevices; ++i) {
     const ptrdiff_t offset = address - devices()[i].addresses;
-    if (offset >= 0 && offset < static_cast<ptrdiff_t>(2 * kMemory)) {
+    if (offset >= 0 && offset < static_cast<ptrdiff_t>(2 * kOwn)) {
       if (lies("no window")) {
         return nullptr;
       }
@@ -580,6 +599,78 @@ opsmith_status range_pop() {
     return fail(OPSMITH_INVALID_ARGUMENT, "no range is open in this thread");
   }
   --open_ranges;
+  return OPSMITH_OK;
+}
+
+// ---- memory shared with other processes: the pages that it lies in, of the device's file ----
+
+constexpr size_t kPage = 4096;
+
+struct Place {
+  size_t offset;
+  size_t bytes;
+};
+
+opsmith_status memory_export(int device, void* pointer, opsmith_memory_handle* handle) {
+  DEVICE("memory_export")
+  const Device& chip = devices()[device];
+  const auto found = chip.blocks.find(static_cast<char*>(pointer) - chip.addresses);
+  if (found == chip.blocks.end()) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "no allocation starts there");
+  }
+  const Place place{found->first, found->second};
+  std::memcpy(handle->bytes, &place, sizeof place);
+  handle->file = fcntl(chip.file, F_DUPFD_CLOEXEC, 0);
+  return OPSMITH_OK;
+}
+
+opsmith_status memory_import(int device, const opsmith_memory_handle* handle, void** pointer) {
+  DEVICE("memory_import")
+  Device& chip = devices()[device];
+  Place place{};
+  std::memcpy(&place, handle->bytes, sizeof place);
+  const size_t first = place.offset / kPage * kPage;
+  const size_t bytes = (place.offset + place.bytes + kPage - 1) / kPage * kPage - first;
+  if (lies("imports once") && !chip.imports.empty()) {
+    return fail(OPSMITH_FAILED, "it is imported");
+  }
+  size_t at = kOwn;
+  for (const auto& [start, size] : chip.imports) {
+    if (start - at >= bytes) {
+      break;
+    }
+    at = start + size;
+  }
+  if (bytes > 2 * kOwn - at) {
+    return fail(OPSMITH_FAILED, "no addresses are left");
+  }
+  if (lies("imports copies")) {
+    show(chip, at, bytes, -1, 0);
+    [[maybe_unused]] const ssize_t read = pread(handle->file, chip.bytes + at, bytes, first);
+  } else {
+    show(chip, at, bytes, handle->file, first);
+  }
+  if (lies("imports take memory")) {
+    chip.live += bytes;
+  }
+  if (lies("imports move memory")) {
+    fallocate(handle->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first, bytes);
+  }
+  chip.imports[at] = bytes;
+  *pointer = lies("NULL import") ? nullptr : chip.addresses + at + (place.offset - first);
+  return OPSMITH_OK;
+}
+
+opsmith_status memory_unimport(int device, void* pointer) {
+  DEVICE("memory_unimport")
+  Device& chip = devices()[device];
+  const size_t offset = static_cast<char*>(pointer) - chip.addresses;
+  const auto found = chip.imports.find(offset / kPage * kPage);
+  if (found == chip.imports.end()) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "nothing is imported there");
+  }
+  show(chip, found->first, found->second, -1, 0);
+  chip.imports.erase(found);
   return OPSMITH_OK;
 }
 
@@ -628,6 +719,11 @@ opsmith_driver made_table() {
   if (has("ranges")) {
     table.range_push = range_push;
     table.range_pop = lies("half of ranges") ? nullptr : range_pop;
+  }
+  if (has("sharing")) {
+    table.memory_export = memory_export;
+    table.memory_import = memory_import;
+    table.memory_unimport = lies("half of sharing") ? nullptr : memory_unimport;
   }
   return table;
 }

@@ -20,7 +20,7 @@ import opsmith
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.toolchain import find_compiler
 from opsmith.driver import HOST, DriverFailure, Status
-from opsmith.driver.table import HostFunction, Properties, Table
+from opsmith.driver.table import Handle, HostFunction, Properties, Table
 from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Verdict
 from opsmith.driver_check.running import Target, check_driver
@@ -149,8 +149,8 @@ def test_checks_notice_an_injected_fault(fault: str, library: Path, tmp_path: Pa
         from opsmith.driver_check.checks import CHECKS
         from opsmith.driver_check.model import Broken
         from opsmith.driver_check.call_notes import CallNotes
-        from opsmith.driver_check.subject import Subject
-        subject = Subject(Path({str(library)!r}), True, CallNotes(Path({str(notes)!r})))
+        from opsmith.driver_check.subject import Opening, Subject
+        subject = Subject(Opening({str(library)!r}, True), CallNotes(Path({str(notes)!r})))
         for check in CHECKS:
             if check.name in {NOTICED[fault]!r}:
                 driver.clear_faults()
@@ -318,6 +318,45 @@ def test_memory_given_back_reads_as_zero_and_works_again(driver: SimDriver) -> N
 
 
 # ---- copies ----
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_imported_memory_is_the_exporters(driver: SimDriver, device: int) -> None:
+    blocks = [driver.allocate(100, device) for _ in range(3)]  # in the same page
+    handles = [driver.exported(block, device) for block in blocks]
+    before = driver.statistics(device).live_bytes, driver.memory(device)
+    imported = [driver.imported(handle, device) for handle in handles]
+    assert (driver.statistics(device).live_bytes, driver.memory(device)) == before
+    assert len({*blocks, *imported}) == 6
+    for number, (block, here) in enumerate(zip(blocks, imported, strict=True)):
+        driver.write(block, bytes([number]) * 100, device)
+        assert driver.read(here, 100, device) == bytes([number]) * 100
+    window = driver.table.host_window(imported[1])
+    ctypes.memset(window, 9, 100)
+    assert [driver.read(block, 1, device)[0] for block in blocks] == [0, 9, 2]
+    with pytest.raises(DriverFailure, match="is not the start of a live allocation"):
+        driver.release(imported[0], device)
+    for handle, here in zip(handles, imported, strict=True):
+        os.close(handle.file)
+        driver.check("memory_unimport", device, here)
+        with pytest.raises(DriverFailure, match=f"is no imported memory of device {device}"):
+            driver.check("memory_unimport", device, here)
+    for block in blocks:
+        driver.release(block, device)
+
+
+def test_a_handle_that_is_none_is_refused(driver: SimDriver, block: int) -> None:
+    with pytest.raises(DriverFailure, match="is not the start of a live allocation on device 0"):
+        driver.exported(block + 64)
+    handle = driver.exported(block)
+    for offset, size in ((0, 0), (1 << 60, 64), (0, 1 << 60)):
+        wrong = Handle.from_buffer_copy(handle)
+        wrong.bytes[:16] = offset.to_bytes(8, "little") + size.to_bytes(8, "little")
+        with pytest.raises(DriverFailure, match="the handle is none of memory_export"):
+            driver.imported(wrong)
+    os.close(handle.file)
+    with pytest.raises(DriverFailure, match="the handle is none of memory_export"):
+        driver.imported(handle)
 
 
 def test_copies_between_host_and_devices(driver: SimDriver) -> None:

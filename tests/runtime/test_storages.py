@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from opsmith.errors import NotShareable
-
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
@@ -79,11 +77,15 @@ def test_storages_and_tensors_are_pickled(sim: LoadedBackend) -> None:
     assert (again.device, again.tolist()) == (tensor.device, [1.0, 2.0])
 
 
-def test_a_typed_storage_is_not_shared(sim: LoadedBackend) -> None:
+def test_a_typed_storage_is_shared(sim: LoadedBackend) -> None:
+    tensor = torch.ones(2, device="sim")
     queue = torch.multiprocessing.get_context("spawn").Queue()
-    with pytest.raises(NotShareable, match="memory of sim:0 cannot be shared"):
-        queue.put([torch.ones(1, device="sim").storage()])
+    queue.put([tensor.storage()])
+    (received,) = queue.get(timeout=60)
     queue.close()
+    received[0] = 7
+    assert tensor.tolist() == [7, 1]
+    assert isinstance(received, torch.sim.FloatStorage)
 
 
 @pytest.mark.parametrize("weights_only", [True, False])

@@ -14,7 +14,7 @@ from opsmith.driver.failures import (
 )
 from opsmith.driver.host_memory import host_bytes
 from opsmith.driver.opened import OpenedDriver
-from opsmith.driver.python_driver import DeviceProperties, Driver, Event, Stream
+from opsmith.driver.python_driver import DeviceProperties, Driver, Event, MemoryHandle, Stream
 from opsmith.driver.table import HOST, Status
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "DriverFailure",
     "Event",
     "InvalidArgument",
+    "MemoryHandle",
     "OpenedDriver",
     "OutOfMemory",
     "Status",

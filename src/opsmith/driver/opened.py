@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.driver.failures import DriverFailure, StatusUnknown
-from opsmith.driver.table import ABI_VERSION, GET_DRIVER, HOST, Properties, Status, Table
+from opsmith.driver.table import ABI_VERSION, GET_DRIVER, HOST, Handle, Properties, Status, Table
 from opsmith.errors import DriverInvalid
 
 Note = Callable[[str], None]
@@ -152,6 +152,18 @@ class OpenedDriver:
         self.check(
             "copy", pointer, device, data, HOST, len(data), stream or self.default_stream(device)
         )
+
+    # ---- memory shared with other processes ----
+
+    def exported(self, pointer: int, device: int = 0) -> Handle:
+        """What another process needs to use an allocation; its file, if any, is the caller's."""
+        handle: Handle = self.get("memory_export", Handle, device, pointer)
+        return handle
+
+    def imported(self, handle: Handle, device: int = 0) -> int:
+        """The address of memory of another process; 0 where the driver says OK and gives NULL."""
+        pointer: int | None = self.get("memory_import", c_void_p, device, ctypes.byref(handle))
+        return pointer or 0
 
     # ---- streams and events ----
 

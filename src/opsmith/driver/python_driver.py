@@ -28,6 +28,14 @@ class DeviceProperties:
     multiprocessors: int = 1
 
 
+@dataclass(frozen=True)
+class MemoryHandle:
+    """What another process needs to use an allocation: up to 64 bytes, and a file descriptor if need be."""
+
+    data: bytes = b""
+    file: int | None = None
+
+
 class Driver:
     """A device's memory, copies and queues.  Subclass it, and name the class in ``backend.yaml``.
 
@@ -37,8 +45,9 @@ class Driver:
     ``OPSMITH_FAILED`` with its text.  A device that does not exist is refused before a method is called.
 
     The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
-    events, the three of pinned memory, the two of ranges.  A device without streams does its work within the
-    call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in milliseconds.
+    events, the three of pinned memory, the two of ranges, the three of sharing.  A device without streams does
+    its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in
+    milliseconds.
     """
 
     name = "python"
@@ -160,6 +169,27 @@ class Driver:
 
     def pinned_contains(self, address: int) -> bool:
         """Whether the address lies in pinned memory."""
+        raise NotImplementedError
+
+    # ---- memory shared with other processes. Optional as a set ----
+
+    def memory_export(self, device: int, address: int) -> MemoryHandle:
+        """What another process needs to use what ``allocate`` gave.  Its file is closed by the caller.
+
+        The work that wrote the memory is done; ``release`` comes when every process has given it up.
+        """
+        raise NotImplementedError
+
+    def memory_import(self, device: int, handle: MemoryHandle) -> int:
+        """The address, in this process, of memory that another one exported.
+
+        The other methods take it like any address, ``release`` excepted.  The handle's file is open within
+        the call.  An allocation may be imported again while it is.
+        """
+        raise NotImplementedError
+
+    def memory_unimport(self, device: int, address: int) -> None:
+        """Gives up what ``memory_import`` gave, once.  No stream uses it any more."""
         raise NotImplementedError
 
     # ---- optional, alone ----

@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from opsmith.driver.failures import DeviceError, InvalidArgument
-from opsmith.driver.python_driver import DeviceProperties, Driver
+from opsmith.driver.python_driver import DeviceProperties, Driver, MemoryHandle
 from opsmith.driver.table import (
     ABI_VERSION,
     EVENTS,
     HOST,
     PINNED,
     RANGES,
+    SHARING,
     STREAMS,
+    Handle,
     Properties,
     Status,
     Table,
@@ -35,8 +37,15 @@ from opsmith.driver.table import (
 from opsmith.errors import DriverInvalid, Location
 
 _REQUIRED = ("device_properties", "device_memory", "allocate", "release", "copy", "fill")
-_SETS = {"streams": STREAMS, "events": EVENTS, "pinned memory": PINNED, "ranges": RANGES}
+_SETS = {
+    "streams": STREAMS,
+    "events": EVENTS,
+    "pinned memory": PINNED,
+    "ranges": RANGES,
+    "sharing": SHARING,
+}
 _ALONE = ("stream_host_function", "host_window")
+_HANDLE_BYTES = Handle.bytes.size
 # Callbacks and the instances behind them live as long as the process.
 _kept: list[object] = []
 
@@ -338,6 +347,30 @@ class _Callbacks:
 
     def _stream_wait_event(self, stream: int | None, event: int | None) -> None:
         self._driver.stream_wait_event(self._stream(stream), self._events.find(event))
+
+    # ---- sharing ----
+
+    def _memory_export(self, device: int, pointer: int | None, handle: Any) -> None:
+        exported = self._driver.memory_export(self._known(device), pointer or 0)
+        found = self._returned("memory_export", exported, MemoryHandle)
+        if len(found.data) > _HANDLE_BYTES:
+            raise ValueError(
+                f"`memory_export` returned {len(found.data)} bytes; a handle has room for {_HANDLE_BYTES}"
+            )
+        padded = bytes(found.data).ljust(_HANDLE_BYTES, b"\0")
+        handle[0] = Handle(
+            (ctypes.c_uint8 * _HANDLE_BYTES)(*padded), -1 if found.file is None else found.file
+        )
+
+    def _memory_import(self, device: int, handle: Any, pointer: Any) -> None:
+        given = handle[0]
+        file = None if given.file < 0 else given.file
+        found = MemoryHandle(bytes(given.bytes), file)
+        address = self._driver.memory_import(self._known(device), found)
+        pointer[0] = self._address("memory_import", address)
+
+    def _memory_unimport(self, device: int, pointer: int | None) -> None:
+        self._driver.memory_unimport(self._known(device), pointer or 0)
 
     # ---- pinned memory and the window: no status, so what goes wrong is a "no" ----
 

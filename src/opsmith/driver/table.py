@@ -13,6 +13,7 @@ from ctypes import (
     c_char_p,
     c_double,
     c_int,
+    c_int32,
     c_size_t,
     c_uint8,
     c_uint32,
@@ -58,6 +59,12 @@ class Properties(ctypes.Structure):
     )
 
 
+class Handle(ctypes.Structure):
+    """``opsmith_memory_handle``."""
+
+    _fields_ = (("bytes", c_uint8 * 64), ("file", c_int32))
+
+
 def _entry(*arguments: Any, result: Any = c_int) -> Any:
     return CFUNCTYPE(result, *arguments)
 
@@ -96,6 +103,9 @@ class Table(ctypes.Structure):
         ("host_window", _entry(c_void_p, result=c_void_p)),
         ("range_push", _entry(c_char_p)),
         ("range_pop", _entry()),
+        ("memory_export", _entry(c_int, c_void_p, POINTER(Handle))),
+        ("memory_import", _entry(c_int, POINTER(Handle), POINTER(c_void_p))),
+        ("memory_unimport", _entry(c_int, c_void_p)),
     )
 
 
@@ -117,6 +127,7 @@ EVENTS = (
 )
 PINNED = ("pinned_allocate", "pinned_release", "pinned_contains")
 RANGES = ("range_push", "range_pop")
+SHARING = ("memory_export", "memory_import", "memory_unimport")
 REQUIRED = (
     "name",
     "last_error",

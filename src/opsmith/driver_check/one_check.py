@@ -12,28 +12,22 @@ from pathlib import Path
 import msgspec
 
 from opsmith.driver.failures import DriverFailure
-from opsmith.driver.named import driver_class
-from opsmith.driver.served import serve
 from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Broken, Check, Verdict
-from opsmith.driver_check.subject import Subject
+from opsmith.driver_check.subject import Opening, Subject
 from opsmith.errors import OpsmithError
 
 
 class Request(msgspec.Struct, frozen=True):
     """Which check of which driver, and the file for the notes of its calls.
 
-    ``source`` and ``name`` are the class behind the library, where there is one.  ``check`` is empty
-    where the driver is to be opened only.
+    ``check`` is empty where the driver is to be opened only.
     """
 
-    library: str
-    host_window: bool
+    driver: Opening
     check: str
     notes: str
-    source: str = ""
-    name: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -49,11 +43,7 @@ def answer_to(request: Request) -> Answer:
     """What comes of the check."""
     notes = CallNotes(Path(request.notes))
     try:
-        if request.name:
-            path = Path(request.source)
-            source = path if path.suffix == ".py" else request.source
-            serve(driver_class(source, request.name), Path(request.library))
-        subject = Subject(Path(request.library), request.host_window, notes)
+        subject = request.driver.subject(notes)
     except OpsmithError as error:
         place = f"{error.location}: " if error.location else ""
         happened = f"{place}{error.message}; remedy: {error.remedy}"

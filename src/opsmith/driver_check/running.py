@@ -20,6 +20,7 @@ from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.checks import CHECKS
 from opsmith.driver_check.model import Check, Finding, Report, Verdict
 from opsmith.driver_check.one_check import Answer, Request
+from opsmith.driver_check.subject import Opening
 from opsmith.errors import FilterInvalid, nearest
 
 _ONE_CHECK = "opsmith.driver_check.one_check"
@@ -100,14 +101,13 @@ def _run(check: Check, target: Target, seconds: float) -> tuple[Finding, Answer]
 
 
 def _answer(check: Check, target: Target, seconds: float, notes: Path) -> Answer:
-    request = Request(
+    driver = Opening(
         str(target.library),
         target.host_window,
-        "" if check is OPENING else check.name,
-        str(notes),
         str(target.python.source) if target.python else "",
         target.python.name if target.python else "",
     )
+    request = Request(driver, "" if check is OPENING else check.name, str(notes))
     command = [sys.executable, "-m", _ONE_CHECK, msgspec.json.encode(request).decode()]
     process = subprocess.Popen(
         command,

@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from opsmith.driver.failures import DriverFailure, StatusUnknown
+from opsmith.driver.named import driver_class
 from opsmith.driver.opened import OpenedDriver
-from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, RANGES, Status
+from opsmith.driver.served import serve
+from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, RANGES, SHARING, Status
 from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Broken, Needs
 
@@ -37,13 +41,31 @@ class CheckedDriver(OpenedDriver):
         return status
 
 
+class Opening(msgspec.Struct, frozen=True):
+    """How a process opens a driver: its library, and the class behind it where there is one."""
+
+    library: str
+    host_window: bool
+    source: str = ""
+    name: str = ""
+
+    def subject(self, notes: CallNotes) -> Subject:
+        """The driver, opened in this process, once.  Raises :class:`OpsmithError`."""
+        if self.name:
+            path = Path(self.source)
+            source = path if path.suffix == ".py" else self.source
+            serve(driver_class(source, self.name), Path(self.library))
+        return Subject(self, notes)
+
+
 class Subject:
     """A driver, opened in this process; ``driver`` has its entries."""
 
-    def __init__(self, library: Path, host_window: bool, notes: CallNotes) -> None:
-        self.driver = CheckedDriver(library, notes)
+    def __init__(self, opening: Opening, notes: CallNotes) -> None:
+        self.driver = CheckedDriver(opening.library, notes)
         self.notes = notes
-        self.host_window = host_window
+        self.opening = opening
+        self.host_window = opening.host_window
         self.chance = random.Random(0)
 
     @property
@@ -62,6 +84,7 @@ class Subject:
             Needs.EVENTS: EVENTS,
             Needs.PINNED: PINNED,
             Needs.RANGES: RANGES,
+            Needs.SHARING: SHARING,
             Needs.HOST_FUNCTION: ("stream_host_function",),
         }
         return all(getattr(table, entry) for entry in entries[need])

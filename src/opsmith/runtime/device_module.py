@@ -104,6 +104,14 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         is_here = obj.device.type == self._device_type
         return CurrentDevice(obj.device.index if is_here else -1)
 
+    def ipc_collect(self) -> None:
+        """Frees now what other processes have given up of tensors that were sent to them.
+
+        It is freed by itself in a moment; this waits until all that was given up before is.
+        """
+        self._lazy_init()
+        torch.ops.opsmith.collect_shared_memory()
+
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
         """What the driver tells about ``device``."""
         return DeviceProperties(*torch.ops.opsmith.device_properties(self._index(device)))
@@ -254,3 +262,4 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
         sys.modules[submodule.__name__] = submodule
     atexit.register(torch.ops.opsmith.finish_queued_work)
     atexit.register(torch.ops.opsmith.stop_autograd_threads)
+    atexit.register(torch.ops.opsmith.keep_threads_from_aborting)

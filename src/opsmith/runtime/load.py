@@ -264,7 +264,8 @@ def _register(built: BuiltBackend) -> None:
     from opsmith.runtime.device_module import register_device_module
     from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
-    from opsmith.runtime.sharing import refuse_to_share
+    from opsmith.runtime.sharing import share_between_processes
+    from opsmith.runtime.sharing_refused import refuse_to_share
     from opsmith.runtime.storages import complete_storages
     from opsmith.runtime.tensor_types import accept_as_default_tensor_type
 
@@ -275,5 +276,6 @@ def _register(built: BuiltBackend) -> None:
     accept_as_default_tensor_type(built.name)
     exchange_with_dlpack(built.name)
     serve_data_parallel(built.name)
-    refuse_to_share(built.name)
+    can_share = torch.ops.opsmith.can_share_memory()
+    (share_between_processes if can_share else refuse_to_share)(built.name)
     lay_out_fake_convolutions(built.name)

@@ -30,7 +30,6 @@ _REASONS = {
     "host_memory_stats_as_nested_dict": _PINNED,
     "reset_accumulated_host_memory_stats": _PINNED,
     "reset_peak_host_memory_stats": _PINNED,
-    "ipc_collect": "memory of the device cannot be shared with another process",
     "list_gpu_processes": "a driver cannot tell which processes use it",
     "get_sync_debug_mode": "a driver cannot tell which calls make the host wait",
     "set_sync_debug_mode": "a driver cannot tell which calls make the host wait",

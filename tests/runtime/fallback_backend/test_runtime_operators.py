@@ -116,6 +116,18 @@ def test_resize_keeps_what_fits() -> None:
     assert tensor.untyped_storage().nbytes() == 40  # shrinking frees nothing
 
 
+def test_a_resize_without_memory_leaves_the_tensor_as_it_was() -> None:
+    tensor, other = torch.arange(4.0, device="sim"), torch.ones(2, device="sim")
+    for call, arguments in (
+        (tensor.resize_, (1 << 44,)),
+        (tensor.set_, (other.untyped_storage(), 1 << 44, (3,))),
+        (tensor.set_, (other.untyped_storage(), 0, (1 << 44,), (1,))),
+    ):
+        refusal(torch.OutOfMemoryError, call, *arguments)
+        assert tensor.tolist() == [0, 1, 2, 3]
+    assert other.untyped_storage().nbytes() == 8
+
+
 def test_resize_takes_a_memory_format() -> None:
     tensor = torch.empty(0, device="sim").resize_(2, 3, 4, 4, memory_format=torch.channels_last)
     assert tensor.is_contiguous(memory_format=torch.channels_last)

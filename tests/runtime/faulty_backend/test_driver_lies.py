@@ -41,11 +41,12 @@ print("works")
 # What a driver does (chip.cpp), and the end of what comes of it.
 LIES = {
     "NULL table": "`opsmith_get_driver` of … returned NULL",
-    "version 9": "was built with version 9 of opsmith_driver.h (a table of 232 bytes), but this opsmith",
-    "short table": "(a table of 224 bytes), but this opsmith has version 1 (232 bytes)",
+    "version 9": "was built with version 9 of opsmith_driver.h (a table of 256 bytes), but this opsmith",
+    "short table": "(a table of 248 bytes), but this opsmith has version 1 (256 bytes)",
     "no copy": "leaves the required entry `copy` NULL",
     "half the events": "has 6 of the 7 entries for events (event_* and stream_wait_event)",
     "half of pinned memory": "has 2 of the 3 entries for pinned memory (pinned_*)",
+    "half of sharing": "has 2 of the 3 entries for memory that is shared between processes (memory_*)",
     "no devices": "chip:0 does not exist: the driver found no device",
     "NULL allocation": "returned OPSMITH_OK and NULL from `allocate` on chip:0. This is a mistake of the "
     "driver, which `opsmith driver check` finds: report it to its authors.",
@@ -138,6 +139,75 @@ def test_optional_entries_that_are_left_out(left_out: str) -> None:
     assert ('the driver "chip" of the chip device has no events' in output) == (
         "events" in left_out
     )
+
+
+def test_a_driver_that_exports_no_memory_refuses_to_share_it() -> None:
+    script = """
+        import torch
+        from multiprocessing import get_context
+        from torch import nn
+
+        spawn = get_context("spawn")
+        receiver, sender = spawn.Pipe(duplex=False)
+        queues = [spawn.Queue(), spawn.JoinableQueue()]
+        x, linear = torch.ones(2, device="chip"), nn.Linear(1, 1).to("chip")
+        calls = [x.share_memory_, x.untyped_storage().share_memory_, linear.share_memory]
+        sent = [x, {"batch": [torch.ones(1), x]}, linear, nn.Parameter(x), x.untyped_storage()]
+        for put in (sender.send, *(queue.put for queue in queues)):
+            calls += [lambda put=put, each=each: put(each) for each in sent]
+        refused = set()
+        for call in calls:
+            try:
+                call()
+                print("accepted")
+            except opsmith.errors.NotShareable as error:
+                refused.add(str(error))
+        print(*refused)
+        sender.send("the next one")
+        assert receiver.recv() == "the next one"
+        for queue in queues:
+            queue.put("the next one")
+            assert queue.get(timeout=60) == "the next one"
+        assert not x.is_shared()
+        torch.chip.ipc_collect()
+    """
+    status, output = run(script, CHIP_WITHOUT="sharing")
+    assert (status, output) == (
+        0,
+        "memory of chip:0 cannot be shared with another process: the driver has no way to export it\n"
+        "  remedy: hand over a copy in the CPU's memory, .cpu(), and move it to the device there\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "ends", "text"),
+    [
+        ("", "0 [0.0, 7.0, 7.0]", ""),
+        (
+            "NULL import",
+            "1 [0.0, 0.0, 0.0]",
+            "returned OPSMITH_OK and NULL from `memory_import` on chip:1.",
+        ),
+    ],
+)
+def test_memory_that_another_process_imports(lie: str, ends: str, text: str) -> None:
+    script = """
+        import torch
+        from multiprocessing import get_context
+
+        x = torch.zeros(3, device="chip:1")
+        process = get_context("spawn").Process(target=torch.Tensor.fill_, args=(x[1:], 7), daemon=True)
+        process.start()
+        process.join(90)
+        torch.chip.ipc_collect()
+        print(process.exitcode, x.tolist())
+        del x, process
+        print(torch.accelerator.memory_allocated(1))
+    """
+    status, output = run(script, CHIP_LIE=lie)
+    assert status == 0, output
+    assert f"{ends}\n0\n" in output
+    assert text in output
 
 
 def test_a_window_that_is_promised_and_missing() -> None:

@@ -50,6 +50,12 @@ typedef struct opsmith_device_properties {
   uint32_t multiprocessors;
 } opsmith_device_properties;
 
+/* What another process needs to use an allocation of this one. opsmith carries it there. */
+typedef struct opsmith_memory_handle {
+  uint8_t bytes[64]; /* the driver's own: an id, an offset, a cudaIpcMemHandle_t, ... */
+  int32_t file;      /* a file descriptor that goes with them, of a memfd or a dma-buf; -1: none */
+} opsmith_memory_handle;
+
 typedef struct opsmith_driver {
   uint32_t abi_version; /* OPSMITH_DRIVER_ABI_VERSION of the header that the driver was built with */
   uint32_t struct_size; /* sizeof(opsmith_driver), likewise */
@@ -109,6 +115,19 @@ typedef struct opsmith_driver {
    * Ranges nest, for each thread by itself; `text` is copied. */
   opsmith_status (*range_push)(const char* text);
   opsmith_status (*range_pop)(void); /* only for a range that is open in the calling thread */
+
+  /* ---- memory shared with other processes. Optional as a whole (all three NULL): tensors cannot be sent to
+   * another process. The work that wrote the memory is done before it is exported, and the exporting process
+   * keeps the allocation until every process has given it up, unless it ends before. ---- */
+  /* `pointer` is what allocate() gave. handle->file, if any, is a new descriptor, which the caller closes. */
+  opsmith_status (*memory_export)(int device, void* pointer, opsmith_memory_handle* handle);
+  /* In another process: `pointer` is the address, on `device` here, of the same bytes, which the other
+   * entries take like any address of the device; not release(). It counts as nobody's memory in
+   * device_memory(). handle->file is the caller's, and closed after the call. An allocation may be imported
+   * again while it is; each time is given up. */
+  opsmith_status (*memory_import)(int device, const opsmith_memory_handle* handle, void** pointer);
+  /* Gives up what memory_import() gave. The caller guarantees that no stream still uses it. */
+  opsmith_status (*memory_unimport)(int device, void* pointer);
 } opsmith_driver;
 
 /* The one symbol that a driver exports. */

@@ -9,6 +9,7 @@ from opsmith.driver_check.checks import (
     leaks,
     memory,
     ranges,
+    sharing,
     streams,
     threads,
 )
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     *events.CHECKS,
     *host_memory.CHECKS,
     *ranges.CHECKS,
+    *sharing.CHECKS,
     *threads.CHECKS,
     *leaks.CHECKS,
 )

@@ -6,7 +6,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 from typing import Any
 
 from opsmith.driver.failures import DriverFailure
-from opsmith.driver.table import EVENTS, PINNED, RANGES, REQUIRED, Properties, Status
+from opsmith.driver.table import EVENTS, PINNED, RANGES, REQUIRED, SHARING, Properties, Status
 from opsmith.driver_check.model import Broken, check
 from opsmith.driver_check.subject import Subject
 
@@ -23,7 +23,12 @@ def entries(subject: Subject) -> None:
     missing = [name for name in REQUIRED if not getattr(table, name)]
     if missing:
         raise Broken("every required entry", f"NULL: {', '.join(missing)}")
-    for what, names in (("events", EVENTS), ("pinned memory", PINNED), ("ranges", RANGES)):
+    for what, names in (
+        ("events", EVENTS),
+        ("pinned memory", PINNED),
+        ("ranges", RANGES),
+        ("memory shared between processes", SHARING),
+    ):
         absent = [name for name in names if not getattr(table, name)]
         if absent and len(absent) < len(names):
             raise Broken(

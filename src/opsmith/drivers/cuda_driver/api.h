@@ -14,6 +14,9 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
+struct CUipcMemHandle {
+  char reserved[64];
+};
 using nvrtcProgram = struct _nvrtcProgram*;
 
 namespace cuda {
@@ -36,6 +39,7 @@ constexpr int kMemoryTypeOfPointer = 2;
 constexpr unsigned kMemoryTypeHost = 1;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventWithoutTiming = 2;
+constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 
 // name, as exported, parameters; each returns CUresult
 #define OPSMITH_CUDA_FUNCTIONS(F)                                                                        \
@@ -60,6 +64,9 @@ constexpr unsigned kEventWithoutTiming = 2;
   F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                    \
   F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                          \
   F(MemFreeHost, "cuMemFreeHost", (void*))                                                               \
+  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle*, CUdeviceptr))                                \
+  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr*, CUipcMemHandle, unsigned))                 \
+  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr))                                             \
   F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                             \
   F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                  \
   F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                     \

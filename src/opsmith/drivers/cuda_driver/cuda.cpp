@@ -2,6 +2,7 @@
 #include <opsmith_driver.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "device.h"
 #include "errors.h"
@@ -230,6 +231,39 @@ int pinned_contains(const void* pointer) {
              : 0;
 }
 
+// ---- memory shared with other processes ----
+
+static_assert(sizeof(CUipcMemHandle) <= sizeof(opsmith_memory_handle::bytes));
+
+opsmith_status memory_export(int device, void* pointer, opsmith_memory_handle* handle) {
+  return entry([&] {
+    use_device(device);
+    CUipcMemHandle made{};
+    check(api().IpcGetMemHandle(&made, address(pointer)), "export memory");
+    std::memcpy(handle->bytes, &made, sizeof(made));
+    handle->file = -1;
+  });
+}
+
+opsmith_status memory_import(int device, const opsmith_memory_handle* handle, void** pointer) {
+  return entry([&] {
+    use_device(device);
+    CUipcMemHandle given_handle{};
+    std::memcpy(&given_handle, handle->bytes, sizeof(given_handle));
+    CUdeviceptr opened = 0;
+    check(api().IpcOpenMemHandle(&opened, given_handle, kIpcLazyEnablePeerAccess),
+          "import memory of another process");
+    *pointer = reinterpret_cast<void*>(opened);
+  });
+}
+
+opsmith_status memory_unimport(int device, void* pointer) {
+  return entry([&] {
+    use_device(device);
+    check(api().IpcCloseMemHandle(address(pointer)), "give up memory of another process");
+  });
+}
+
 const opsmith_driver table = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
@@ -261,6 +295,9 @@ const opsmith_driver table = {
     .host_window = nullptr,
     .range_push = nullptr,
     .range_pop = nullptr,
+    .memory_export = memory_export,
+    .memory_import = memory_import,
+    .memory_unimport = memory_unimport,
 };
 
 }  // namespace

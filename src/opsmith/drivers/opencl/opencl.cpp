@@ -269,6 +269,9 @@ const opsmith_driver table = {
     .host_window = nullptr,
     .range_push = nullptr,
     .range_pop = nullptr,
+    .memory_export = nullptr,
+    .memory_import = nullptr,
+    .memory_unimport = nullptr,
 };
 
 }  // namespace

@@ -51,12 +51,17 @@ void Heap::LiveBlocks::insert(Block* block) {
   ++count_;
 }
 
-Heap::Block* Heap::LiveBlocks::remove(uint64_t offset) {
-  const size_t mask = slots_.size() - 1;
+size_t Heap::LiveBlocks::slot_of(uint64_t offset) const {
   size_t slot = home_slot(offset);
   while (slots_[slot] != nullptr && slots_[slot]->offset != offset) {
-    slot = (slot + 1) & mask;
+    slot = (slot + 1) & (slots_.size() - 1);
   }
+  return slot;
+}
+
+Heap::Block* Heap::LiveBlocks::remove(uint64_t offset) {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = slot_of(offset);
   Block* const found = slots_[slot];
   if (found == nullptr) {
     return nullptr;
@@ -173,6 +178,41 @@ Heap::Heap(uint64_t reserved, uint64_t limit) : limit_(limit) {
   link_free(new Block{.offset = 0, .bytes = reserved});
 }
 
+// A block of `bytes`, a multiple of the granule, that is in no list; nullptr if no free one is large enough.
+// What it keeps still counts as kept.
+Heap::Block* Heap::take(uint64_t bytes) {
+  Block* const block = take_fitting(bytes / kGranule);
+  if (block == nullptr || block->bytes == bytes) {
+    return block;
+  }
+  Block* const rest = new Block{.offset = block->offset + bytes, .bytes = block->bytes - bytes};
+  rest->before = block;
+  rest->after = block->after;
+  if (rest->after != nullptr) {
+    rest->after->before = rest;
+  }
+  rest->kept = block->kept - std::min(block->kept, bytes);
+  block->kept -= rest->kept;
+  block->after = rest;
+  block->bytes = bytes;
+  link_free(rest);
+  return block;
+}
+
+// Makes a block free that is in no list, and one with free neighbours.
+void Heap::put_back(Block* block) {
+  if (block->after != nullptr && block->after->is_free) {
+    unlink_free(block->after);
+    absorb_after(block);
+  }
+  if (block->before != nullptr && block->before->is_free) {
+    block = block->before;
+    unlink_free(block);
+    absorb_after(block);
+  }
+  link_free(block);
+}
+
 std::optional<uint64_t> Heap::allocate(uint64_t bytes) {
   if (bytes > limit_) {
     return std::nullopt;  // also keeps the rounding below from overflowing
@@ -182,24 +222,11 @@ std::optional<uint64_t> Heap::allocate(uint64_t bytes) {
   if (rounded > limit_ - statistics_.live_bytes) {
     return std::nullopt;
   }
-  Block* const block = take_fitting(rounded / kGranule);
+  Block* const block = take(rounded);
   if (block == nullptr) {
     return std::nullopt;
   }
   statistics_.kept_bytes -= block->kept;
-  if (block->bytes > rounded) {
-    Block* const rest = new Block{.offset = block->offset + rounded, .bytes = block->bytes - rounded};
-    rest->before = block;
-    rest->after = block->after;
-    if (rest->after != nullptr) {
-      rest->after->before = rest;
-    }
-    rest->kept = block->kept - std::min(block->kept, rounded);
-    statistics_.kept_bytes += rest->kept;
-    block->after = rest;
-    block->bytes = rounded;
-    link_free(rest);
-  }
   block->kept = 0;
   live_.insert(block);
   ++statistics_.allocations;
@@ -210,7 +237,7 @@ std::optional<uint64_t> Heap::allocate(uint64_t bytes) {
 
 bool Heap::release(uint64_t offset, void (*give_back)(void*, uint64_t, uint64_t), void* context) {
   std::unique_lock lock(mutex_);
-  Block* block = live_.remove(offset);
+  Block* const block = live_.remove(offset);
   if (block == nullptr) {
     return false;
   }
@@ -226,17 +253,28 @@ bool Heap::release(uint64_t offset, void (*give_back)(void*, uint64_t, uint64_t)
   }
   ++statistics_.releases;
   statistics_.live_bytes -= block->bytes;
-  if (block->after != nullptr && block->after->is_free) {
-    unlink_free(block->after);
-    absorb_after(block);
-  }
-  if (block->before != nullptr && block->before->is_free) {
-    block = block->before;
-    unlink_free(block);
-    absorb_after(block);
-  }
-  link_free(block);
+  put_back(block);
   return true;
+}
+
+std::optional<uint64_t> Heap::live_bytes_at(uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  const Block* const block = live_.find(offset);
+  return block != nullptr ? std::optional(block->bytes) : std::nullopt;
+}
+
+Heap::Block* Heap::reserve(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return take((bytes + kGranule - 1) / kGranule * kGranule);
+}
+
+void Heap::give_up(Block* reserved) {
+  const std::lock_guard lock(mutex_);
+  put_back(reserved);
+}
+
+uint64_t Heap::offset_of(const Block* block) {
+  return block->offset;
 }
 
 Heap::Statistics Heap::statistics() {

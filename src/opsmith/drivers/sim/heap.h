@@ -41,21 +41,32 @@ class Heap {
   bool release(uint64_t offset, void (*give_back)(void* context, uint64_t offset, uint64_t bytes),
                void* context);
 
+  // The size of the live block that starts at `offset`, if one does.
+  std::optional<uint64_t> live_bytes_at(uint64_t offset);
+
+  struct Block;
+
+  // Takes a range of at least `bytes` addresses for memory that comes from elsewhere: it counts neither as
+  // live nor for the limit. nullptr when no range is long enough.
+  Block* reserve(uint64_t bytes);
+  void give_up(Block* reserved);
+  static uint64_t offset_of(const Block* block);
+
   Statistics statistics();
   uint64_t limit() const { return limit_; }
 
  private:
-  struct Block;
-
   // Live blocks by offset: open addressing with linear probing; about 10 ns, which std::unordered_map is not.
   class LiveBlocks {
    public:
     LiveBlocks() : slots_(1024) {}
     void insert(Block* block);
+    Block* find(uint64_t offset) const { return slots_[slot_of(offset)]; }
     Block* remove(uint64_t offset);
 
    private:
     size_t home_slot(uint64_t offset) const;
+    size_t slot_of(uint64_t offset) const;  // of the block, or where it would be
     void grow();
 
     std::vector<Block*> slots_;
@@ -76,6 +87,8 @@ class Heap {
   void link_free(Block* block);
   void unlink_free(Block* block);
   Block* take_fitting(uint64_t granules);
+  Block* take(uint64_t bytes);
+  void put_back(Block* block);
   static void absorb_after(Block* block);
 
   std::mutex mutex_;

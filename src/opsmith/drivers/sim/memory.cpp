@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -68,13 +70,32 @@ uint64_t memory_setting() {
   throw std::system_error(errno, std::generic_category(), action);
 }
 
-uint64_t map(int file, uint64_t bytes, int protection) {
-  void* const address = mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+// At `at`, in the place of what is mapped there, unless that is null.
+uint64_t map(int file, uint64_t offset, uint64_t bytes, int protection, void* at = nullptr) {
+  const int flags = MAP_SHARED | MAP_NORESERVE | (at != nullptr ? MAP_FIXED : 0);
+  void* const address = mmap(at, bytes, protection, flags, file, static_cast<off_t>(offset));
   if (address == MAP_FAILED) {
     throw_errno("mapping the simulated memory");
   }
   return reinterpret_cast<uint64_t>(address);
 }
+
+// Where the system allows it (shmem_enabled: advise), a large tensor then costs a fault per 2 MiB.
+void ask_for_huge_pages(uint64_t address, uint64_t bytes) {
+  madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);
+}
+
+constexpr uint64_t kPage = 4096;
+
+// What the bytes of a memory handle say: where an allocation lies in the exporter's memfd.
+struct Place {
+  uint64_t offset;
+  uint64_t bytes;
+
+  uint64_t first_page() const { return offset / kPage * kPage; }
+  uint64_t bytes_of_pages() const { return (offset + bytes + kPage - 1) / kPage * kPage - first_page(); }
+};
+static_assert(sizeof(Place) <= sizeof(opsmith_memory_handle::bytes));
 
 }  // namespace
 
@@ -90,10 +111,9 @@ Simulator::Simulator(int device_count, uint64_t memory_limit) : reserved_(kReser
   if (ftruncate(memory_file_, static_cast<off_t>(bytes)) != 0) {
     throw_errno("sizing the simulated memory");
   }
-  base_ = map(memory_file_, bytes, PROT_NONE);
-  window_ = map(memory_file_, bytes, PROT_READ | PROT_WRITE);
-  // Where the system allows it (shmem_enabled: advise), a large tensor then costs a fault per 2 MiB.
-  madvise(reinterpret_cast<void*>(window_), bytes, MADV_HUGEPAGE);
+  base_ = map(memory_file_, 0, bytes, PROT_NONE);
+  window_ = map(memory_file_, 0, bytes, PROT_READ | PROT_WRITE);
+  ask_for_huge_pages(window_, bytes);
   for (int index = 0; index < device_count; ++index) {
     devices_.push_back(std::make_unique<Device>(index, reserved_, memory_limit));
   }
@@ -138,12 +158,12 @@ opsmith_status Simulator::allocate(Device& device, size_t bytes, void** pointer)
                 bytes, static_cast<unsigned long long>(device.heap.limit() - live),
                 static_cast<unsigned long long>(device.heap.limit()), device.index);
   }
-  *pointer = reinterpret_cast<void*>(base_ + reserved_ * static_cast<uint64_t>(device.index) + *offset);
+  *pointer = reinterpret_cast<void*>(base_ + start_of(device) + *offset);
   return OPSMITH_OK;
 }
 
 opsmith_status Simulator::release(Device& device, void* pointer) {
-  const uint64_t start = reserved_ * static_cast<uint64_t>(device.index);
+  const uint64_t start = start_of(device);
   const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - base_ - start;
   struct Context {
     int file;
@@ -160,6 +180,74 @@ opsmith_status Simulator::release(Device& device, void* pointer) {
                 device.index);
   }
   return OPSMITH_OK;
+}
+
+opsmith_status Simulator::export_memory(Device& device, void* pointer, opsmith_memory_handle* handle) const {
+  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - base_;
+  const std::optional<uint64_t> bytes = device.heap.live_bytes_at(offset - start_of(device));
+  if (!bytes) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "%p is not the start of a live allocation on device %d", pointer,
+                device.index);
+  }
+  const Place place{offset, *bytes};
+  *handle = {};
+  std::memcpy(handle->bytes, &place, sizeof(place));
+  handle->file = fcntl(memory_file_, F_DUPFD_CLOEXEC, 0);
+  if (handle->file < 0) {
+    throw_errno("duplicating the memfd");
+  }
+  return OPSMITH_OK;
+}
+
+opsmith_status Simulator::import_memory(Device& device, const opsmith_memory_handle& handle, void** pointer) {
+  Place place{};
+  std::memcpy(&place, handle.bytes, sizeof(place));
+  struct stat file{};
+  if (fstat(handle.file, &file) != 0 || place.bytes == 0 ||
+      place.offset > static_cast<uint64_t>(file.st_size) ||
+      place.bytes > static_cast<uint64_t>(file.st_size) - place.offset) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "the handle is none of memory_export()");
+  }
+  const uint64_t bytes = place.bytes_of_pages();
+  Heap::Block* const reserved = device.heap.reserve(bytes + kPage);
+  if (reserved == nullptr) {
+    return fail(OPSMITH_FAILED, "device %d has no addresses left for %llu bytes of another process",
+                device.index, static_cast<unsigned long long>(bytes));
+  }
+  const uint64_t within = start_of(device) + Heap::offset_of(reserved);
+  const Import import{reserved, (within + kPage - 1) / kPage * kPage, bytes};
+  try {
+    show(handle.file, place.first_page(), import);
+  } catch (const std::exception&) {
+    device.heap.give_up(reserved);
+    throw;
+  }
+  *pointer = reinterpret_cast<void*>(base_ + import.start + (place.offset - place.first_page()));
+  const std::lock_guard lock(imports_mutex_);
+  imports_.emplace(*pointer, import);
+  return OPSMITH_OK;
+}
+
+opsmith_status Simulator::give_up_import(Device& device, void* pointer) {
+  Import import{};
+  {
+    const std::lock_guard lock(imports_mutex_);
+    const auto found = imports_.find(pointer);
+    if (found == imports_.end() || found->second.start / reserved_ != static_cast<uint64_t>(device.index)) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "%p is no imported memory of device %d", pointer, device.index);
+    }
+    import = found->second;
+    imports_.erase(found);
+  }
+  show(memory_file_, import.start, import);
+  device.heap.give_up(import.reserved);
+  return OPSMITH_OK;
+}
+
+void Simulator::show(int file, uint64_t offset, const Import& import) const {
+  const uint64_t address = window_ + import.start;
+  map(file, offset, import.bytes, PROT_READ | PROT_WRITE, reinterpret_cast<void*>(address));
+  ask_for_huge_pages(address, import.bytes);
 }
 
 char* Simulator::resolve(const void* pointer, int device, size_t bytes) const {

@@ -3,14 +3,16 @@
 //
 // At the device addresses the host may neither read nor write (PROT_NONE): host code that takes a device
 // pointer for one of its own dies at once. The window is where the driver itself, and host-side kernels,
-// touch the bytes.
+// touch the bytes. Another process is given the memfd, and has its window show parts of it.
 #pragma once
 
 #include <opsmith_driver.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "heap.h"
@@ -47,6 +49,10 @@ class Simulator {
   opsmith_status allocate(Device& device, size_t bytes, void** pointer);
   opsmith_status release(Device& device, void* pointer);
 
+  opsmith_status export_memory(Device& device, void* pointer, opsmith_memory_handle* handle) const;
+  opsmith_status import_memory(Device& device, const opsmith_memory_handle& handle, void** pointer);
+  opsmith_status give_up_import(Device& device, void* pointer);
+
   // Where the host sees the byte at a device address; nullptr for any other address.
   char* window(const void* pointer) const {
     const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - base_;
@@ -58,11 +64,24 @@ class Simulator {
   char* resolve(const void* pointer, int device, size_t bytes) const;
 
  private:
+  // Memory of another process's simulator, which the window shows in the place of this one's.
+  struct Import {
+    Heap::Block* reserved;  // addresses
+    uint64_t start;         // of the pages that are replaced: bytes from base_
+    uint64_t bytes;
+  };
+
+  uint64_t start_of(const Device& device) const { return reserved_ * static_cast<uint64_t>(device.index); }
+  // Shows `file` from `offset` on in the window.
+  void show(int file, uint64_t offset, const Import& import) const;
+
   uint64_t reserved_;    // bytes of addresses per device
   uint64_t base_ = 0;    // of the device addresses
   uint64_t window_ = 0;  // of the host's view
   int memory_file_ = -1;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::mutex imports_mutex_;
+  std::map<const void*, Import> imports_;  // by their addresses
 };
 
 }  // namespace sim

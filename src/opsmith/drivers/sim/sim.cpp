@@ -409,6 +409,25 @@ opsmith_status range_pop() {
   });
 }
 
+// ---- memory shared with other processes ----
+
+opsmith_status memory_export(int index, void* pointer, opsmith_memory_handle* handle) {
+  return on_device(index, [&](Simulator& simulator, Device& device) {
+    return simulator.export_memory(device, pointer, handle);
+  });
+}
+
+opsmith_status memory_import(int index, const opsmith_memory_handle* handle, void** pointer) {
+  return on_device(index, [&](Simulator& simulator, Device& device) {
+    return simulator.import_memory(device, *handle, pointer);
+  });
+}
+
+opsmith_status memory_unimport(int index, void* pointer) {
+  return on_device(
+      index, [&](Simulator& simulator, Device& device) { return simulator.give_up_import(device, pointer); });
+}
+
 constexpr opsmith_driver kTable = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
@@ -440,6 +459,9 @@ constexpr opsmith_driver kTable = {
     .host_window = host_window,
     .range_push = range_push,
     .range_pop = range_pop,
+    .memory_export = memory_export,
+    .memory_import = memory_import,
+    .memory_unimport = memory_unimport,
 };
 
 }  // namespace

@@ -57,6 +57,12 @@ class BlocksByAddress {
 // Never destroyed: tensors may be released while the process ends.
 BlocksByAddress* const blocks_by_address = new BlocksByAddress;
 
+// The block of the allocator's that `data` owns; nullptr for memory of elsewhere.
+Block* block_of(const c10::DataPtr& data) {
+  return data.get_deleter() == &release_block ? static_cast<Block*>(data.get_context())
+                                              : blocks_by_address->find(data.get());
+}
+
 struct DeviceCache {
   explicit DeviceCache(c10::DeviceIndex device, size_t alignment)
       : memory(device), allocator(memory, allocator_settings(), alignment) {}
@@ -194,8 +200,7 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    Block* const block = data.get_deleter() == &release_block ? static_cast<Block*>(data.get_context())
-                                                              : blocks_by_address->find(data.get());
+    Block* const block = block_of(data);
     // Memory that is not ours, say of from_blob(), is released by whoever made it.
     if (block == nullptr) {
       return;
@@ -308,6 +313,16 @@ void make_shareable(c10::DataPtr& data) {
     blocks_by_address->add(address, static_cast<Block*>(data.release_context()));
     data = c10::DataPtr(address, address, &release_by_address, device);
   }
+}
+
+std::optional<MemoryPlace> place_of(const c10::DataPtr& data) {
+  const Block* const block = block_of(data);
+  if (block == nullptr) {
+    return std::nullopt;
+  }
+  char* const allocation = block->segment->data;
+  return MemoryPlace{data.device().index(), allocation,
+                     static_cast<size_t>(static_cast<const char*>(data.get()) - allocation)};
 }
 
 std::optional<c10::DeviceIndex> device_of(const void* pointer) {

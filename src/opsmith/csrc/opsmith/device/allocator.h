@@ -22,6 +22,16 @@ const caching::Settings& allocator_settings();
 // Has memory of the allocator released by its address: what is copied on write is shared in that form only.
 void make_shareable(c10::DataPtr& data);
 
+// Where memory of the allocator lies in the driver's.
+struct MemoryPlace {
+  c10::DeviceIndex device;
+  void* allocation;  // of the driver's allocate()
+  size_t offset;     // in bytes
+};
+
+// None for memory of elsewhere, say of from_blob().
+std::optional<MemoryPlace> place_of(const c10::DataPtr& data);
+
 // The device on which `pointer` points into live memory, if any. Walks blocks: not for hot paths.
 std::optional<c10::DeviceIndex> device_of(const void* pointer);
 

@@ -81,6 +81,11 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
   TORCH_CHECK((driver.range_push != nullptr) == (driver.range_pop != nullptr), "the driver ", path,
               " has 1 of the 2 entries for ranges (range_push and range_pop)", kRemedy,
               "implement both of them or none");
+  const int sharing = (driver.memory_export != nullptr) + (driver.memory_import != nullptr) +
+                      (driver.memory_unimport != nullptr);
+  TORCH_CHECK(sharing == 0 || sharing == 3, "the driver ", path, " has ", sharing,
+              " of the 3 entries for memory that is shared between processes (memory_*)", kRemedy,
+              "implement all of them or none");
 }
 
 const opsmith_driver& open_table(const std::string& path) {

@@ -138,6 +138,14 @@ void synchronize_device(c10::DeviceIndex device) {
   }
 }
 
+void finish_device(c10::DeviceIndex device) noexcept {
+  for (const auto& handle : all_streams[device].handles) {
+    if (const opsmith_stream stream = handle.load(std::memory_order_acquire); stream != nullptr) {
+      finish_stream(stream, device);
+    }
+  }
+}
+
 }  // namespace opsmith
 
 extern "C" {

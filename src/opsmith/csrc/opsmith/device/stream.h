@@ -33,4 +33,7 @@ void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept;
 // Synchronises every stream of `device` that opsmith has handed out.
 void synchronize_device(c10::DeviceIndex device);
 
+// The same before memory is released that any of them may use; as finish_stream().
+void finish_device(c10::DeviceIndex device) noexcept;
+
 }  // namespace opsmith

@@ -23,22 +23,33 @@
 namespace opsmith {
 namespace {
 
-// Grows the storage of `self` so that its sizes and strides fit in, and fills what is new if PyTorch must be
-// deterministic.
-void grow_storage(const at::Tensor& self) {
-  if (self.numel() == 0) {
-    return;  // there may be no memory behind it, whatever the offset
-  }
-  const size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(),
-                                                         self.dtype().itemsize(), self.storage_offset());
+// Grows the storage of `self` to `needed` bytes, for sizes and strides that are to be set next: a tensor must
+// not claim memory that it could not be given.
+void make_room(const at::Tensor& self, size_t needed) {
   c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
-  const size_t old = storage->nbytes();
-  if (needed > old) {
+  if (needed > storage->nbytes()) {
     resize_storage(storage, needed);
-    at::Context& context = at::globalContext();
-    if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
-      at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old));
-    }
+  }
+}
+
+// In bytes. Of no elements none are needed, whatever the offset.
+size_t needed_for(at::IntArrayRef size, at::IntArrayRef stride, size_t itemsize, int64_t offset) {
+  return c10::multiply_integers(size) == 0 ? 0
+                                           : at::detail::computeStorageNbytes(size, stride, itemsize, offset);
+}
+
+size_t needed_for(at::IntArrayRef size, size_t itemsize, int64_t offset) {
+  return c10::multiply_integers(size) == 0
+             ? 0
+             : at::detail::computeStorageNbytesContiguous(size, itemsize, offset);
+}
+
+// Fills what is new, after `old` bytes, if PyTorch must be deterministic.
+void fill_new(const at::Tensor& self, size_t old) {
+  at::Context& context = at::globalContext();
+  if (C10_UNLIKELY(self.storage().nbytes() > old && context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
+    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old));
   }
 }
 
@@ -59,8 +70,10 @@ at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntA
 
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   const c10::Device device = storage->device();
-  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
-              " bytes on ", device, "): it does not own its memory. Copy it with .clone() first.");
+  TORCH_CHECK(
+      storage->resizable(), "Trying to resize storage that is not resizable (", storage->nbytes(),
+      " bytes on ", device,
+      "): it does not own its memory, or shares it with another process. Copy it with .clone() first.");
   const size_t kept = std::min(bytes, storage->nbytes());
   const DeviceScope scope(device.index());
   at::DataPtr memory = storage->allocator()->allocate(bytes);
@@ -81,8 +94,10 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
   at::detail::check_size_nonnegative(size);
   at::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != size) {
+    const size_t old = self.storage().nbytes();
+    make_room(self, needed_for(size, self.dtype().itemsize(), self.storage_offset()));
     impl->set_sizes_contiguous(size);
-    grow_storage(self);
+    fill_new(self, old);
   }
   if (memory_format.has_value()) {
     impl->empty_tensor_restride(*memory_format);
@@ -100,24 +115,34 @@ at::Tensor& set_source_storage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                       at::IntArrayRef size, at::IntArrayRef stride) {
-  at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
   at::TensorImpl* impl = self.unsafeGetTensorImpl();
-  impl->set_storage_offset(storage_offset);
+  at::Storage earlier = self.storage();
+  at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
   // An absent stride stands for contiguous; an empty one for a 0-dim tensor comes with a data pointer.
   const bool contiguous = stride.data() == nullptr;
-  if (contiguous ? impl->sizes() != size || !impl->is_contiguous()
-                 : impl->sizes() != size || impl->strides() != stride) {
-    if (contiguous) {
-      impl->set_sizes_contiguous(size);
-    } else {
-      impl->set_sizes_and_strides(size, stride);
-    }
-    grow_storage(self);
+  const size_t itemsize = self.dtype().itemsize();
+  const size_t old = self.storage().nbytes();
+  try {
+    make_room(self, contiguous ? needed_for(size, itemsize, storage_offset)
+                               : needed_for(size, stride, itemsize, storage_offset));
+  } catch (...) {
+    impl->set_storage_keep_dtype(std::move(earlier));
+    throw;
   }
+  impl->set_storage_offset(storage_offset);
+  if (contiguous) {
+    impl->set_sizes_contiguous(size);
+  } else {
+    impl->set_sizes_and_strides(size, stride);
+  }
+  fill_new(self, old);
   return self;
 }
 
 at::Tensor _lazy_clone(const at::Tensor& self) {
+  if (!self.storage().resizable()) {
+    return self.clone();  // others have its address, so it cannot be replaced when it is written
+  }
   make_shareable(self.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks());
   return at::native::_lazy_clone(self);
 }
