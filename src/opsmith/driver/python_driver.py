@@ -45,8 +45,8 @@ class Driver:
     ``OPSMITH_FAILED`` with its text.  A device that does not exist is refused before a method is called.
 
     The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
-    events, the three of pinned memory, the two of ranges, the three of sharing.  A device without streams does
-    its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in
+    events, the three of pinned memory, the two of ranges, the three of sharing.  A device without streams
+    does its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in
     milliseconds.
     """
 
