@@ -46,8 +46,8 @@ class Driver:
 
     The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
     events, the three of pinned memory, the two of ranges, the three of sharing.  A device without streams
-    does its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times in
-    milliseconds.
+    does its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times
+    in milliseconds.
     """
 
     name = "python"
