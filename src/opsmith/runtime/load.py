@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from opsmith.built import BuiltBackend, fitting_backend
 from opsmith.cache_folder import cache_root
-from opsmith.description import find_backend
+from opsmith.description import Rng, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
@@ -245,6 +245,8 @@ def _register(built: BuiltBackend) -> None:
         from opsmith.driver.served import serve
 
         serve(driver_class(python.source, python.name, built.driver_location), built.driver)
+    if built.rng is Rng.CPU:
+        torch.ops.opsmith.draw_numbers_of_the_cpu()
     try:
         torch.ops.opsmith.load_driver(str(built.driver), built.host_window)
     except RuntimeError as error:
