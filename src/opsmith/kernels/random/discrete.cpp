@@ -112,7 +112,6 @@ struct BernoulliOfEach {
                                 "\"bernoulli_tensor_cpu_self_\" not implemented for '",
                                 c10::toString(probabilities.scalar_type()), "'");
     const at::Tensor p = at::expand_inplace(self, probabilities)->to(at::kDouble).contiguous();
-    const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(self.numel()), generator);
     const InOrder written(self);
     wait_for_device(current_device());  // p may be a copy that is still being made
     const double* const each = host_data<const double>(p);
@@ -120,6 +119,7 @@ struct BernoulliOfEach {
                 "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be "
                 "improved?  If "
                 "so, please report an enhancement request to PyTorch.)");
+    const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(self.numel()), generator);
     with_real_type(self, [&]<class T>() {
       T* const out = written.data<T>();
       each_part(taken, self.numel(), 1, [&](const uint32_t* numbers, int64_t first, int64_t count) {
