@@ -19,7 +19,13 @@ from opsmith.built.contents import (
     read_contents,
 )
 from opsmith.cache_folder import cache_root
-from opsmith.description import HOST_WINDOW, ExternalNamespace, PythonDriver, Rng, hides_host_windows
+from opsmith.description import (
+    HOST_WINDOW,
+    ExternalNamespace,
+    PythonDriver,
+    Rng,
+    hides_host_windows,
+)
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import torch_version
 

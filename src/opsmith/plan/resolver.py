@@ -128,7 +128,7 @@ _FORMAT_OF_SELF = frozenset({"reflection_pad3d", "replication_pad2d", "replicati
 
 # What a random operator of the fallback draws from.
 _RANDOM_ON_CPU = {
-    Rng.PHILOX: "it draws from a CPU generator that the next Philox numbers of the device's make for the call",
+    Rng.PHILOX: "it draws from a CPU generator that the device's next Philox numbers make",
     Rng.CPU: "it draws from the device's generator, which gives the CPU's numbers",
 }
 
@@ -227,7 +227,8 @@ class _Resolver:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
         if kernel.rng is Rng.PHILOX and self.backend.rng is Rng.CPU:
-            return f"draws Philox numbers, and the description asks for the CPU's ({self.backend.rng_location})"
+            asked = self.backend.rng_location
+            return f"draws Philox numbers, and the description asks for the CPU's ({asked})"
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:

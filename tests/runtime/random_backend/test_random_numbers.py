@@ -56,7 +56,9 @@ OTHERS: dict[str, Callable[[str], Tensor]] = {
     ),
     "gamma": lambda device: torch._standard_gamma(torch.full((300,), 2.0, device=device)),
     "dirichlet": lambda device: torch._sample_dirichlet(torch.ones(50, 3, device=device)),
-    "rrelu": lambda device: nn.functional.rrelu(torch.full((300,), -1.0, device=device), training=True),
+    "rrelu": lambda device: nn.functional.rrelu(
+        torch.full((300,), -1.0, device=device), training=True
+    ),
     "normal of means": lambda device: torch.normal(torch.arange(300.0, device=device), 2.0),
     "normal of deviations": lambda device: torch.normal(1.0, torch.ones(300, device=device)),
     "normal of both": lambda device: torch.normal(
@@ -123,9 +125,10 @@ def test_the_numbers_are_philoxs() -> None:
     drawn = torch.rand(5, device="sim").tolist()
     assert drawn[:4] == [(number >> 8) / 2**24 for number in known]
     torch.manual_seed(0)
-    assert torch.rand(1, device="sim", dtype=torch.float64).item() == (
-        (known[0] << 32 | known[1]) >> 11
-    ) / 2**53
+    assert (
+        torch.rand(1, device="sim", dtype=torch.float64).item()
+        == ((known[0] << 32 | known[1]) >> 11) / 2**53
+    )
     torch.manual_seed(0)
     first_length = math.sqrt(-2 * math.log(((known[0] >> 1) * 2 + 1) / 2**32))
     turns = math.tau * known[1] / 2**32
@@ -216,9 +219,7 @@ def test_what_is_no_state_is_refused(kind: type[Exception], state: Tensor, text:
 
 def test_what_is_no_offset_is_refused() -> None:
     generator = torch.Generator(device="sim")
-    text = (
-        "the offset of a generator counts numbers that are made four at a time, and 6 is not a multiple of 4"
-    )
+    text = "the offset of a generator counts numbers that are made four at a time, and 6 is not a multiple of 4"
     assert refusal(RuntimeError, lambda: generator.set_offset(6)) == text
     state = torch.zeros(16, dtype=torch.uint8)
     state[8] = 6
@@ -303,7 +304,7 @@ def test_continuous_distributions(name: str, dtype: torch.dtype) -> None:
     expected = cumulative(drawn)
     distance = max(abs(steps - expected).max(), abs(steps - 1 / MANY - expected).max())
     # A value that many share is a step of the empirical distribution.
-    values, counts = numpy.unique(drawn, return_counts=True)
+    _, counts = numpy.unique(drawn, return_counts=True)
     assert distance < bound + counts.max() / MANY * (dtype.itemsize == 2)
 
 
@@ -345,7 +346,9 @@ def test_integers(dtype: torch.dtype) -> None:
         everything = new(MANY, dtype=dtype).random_(-(2**63), None)
         assert (everything < 0).double().mean().item() == pytest.approx(0.5, abs=0.01)
         wide = new(MANY, dtype=dtype).random_(-(2**40), 2**40).double()
-        assert wide.abs().max() <= 2**40 and wide.std().item() == pytest.approx(2**41 / 12**0.5, rel=0.01)
+        assert wide.abs().max() <= 2**40 and wide.std().item() == pytest.approx(
+            2**41 / 12**0.5, rel=0.01
+        )
     counts = new(MANY, dtype=dtype).random_(2).double()
     assert counts.mean().item() == pytest.approx(0.5, abs=0.01)
 
@@ -371,7 +374,9 @@ def test_permutations() -> None:
     assert firsts.sort(1).values.unique(dim=0).tolist() == [[0, 1, 2, 3, 4]]
     assert firsts.double().mean(0).tolist() == pytest.approx([2] * 5, abs=0.2)
     assert torch.randperm(0, device="sim").shape == (0,)
-    assert torch.randperm(9, device="sim", dtype=torch.float16).sort().values.tolist() == list(range(9))
+    assert torch.randperm(9, device="sim", dtype=torch.float16).sort().values.tolist() == list(
+        range(9)
+    )
     out = torch.empty(20, dtype=torch.int32, device="sim")[::2]
     assert torch.randperm(10, out=out) is out
     assert out.sort().values.tolist() == list(range(10))

@@ -1,5 +1,5 @@
-// Random numbers of kernels that are operators of the CPU: a stream for each call, whose seed the CPU's default
-// generator draws. So torch.manual_seed says what comes.
+// Random numbers of kernels that are operators of the CPU: a stream for each call, whose seed the CPU's
+// default generator draws. So torch.manual_seed says what comes.
 #include <opsmith_random.h>
 
 #include <mutex>

@@ -1,5 +1,5 @@
-// Random numbers, made on the device, of those that a call takes from the generator: the same ones that the library
-// `random` makes elements of.
+// Random numbers, made on the device, of those that a call takes from the generator: the same ones that the
+// library `random` makes elements of.
 #include <opsmith/random_numbers.h>
 
 #include <cmath>
