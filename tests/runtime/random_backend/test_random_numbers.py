@@ -91,7 +91,7 @@ def test_a_seed_gives_the_same_numbers_everywhere_and_others_each_time(name: str
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_neither_strides_nor_threads_nor_the_device_change_the_numbers(
     name: str, dtype: torch.dtype
 ) -> None:
@@ -100,10 +100,10 @@ def test_neither_strides_nor_threads_nor_the_device_change_the_numbers(
         pytest.skip("the CPU's kernels draw in the order of the elements in memory")
     drawn = []
     for threads, tensor in (
-        (1, new(300, 701, dtype=dtype)),
-        (4, new(300, 701, device="sim:1", dtype=dtype)),
-        (2, new(701, 300, dtype=dtype).t()),
-        (2, new(300, 1402, dtype=dtype)[:, ::2]),
+        (1, new(280, 471, dtype=dtype)),
+        (4, new(280, 471, device="sim:1", dtype=dtype)),
+        (2, new(471, 280, dtype=dtype).t()),
+        (2, new(280, 942, dtype=dtype)[:, ::2]),
     ):
         torch.manual_seed(5)
         before = torch.get_num_threads()
@@ -219,7 +219,10 @@ def test_what_is_no_state_is_refused(kind: type[Exception], state: Tensor, text:
 
 def test_what_is_no_offset_is_refused() -> None:
     generator = torch.Generator(device="sim")
-    text = "the offset of a generator counts numbers that are made four at a time, and 6 is not a multiple of 4"
+    text = (
+        "the offset of a generator counts numbers that are made four at a time, and 6 is not a multiple "
+        "of 4"
+    )
     assert refusal(RuntimeError, lambda: generator.set_offset(6)) == text
     state = torch.zeros(16, dtype=torch.uint8)
     state[8] = 6

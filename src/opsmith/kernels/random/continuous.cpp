@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NumericUtils.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/ops/add.h>
@@ -115,6 +116,7 @@ struct Uniform {
 template <class>
 struct Normal {
   void operator()(const at::Tensor& self, double mean, double std, const Generator& generator) const {
+    at::assert_no_internal_overlap(self);
     with_floating_type(self, [&]<class T>() {
       using Computed = std::conditional_t<std::is_same_v<T, double>, double, float>;
       draw_normal<T>(self, generator,
