@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor, nn
 
 import opsmith
@@ -255,6 +256,23 @@ def test_states_of_all_devices() -> None:
     with torch.random.fork_rng(device_type="sim"):
         inside = torch.rand(3, device="sim").cpu()
     assert torch.equal(torch.rand(3, device="sim").cpu(), inside)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_checkpoint_drops_the_same_elements_again(use_reentrant: bool) -> None:
+    def layer(values: Tensor) -> Tensor:
+        return nn.functional.dropout(values, 0.5) * values * torch.rand_like(values)
+
+    gradients = []
+    for function in (
+        layer,
+        lambda x: torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=use_reentrant),
+    ):
+        torch.manual_seed(3)
+        values = torch.ones(500, device="sim", requires_grad=True)
+        function(values).sum().backward()
+        gradients.append(values.grad)
+    assert torch.equal(*gradients)
 
 
 def test_numbers_for_a_kernel_of_ones_own() -> None:
