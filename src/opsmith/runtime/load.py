@@ -245,8 +245,6 @@ def _register(built: BuiltBackend) -> None:
         from opsmith.driver.served import serve
 
         serve(driver_class(python.source, python.name, built.driver_location), built.driver)
-    if built.rng is Rng.CPU:
-        torch.ops.opsmith.draw_numbers_of_the_cpu()
     try:
         torch.ops.opsmith.load_driver(str(built.driver), built.host_window)
     except RuntimeError as error:
@@ -256,6 +254,8 @@ def _register(built: BuiltBackend) -> None:
             remedy=remedy.splitlines()[0] if remedy else "see docs/describe/driver.md",
             location=built.driver_location,
         ) from None
+    if built.rng is Rng.CPU:
+        torch.ops.opsmith.draw_numbers_of_the_cpu()
     # Naming the slot comes last of what can fail: it cannot be undone.
     from torch.utils.backend_registration import (
         generate_methods_for_privateuse1_backend,
