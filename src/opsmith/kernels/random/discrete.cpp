@@ -89,28 +89,23 @@ template <class>
 struct Bernoulli {
   void operator()(const at::Tensor& self, double p, const Generator& generator) const {
     const std::optional<uint32_t> last = last_of(p);
-    AT_DISPATCH_V2(
-        self.scalar_type(), "bernoulli_", AT_WRAP([&] {
-          draw<scalar_t>(self, generator, 1, [&](const uint32_t* numbers, scalar_t* out, int64_t count) {
-            std::array<uint8_t, kPart> decided{};
-            if (last.has_value()) {
-              at_most(numbers, decided.data(), count, *last);
-            }
-            for (int64_t i = 0; i < count; ++i) {
-              out[i] = static_cast<scalar_t>(decided[i]);
-            }
-          });
-        }),
-        AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool, at::kHalf, at::kBFloat16);
+    with_real_type(self, [&]<class T>() {
+      draw<T>(self, generator, 1, [&](const uint32_t* numbers, T* out, int64_t count) {
+        std::array<uint8_t, kPart> decided{};
+        if (last.has_value()) {
+          at_most(numbers, decided.data(), count, *last);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          out[i] = static_cast<T>(decided[i]);
+        }
+      });
+    });
   }
 };
 
 template <class>
 struct BernoulliOfEach {
   void operator()(const at::Tensor& self, const at::Tensor& probabilities, const Generator& generator) const {
-    TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(probabilities.scalar_type()),
-                                "\"bernoulli_tensor_cpu_self_\" not implemented for '",
-                                c10::toString(probabilities.scalar_type()), "'");
     const at::Tensor p = at::expand_inplace(self, probabilities)->to(at::kDouble).contiguous();
     const InOrder written(self);
     wait_for_device(current_device());  // p may be a copy that is still being made

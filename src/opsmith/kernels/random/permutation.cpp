@@ -44,7 +44,7 @@ at::Tensor& randperm_out(int64_t n, Generator generator, at::Tensor& out) {
                    std::transform(order.begin(), order.end(), written.data<scalar_t>(),
                                   [](int64_t value) { return static_cast<scalar_t>(value); });
                  }),
-                 AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kHalf, at::kBFloat16);
+                 AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
   written.finish();
   return out;
 }
