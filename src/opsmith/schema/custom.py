@@ -445,7 +445,7 @@ class _Reader:
                 f"write `-> {shown}`",
             )
 
-    def _check_tags(self, tags: Sequence[str]) -> None:
+    def _check_tags(self, tags: Collection[str]) -> None:
         known = tag_names()
         for tag in tags:
             if tag not in known:
