@@ -371,16 +371,16 @@ def test_a_library_that_is_missing_or_another(device: Installed, tmp_path: Path)
 
 def test_packages_of_other_versions_of_opsmith(device: Installed, tmp_path: Path) -> None:
     target = device.copied(tmp_path)
-    target.change(lambda contents: contents.update(format=2, opsmith="0.3.0", novel=True))
+    target.change(lambda contents: contents.update(format=3, opsmith="0.3.0", novel=True))
     assert target.error() == (
         "opsmith.errors.PackageInvalid: `mychip-torch==1.2` was packaged by a newer opsmith, 0.3.0, in "
-        "format 2; this one reads format 1\n"
+        "format 3; this one reads format 2\n"
         "  remedy: pip install --upgrade opsmith, to 0.3.0 or later"
     )
     target.change(lambda contents: contents.update(format=0, opsmith="0.0.9"))
     assert target.error() == (
         "opsmith.errors.PackageInvalid: `mychip-torch==1.2` was packaged by an older opsmith, 0.0.9, in "
-        "format 0; this one reads format 1\n"
+        "format 0; this one reads format 2\n"
         "  remedy: install a newer mychip-torch, or opsmith==0.0.9"
     )
     path = target.carried / "package.json"

@@ -389,3 +389,38 @@ def test_routes_are_words_of_the_design() -> None:
     assert [route.value for route in Route] == [
         "kernel", "structured", "stub", "derived", "composite", "fallback", "denied", "missing",
     ]  # fmt: skip
+
+
+# ---- random numbers
+
+DRAWING = """
+    - {op: uniform_, kernel_name: chip::uniform_, rng: philox}
+"""
+
+
+def test_random_operators_without_kernels_draw_from_a_cpu_generator(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(DRAWING)
+    plan = planned(path, catalogue)
+    assert shown(plan, path, "uniform_", "poisson").splitlines() == [
+        "uniform_ | kernel | DIR/kernels.yaml:5:6 | chiplib | `chip::uniform_` (DIR/kernels.yaml:5:6)",
+        "poisson | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs "
+        "it on the CPU (DIR/backend.yaml:4:1); it draws from a CPU generator that the device's next Philox "
+        "numbers make",
+    ]
+
+
+def test_the_cpus_numbers_leave_out_kernels_that_draw_others(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(DRAWING)
+    path.write_text(f"{path.read_text()}rng: cpu\n")
+    plan = planned(path, catalogue)
+    (line,) = shown(plan, path, "uniform_").splitlines()
+    assert line == (
+        "uniform_ | fallback | DIR/backend.yaml:4:1 |  | no kernel in chiplib, runtime; the fallback runs it "
+        "on the CPU (DIR/backend.yaml:4:1); the kernel `chip::uniform_` (DIR/kernels.yaml:5:6) draws Philox "
+        "numbers, and the description asks for the CPU's (DIR/backend.yaml:5:1); it draws from the device's "
+        "generator, which gives the CPU's numbers"
+    )

@@ -460,15 +460,6 @@ def test_pinned_memory_outlives_the_copy(sim: LoadedBackend, driver: SimDriver) 
 # ---- random numbers ----
 
 
-def test_a_generator_draws_what_the_cpus_does(sim: LoadedBackend) -> None:
-    generator = torch.Generator(device="sim").manual_seed(3)
-    assert generator.device == torch.device("sim:0")
-    assert generator.initial_seed() == 3
-    drawn = torch.rand(7, device="sim", generator=generator)
-    expected = torch.rand(7, generator=torch.Generator().manual_seed(3))
-    assert torch.equal(drawn.cpu(), expected)
-
-
 def test_a_generators_state_can_be_kept(sim: LoadedBackend) -> None:
     generator = torch.Generator(device="sim:1").manual_seed(1)
     state = generator.get_state()
@@ -499,18 +490,6 @@ def test_rng_state_and_fork_rng(sim: LoadedBackend) -> None:
         inside = torch.rand(3, device="sim").cpu()
     assert torch.equal(torch.sim.get_rng_state(), state)
     assert torch.equal(torch.rand(3, device="sim").cpu(), inside)
-
-
-def test_generators_of_other_devices_are_refused(sim: LoadedBackend) -> None:
-    with pytest.raises(RuntimeError, match="generator"):
-        torch.rand(3, device="sim", generator=torch.Generator())
-
-
-def test_the_offset_of_a_generator(sim: LoadedBackend) -> None:
-    assert refusal(NotImplementedError, lambda: torch.Generator(device="sim").get_offset()) == (
-        "the generator of sim:0 has no offset, because it is no Philox generator; "
-        "use get_state() and set_state()"
-    )
 
 
 # ---- failures ----

@@ -180,6 +180,7 @@ def _built(backend: Backend, record: _Record, cache: Path) -> BuiltBackend:
         driver=backend.driver.library or cache / (record.driver or ""),
         generated=cache / record.generated,
         host_window=backend.driver.host_window,
+        rng=backend.rng,
         driver_location=backend.driver.location,
         cache=cache,
         external_namespaces=tuple(
@@ -264,7 +265,11 @@ def library_of(
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
             *generated_units(sorted(generated.glob("*.cpp"))),
             *together("bridge", bridge),
-            *(unit for library in ours for unit in together(library.name, library.sources)),
+            *(
+                replace(unit, flags=(*unit.flags, *_flags(library)))
+                for library in ours
+                for unit in together(library.name, library.sources)
+            ),
         ),
         include_dirs=(
             *INCLUDE_DIRS,

@@ -36,6 +36,7 @@ BRIDGE = tuple(
     CSRC / name
     for name in (
         "cpu/operator.cpp",
+        "cpu/random_numbers.cpp",
         "bridge/lean_call.cpp",
         "bridge/lean_tensor.cpp",
         "bridge/parallel.cpp",

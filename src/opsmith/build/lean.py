@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.shared_library import LeanSources
 from opsmith.build.toolchain import ExecutorchInstallation
-from opsmith.description import Execution, Library
+from opsmith.description import Library
 
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
 _OF_X86: Mapping[str, tuple[str, ...]] = {
@@ -32,9 +32,8 @@ def lean_sources(
     library: Library, executorch: ExecutorchInstallation, flags: Sequence[str] = ()
 ) -> tuple[LeanSources, ...]:
     """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all."""
-    # Kernels that launch work on the device are told where.
-    headers = (PUBLIC_HEADERS,) if library.execution is Execution.DEVICE else ()
-    include_dirs = (*library.include_dirs, *headers)
+    # Kernels are told where to launch work, and which random numbers are theirs.
+    include_dirs = (*library.include_dirs, PUBLIC_HEADERS)
     flags = (*flags, *library.options.compile_flags)
     plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
     if not library.vectorised:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.description import ExternalNamespace, PythonDriver
+from opsmith.description import ExternalNamespace, PythonDriver, Rng
 from opsmith.errors import Location
 
 
@@ -25,6 +25,7 @@ class BuiltBackend:
     driver: Path
     generated: Path | None
     host_window: bool
+    rng: Rng
     driver_location: Location
     cache: Path
     external_namespaces: tuple[ExternalNamespace, ...] = ()

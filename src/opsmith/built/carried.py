@@ -19,7 +19,13 @@ from opsmith.built.contents import (
     read_contents,
 )
 from opsmith.cache_folder import cache_root
-from opsmith.description import HOST_WINDOW, ExternalNamespace, PythonDriver, hides_host_windows
+from opsmith.description import (
+    HOST_WINDOW,
+    ExternalNamespace,
+    PythonDriver,
+    Rng,
+    hides_host_windows,
+)
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
 from opsmith.schema import torch_version
 
@@ -116,6 +122,7 @@ def _backend(description: Path, contents: Contents, build: CarriedBuild) -> Buil
         driver=driver,
         generated=None,
         host_window=contents.host_window,
+        rng=Rng(contents.rng),
         driver_location=_location(contents.driver_place, folder),
         cache=cache_root(),
         external_namespaces=tuple(

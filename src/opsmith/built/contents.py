@@ -7,12 +7,13 @@ process has to know to load them.  Files are listed with their digests.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from opsmith.errors import PackageInvalid
 
-FORMAT = 1
+FORMAT = 2
 """Raised with each change after which an opsmith cannot load what another has packaged: that of
 ``package.json``, of a plan, of the operators through which Python reaches a library."""
 
@@ -80,6 +81,7 @@ class Contents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backend: str
     has_sources: bool
     host_window: bool
+    rng: Literal["philox", "cpu"]
     driver: str | None
     python_driver: DriverClass | None
     driver_place: Place

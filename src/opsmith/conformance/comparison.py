@@ -9,8 +9,10 @@ allow what PyTorch's own tests allow, those of the fallback nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -130,12 +132,24 @@ def run(
     seed(device, number)
     result: Any
     try:
-        result = call(*arguments, **keywords)
+        with _other_seeds(number):
+            result = call(*arguments, **keywords)
     except Exception as error:
         result = error
     versions = [tensor._version - old for tensor, old in zip(given, before, strict=True)]
     resized = [_size_of_storage(tensor) != size for tensor, size in zip(given, sizes, strict=True)]
     return SampleOutcome(device, result, [*given, *tensors_in(result)], versions, resized)
+
+
+@contextmanager
+def _other_seeds(number: int) -> Iterator[None]:
+    """Within it, functions of OpInfo that set a seed of their own set one that is greater by ``number``."""
+    set_seed = torch.manual_seed
+    if not number:
+        yield
+        return
+    with patch.object(torch, "manual_seed", lambda seed: set_seed(seed + number)):
+        yield
 
 
 def _size_of_storage(tensor: Tensor) -> int:

@@ -88,6 +88,16 @@ def digits() -> tuple[Tensor, Tensor]:
     return images, rows[:, -1].contiguous()
 
 
+class _SharedDropout(nn.Dropout):
+    """Dropout by masks that the CPU draws, so that training drops the same elements on every device."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return input
+        kept = torch.empty(input.shape).bernoulli_(1 - self.p)
+        return input * kept.div_(1 - self.p).to(input.device)
+
+
 def network() -> nn.Module:
     """A CNN of about 25,000 parameters, with batch norm and dropout."""
     return nn.Sequential(
@@ -99,7 +109,7 @@ def network() -> nn.Module:
         nn.ReLU(inplace=True),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Dropout(0.25),
+        _SharedDropout(0.25),
         nn.Linear(32 * 4 * 4, 40),
         nn.GELU(),
         nn.Linear(40, 10),
@@ -119,7 +129,7 @@ class _Trainer:
         self.labels = labels.to(device)
 
     def epoch(self) -> None:
-        # Both devices draw the same dropout masks from here on.
+        # Both devices get the same dropout masks from here on.
         torch.manual_seed(_SEED + 1 + len(self.run.epoch_losses))
         self.model.train()
         losses = []

@@ -25,6 +25,7 @@ from opsmith.description.model import (
     Library,
     NamedOperator,
     PythonDriver,
+    Rng,
     StubKernel,
     Unserved,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "NamedOperator",
     "Parameters",
     "PythonDriver",
+    "Rng",
     "StubKernel",
     "Unserved",
     "check_callable",

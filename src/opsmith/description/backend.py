@@ -29,6 +29,7 @@ from opsmith.description.model import (
     FallbackDefault,
     Library,
     NamedOperator,
+    Rng,
 )
 from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
@@ -91,6 +92,7 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     driver: _Driver | str
     libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
+    rng: Literal["philox", "cpu"] = "philox"
 
 
 def shipped_backends() -> dict[str, Path]:
@@ -192,6 +194,8 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         driver=driver,
         libraries=libraries,
         fallback=_fallback(document, raw.fallback, catalogue),
+        rng=Rng(raw.rng),
+        rng_location=document.locate("rng"),
         files=(path, *manifests),
     )
 

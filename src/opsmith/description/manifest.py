@@ -30,6 +30,7 @@ from opsmith.description.model import (
     GivenMeta,
     Kernel,
     Library,
+    Rng,
     StubKernel,
 )
 from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
@@ -56,6 +57,7 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     device_guard: bool | None = None
     execution: Literal["device", "host", "fallback"] | None = None
     on_error: Literal["raise", "fallback"] = "raise"
+    rng: Literal["philox"] | None = None
     dtypes: list[str] | dict[str, list[str]] = []
 
 
@@ -67,6 +69,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     device_guard: bool = True
     symint: bool = False
     derive: Literal["cheapest", "functional", "out", "nothing"] | None = None
+    rng: Literal["philox"] | None = None
     class_name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
@@ -319,6 +322,7 @@ def _kernel(
         autograd=entry.autograd,
         derive=_derive(manifest.derive, guard),
         fails_over=entry.on_error == "fallback",
+        rng=Rng(rng) if (rng := entry.rng or manifest.rng) else None,
         class_name=_class_name(entry.kernel_name or entry.autograd, manifest.class_name),
     )
 

@@ -60,6 +60,15 @@ class Derive(Enum):
     """None: a variant without a kernel of its own is not built on this library's kernels."""
 
 
+class Rng(Enum):
+    """Which random numbers a device's generators give."""
+
+    PHILOX = "philox"
+    """Those of a counter-based generator with a seed and an offset, as other accelerators have."""
+    CPU = "cpu"
+    """Those that the CPU's generator gives for the same seed."""
+
+
 class FallbackDefault(Enum):
     """What happens to operators that nothing else serves."""
 
@@ -106,6 +115,7 @@ class Kernel:
     ``derive`` says whether, and with which preference, other variants are built on it.
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
     ``fails_over``: calls that it refuses at run time (``opsmith::unsupported``) run on the CPU.
+    ``rng`` says which generator it draws from, if any: a backend with another one leaves it out.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
     PyTorch's own; a kernel that ``casts`` takes a TensorIterator whose operands do not have the common
@@ -142,6 +152,7 @@ class Kernel:
     saves: tuple[str, ...] | None = None
     derive: Derive = Derive.CHEAPEST
     fails_over: bool = False
+    rng: Rng | None = None
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()
     dim_order: DimOrder = DimOrder.CONTIGUOUS
@@ -305,7 +316,8 @@ class Fallback:
 class Backend:
     """A device name, a driver, kernel libraries in order of preference, and a fallback policy.
 
-    ``libraries`` ends with ``runtime``, the operators that every device needs.
+    ``libraries`` ends with ``runtime``, the operators that every device needs.  ``rng`` and its place:
+    which random numbers the device's generators give.
     """
 
     name: str
@@ -313,6 +325,8 @@ class Backend:
     driver: Driver
     libraries: tuple[Library, ...]
     fallback: Fallback
+    rng: Rng
+    rng_location: Location
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""
 

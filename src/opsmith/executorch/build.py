@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
-from opsmith.build.csrc import CSRC
+from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
 from opsmith.build.own_options import own_link_flags
@@ -41,7 +41,7 @@ from opsmith.plan.executorch.resolver import (
     plan_executorch,
 )
 
-_REGISTRATION = CSRC / "executorch_library" / "registration.cpp"
+_REGISTRATION = tuple(sorted((CSRC / "executorch_library").glob("*.cpp")))
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class _Builder:
         """The built library, and the objects of its kernels' ``sources``."""
         self.report(Progress("generating C++"))
         registrations = [path for path in self._generated(plan) if path.suffix == ".cpp"]
-        own = LeanSources((*registrations, _REGISTRATION), self.executorch, (CSRC,))
+        own = LeanSources((*registrations, *_REGISTRATION), self.executorch, INCLUDE_DIRS)
         library = SharedLibrary(
             name=f"{plan.backend}_executorch",
             sources=(),

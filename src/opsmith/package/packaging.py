@@ -218,6 +218,7 @@ def _contents(
         backend=backend.name,
         has_sources=with_sources,
         host_window=driver.host_window,
+        rng=backend.rng.value,
         driver=Path(os.path.relpath(driver.library, folder)).as_posix() if driver.library else None,
         python_driver=_driver_class(driver, folder),
         driver_place=place(driver.location),

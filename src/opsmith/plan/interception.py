@@ -76,6 +76,11 @@ def decompositions(operator: Operator, catalogue: Catalogue) -> tuple[Mapping[st
     return read_parts().parts.get(operator.name, ())
 
 
+def draws_from_generator(operator: Operator) -> bool:
+    """Whether the operator draws random numbers from a Generator that it is given."""
+    return _RANDOM in operator.tags and _GENERATOR.search(operator.schema) is not None
+
+
 class Interceptions:
     """The composites that a fallback policy intercepts.
 

@@ -222,11 +222,12 @@ class KernelCall:
         """Whether the kernel may run after the call has returned, as work of the device's stream.
 
         One on lean tensors, which neither allocates nor calls operators, through the host window.  Not where
-        calls that it refuses go to others: it is known too late that they should.
+        calls that it refuses go to others: it is known too late that they should; nor where it draws random
+        numbers: the order of calls decides which.
         """
         kernel = self.kernel
-        on_host = kernel.execution is Execution.HOST
-        return kernel.abi is Abi.EXECUTORCH and on_host and not kernel.fails_over
+        is_lean = kernel.abi is Abi.EXECUTORCH and kernel.execution is Execution.HOST
+        return is_lean and not kernel.fails_over and kernel.rng is None
 
 
 @dataclass(frozen=True)

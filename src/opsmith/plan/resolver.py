@@ -17,12 +17,13 @@ from opsmith.description import (
     Execution,
     FallbackDefault,
     Kernel,
+    Rng,
     StubKernel,
 )
 from opsmith.errors import KernelRejected, nearest
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
-from opsmith.plan.interception import Interceptions
+from opsmith.plan.interception import Interceptions, draws_from_generator
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
 from opsmith.plan.model import (
@@ -125,6 +126,12 @@ _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
 # function does not say.
 _FORMAT_OF_SELF = frozenset({"reflection_pad3d", "replication_pad2d", "replication_pad3d"})
 
+# What a random operator of the fallback draws from.
+_RANDOM_ON_CPU = {
+    Rng.PHILOX: "it draws from a CPU generator that the device's next Philox numbers make",
+    Rng.CPU: "it draws from the device's generator, which gives the CPU's numbers",
+}
+
 # Kernels that a call has been shown to and that do not take it.
 Refused = tuple[Kernel, ...]
 
@@ -219,6 +226,9 @@ class _Resolver:
     def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
+        if kernel.rng is Rng.PHILOX and self.backend.rng is Rng.CPU:
+            asked = self.backend.rng_location
+            return f"draws Philox numbers, and the description asks for the CPU's ({asked})"
         return ""
 
     def _not_served(self, kernel: Kernel, reason: str) -> None:
@@ -670,6 +680,8 @@ class _Resolver:
 
     def _unserved(self, operator: Operator, note: str) -> Entry:
         route, reason = self._last_resort(operator.name)
+        if route is Route.FALLBACK and draws_from_generator(operator):
+            note += f"; {_RANDOM_ON_CPU[self.backend.rng]}"
         why = f"no kernel in {self._library_names()}; {reason}{note}"
         return Entry(
             name=operator.name,

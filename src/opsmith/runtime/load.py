@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from opsmith.built import BuiltBackend, fitting_backend
 from opsmith.cache_folder import cache_root
-from opsmith.description import find_backend
+from opsmith.description import Rng, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
@@ -254,6 +254,8 @@ def _register(built: BuiltBackend) -> None:
             remedy=remedy.splitlines()[0] if remedy else "see docs/describe/driver.md",
             location=built.driver_location,
         ) from None
+    if built.rng is Rng.CPU:
+        torch.ops.opsmith.draw_numbers_of_the_cpu()
     # Naming the slot comes last of what can fail: it cannot be undone.
     from torch.utils.backend_registration import (
         generate_methods_for_privateuse1_backend,

@@ -6,11 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import torch
 
 from opsmith.runtime.memory import AnyDevice
 from opsmith.runtime.public_module import Submodule
+
+
+class PhiloxNumbers(NamedTuple):
+    """What a call may draw: the numbers of the stream of ``seed`` from number ``offset`` on, a multiple of 4.
+
+    Number ``n`` of a stream is the one of index ``n % 4`` that Philox 4x32 with ten rounds makes of the
+    counter ``n // 4`` and the key ``seed``.  Both are below ``2**64``.
+    """
+
+    seed: int
+    offset: int
 
 
 class RandomFunctions:
@@ -57,6 +69,14 @@ class RandomFunctions:
         for index, state in enumerate(new_states):
             self.set_rng_state(state, index)
 
+    def _get_rng_state_offset(self, device: AnyDevice = None) -> int:
+        """How many numbers were taken from the default generator of ``device`` since it was seeded."""
+        return int(self._default_generator(device).get_offset())
+
+    def _set_rng_state_offset(self, offset: int, device: AnyDevice = None) -> None:
+        """Sets what :meth:`_get_rng_state_offset` gave, a multiple of 4."""
+        self._default_generator(device).set_offset(offset)
+
     def _default_generator(self, device: AnyDevice) -> torch.Generator:
         generator: torch.Generator = torch.ops.opsmith.default_generator(self._index(device))
         return generator
@@ -69,6 +89,21 @@ class RandomModule(Submodule, RandomFunctions):
         super().__init__(
             device_type, "random", f"The random numbers of {device_type} devices.", index
         )
+
+    def take_philox_numbers(
+        self, count: int, generator: torch.Generator | None = None, device: AnyDevice = None
+    ) -> PhiloxNumbers:
+        """The next ``count`` numbers of 32 bits of ``generator``, for a kernel that makes them itself.
+
+        ``generator`` is by default that of ``device``, which is by default the current one.  The next call
+        gets what follows, after up to three numbers that nobody gets.
+
+        Raises ValueError for a negative ``count``, RuntimeError for a generator of another device, and
+        NotImplementedError where the backend's numbers are the CPU's (``rng: cpu``).
+        """
+        index = self._index(device)
+        seed, offset = torch.ops.opsmith.take_philox_numbers(count, generator, index)
+        return PhiloxNumbers(seed % 2**64, offset % 2**64)
 
 
 def _devices() -> range:

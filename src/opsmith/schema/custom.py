@@ -8,7 +8,7 @@ Refuses what PyTorch could not register or call.  Called by ``description``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opsmith.errors import Location, SchemaInvalid, nearest
@@ -112,7 +112,7 @@ class _Reader:
         self.text = _normalised(text)
         self.locate = locate
 
-    def operator(self, tags: Sequence[str]) -> Operator:
+    def operator(self, tags: Collection[str]) -> Operator:
         head, arguments_text, returns_text = self._parts()
         namespace, name = self._name(head)
         arguments = list(self._arguments(arguments_text))
@@ -121,6 +121,9 @@ class _Reader:
         self._check_variant(name, arguments, returns)
         schema = f"{name}({', '.join(_printed(arguments))}) -> {returns_text}"
         self._check_tags(tags)
+        # What takes a generator draws: torchgen insists on the tag, which nobody has to know.
+        if any(argument.type.base == "Generator" for argument in arguments):
+            tags = dict.fromkeys([*tags, "nondeterministic_seeded"])
         return self._parsed(namespace, name, schema, tuple(tags))
 
     def rejection(self, offending: str, message: str, remedy: str) -> SchemaInvalid:
@@ -442,7 +445,7 @@ class _Reader:
                 f"write `-> {shown}`",
             )
 
-    def _check_tags(self, tags: Sequence[str]) -> None:
+    def _check_tags(self, tags: Collection[str]) -> None:
         known = tag_names()
         for tag in tags:
             if tag not in known:

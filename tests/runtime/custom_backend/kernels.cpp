@@ -1,6 +1,7 @@
 // Kernels for test_custom_operators.py. Each runs ATen's CPU operators on the host's view of the device's
 // memory, so that what is tested is the code around them.
 #include <opsmith/host_access.h>
+#include <opsmith/random_numbers.h>
 #include <opsmith/generated/operator.h>
 
 #include <ATen/ATen.h>
@@ -154,6 +155,18 @@ class Cube : public torch::autograd::Function<Cube> {
 
 at::Tensor cube_autograd(const at::Tensor& self, double factor) {
   return Cube::apply(self, factor);
+}
+
+// Uniform random numbers in the shape of self.
+at::Tensor noise(const at::Tensor& self, std::optional<at::Generator> generator) {
+  const auto count = static_cast<uint64_t>(self.numel());
+  const opsmith::PhiloxNumbers taken = opsmith::take_philox_numbers(count, generator);
+  at::Tensor result = at::empty(self.sizes(), self.options());
+  float* const out = opsmith::host_data<float>(result);
+  for (uint64_t i = 0; i < count; ++i) {
+    out[i] = static_cast<float>(opsmith::philox(taken.seed, (taken.offset + i) / 4)[i % 4] >> 8) * 0x1p-24f;
+  }
+  return result;
 }
 
 at::Tensor& mul_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {

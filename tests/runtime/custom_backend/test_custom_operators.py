@@ -360,3 +360,14 @@ def test_out_variants_are_found_by_pytorch() -> None:
 
     assert to_out_variant(myop.scale.default) is myop.scale.out
     assert to_out_variant(myop.gelu_mul.default) is myop.gelu_mul.out
+
+
+def test_a_kernel_draws_from_the_generator_that_it_is_given() -> None:
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    drawn = myop.noise(on(5), generator=generator)
+    # Random123's known answer for a counter and a key of zeros.
+    assert drawn[0].item() == (0x6627E8D5 >> 8) / 2**24
+    assert generator.get_offset() == 8
+    torch.manual_seed(0)
+    assert torch.equal(myop.noise(on(5)), drawn)
+    assert not torch.equal(myop.noise(on(5)), drawn)

@@ -360,6 +360,18 @@ def test_random_numbers_come_from_the_devices_generator() -> None:
     assert torch.equal(torch.get_rng_state(), cpu_state)
 
 
+def test_a_generator_of_the_cpus_numbers_has_no_offset() -> None:
+    assert refusal(NotImplementedError, lambda: torch.Generator(device="sim").get_offset()) == (
+        "the generator of sim:0 has no offset, because it draws the CPU's numbers (`rng: cpu`); "
+        "use get_state() and set_state()"
+    )
+    assert refusal(NotImplementedError, lambda: torch.sim.random.take_philox_numbers(4)) == (
+        "a kernel of sim draws Philox numbers, and the backend's description asks for the CPU's "
+        "(`rng: cpu`). Remove that, or say `rng: philox` of the kernel in its manifest: then the operator "
+        "is left to the CPU"
+    )
+
+
 def test_a_generator_is_an_argument() -> None:
     generator = torch.Generator(device="sim").manual_seed(1)
     weights = torch.ones(10, device="sim")

@@ -5,6 +5,9 @@
 #include <executorch/runtime/kernel/kernel_includes.h>
 #include <executorch/runtime/kernel/thread_parallel_interface.h>
 
+#include <opsmith/philox.h>
+#include <opsmith_random.h>
+
 namespace lean_test::native {
 
 using executorch::aten::ArrayRef;
@@ -200,6 +203,18 @@ Tensor& outer_out(KernelRuntimeContext&, const Tensor& a, const optional<Tensor>
   const float addend = (b.has_value() ? b->const_data_ptr<float>()[0] : 0) + (mode == "more" ? 100 : 0);
   for (ssize_t i = 0; i < a.numel(); ++i) {
     out.mutable_data_ptr<float>()[i] = a.const_data_ptr<float>()[i] + addend;
+  }
+  return out;
+}
+
+// Uniform random numbers in the shape of self.
+Tensor& noise_out(KernelRuntimeContext& ctx, const Tensor& self, Tensor& out) {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+  ET_KERNEL_CHECK(ctx, opsmith_take_random_numbers(self.numel(), &seed, &offset) == 1, NotSupported, out);
+  for (ssize_t i = 0; i < self.numel(); ++i) {
+    const uint32_t number = opsmith::philox(seed, (offset + i) / 4)[i % 4];
+    out.mutable_data_ptr<float>()[i] = static_cast<float>(number >> 8) * 0x1p-24f;
   }
   return out;
 }

@@ -273,3 +273,15 @@ def test_an_out_of_another_dtype_is_for_atens_kernel_to_judge(
         text.append(str(caught.value).splitlines()[0])
     assert text[0] == text[1] == "index_select(): self and result must have the same scalar type"
     assert fallbacks() == {"index_select.out": 1}
+
+
+def test_a_kernel_draws_the_numbers_of_the_devices_generator() -> None:
+    generator = torch.leansim.default_generators[0]
+    generator.manual_seed(0)
+    drawn = torch.ops.lean_test.noise(torch.empty(5, device="leansim"))
+    # Random123's known answer for a counter and a key of zeros.
+    known = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert drawn.tolist()[:4] == [(number >> 8) / 2**24 for number in known]
+    assert generator.get_offset() == 8
+    generator.manual_seed(0)
+    assert torch.equal(torch.ops.lean_test.noise(torch.empty(5, device="leansim")), drawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -242,6 +243,33 @@ def test_random_numbers_follow_the_generator() -> None:
     kept = F.dropout(torch.ones(10_000, device="opencl"), 0.25)
     assert kept.unique().cpu().tolist() == pytest.approx([0, 1 / 0.75])
     assert (kept != 0).float().mean().item() == pytest.approx(0.75, abs=0.02)
+
+
+def test_random_numbers_are_those_of_other_devices() -> None:
+    # Random123's known answer for a counter and a key of zeros: what sim draws too.
+    known = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    generator = torch.Generator("opencl")
+
+    def drawn(draw: Callable[[Tensor], Tensor], dtype: torch.dtype = torch.float32) -> list[float]:
+        generator.manual_seed(0)
+        return draw(torch.empty(5, device="opencl", dtype=dtype)).tolist()
+
+    thirds = [number / 2**32 < 0.3 for number in known]
+    assert drawn(lambda x: x.uniform_(generator=generator))[:4] == [
+        (number >> 8) / 2**24 for number in known
+    ]
+    assert drawn(lambda x: x.bernoulli_(0.3, generator=generator))[:4] == thirds
+    assert drawn(lambda x: x.uniform_(generator=generator), torch.float64)[:2] == [
+        ((high << 32 | low) >> 11) / 2**53 for high, low in (known[:2], known[2:])
+    ]
+    length = math.sqrt(-2 * math.log(((known[0] >> 1) * 2 + 1) / 2**32))
+    turn = math.tau * known[1] / 2**32
+    normal = [length * math.cos(turn), length * math.sin(turn)]
+    assert drawn(lambda x: x.normal_(generator=generator))[:2] == pytest.approx(normal, abs=1e-5)
+    assert generator.get_offset() == 8
+    assert min(drawn(lambda x: x.exponential_(generator=generator))) > 0
+    # Rounding does not reach the end that does not belong to the range.
+    assert torch.empty(100_000, device="opencl").half().uniform_(-100, -99).max().item() < -99
 
 
 @pytest.mark.parametrize(

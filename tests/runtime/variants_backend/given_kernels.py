@@ -60,7 +60,7 @@ def write(folder: Path, operators: Sequence[str]) -> Path:
         (folder / f"kernels_{index}.cpp").write_text(text + "\n")
     (folder / "kernels.yaml").write_text("\n".join(manifest) + "\n")
     backend = folder / "backend.yaml"
-    backend.write_text("backend: chip\ndriver: sim\nlibraries: [kernels.yaml]\n")
+    backend.write_text("backend: chip\ndriver: sim\nlibraries: [kernels.yaml]\nrng: cpu\n")
     return backend
 
 

@@ -25,6 +25,7 @@ from opsmith.description.model import (
     ExecutorchOperator,
     GivenMeta,
     Kernel,
+    Rng,
 )
 from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp
 from opsmith.errors import (
@@ -75,6 +76,7 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
     kernel_name: str = ""
     dtypes: list[str] | dict[str, list[str]] = []
     dim_order: Literal["contiguous", "any"] | None = None
+    rng: Literal["philox"] | None = None
     meta: str | DescribedMeta | None = None
 
 
@@ -298,7 +300,8 @@ class _EntryReader:
 
     def _own_kernel(self, raw: ManifestEntry) -> list[Kernel]:
         """The kernel that the entry itself names."""
-        for key, given in (("dtypes", raw.dtypes), ("dim_order", raw.dim_order)):
+        of_the_kernel = {"dtypes": raw.dtypes, "dim_order": raw.dim_order, "rng": raw.rng}
+        for key, given in of_the_kernel.items():
             if given and not raw.kernel_name:
                 raise SyntaxInvalid(
                     f"`{key}` describes the kernel of this entry, and none is named",
@@ -315,7 +318,8 @@ class _EntryReader:
             )
         kernel = self._kernel(raw.kernel_name, (), ("kernel_name",))
         order = DimOrder(raw.dim_order) if raw.dim_order else self.header.dim_order
-        return [replace(kernel, dtypes=self._kernel_dtypes(raw), dim_order=order)]
+        rng = Rng(raw.rng) if raw.rng else None
+        return [replace(kernel, dtypes=self._kernel_dtypes(raw), dim_order=order, rng=rng)]
 
     def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if "dtypes" not in self.document.at(*self.steps):

@@ -1,5 +1,6 @@
 R"(
-// Philox 4x32 with ten rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011).
+// Numbers 4·counter to 4·counter + 3 of the stream of the seed `key`: opsmith/philox.h says which they are. Philox
+// 4x32 with ten rounds (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011).
 DEVICE inline uint4 philox(ulong counter, ulong key) {
   uint c0 = (uint)counter, c1 = (uint)(counter >> 32), c2 = 0, c3 = 0;
   uint k0 = (uint)key, k1 = (uint)(key >> 32);

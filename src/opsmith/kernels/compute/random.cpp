@@ -1,14 +1,12 @@
-// Random numbers, made on the device. Each call takes a key from the generator, so the generator's state says
-// what comes.
-#include <opsmith/device/generator.h>
+// Random numbers, made on the device, of those that a call takes from the generator: the same ones that the
+// library `random` makes elements of.
+#include <opsmith/random_numbers.h>
 
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <string>
 #include <tuple>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -46,27 +44,32 @@ int significand_bits(at::ScalarType dtype, at::ScalarType computed) {
   }
 }
 
-uint64_t next_key(const at::Tensor& self, const std::optional<at::Generator>& generator) {
-  const bool given = generator.has_value() && generator->defined();
-  at::Generator cpu = cpu_generator(given ? *generator : default_generator(self.device().index()));
-  const std::lock_guard lock(cpu.mutex());
-  return cpu.get<at::CPUGeneratorImpl>()->random64();
+// How many of all 2^32 numbers say yes, which is said with probability `p`.
+uint64_t numbers_below(double p) {
+  return static_cast<uint64_t>(std::ceil(p * 0x1p32));
 }
 
-at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator, const char* expression,
-                 at::ScalarType computed, const at::Scalar& x, const at::Scalar& y) {
+// `distribution` is one of random.cl's, x and y are its parameters, or `below` is.
+at::Tensor& draw(at::Tensor& self, const std::optional<at::Generator>& generator, const char* distribution,
+                 at::ScalarType computed, const at::Scalar& x, const at::Scalar& y, uint64_t below = 0) {
   if (self.numel() == 0) {
     return self;
   }
+  const bool is_wide = computed == at::kDouble;
+  const auto count = static_cast<uint64_t>(self.numel());
+  const PhiloxNumbers taken = take_philox_numbers(is_wide ? 2 * count : count, generator);
   const DenseResult written(self);
   Arguments arguments;
-  arguments.tensor(written.tensor()).value(self.numel()).value(next_key(self, generator));
+  arguments.tensor(written.tensor()).value(self.numel()).value(taken.seed).value(taken.offset / 4);
   add_number(arguments, x, computed);
   add_number(arguments, y, computed);
+  arguments.value(below);
   const std::string definitions = definition("DTYPE", self.scalar_type()) + definition("COMPUTE", computed) +
-                                  definition("EXPRESSION", expression) +
-                                  definition("BITS", significand_bits(self.scalar_type(), computed));
-  launch("draw random numbers", kernel(kRandom, definitions, kPhilox), arguments, linear(self.numel()));
+                                  definition(distribution, 1) +
+                                  definition("BITS", significand_bits(self.scalar_type(), computed)) +
+                                  (is_wide ? definition("WIDE", 1) : "");
+  launch("draw random numbers", kernel(kRandom, definitions, kPhilox), arguments,
+         linear(ceil_div(self.numel(), is_wide ? 2 : 4)));
   return self;
 }
 
@@ -78,20 +81,19 @@ at::ScalarType computed_in(const at::Tensor& self) {
 
 at::Tensor& bernoulli_(at::Tensor& self, double p, std::optional<at::Generator> generator) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  return draw(self, generator, "u < x", computed_in(self), p, 0);
+  return draw(self, generator, "BERNOULLI", at::kFloat, 0, 0, numbers_below(p));
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, std::optional<at::Generator> generator) {
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
-  return draw(self, generator, "x + u * (y - x)", computed_in(self), from, to);
+  return draw(self, generator, "UNIFORM", computed_in(self), stored(from, self.scalar_type()),
+              stored(to, self.scalar_type()));
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, std::optional<at::Generator> generator) {
   TORCH_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
-  // Box and Muller's transformation
-  return draw(self, generator, "x + y * sqrt(-2 * log(w)) * cos((C)6.28318530717958647692 * u)",
-              computed_in(self), mean, std);
+  return draw(self, generator, "NORMAL", computed_in(self), mean, std);
 }
 
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
@@ -104,10 +106,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   at::Tensor mask = at::empty(in.sizes(), in.options().dtype(at::kBool));
   at::Tensor output = at::empty(in.sizes(), in.options());
   if (in.numel() != 0) {
-    constexpr double kNumbers = 1 << 24;
+    const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(in.numel()), std::nullopt);
     Arguments arguments;
-    arguments.tensor(in).tensor(output).tensor(mask).value(in.numel()).value(next_key(in, std::nullopt));
-    arguments.value(static_cast<uint32_t>(std::lround(kept * kNumbers)));
+    arguments.tensor(in).tensor(output).tensor(mask).value(in.numel());
+    arguments.value(taken.seed).value(taken.offset / 4).value(numbers_below(kept));
     add_number(arguments, kept == 0. ? 0. : 1. / kept, in.scalar_type());
     launch("drop elements", kernel(kDropout, definition("DTYPE", in.scalar_type()), kPhilox), arguments,
            linear(ceil_div(in.numel(), 4)));

@@ -1,78 +1,61 @@
-// The device's generators: each is a CPU generator under the device's name, because random operators that
-// fall back are run by the CPU's kernels, which accept no other kind. So
-// torch.Generator(device).manual_seed(3) gives the numbers of a CPU generator with seed 3, and a state saved
-// from either fits the other.
+// Which generators the device has. See generator.h.
 #include <opsmith/device/generator.h>
 
-#include <memory>
-#include <mutex>
+#include <array>
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <c10/core/GeneratorImpl.h>
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
+#include <opsmith/device/generator_of_cpu.h>
+#include <opsmith/device/philox_generator.h>
+#include <opsmith/random_numbers.h>
+#include <opsmith_random.h>
 
 namespace opsmith {
 
 namespace {
 
-class DeviceGenerator final : public c10::GeneratorImpl {
- public:
-  DeviceGenerator(c10::DeviceIndex device, at::Generator cpu)
-      : c10::GeneratorImpl(c10::Device(c10::kPrivateUse1, device),
-                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-        cpu_(std::move(cpu)) {}
+bool draws_numbers_of_the_cpu = false;
 
-  // PyTorch's callers hold the device generator's mutex, the CPU's kernels only the inner one's: so take that
-  // too.
-  void set_current_seed(uint64_t seed) override {
-    const std::lock_guard lock(cpu_.mutex());
-    cpu_.set_current_seed(seed);
+void check_generator(const at::Generator& generator) {
+  TORCH_CHECK(generator.defined() && generator.device().is_privateuseone(), "Expected a '",
+              device_type_name(), "' device type for generator but found '",
+              generator.defined() ? c10::DeviceTypeName(generator.device().type(), true) : "no generator",
+              "'. Make one with torch.Generator(device=\"", device_type_name(), "\").");
+}
+
+// A Mersenne Twister whose state is the next numbers of `generator`.
+at::Generator cpu_generator_for_one_call(PhiloxGenerator& generator) {
+  at::mt19937_data_pod twister{};
+  const PhiloxNumbers taken = generator.take(twister.state_.size());
+  for (size_t i = 0; i < twister.state_.size(); i += 4) {
+    const std::array<uint32_t, 4> numbers = philox(taken.seed, (taken.offset + i) / 4);
+    std::copy(numbers.begin(), numbers.end(), twister.state_.begin() + static_cast<ptrdiff_t>(i));
   }
-
-  uint64_t current_seed() const override { return cpu_.current_seed(); }
-
-  uint64_t seed() override {
-    const std::lock_guard lock(cpu_.mutex());
-    return cpu_.seed();
-  }
-
-  void set_state(const c10::TensorImpl& state) override {
-    const std::lock_guard lock(cpu_.mutex());
-    cpu_.unsafeGetGeneratorImpl()->set_state(state);
-  }
-
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    const std::lock_guard lock(cpu_.unsafeGetGeneratorImpl()->mutex_);
-    return cpu_.unsafeGetGeneratorImpl()->get_state();
-  }
-
-  void set_offset(uint64_t) override { throw_no_offset(); }
-  uint64_t get_offset() const override { throw_no_offset(); }
-
-  const at::Generator& cpu() const { return cpu_; }
-
- private:
-  DeviceGenerator* clone_impl() const override {
-    const std::lock_guard lock(cpu_.unsafeGetGeneratorImpl()->mutex_);
-    return new DeviceGenerator(device_.index(), cpu_.clone());
-  }
-
-  [[noreturn]] void throw_no_offset() const {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "the generator of ", device_,
-        " has no offset, because it is no Philox generator; use get_state() and set_state()");
-  }
-
-  at::Generator cpu_;
-};
+  twister.seed_ = taken.seed;
+  twister.left_ = 1;  // all of the state is new
+  twister.seeded_ = true;
+  at::Generator made = at::detail::createCPUGenerator();
+  at::mt19937 engine;
+  engine.set_data(twister);
+  made.get<at::CPUGeneratorImpl>()->set_engine(engine);
+  return made;
+}
 
 }  // namespace
 
+void draw_numbers_of_the_cpu() {
+  draws_numbers_of_the_cpu = true;
+}
+
 at::Generator new_generator(c10::DeviceIndex device) {
-  return at::make_generator<DeviceGenerator>(checked_device(device), at::detail::createCPUGenerator());
+  device = checked_device(device);
+  if (draws_numbers_of_the_cpu) {
+    return at::make_generator<GeneratorOfCpu>(device, at::detail::createCPUGenerator());
+  }
+  return at::make_generator<PhiloxGenerator>(device);
 }
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
@@ -89,11 +72,33 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 }
 
 at::Generator cpu_generator(const at::Generator& device_generator) {
-  TORCH_CHECK(device_generator.defined() && device_generator.device().is_privateuseone(),
-              "a generator of the ", device_type_name(), " device is needed here, but this one is of ",
-              device_generator.defined() ? device_generator.device().str() : "no device",
-              "; make one with torch.Generator(device=\"", device_type_name(), "\")");
-  return device_generator.get<DeviceGenerator>()->cpu();
+  check_generator(device_generator);
+  return draws_numbers_of_the_cpu ? device_generator.get<GeneratorOfCpu>()->cpu()
+                                  : cpu_generator_for_one_call(*device_generator.get<PhiloxGenerator>());
+}
+
+PhiloxNumbers take_philox_numbers(uint64_t count, const std::optional<at::Generator>& generator) {
+  const bool given = generator.has_value() && generator->defined();
+  const at::Generator& used = given ? *generator : default_generator(current_device());
+  check_generator(used);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !draws_numbers_of_the_cpu, "a kernel of ", device_type_name(),
+      " draws Philox numbers, and the backend's description asks for the CPU's (`rng: cpu`). "
+      "Remove that, or say `rng: philox` of the kernel in its manifest: then the operator is "
+      "left to the CPU");
+  return used.get<PhiloxGenerator>()->take(count);
 }
 
 }  // namespace opsmith
+
+extern "C" __attribute__((visibility("default"))) int opsmith_take_random_numbers(uint64_t count,
+                                                                                  uint64_t* seed,
+                                                                                  uint64_t* offset) {
+  if (opsmith::draws_numbers_of_the_cpu) {
+    return 0;
+  }
+  const opsmith::PhiloxNumbers taken = opsmith::take_philox_numbers(count, std::nullopt);
+  *seed = taken.seed;
+  *offset = taken.offset;
+  return 1;
+}

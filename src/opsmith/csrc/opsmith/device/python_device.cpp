@@ -8,6 +8,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/generator.h>
+#include <opsmith/random_numbers.h>
 
 namespace opsmith {
 
@@ -37,6 +38,17 @@ at::Generator default_generator_of(int64_t device) {
   return default_generator(device_argument(device));
 }
 
+// As signed numbers: schemas have no others.
+std::tuple<int64_t, int64_t> take_philox_numbers_for(int64_t count, std::optional<at::Generator> generator,
+                                                     int64_t device) {
+  TORCH_CHECK_VALUE(count >= 0, "cannot take ", count, " random numbers");
+  if (!generator.has_value()) {
+    generator = default_generator(device_argument(device));
+  }
+  const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(count), generator);
+  return {static_cast<int64_t>(taken.seed), static_cast<int64_t>(taken.offset)};
+}
+
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("load_driver(str path, bool use_host_window) -> ()", &load_driver);
   m.def("driver_name() -> str", &driver_name);
@@ -45,6 +57,9 @@ TORCH_LIBRARY_FRAGMENT(opsmith, m) {
       "device_properties(int device) -> (str name, str architecture, int total_memory, int alignment, "
       "int multiprocessors)",
       &device_properties);
+  m.def("draw_numbers_of_the_cpu() -> ()", &draw_numbers_of_the_cpu);
+  m.def("take_philox_numbers(int count, Generator? generator, int device) -> (int seed, int offset)",
+        &take_philox_numbers_for);
   // Never None, but PyTorch's schemas know at::Generator only as `Generator?`.
   m.def("default_generator(int device) -> Generator?", &default_generator_of);
 }

@@ -178,11 +178,7 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
       value = c10::Device(c10::kCPU);
     }
   } else if (C10_UNLIKELY(value.isGenerator())) {
-    const at::Generator& generator = value.toGenerator();
-    TORCH_CHECK(!generator.device().is_cpu(), "Expected a '", device_type_name(),
-                "' device type for generator but found 'cpu'. Make one with torch.Generator(device=\"",
-                device_type_name(), "\").");
-    value = cpu_generator(generator);
+    value = cpu_generator(value.toGenerator());
   }
 }
 

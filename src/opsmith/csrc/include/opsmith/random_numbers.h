@@ -1,0 +1,20 @@
+// Random numbers for kernels on at::Tensor. Each call takes its numbers from a generator, whose state is
+// (seed, offset); what they are is opsmith/philox.h's to say. For kernels without PyTorch: opsmith_random.h.
+#pragma once
+
+#include <opsmith/philox.h>
+
+#include <cstdint>
+#include <optional>
+
+#include <ATen/core/Generator.h>
+
+namespace opsmith {
+
+// Takes the next `count` numbers of 32 bits, and up to three more that nobody gets, from `generator`, or from
+// the default generator of the current device where none is given. The kernel does so once a call, on the
+// thread that called it, so that the order of calls decides which numbers each gets. Throws c10::Error where
+// the generator is not of this device, and c10::NotImplementedError with `rng: cpu`.
+PhiloxNumbers take_philox_numbers(uint64_t count, const std::optional<at::Generator>& generator);
+
+}  // namespace opsmith
