@@ -59,10 +59,19 @@ kernels:
 EXECUTORCH_MANIFEST = "library: lean\nabi: executorch\nkernels:\n" + "".join(
     f"  {line}\n" for line in FUNCTIONS.read_text().splitlines()
 )
+META_MANIFEST = """\
+library: metas
+abi: executorch
+sources: [kernels.c]
+kernels:
+  - {op: abs.out, kernel_name: chip::abs, meta: chip::meta::abs}
+  - {op: relu.out, kernel_name: chip::relu, dtypes: [Float], meta: opsmith::meta_functions::relu}
+"""
 FILES = {
     "backend.yaml": BACKEND,
     "kernels.yaml": MANIFEST,
     "lean.yaml": EXECUTORCH_MANIFEST,
+    "metas.yaml": META_MANIFEST,
     "lazy.yaml": LAZY.read_text(),
     "npu.yaml": NPU.read_text(),
     "functions.yaml": FUNCTIONS.read_text(),

@@ -124,8 +124,9 @@ def test_what_is_known_of_operators_that_nothing_serves(
         if catalogue.operators[name].composite is Composite.NON_FUNCTIONAL
         and served.isdisjoint(catalogue.variants_of(name))
     ]
-    # Their composite kernels refuse any device but PyTorch's own, or channels-last, or read host memory.
-    refusing = ["conj_physical_", "mode.values", "native_group_norm"]
+    # Their composite kernels refuse any device but PyTorch's own, or channels-last, or what is empty, or read
+    # host memory.
+    refusing = ["conj_physical_", "mode.values", "native_channel_shuffle", "native_group_norm"]
     refusing += ["kaiser_window", "kaiser_window.beta", "kaiser_window.periodic"]
     reading = read_host_readers().readers - read_host_readers().differentiated
     assert registered == sorted([*whole, *refusing, *reading])

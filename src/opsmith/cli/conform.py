@@ -17,9 +17,11 @@ from rich.table import Table
 
 from opsmith.build.progress import OnProgress
 from opsmith.cli.console import Json, err, out, print_json, shown_progress
+from opsmith.cli.fuzz_results import fuzz_summary, print_findings, write_findings
 from opsmith.cli.options import BackendArgument, NamedBackend
 from opsmith.conformance import (
     Check,
+    FuzzOutcome,
     Outcome,
     Results,
     Standing,
@@ -31,6 +33,7 @@ from opsmith.conformance import (
     run_upstream,
     scores,
 )
+from opsmith.conformance import fuzz as run_fuzz
 from opsmith.conformance.junit import write_junit
 from opsmith.conformance.record import OnStanding
 from opsmith.conformance.results import latest_path, write_results
@@ -78,6 +81,9 @@ TorchCts = Annotated[
 Files = Annotated[
     list[str] | None, typer.Option(help="A test file of the checkout or of TorchCTS; repeatable.")
 ]
+Fuzz = Annotated[
+    int, typer.Option(min=0, help="Run so many random programs of operators instead.", metavar="N")
+]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the results there, as JSON.")
 ]
@@ -101,6 +107,7 @@ def conform(
     upstream: UpstreamCheckout = None,
     torchcts: TorchCts = False,
     file: Files = None,
+    fuzz: Fuzz = 0,
     output: Output = None,
     junit: JUnit = None,
     json: Json = False,
@@ -118,9 +125,19 @@ def conform(
         )
         expected_failures = expected_failures or gaps
     _check_choice(upstream, torchcts, file, [op, dtype, check, samples, kernels])
+    _check_fuzz(
+        fuzz, [op, dtype, check, samples, upstream, torchcts, resume, expected_failures, junit]
+    )
     for path in (output, junit):
         if path is not None:
             check_writable(path)
+    if fuzz:
+        with shown_standing() as (report, building):
+            findings = run_fuzz(
+                backend, programs=fuzz, seed=seed, jobs=jobs, timeout=timeout, kernels=kernels,
+                report=report, building=building,
+            )  # fmt: skip
+        _end_fuzz(findings, output, json)
     chosen: Callable[..., Outcome] = (
         partial(run_upstream, suite, backend, files=file or ())
         if (suite := _suite(upstream, torchcts)) is not None
@@ -165,6 +182,28 @@ def _check_choice(
             "--file chooses among the test files of a checkout, and none is given",
             remedy="name the checkout, --upstream PATH, or say --torchcts",
         )
+
+
+def _check_fuzz(programs: int, of_others: Sequence[object]) -> None:
+    """Refuses options of other runs beside ``--fuzz``."""
+    if programs and any(of_others):
+        raise FilterInvalid(
+            "--fuzz runs random programs, and takes of the other options only --seed, --jobs, --timeout, "
+            "--kernels, --output and --json",
+            remedy="leave the others out",
+        )
+
+
+def _end_fuzz(outcome: FuzzOutcome, output: Path | None, json: bool) -> NoReturn:
+    """Writes and shows what random programs have found, and exits."""
+    if output is not None:
+        write_findings(outcome, output)
+    print_findings(outcome)
+    if json:
+        print_json(fuzz_summary(outcome))
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    raise typer.Exit(1 if outcome.findings else 0)
 
 
 def _suite(upstream: Path | None, torchcts: bool) -> Suite | None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from opsmith.on_demand import on_demand
 
 if TYPE_CHECKING:
+    from opsmith.conformance.fuzzing.findings import Finding, FuzzOutcome
+    from opsmith.conformance.fuzzing.running import fuzz
     from opsmith.conformance.record import Standing
     from opsmith.conformance.results import Check, Results, Status, Verdict, read_results, scores
     from opsmith.conformance.running import Outcome, run, run_upstream
@@ -18,12 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Check",
+    "Finding",
+    "FuzzOutcome",
     "Outcome",
     "Results",
     "Standing",
     "Status",
     "Verdict",
     "find_torchcts",
+    "fuzz",
     "read_checkout",
     "read_results",
     "run",
@@ -36,12 +41,15 @@ __getattr__ = on_demand(
     __name__,
     {
         "Check": "opsmith.conformance.results",
+        "Finding": "opsmith.conformance.fuzzing.findings",
+        "FuzzOutcome": "opsmith.conformance.fuzzing.findings",
         "Outcome": "opsmith.conformance.running",
         "Results": "opsmith.conformance.results",
         "Standing": "opsmith.conformance.record",
         "Status": "opsmith.conformance.results",
         "Verdict": "opsmith.conformance.results",
         "find_torchcts": "opsmith.conformance.torchcts",
+        "fuzz": "opsmith.conformance.fuzzing.running",
         "read_checkout": "opsmith.conformance.upstream",
         "read_results": "opsmith.conformance.results",
         "run": "opsmith.conformance.running",

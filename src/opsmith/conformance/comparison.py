@@ -92,7 +92,13 @@ def bytes_of(tensor: Tensor) -> Tensor:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors among arguments or results."""
-    return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, Tensor)]
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [tensor for each in value for tensor in tensors_in(each)]
+    if isinstance(value, dict):
+        return [tensor for each in value.values() for tensor in tensors_in(each)]
+    return []
 
 
 def seed(device: str, number: int) -> None:
@@ -193,17 +199,17 @@ def _values_and_layout(
         elif not isinstance(mine, Tensor):
             yield "structure", f"result {index} is {mine!r}, on the CPU a Tensor"
         else:
-            yield from _compare(f"result {index}", ours.device, mine, other, is_rounding)
+            yield from tensor_differences(f"result {index}", ours.device, mine, other, is_rounding)
     for index, resized in enumerate(theirs.resized):
         mine, other = ours.tensors[index], theirs.tensors[index]
         device = ours.device if mine.device.type != "cpu" else "cpu"
-        for aspect, text in _compare(
+        for aspect, text in tensor_differences(
             f"argument {index}", device, mine, other, is_rounding, compare_bytes=not resized
         ):
             yield f"argument {aspect}", text
 
 
-def _compare(
+def tensor_differences(
     what: str,
     device: str,
     mine: Tensor,
@@ -226,7 +232,7 @@ def _compare(
         mine, other = mine.detach(), other.detach()
         parts = zip(strided_parts(mine).items(), strided_parts(other).values(), strict=True)
         for (name, my_part), part in parts:
-            yield from _compare(f"{what}.{name}", device, my_part, part, is_rounding)
+            yield from tensor_differences(f"{what}.{name}", device, my_part, part, is_rounding)
         return
     for aspect in ("stride", "storage_offset", "is_conj", "is_neg", "_is_view"):
         if getattr(mine, aspect)() != getattr(other, aspect)():
@@ -278,12 +284,12 @@ def distance(mine: Tensor, other: Tensor) -> float:
 
 
 def _aliasing(ours: SampleOutcome, theirs: SampleOutcome) -> Iterator[tuple[str, str]]:
-    mine, other = _relations(ours.tensors), _relations(theirs.tensors)
+    mine, other = relations(ours.tensors), relations(theirs.tensors)
     if mine != other:
         yield "aliasing", f"{sorted(mine ^ other)} (arguments first, {len(ours.versions)} of them)"
 
 
-def _relations(tensors: list[Tensor]) -> set[tuple[str, int, int]]:
+def relations(tensors: list[Tensor]) -> set[tuple[str, int, int]]:
     """Who is whom, who is a view of whom, and who shares bytes with whom."""
     relations = set()
     pointers = [_memory(tensor) for tensor in tensors]

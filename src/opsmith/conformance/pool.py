@@ -242,6 +242,11 @@ class Pool:
             self._start()
 
 
+def workers(jobs: int | None) -> int:
+    """How many workers there are to be: ``jobs``, or as many as there are cores."""
+    return jobs or len(os.sched_getaffinity(0))
+
+
 def _how_it_ended(worker: _Worker) -> str:
     status = worker.process.returncode
     if status < 0:

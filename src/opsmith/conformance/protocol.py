@@ -16,12 +16,16 @@ from opsmith.conformance.results import Status
 
 
 class Setting(msgspec.Struct):
-    """What is the same for all units: sent to a worker first."""
+    """What is the same for all units: sent to a worker first.
+
+    Where ``fuzz`` is given, tasks are random programs, whose texts load the backend by that name.
+    """
 
     description: str
     samples: int
     seed: int
     kernels: str | None = None
+    fuzz: str = ""
 
 
 class Task(msgspec.Struct):

@@ -39,6 +39,8 @@ class Check(Enum):
     DTYPES = "dtypes"
     DETERMINISM = "determinism"
     META = "meta"
+    FUZZ = "fuzz"
+    """A random program, whose number is the verdict's entry."""
     UPSTREAM = "upstream"
     """A test of PyTorch's own files; the verdict's entry is then ``file::class::test``."""
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from opsmith.built import BuiltBackend
 from opsmith.cache_folder import cache_root
 from opsmith.conformance.database import EntryFacts, known_entries
 from opsmith.conformance.expected_failures import Key, everything, read_expected_failures
-from opsmith.conformance.pool import Listener, Pool
+from opsmith.conformance.pool import Listener, Pool, workers
 from opsmith.conformance.protocol import Setting
 from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
 from opsmith.conformance.results import Check, Results
@@ -96,7 +95,7 @@ def run(
     left = [unit for unit in (_without(unit, done) for unit in units) if unit.checks]
     setting = Setting(str(opened.path), samples, seed, str(kernels) if kernels else None)
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
-        pool = Pool(setting, _workers(jobs), timeout, Path(folder))
+        pool = Pool(setting, workers(jobs), timeout, Path(folder))
         listener = Listener(record.add, record.called, record.tick)
         return _outcome(record, partial(pool.run, left, listener), lambda: everything(known))
 
@@ -134,7 +133,7 @@ def run_upstream(
             suite,
             description,
             record.header.backend,
-            _workers(jobs),
+            workers(jobs),
             timeout,
             {dtype for facts in known for dtype in facts.dtypes},
             Path(folder),
@@ -197,10 +196,6 @@ def _record(
 def _without(unit: WorkUnit, done: frozenset[tuple[str, str, Check]]) -> WorkUnit:
     checks = (check for check in unit.checks if (unit.entry, unit.dtype, check) not in done)
     return replace(unit, checks=tuple(checks))
-
-
-def _workers(jobs: int | None) -> int:
-    return jobs or len(os.sched_getaffinity(0))
 
 
 def _build_digest(built: BuiltBackend, kernels: Path | None) -> str:

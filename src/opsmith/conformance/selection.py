@@ -10,7 +10,7 @@ from opsmith.conformance.database import TRIED, EntryFacts
 from opsmith.conformance.results import Check
 from opsmith.errors import FilterInvalid, nearest
 
-OPINFO_CHECKS = tuple(check for check in Check if check is not Check.UPSTREAM)
+OPINFO_CHECKS = tuple(check for check in Check if check not in {Check.UPSTREAM, Check.FUZZ})
 
 
 @dataclass(frozen=True)

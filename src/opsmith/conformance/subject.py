@@ -199,10 +199,10 @@ class Subject:
             if isinstance(value, Tensor):
                 return (
                     value.detach()
-                    .to(_WIDEST.get(value.dtype, value.dtype))
+                    .to(WIDEST.get(value.dtype, value.dtype))
                     .requires_grad_(value.requires_grad)
                 )
-            return _WIDEST.get(value, value)
+            return WIDEST.get(value, value)
 
         return sample.transform(wide)
 
@@ -310,14 +310,14 @@ def _limits_dtypes(link: Entry) -> bool:
     return link.kernel is None or bool(link.kernel.dtypes or link.kernel.arg_meta)
 
 
-# The dtypes in which the CPU computes what comes nearest to exact values.
-_WIDEST: dict[Any, torch.dtype] = {
+WIDEST: dict[Any, torch.dtype] = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
     torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
 }
+"""The dtypes in which the CPU computes what comes nearest to exact values."""
 
 
 def _has_rounding(tensor: Tensor) -> bool:

@@ -17,6 +17,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,6 +34,9 @@ from opsmith.conformance.protocol import (
 )
 from opsmith.conformance.results import Check
 from opsmith.errors import OpsmithError
+
+if TYPE_CHECKING:
+    from opsmith.runtime import LoadedBackend
 
 _PR_SET_PDEATHSIG = 1
 
@@ -57,9 +61,6 @@ def _served(setting: Setting, board: Board) -> Iterator[Message]:
     import torch
 
     import opsmith
-    from opsmith.conformance.checks import examine
-    from opsmith.conformance.database import entries
-    from opsmith.conformance.subject import Subject
 
     torch.set_num_threads(1)  # there are as many workers as cores
     warnings.simplefilter("ignore")
@@ -73,6 +74,16 @@ def _served(setting: Setting, board: Board) -> Iterator[Message]:
             trace = traceback.format_exc(limit=-1).strip()
             yield Refusal(f"`{setting.kernels}` raises\n{trace}", "run it with python to see where")
             return
+    yield from (_fuzzed if setting.fuzz else _checked)(setting, board, loaded)
+
+
+def _checked(setting: Setting, board: Board, loaded: LoadedBackend) -> Iterator[Message]:
+    import torch
+
+    from opsmith.conformance.checks import examine
+    from opsmith.conformance.database import entries
+    from opsmith.conformance.subject import Subject
+
     infos = entries()
     plan = loaded.plan
     yield Ready(loaded.name)
@@ -88,6 +99,20 @@ def _served(setting: Setting, board: Board) -> Iterator[Message]:
             seconds = round(time.perf_counter() - start, 4)
             yield Ended(name, finding.status, finding.samples, seconds, finding.message)
         yield Done(sorted(subject.operators))
+
+
+def _fuzzed(setting: Setting, board: Board, loaded: LoadedBackend) -> Iterator[Message]:
+    from opsmith.conformance.fuzzing.examination import Examination
+
+    examination = Examination(setting.seed, loaded.name, loaded.plan, setting.fuzz, board)
+    yield Ready(loaded.name)
+    for line in sys.stdin.buffer:
+        task = msgspec.json.decode(line, type=Task)
+        start = time.perf_counter()
+        examined = examination.of(int(task.entry))
+        seconds = round(time.perf_counter() - start, 4)
+        yield Ended(Check.FUZZ.value, examined.status, examined.steps, seconds, examined.message)
+        yield Done(examined.operators)
 
 
 if __name__ == "__main__":

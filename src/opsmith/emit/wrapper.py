@@ -182,7 +182,12 @@ class _Writer:
             self.headers.add("opsmith/generated/factory.h")
             if tensors and self.entry.route is Route.DERIVED:
                 lines += self._hand_over_if("call.elsewhere()", "opsmith::fallback")
-        if tests := self._tests(self.names, self.names):
+        tests = self._tests(self.names, self.names)
+        if self.is_lean:
+            # A lean Scalar holds no complex number.
+            scalars = [p.name for p in self.signature.parameters() if p.type == "Scalar"]
+            tests += [f"opsmith::are_real({', '.join(scalars)})"] if scalars else []
+        if tests:
             lines += self._refuse_unless(" && ".join(tests))
         if self.call.overlaps_on_cpu:
             lines += self._hand_over_if("opsmith::shares_elements(self)", "opsmith::fallback")

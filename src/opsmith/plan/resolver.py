@@ -107,7 +107,8 @@ def _on_copies(backend: Backend) -> Backend:
 # What the operators with these tags return depends on their operands' values: no meta kernel knows it.
 _UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
 
-# Composite kernels that are none: they call a DispatchStub, or check for a device that PyTorch has built in.
+# Composite kernels that are none: they call a DispatchStub, check for a device that PyTorch has built in, or
+# give a view and refuse empty tensors where the CPU's own kernel copies.
 _BUILT_IN_DEVICES_ONLY = frozenset(
     {
         "conj_physical_",
@@ -115,6 +116,7 @@ _BUILT_IN_DEVICES_ONLY = frozenset(
         "kaiser_window.beta",
         "kaiser_window.periodic",
         "mode.values",
+        "native_channel_shuffle",
     }
 )
 

@@ -53,6 +53,23 @@ bool are_lean(const Arguments&... arguments) {
   return all;
 }
 
+namespace detail {
+
+inline bool is_real(const at::Scalar& scalar) {
+  return !scalar.isComplex();
+}
+inline bool is_real(const std::optional<at::Scalar>& scalar) {
+  return !scalar.has_value() || is_real(*scalar);
+}
+
+}  // namespace detail
+
+// Whether lean Scalars can hold `scalars`, of which some may not be given.
+template <class... Scalars>
+bool are_real(const Scalars&... scalars) {
+  return (detail::is_real(scalars) && ...);
+}
+
 // Whether all Tensors among `arguments` have the same dtype, of `dtypes`. Python scalars have none.
 template <class... Arguments>
 bool share_dtype(const DtypeSet& dtypes, const Arguments&... arguments) {

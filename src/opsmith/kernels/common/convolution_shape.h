@@ -85,6 +85,9 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
                 " channels, but got %d channels instead",
                 groups, expected, static_cast<int>(input.sizes()[1]));
   output = {input.sizes()[0], parameters.transposed ? weight.sizes()[1] * groups : weight.sizes()[0]};
+  if (input.sizes()[1] == 0) {
+    output[1] = 0;  // as ATen says of inputs without channels
+  }
   for (int64_t d = 0; d < spatial; ++d) {
     const int64_t stride = entry(parameters.stride, d);
     const int64_t padding = entry(parameters.padding, d);
@@ -111,12 +114,12 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
 
 inline bool convolution_takes_bias(KernelRuntimeContext& context, const Tensor& input,
                                    const std::optional<Tensor>& bias, const Dims& output) {
-  OPSMITH_CHECK(context,
-                !bias.has_value() || (bias->dim() == 1 && bias->numel() == output.value[1] &&
-                                      bias->scalar_type() == input.scalar_type()),
-                InvalidArgument, false,
-                "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype",
-                output.value[1]);
+  OPSMITH_CHECK(
+      context,
+      !bias.has_value() || (bias->dim() == 1 && (bias->numel() == output.value[1] || output.value[1] == 0) &&
+                            bias->scalar_type() == input.scalar_type()),
+      InvalidArgument, false,
+      "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype", output.value[1]);
   return true;
 }
 

@@ -30,6 +30,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   TORCH_CHECK(input.dim() >= 3 && input.dim() == weight.dim(), "Expected ", weight.dim(),
               "-dimensional input for ", weight.dim(), "-dimensional weight ", weight.sizes(),
               ", but got input of size: ", input.sizes(), " instead");
+  TORCH_CHECK(weight.size(0) >= groups, "Given groups=", groups, ", expected weight to be at least ", groups,
+              " at dimension 0, but got weight of size ", weight.sizes(), " instead");
   TORCH_CHECK(transposed || weight.size(1) * groups == input.size(1), "Given groups=", groups,
               ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ",
               weight.size(1) * groups, " channels, but got ", input.size(1), " channels instead");
@@ -43,7 +45,11 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     const int64_t window = at_dim(dilation, dim) * (weight.size(i) - 1) + 1;
     const int64_t step = at_dim(stride, dim);
     if (transposed) {
-      sizes.push_back((input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim));
+      const int64_t more = at_dim(output_padding, dim);
+      TORCH_CHECK(more < step || more < at_dim(dilation, dim),
+                  "output padding must be smaller than either stride or dilation, but got output_padding: ",
+                  more, " stride: ", step, " dilation: ", at_dim(dilation, dim));
+      sizes.push_back((input.size(i) - 1) * step - pad + window + more);
     } else {
       TORCH_CHECK(step > 0, "non-positive stride is not supported");
       TORCH_CHECK(input.size(i) + pad >= window, "Calculated padded input size per channel: (",
@@ -51,7 +57,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                   "). Kernel size can't be greater than actual input size");
       sizes.push_back((input.size(i) + pad - window) / step + 1);
     }
-    TORCH_CHECK(sizes.back() > 0, "Given input size per channel: ", input.sizes().slice(2),
+    TORCH_CHECK(sizes.back() > 0 || (transposed && sizes.back() == 0),
+                "Given input size per channel: ", input.sizes().slice(2),
                 ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
                 ". Output size is too small");
   }

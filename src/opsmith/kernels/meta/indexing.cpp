@@ -47,10 +47,10 @@ at::Tensor repeat(const at::Tensor& self, at::IntArrayRef repeats) {
               "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   at::DimVector sizes(repeats);
   for (int64_t dim = 0; dim < given; ++dim) {
-    TORCH_CHECK(repeats[dim] >= 0, "Trying to create tensor with negative dimension ", repeats[dim], ": ",
-                repeats);
     const int64_t own = dim - (given - self.dim());
     sizes[dim] *= own >= 0 ? self.size(own) : 1;
+    TORCH_CHECK(sizes[dim] >= 0, "Trying to create tensor with negative dimension ", sizes[dim], ": ",
+                at::IntArrayRef(sizes));
   }
   return contiguous(sizes, self.scalar_type());
 }

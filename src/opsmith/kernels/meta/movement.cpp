@@ -3,6 +3,7 @@
 #include "meta_tensors.h"
 
 #include <ATen/InferSize.h>
+#include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/Padding.h>
 
 namespace opsmith::meta_functions {
@@ -16,11 +17,17 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   const bool flat = dims.empty() && shifts.size() == 1;
   TORCH_CHECK(flat || shifts.size() == dims.size(),
               "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
-  if (self.numel() == 0 && dims.size() == 1) {
+  if (self.numel() == 0 && !flat) {
     return like(self);
   }
   return contiguous(self.sizes(), self.scalar_type(),
                     flat ? at::MemoryFormat::Contiguous : self.suggest_memory_format());
+}
+
+at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {
+  // Refuses dimensions that are out of range or named twice.
+  static_cast<void>(at::dim_list_to_bitset(dims, static_cast<size_t>(self.dim())));
+  return like(self);
 }
 
 at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {

@@ -4,6 +4,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
 
+#include <algorithm>
 #include <array>
 
 #include <c10/core/DefaultDtype.h>
@@ -27,7 +28,15 @@ at::Tensor pointwise(at::ScalarType dtype, const Operands&... operands) {
 // The result of one operand, as TensorIterator strides it: dimensions of one element do not keep their
 // strides.
 at::Tensor unary(const at::Tensor& self, at::ScalarType dtype) {
-  return self.is_contiguous() ? contiguous(self.sizes(), dtype) : like(self, dtype);
+  return self.is_contiguous() ? contiguous(self.sizes(), dtype) : pointwise(dtype, self);
+}
+
+// The result of a Tensor and a number, which PyTorch makes a Tensor of no dimensions: now the strides of
+// dimensions of one element, and of empty Tensors, count.
+at::Tensor with_number(const at::Tensor& self, at::ScalarType dtype) {
+  const bool plain = self.numel() != 0 && self.is_contiguous() &&
+                     std::none_of(self.sizes().begin(), self.sizes().end(), [](int64_t n) { return n == 1; });
+  return plain ? contiguous(self.sizes(), dtype) : pointwise(dtype, self, contiguous({}, dtype));
 }
 
 // What the Tensor's elements and the number promote to.
@@ -43,16 +52,26 @@ at::Tensor relu(const at::Tensor& self) {
 }
 
 at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const at::Scalar& /*max_val*/) {
-  return unary(self, self.scalar_type());
+  return like(self);
 }
 
 at::Tensor abs(const at::Tensor& self) {
   return unary(self, c10::toRealValueType(self.scalar_type()));
 }
 
+at::Tensor fill_scalar(const at::Tensor& self, const at::Scalar& /*value*/) {
+  return like(self);
+}
+
+at::Tensor fill_tensor(const at::Tensor& self, const at::Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
+  return like(self);
+}
+
 // A Tensor and a number: mul, fmod, remainder and bitwise_and, bitwise_or, bitwise_xor
 at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other) {
-  return unary(self, common_dtype(self, other));
+  return with_number(self, common_dtype(self, other));
 }
 
 // add and sub
@@ -62,11 +81,17 @@ at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, cons
 
 at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
   const at::ScalarType dtype = common_dtype(self, other);
-  return unary(
+  return with_number(
       self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
 }
 
-// isinf, isnan and logical_not
+// PyTorch asks whether the magnitude equals infinity; whole numbers it does not look at.
+at::Tensor isinf(const at::Tensor& self) {
+  const bool whole = at::isIntegralType(self.scalar_type(), /*includeBool=*/true);
+  return whole ? like(self, at::kBool) : with_number(abs(self), at::kBool);
+}
+
+// isnan and logical_not
 at::Tensor unary_predicate(const at::Tensor& self) {
   return unary(self, at::kBool);
 }

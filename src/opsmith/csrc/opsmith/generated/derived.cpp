@@ -242,7 +242,9 @@ at::Tensor detail::result_in(const at::Tensor& out, const at::Tensor& meta, bool
   if (out.scalar_type() != meta.scalar_type() || shares_memory) {
     return allocate_as(meta);
   }
-  at::native::resize_output(out, meta.sizes());
+  if (at::native::resize_output(out, meta.sizes()) && meta.is_non_overlapping_and_dense()) {
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes(), meta.strides());
+  }
   at::assert_no_internal_overlap(out);
   return out;
 }

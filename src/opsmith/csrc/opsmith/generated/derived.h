@@ -41,9 +41,22 @@ inline bool is_like(const std::optional<at::Tensor>& tensor, const at::Tensor& f
   return !tensor.has_value() || !tensor->defined() || is_like(*tensor, first);
 }
 
-// A complex Scalar makes the result complex.
-inline bool is_like(const at::Scalar& scalar, const at::Tensor&) {
-  return !scalar.isComplex();
+// Whether the strides are those of a new tensor: dimensions of one element or of none may have others.
+inline bool is_strided_as_new(const at::Tensor& tensor) {
+  int64_t stride = 1;
+  for (int64_t dim = tensor.dim() - 1; dim >= 0; --dim) {
+    if (tensor.stride(dim) != stride) {
+      return false;
+    }
+    stride *= std::max<int64_t>(tensor.size(dim), 1);
+  }
+  return tensor.numel() != 0;
+}
+
+// A complex Scalar makes the result complex, and PyTorch strides the result of a Tensor and a Scalar by the
+// Tensor's strides, even those that say nothing.
+inline bool is_like(const at::Scalar& scalar, const at::Tensor& first) {
+  return !scalar.isComplex() && is_strided_as_new(first);
 }
 
 inline bool is_like(const std::optional<at::Scalar>& scalar, const at::Tensor&) {

@@ -25,14 +25,17 @@ at::Tensor allocate(at::IntArrayRef sizes, at::IntArrayRef strides, const at::Te
   return empty_strided_fast(sizes, strides, dtype, device);
 }
 
-// The contract of `out=`: dtype and device must be the result's; another size is resized, with PyTorch's
-// warning.
-void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
-                const at::TensorOptions& options) {
+// The contract of `out=`: dtype and device must be the result's.
+void check_out(const at::Tensor& out, const at::TensorOptions& options) {
   TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
               ", but got ", out.dtype(), " instead");
   TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
               ", but got ", out.device(), " instead");
+}
+
+// Another size is resized, with PyTorch's warning.
+void resize_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
+                const at::TensorOptions& options) {
   if (!at::native::resize_output(out, sizes)) {
     return;
   }
@@ -55,26 +58,32 @@ void check_inplace(const at::Tensor& self, at::IntArrayRef sizes, const at::Tens
 
 }  // namespace
 
-void Output::set(bool strided, at::IntArrayRef sizes, at::IntArrayRef strides,
+void Output::set(bool strided, bool at_once, at::IntArrayRef sizes, at::IntArrayRef strides,
                  const at::TensorOptions& options) {
   if (given_ == nullptr) {
-    own_ = allocate(sizes, strides, options);
+    written_ = allocate(sizes, strides, options);
     return;
   }
   if (how_ == Given::kInplace) {
     check_inplace(*given_, sizes, options);
   } else {
+    check_out(*given_, options);
+    if (!at_once && given_->sizes() != sizes && !(given_->dim() == 1 && given_->numel() == 0)) {
+      // It may be an operand, too, and is resized when the kernel has read that.
+      written_ = allocate(sizes, strides, options);
+      return;
+    }
     resize_out(*given_, sizes, strides, options);
   }
   if (strided && given_->strides() != strides) {
-    own_ = allocate(sizes, strides, options);
+    written_ = allocate(sizes, strides, options);
   }
 }
 
 void Output::promote(at::ScalarType common) {
   const at::Tensor& out = written();
   if (C10_UNLIKELY(!has_promised_dtype(out.scalar_type(), common))) {
-    own_ = empty_strided_fast(out.sizes(), out.strides(), common, out.device());
+    written_ = empty_strided_fast(out.sizes(), out.strides(), common, out.device());
   }
 }
 
@@ -85,12 +94,16 @@ void Output::stand_in_for(Reads reads, const at::TensorBase& operand) {
       (operand.const_data_ptr() == out.const_data_ptr() && operand.scalar_type() == out.scalar_type() &&
        operand.sizes() == out.sizes() && operand.strides() == out.strides());
   if (reads == Reads::kAnywhere || !same_elements) {
-    own_ = empty_strided_fast(out.sizes(), out.strides(), out.scalar_type(), out.device());
+    written_ = empty_strided_fast(out.sizes(), out.strides(), out.scalar_type(), out.device());
   }
 }
 
 void Output::copy_back() const {
-  given_->copy_(own_);
+  if (given_->sizes() != written_.sizes()) {
+    at::native::resize_output(*given_, written_.sizes());
+    given_->unsafeGetTensorImpl()->set_sizes_and_strides(written_.sizes(), written_.strides());
+  }
+  given_->copy_(written_);
 }
 
 bool has_promised_dtypes(const at::TensorIteratorBase& iter) {

@@ -47,19 +47,21 @@ inline bool has_promised_dtype(at::ScalarType out, at::ScalarType common) {
 class Output {
  public:
   Output() = default;
-  Output(Given how, const at::Tensor& given) : given_(&given), how_(how) {}
+  Output(Given how, const at::Tensor& given) : given_(&given), how_(how), written_(given) {}
 
   // Makes room for a result as the meta function announces it. `strided`: the kernel needs these very
-  // strides.
-  void set(bool strided, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
+  // strides. `at_once`: the given Tensor is resized now, because a TensorIterator holds it.
+  void set(bool strided, bool at_once, at::IntArrayRef sizes, at::IntArrayRef strides,
+           const at::TensorOptions& options);
 
-  // What the kernel writes to.
-  const at::Tensor& written() const { return given_ == nullptr || own_.defined() ? own_ : *given_; }
-  at::Tensor& allocated() { return own_; }
+  // What the kernel writes to: the given Tensor, one that stands in for it, or the allocated result. Meta
+  // functions ask for it once and look at it before and after they have announced the result.
+  const at::Tensor& written() const { return written_; }
+  at::Tensor& allocated() { return written_; }
 
   // Has the kernel write to a stand-in where the given Tensor lies in the memory of what it reads.
   void keep_apart(Reads reads, const at::TensorBase& operand) {
-    if (C10_UNLIKELY(!own_.defined() &&
+    if (C10_UNLIKELY(!has_stand_in() &&
                      operand.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
                          given_->unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl())) {
       stand_in_for(reads, operand);
@@ -71,19 +73,19 @@ class Output {
 
   // Copies what was written to a stand-in to where it belongs.
   void finish() const {
-    if (C10_UNLIKELY(own_.defined())) {
+    if (C10_UNLIKELY(has_stand_in())) {
       copy_back();
     }
   }
 
  private:
+  bool has_stand_in() const { return !written_.is_same(*given_); }
   void copy_back() const;
   void stand_in_for(Reads reads, const at::TensorBase& operand);
 
   const at::Tensor* given_ = nullptr;
   Given how_ = Given::kOut;
-  // The result; or what stands in for a given Tensor that has other strides than the kernel needs.
-  at::Tensor own_;
+  at::Tensor written_;
 };
 
 }  // namespace detail
@@ -101,14 +103,14 @@ class Structured final : public Meta {
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options) override {
-    outputs_[index].set(true, sizes, strides, options);
+    outputs_[index].set(true, kIsIterator<Meta>, sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
       Meta::set_output_raw_strided(index, sizes, strides, options);
     }
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options) override {
-    outputs_[index].set(false, sizes, strides, options);
+    outputs_[index].set(false, kIsIterator<Meta>, sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
       Meta::set_output_raw_strided(index, sizes, strides, options);
     }

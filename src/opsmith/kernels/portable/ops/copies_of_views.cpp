@@ -35,7 +35,7 @@ void copy_view(KernelRuntimeContext& context, const Tensor& self, const View& vi
 
 // The view without dimension `dim`, at `index` of it. False with the call rejected.
 bool select(KernelRuntimeContext& context, int64_t dim, int64_t index, View& view) {
-  OPSMITH_CHECK(context, view.sizes.rank != 0, InvalidArgument, false,
+  OPSMITH_CHECK(context, view.sizes.rank != 0, NotFound, false,
                 "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(context, dim, view.sizes.rank);
   if (d < 0) {

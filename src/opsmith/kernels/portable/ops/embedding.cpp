@@ -12,6 +12,8 @@ constexpr char kBackward[] = "embedding_dense_backward.out";
 
 // Checks that all of a contiguous tensor of indices are rows of a table of `rows`.
 bool within(KernelRuntimeContext& context, const Tensor& indices, int64_t rows) {
+  OPSMITH_CHECK(context, rows > 0 || indices.numel() == 0, InvalidArgument, false,
+                "index_select(): self indexing axis dim should be positive");
   const Indices values(indices);
   IndexCheck check(rows);
   for (int64_t i = 0; i < indices.numel(); ++i) {

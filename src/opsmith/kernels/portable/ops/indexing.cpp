@@ -81,10 +81,10 @@ struct IndexPlan {
 bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask, int64_t dim,
               IndexPlan& plan) {
   const int64_t rank = mask.dim();
-  OPSMITH_CHECK(context, dim + rank <= self.dim(), InvalidArgument, false,
+  OPSMITH_CHECK(context, dim + rank <= self.dim(), NotFound, false,
                 "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
   for (int64_t i = 0; i < rank; ++i) {
-    OPSMITH_CHECK(context, mask.sizes()[i] == self.sizes()[dim + i], InvalidArgument, false,
+    OPSMITH_CHECK(context, mask.sizes()[i] == self.sizes()[dim + i], NotFound, false,
                   "The shape of the mask at index %" PRId64
                   " does not match the shape of the indexed tensor at index %" PRId64 " (%d and %d)",
                   i, dim + i, static_cast<int>(mask.sizes()[i]), static_cast<int>(self.sizes()[dim + i]));
@@ -122,7 +122,7 @@ bool broadcast_places(KernelRuntimeContext& context, IndexPlan& plan) {
     for (int64_t d = 0; d < rank; ++d) {
       const int64_t size = each.tensor != nullptr ? each.tensor->sizes()[d] : each.count;
       int64_t& place = plan.places[plan.places.rank - rank + d];
-      OPSMITH_CHECK(context, size == place || size == 1 || place == 1, InvalidArgument, false,
+      OPSMITH_CHECK(context, size == place || size == 1 || place == 1, NotFound, false,
                     "shape mismatch: indexing tensors could not be broadcast together");
       place = place == 1 ? size : place;
     }
@@ -171,16 +171,18 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
       }
       dim += index->dim();
     } else {
-      OPSMITH_CHECK(
-          context, index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
-          InvalidArgument, false, "tensors used as indices must be long, int, byte or bool tensors");
-      OPSMITH_CHECK(context, dim < self.dim(), InvalidArgument, false,
-                    "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+      OPSMITH_CHECK(context,
+                    index->scalar_type() == ScalarType::Long || index->scalar_type() == ScalarType::Int,
+                    NotFound, false, "tensors used as indices must be long, int, byte or bool tensors");
+      OPSMITH_CHECK(context, dim < self.dim(), NotFound, false, "too many indices for tensor of dimension %d",
+                    static_cast<int>(self.dim()));
+      OPSMITH_CHECK(context, self.sizes()[dim] != 0 || index->numel() == 0, NotFound, false,
+                    "index is out of bounds for dimension with size 0");
       plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
     }
   }
-  OPSMITH_CHECK(context, dim <= self.dim(), InvalidArgument, false,
-                "too many indices for tensor of dimension %d", static_cast<int>(self.dim()));
+  OPSMITH_CHECK(context, dim <= self.dim(), NotFound, false, "too many indices for tensor of dimension %d",
+                static_cast<int>(self.dim()));
   OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
   return broadcast_places(context, plan) && lay_out_result(context, self, plan);
 }
@@ -292,7 +294,7 @@ bool value_strides(KernelRuntimeContext& context, const Tensor& values, const In
   for (int64_t d = 0; d < values.dim(); ++d) {
     const int64_t at = missing + d;
     const int64_t size = values.sizes()[d];
-    broadcasts = broadcasts && (size == 1 || (at >= 0 && size == plan.sizes[at]));
+    broadcasts = broadcasts && at >= 0 && (size == 1 || size == plan.sizes[at]);
   }
   OPSMITH_CHECK(context, broadcasts, InvalidArgument, false,
                 "shape mismatch: value tensor cannot be broadcast to indexing result");
@@ -335,13 +337,16 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   if (!same_dtype(context, self, out)) {
     return out;
   }
+  IndexPlan plan;
+  if (!make_plan(context, self, indices, plan)) {
+    return out;
+  }
   OPSMITH_CHECK(
       context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,
       "Index put requires the source and destination dtypes match, got %s for the destination and %s for "
       "the source.",
       name_of(self.scalar_type()), name_of(values.scalar_type()));
-  IndexPlan plan;
-  if (!make_plan(context, self, indices, plan) || !resize(context, out, sizes_of(self))) {
+  if (!resize(context, out, sizes_of(self))) {
     return out;
   }
   Dims values_strides;

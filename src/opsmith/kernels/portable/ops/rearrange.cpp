@@ -125,9 +125,9 @@ Tensor& repeat_out(KernelRuntimeContext& context, const Tensor& self, IntList re
                 "out has %" PRId64 " dimensions, and the result has %" PRId64,
                 static_cast<int64_t>(out.dim()), rank);
   for (int64_t i = 0; i < rank; ++i) {
-    OPSMITH_CHECK(context, repeats[i] >= 0, InvalidArgument, out,
-                  "Trying to create tensor with negative dimension %" PRId64, repeats[i]);
     const int64_t size = i < added ? 1 : self.sizes()[i - added];
+    OPSMITH_CHECK(context, size * repeats[i] >= 0, InvalidArgument, out,
+                  "Trying to create tensor with negative dimension %" PRId64, size * repeats[i]);
     sizes.push_back(size * repeats[i]);
   }
   if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {

@@ -117,7 +117,8 @@ struct Blend {
 template <class C>
 void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners,
                  const std::optional<double>& scale, Blend<C>* blends) {
-  const C step = ratio<C>(in, out, align_corners, scale);
+  // As ATen's CPU, which copies a dimension that keeps its size, whatever its scale is said to be.
+  const C step = in == out ? C(1) : ratio<C>(in, out, align_corners, scale);
   for (int64_t i = 0; i < out; ++i) {
     const C middle = step * (static_cast<C>(i) + C(0.5)) - C(0.5);
     const C place = align_corners ? step * static_cast<C>(i) : std::max(middle, C(0));

@@ -30,8 +30,7 @@ bool as_self(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
 
 Tensor& select_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& src, int64_t dim,
                            int64_t index, Tensor& out) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, out,
-                "select() cannot be applied to a 0-dim tensor.");
+  OPSMITH_CHECK(context, self.dim() != 0, NotFound, out, "select() cannot be applied to a 0-dim tensor.");
   const int64_t d = wrap_dim(context, dim, self.dim());
   if (d < 0) {
     return out;

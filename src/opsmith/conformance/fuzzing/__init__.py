@@ -1,0 +1,1 @@
+"""Random programs of operators on a device beside the CPU: drawn, compared, shrunk and shown as Python."""

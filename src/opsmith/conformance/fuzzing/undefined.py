@@ -1,0 +1,221 @@
+"""What PyTorch's CPU leaves open, so that another device may do otherwise: each rule with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from opsmith.conformance.comparison import SampleOutcome
+from opsmith.conformance.fuzzing.execution import written_by
+from opsmith.conformance.fuzzing.program import SETITEM, Step, refs_in
+
+Rule = Callable[[Step, str, SampleOutcome, SampleOutcome], bool]
+
+
+def is_undefined(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Whether the CPU leaves open what ``step`` gives where it differs in ``kind``."""
+    return any(rule(step, kind, ours, theirs) for rule in _RULES)
+
+
+def _strided_anew(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """The CPU's kernels of paddings and pools give ``out`` new strides, though it has the right size."""
+    base = step.operator.partition(".")[0]
+    return kind == "stride" and bool(written_by(step)) and ("_pad" in base or "_pool" in base)
+
+
+def _with_its_storage(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """PyTorch's composites that write into a copy copy all of the storage, in front of the tensor too."""
+    return kind == "storage_offset" and "_scatter" in step.operator
+
+
+def _casts_out_of_range(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """A float that the integer type does not hold becomes any integer: C++ says nothing of it."""
+    if kind != "values":
+        return False
+    given = theirs.tensors[: len(theirs.versions)]
+    floats = [tensor for tensor in given if tensor.is_floating_point() or tensor.is_complex()]
+    integers = [
+        other
+        for mine, other in zip(ours.tensors, theirs.tensors, strict=True)
+        if not other.is_floating_point()
+        and not other.is_complex()
+        and other.dtype is not torch.bool
+    ]
+    return any(not _holds(other.dtype, tensor) for tensor in floats for other in integers)
+
+
+_PRODUCTS = {
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "chain_matmul", "conv1d", "conv2d",
+    "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "cov",
+    "corrcoef", "dot", "inner", "linalg_matmul", "linalg_multi_dot", "linalg_vecdot", "linear", "matmul",
+    "mm", "mv", "tensordot", "vdot", "ger", "outer", "grad",
+}  # fmt: skip
+
+
+def _zero_of_a_sum(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Whether a sum of products begins with zero or with the first product, BLAS leaves open."""
+    return kind == "sign of zero" and step.operator.partition(".")[0].rstrip("_") in _PRODUCTS
+
+
+def _largest_zero(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Which of two zeros is the larger one, nothing says: not even the CPU's loops agree."""
+    name = step.operator.partition(".")[0].rstrip("_")
+    return kind == "sign of zero" and any(
+        part in name for part in ("max", "min", "clamp", "clip", "sort")
+    )
+
+
+def _cast_before_strided(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """On its CPU only, PyTorch casts operands before it chooses a result's strides: casts have no gaps."""
+    given = theirs.tensors[: len(theirs.versions)]
+    return kind == "stride" and any(
+        not tensor.is_contiguous() and tensor.dtype is not result.dtype
+        for tensor in given
+        for result in theirs.tensors[len(given) :]
+    )
+
+
+def _statistics_of_halves(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Saved statistics of halves are Float on all devices but the CPU: FakeTensor says so, and CUDA does."""
+    return kind == "dtype" and step.operator in {"native_layer_norm", "native_group_norm"}
+
+
+def _grown_versions(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """``out`` is written in one step or in several: that its version grows is all that autograd asks."""
+    return (
+        kind == "versions"
+        and bool(written_by(step) & {*refs_in(step.keywords)})
+        and all(
+            mine > 0 or other == 0
+            for mine, other in zip(ours.versions, theirs.versions, strict=True)
+        )
+    )
+
+
+def _filled_by_a_host_scalar(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """``a[i] = b`` fills from a ``b`` of no dimensions on the CPU, and copies from one on another device.
+
+    ``fill_`` has what has no gradient require one.
+    """
+    return (
+        step.operator == SETITEM
+        and kind in {"requires_grad", "is_leaf"}
+        and not ours.tensors[0].requires_grad
+    )
+
+
+_REFUSED_ELSEWHERE = (
+    # Some of the CPU's kernels write one element of an expanded tensor over another.
+    "more than one element of the written-to",
+    # With a mask and a value of one element on the CPU, PyTorch fills, and need not look for an overlap.
+    "some elements of the input tensor and the written-to tensor refer to a single memory location",
+    "Index put requires the source and destination dtypes match",
+    # max.unary_out does not ask for elements, as max does, and gives what the memory held.
+    "Expected reduction dim to be specified for input.numel() == 0",
+    # PyTorch's CPU fails an assertion of its own, where there are elements.
+    "at least one index is needed",
+)
+
+
+def _refused_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """What PyTorch refuses on any device, and its CPU does not notice."""
+    return kind == "error only on the device" and any(
+        text in str(ours.result) for text in _REFUSED_ELSEWHERE
+    )
+
+
+def _first_of_nothing(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """The first 0 elements of a tensor without dimensions are one: whatever the memory held."""
+    return (
+        kind in {"values", "unreadable"}
+        and step.operator.partition(".")[0] == "topk"
+        and theirs.tensors[0].dim() == 0
+    )
+
+
+def _moments_of_infinity(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """The mean and deviation of infinite numbers are infinite or no numbers, by the way they are summed."""
+    return (
+        kind == "values"
+        and any(part in step.operator for part in ("norm", "var", "std"))
+        and _are_close_where_finite(ours, theirs)
+    )
+
+
+def _products_that_are_no_numbers(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Whether NaN and infinity meet a zero of the padding, or of alpha, or are left out: BLAS leaves open."""
+    return (
+        kind == "values"
+        and step.operator.partition(".")[0].rstrip("_") in _PRODUCTS
+        and _are_close_where_finite(ours, theirs)
+    )
+
+
+def _place_that_is_no_number(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Which pixel a place is at that is no number, C++ leaves open: it is a cast out of range."""
+    return (
+        kind == "values"
+        and "grid_sampler" in step.operator
+        and not all(bool(tensor.isfinite().all()) for tensor in theirs.tensors[:2])
+    )
+
+
+def _are_close_where_finite(ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    return all(
+        _close_where_finite(mine.detach().cpu(), other.detach())
+        for mine, other in zip(ours.tensors, theirs.tensors, strict=True)
+    )
+
+
+def _close_where_finite(mine: Tensor, other: Tensor) -> bool:
+    if other.is_complex():
+        mine, other = (
+            torch.view_as_real(mine.resolve_conj()),
+            torch.view_as_real(other.resolve_conj()),
+        )
+    if not other.is_floating_point():
+        return torch.equal(mine, other)
+    close = torch.isclose(mine.double(), other.double(), 1e-2, 1e-2)
+    return bool((close | ~(mine.isfinite() & other.isfinite())).all())
+
+
+def _gelu_of_infinity(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """It is infinite; oneDNN, which computes it on some CPUs, multiplies infinity by a zero."""
+    is_gelu = step.operator.partition(".")[0].rstrip("_") == "gelu"
+    return kind == "values" and is_gelu and _are_close_where_finite(ours, theirs)
+
+
+def _holds(dtype: torch.dtype, tensor: Tensor) -> bool:
+    info = torch.iinfo(dtype)
+    numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    numbers = numbers.detach().double()
+    return bool(((numbers > info.min - 1) & (numbers < float(info.max) + 1)).all())
+
+
+_RULES: tuple[Rule, ...] = (
+    _strided_anew,
+    _with_its_storage,
+    _casts_out_of_range,
+    _zero_of_a_sum,
+    _largest_zero,
+    _cast_before_strided,
+    _statistics_of_halves,
+    _gelu_of_infinity,
+    _grown_versions,
+    _filled_by_a_host_scalar,
+    _refused_with_reason,
+    _first_of_nothing,
+    _products_that_are_no_numbers,
+    _place_that_is_no_number,
+    _moments_of_infinity,
+)

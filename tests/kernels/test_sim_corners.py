@@ -1,0 +1,145 @@
+"""Calls in which random programs have found sim to differ from ATen's CPU, a case for each kind.
+
+``opsmith conform --fuzz`` looks for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+aten = torch.ops.aten
+
+
+def view(device: str, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    """A tensor of this layout; its elements count up."""
+    return torch.arange(64.0, device=device).as_strided(size, stride)
+
+
+def as_seen(result: Any) -> Any:
+    """What a user sees of a result, or of an error."""
+    if isinstance(result, Tensor):
+        return result.tolist(), result.dtype, tuple(result.shape), result.stride()
+    return type(result)
+
+
+def outcome(call: Callable[[str], Any], device: str) -> Any:
+    try:
+        return as_seen(call(device))
+    except Exception as error:
+        return as_seen(error)
+
+
+# Dimensions of one element and of none, whose strides PyTorch chooses by those of the operand.
+LAYOUTS = {
+    "empty": ((2, 0), (1, 2)),
+    "empty, of odd strides": ((0, 2), (3, 3)),
+    "a column": ((3, 1), (1, 3)),
+    "channels last": ((1, 3, 2, 1), (6, 1, 3, 6)),
+    "one row of columns": ((1, 5, 3), (0, 1, 5)),
+    "gaps": ((2, 3), (2, 5)),
+}
+STRIDED: dict[str, Callable[[Tensor], Tensor]] = {
+    "abs": torch.abs,
+    "add": lambda a: a + 1,
+    "mul": lambda a: a * 2,
+    "eq": lambda a: a == 1,
+    "div": lambda a: torch.div(a, 2, rounding_mode="floor"),
+    "fill": lambda a: aten.fill(a, 1.0),
+    "flip": lambda a: a.flip(0),
+    "hardtanh": lambda a: aten.hardtanh(a, 0, 1),
+    "isinf": torch.isinf,
+    "roll": lambda a: a.roll((1, 1), (0, 1)),
+    "sort": lambda a: a.sort(0).values,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", STRIDED)
+def test_strides_of_results_that_hold_little(name: str, layout: str) -> None:
+    if name == "roll" and "empty" not in layout:
+        pytest.skip("its strides are the CPU's for empty tensors")
+    call = STRIDED[name]
+    ours, theirs = (outcome(lambda d: call(view(d, *LAYOUTS[layout])), d) for d in ("sim", "cpu"))
+    assert ours == theirs
+
+
+CALLS: dict[str, Callable[[str], Any]] = {
+    "complex number into Bool": lambda d: torch.tensor([True, False], device=d).masked_fill(
+        torch.tensor([True, True], device=d), 3j
+    ),
+    "complex number into Float": lambda d: torch.ones(2, device=d).masked_fill(
+        torch.tensor([True, True], device=d), 3j
+    ),
+    "complex number compared": lambda d: torch.ones(2, device=d) == 1 + 0j,
+    "index of floats": lambda d: torch.ones(2, device=d)[torch.ones(1, device=d)],
+    "too many indices": lambda d: aten.index_put(
+        torch.tensor(1.0, device=d), [torch.tensor([0], device=d)], torch.tensor(1.0, device=d)
+    ),
+    "index into nothing": lambda d: aten.index_put(
+        torch.zeros(0, 3, device=d), [torch.tensor([0], device=d)], torch.ones(1, device=d)
+    ),
+    "value of more dimensions": lambda d: aten.index_put(
+        torch.zeros(3, device=d), [torch.tensor(0, device=d)], torch.ones(1, device=d)
+    ),
+    "mask of another shape": lambda d: aten.index_put(
+        torch.zeros(3, device=d), [torch.tensor([True], device=d)], torch.ones(1, device=d)
+    ),
+    "select of no dimensions": lambda d: torch.tensor(1.0, device=d).select_scatter(
+        torch.tensor(1.0, device=d), 0, 0
+    ),
+    "rows of nothing": lambda d: aten.embedding(
+        torch.zeros(0, 4, device=d), torch.tensor([0], device=d)
+    ),
+    "nothing, -1 times": lambda d: torch.zeros(0, device=d).repeat(-1),
+    "something, -1 times": lambda d: torch.zeros(1, device=d).repeat(-1),
+    "bilinear of one size": lambda d: aten.upsample_bilinear2d(
+        view(d, (1, 1, 3, 1), (3, 3, 1, 1)), [3, 3], False, 0.5
+    ),
+    "convolution without channels": lambda d: torch.conv1d(
+        torch.ones(4, 0, 3, device=d), torch.ones(4, 0, 3, device=d)
+    ),
+    "convolution without results": lambda d: torch.conv1d(
+        torch.ones(1, 2, 3, device=d), torch.ones(0, 2, 3, device=d)
+    ),
+    "output padding as wide as a step": lambda d: torch.conv_transpose1d(
+        torch.ones(1, 2, 3, device=d), torch.ones(2, 2, 3, device=d), output_padding=1
+    ),
+    "nothing of a transposed convolution": lambda d: torch.conv_transpose3d(
+        torch.ones(2, 4, 1, 1, 1, device=d), torch.ones(4, 3, 2, 1, 3, device=d), padding=(1, 0, 0)
+    ),
+    "channels of nothing": lambda d: aten.native_channel_shuffle(torch.ones(0, 4, 5, device=d), 2),
+    "one group of channels": lambda d: aten.native_channel_shuffle(
+        view(d, (1, 4, 5), (20, 5, 1)), 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_gives_or_raises_what_the_cpu_does(name: str) -> None:
+    assert outcome(CALLS[name], "sim") == outcome(CALLS[name], "cpu")
+
+
+def test_a_shuffle_of_one_group_is_a_copy() -> None:
+    given = torch.ones(1, 4, 5, device="sim")
+    assert aten.native_channel_shuffle(given, 1).data_ptr() != given.data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_out_that_is_an_operand_of_another_size() -> None:
+    numbers = torch.tensor([-2, 4, 3], dtype=torch.int8, device="sim")
+    assert torch.amax(numbers, 0, out=numbers) is numbers
+    assert as_seen(numbers) == (4, torch.int8, (), ())
+    rows = torch.zeros(3, 0, 3, device="sim")
+    columns = torch.zeros(3, 3, 0, device="sim")
+    torch.bmm(rows, columns, out=columns)
+    assert columns.shape == (3, 0, 0)
+    table = torch.arange(6.0, device="sim").reshape(2, 3)
+    torch.sum(table, 1, out=table)
+    assert table.tolist() == [3.0, 12.0]
