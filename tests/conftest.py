@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import isolation
 import needs
 import opsmith
 from opsmith.schema import Catalogue, read_catalogue
+from sim_driver import SimDriver
 
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
@@ -104,6 +105,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def sim() -> LoadedBackend:
     """The simulated accelerator, loaded into this process: device ``sim`` works afterwards."""
     return opsmith.load("sim")
+
+
+@pytest.fixture
+def driver(sim: LoadedBackend) -> Iterator[SimDriver]:
+    """sim's driver, without any faults before and after the test, when its devices have done their work."""
+    import torch
+
+    loaded = SimDriver(sim.built.driver)
+    loaded.clear_faults()
+    yield loaded
+    loaded.clear_faults()
+    for device in range(torch.accelerator.device_count()):
+        torch.accelerator.synchronize(device)
 
 
 @pytest.fixture

@@ -276,7 +276,7 @@ def test_an_out_of_another_dtype_is_for_atens_kernel_to_judge(
 
 
 def test_a_kernel_draws_the_numbers_of_the_devices_generator() -> None:
-    generator = torch.leansim.default_generators[0]
+    generator = torch.get_device_module("leansim").default_generators[0]
     generator.manual_seed(0)
     drawn = torch.ops.lean_test.noise(torch.empty(5, device="leansim"))
     # Random123's known answer for a counter and a key of zeros.
