@@ -128,8 +128,8 @@ OPSMITH_EXPORTED void opsmith_python_driver_open(const opsmith_driver* callbacks
               &T::fill, &T::default_stream, &T::stream_create, &T::stream_destroy, &T::stream_query,
               &T::stream_synchronize, &T::stream_host_function, &T::event_create, &T::event_destroy,
               &T::event_record, &T::event_query, &T::event_synchronize, &T::event_elapsed,
-              &T::stream_wait_event, &T::pinned_allocate, &T::pinned_release, &T::range_push,
-              &T::range_pop, &T::memory_export, &T::memory_import, &T::memory_unimport>();
+              &T::stream_wait_event, &T::pinned_allocate, &T::pinned_release, &T::range_push, &T::range_pop,
+              &T::memory_export, &T::memory_import, &T::memory_unimport>();
   table.pinned_contains = python.pinned_contains != nullptr ? pinned_contains : nullptr;
   table.host_window = python.host_window != nullptr ? host_window : nullptr;
   if (python.stream_create == nullptr) {
