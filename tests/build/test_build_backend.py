@@ -590,7 +590,7 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
     apart = {
         *(csrc / "trace").rglob("*.cpp"),
         *(csrc / "python").rglob("*.cpp"),
-        csrc / "executorch_library" / "registration.cpp",
+        *(csrc / "executorch_library").rglob("*.cpp"),
         *(csrc / path.relative_to(PACKAGE / "csrc") for path in BRIDGE),
     }
     ours = {

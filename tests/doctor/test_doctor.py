@@ -18,6 +18,7 @@ from opsmith.build.compile import Compilation
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler, find_torch
 from opsmith.cli.main import app
+from opsmith.description import Rng
 from opsmith.doctor import requirements
 from opsmith.doctor.driver_facts import expected_abi_version
 from opsmith.doctor.requirements import Diagnosis, diagnose
@@ -58,7 +59,7 @@ def check(name: str, backend: str = "sim") -> Diagnosis:
 def built_driver(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the backend's built driver is, as far as the doctor knows."""
     path = tmp_path / "libtoy.so"
-    built = BuiltBackend("sim", path, path, tmp_path, True, Location(tmp_path), cache)
+    built = BuiltBackend("sim", path, path, tmp_path, True, Rng.PHILOX, Location(tmp_path), cache)
     monkeypatch.setattr(requirements, "find_built", lambda description: built)
     return path
 

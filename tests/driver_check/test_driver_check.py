@@ -49,7 +49,7 @@ LIES = {
         "`allocate` of 268435457 bytes returned OPSMITH_OK, on a device of 268435456",
     ),
     "out of memory is a failure": ("allocations too large", "returned OPSMITH_FAILED"),
-    "overcommit": ("out of memory", "17 allocations of 16777232 bytes succeeded"),
+    "overcommit": ("out of memory", "17 allocations of 16777216 bytes succeeded"),
     "full for ever": ("out of memory", "`allocate` returned OPSMITH_OUT_OF_MEMORY"),
     "short copies": ("copies from the host", "1 of them differ, the first at offset 64"),
     "wide copies": ("copies from the host", "8 of them differ, the first at offset 65 (0x"),

@@ -113,7 +113,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::linear.out": "optimized",
         "aten::max_pool2d_with_indices.out": "portable",
         "aten::mean.out": "optimized",
-        "aten::relu.out": "portable",
+        "aten::relu.out": "optimized",
     },
     transformer: {
         "aten::_softmax.out": "optimized",
@@ -139,7 +139,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
     quantized_models.mlp: {
         **QUANTIZED,
         "aten::linear.out": "optimized",
-        "aten::relu.out": "portable",
+        "aten::relu.out": "optimized",
     },
     quantized_models.cnn: {
         **QUANTIZED,
@@ -147,7 +147,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::linear.out": "optimized",
         "aten::max_pool2d_with_indices.out": "portable",
         "aten::mean.out": "optimized",
-        "aten::relu.out": "portable",
+        "aten::relu.out": "optimized",
     },
 }
 
@@ -274,6 +274,6 @@ def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
     ran = json.loads(done.stdout.splitlines()[-1])
     assert ran["served_by"] == {
         "optimized::linear_packed.out": "optimized",
-        "aten::relu.out": "portable",
+        "aten::relu.out": "optimized",
     }
     assert ran["max_difference_from_eager"] == 0

@@ -1,6 +1,6 @@
 """Kernels that run after their calls have returned, and what comes of them.
 
-``slow`` makes each piece of the device's work take time, and has all of it queued.
+``slow`` makes each piece of the device's work take time.
 """
 
 # mypy: disable-error-code=attr-defined
@@ -10,7 +10,7 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +23,22 @@ from sim_driver import SimDriver
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
+MANY = 1 << 20  # elements, which are queued
 MOMENT = 3_000  # microseconds
 LONG = 100_000
 
 queued = pytest.mark.skipif(
     not HAS_HOST_WINDOW, reason="without a host window kernels on copies wait for their results"
 )
+
+
+@pytest.fixture(autouse=True)
+def spare_core() -> Iterator[None]:
+    """Kernels are queued where a core is left for who calls them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def idle() -> bool:
@@ -52,7 +62,7 @@ def test_a_kernel_runs_after_its_call(driver: SimDriver) -> None:
 
 @queued
 def test_many_elements_are_queued_on_an_idle_stream(driver: SimDriver) -> None:
-    a, b = torch.rand(200, 100), torch.rand(100, 200)
+    a, b = torch.rand(100, 10_000), torch.rand(10_000, 100)
     left, right = a.to("sim"), b.to("sim")
     driver.inject("slow", LONG)
     product = left @ right
@@ -64,7 +74,7 @@ def test_many_elements_are_queued_on_an_idle_stream(driver: SimDriver) -> None:
 def busy(driver: SimDriver) -> None:
     """The current stream has work for a while."""
     driver.inject("slow", MOMENT)
-    torch.zeros(1 << 16, device="sim").exp()
+    torch.zeros(MANY, device="sim").exp()
 
 
 def test_programs_compute_what_the_cpu_does(busy: None) -> None:
@@ -125,13 +135,13 @@ def test_training_equals_the_cpus(busy: None) -> None:
 
 @pytest.fixture
 def table(driver: SimDriver) -> torch.Tensor:
-    return torch.zeros(1 << 16, device="sim")
+    return torch.zeros(MANY, device="sim")
 
 
 @pytest.fixture
 def far(driver: SimDriver) -> torch.Tensor:
     """An index beyond the table."""
-    return torch.tensor([1 << 20], device="sim")
+    return torch.tensor([1 << 24], device="sim")
 
 
 def wrong_index(table: torch.Tensor, far: torch.Tensor) -> torch.Tensor:
@@ -176,7 +186,7 @@ def test_the_first_of_several_failures_is_raised(table: torch.Tensor, far: torch
 
 
 def test_streams_wait_for_each_others_kernels(driver: SimDriver) -> None:
-    tensor = torch.zeros(1 << 16, device="sim")
+    tensor = torch.zeros(MANY, device="sim")
     torch.accelerator.synchronize()
     driver.inject("slow", MOMENT)
     with torch.Stream(device="sim") as first:
@@ -186,13 +196,13 @@ def test_streams_wait_for_each_others_kernels(driver: SimDriver) -> None:
         second.wait_stream(first)
         doubled = tensor + tensor
     torch.sim.current_stream().wait_stream(second)
-    assert doubled.sum().item() == 6 * (1 << 16)
+    assert doubled.sum().item() == 6 * MANY
 
 
 def run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | variables,
+        env=os.environ | {"OPSMITH_LAUNCH_BLOCKING": "0"} | variables,
         capture_output=True,
         text=True,
         timeout=100,
@@ -210,12 +220,12 @@ driver = SimDriver(opsmith.load("sim").built.driver)
 
 def test_launches_that_block(sim: LoadedBackend) -> None:
     code = f"""{LOADED}
-x = torch.ones(1 << 16, device="sim")
+x = torch.ones({MANY}, device="sim")
 driver.inject("slow", {LONG})
 y = x.exp()
 print(torch.accelerator.current_stream().query())
 try:
-    x.index_select(0, torch.tensor([1 << 20], device="sim"))
+    x.index_select(0, torch.tensor([1 << 24], device="sim"))
 except IndexError as error:
     print(error)
 """
@@ -232,18 +242,53 @@ def test_an_unknown_setting_is_refused(sim: LoadedBackend) -> None:
     assert done.returncode == 1
     assert (
         "OPSMITH_LAUNCH_BLOCKING is `yes`\n  remedy: say 1 to have every kernel done before its call "
-        "returns, 0 or nothing to have kernels queued" in done.stderr
+        "returns, 0 to have kernels queued on a machine without a core to spare too, or nothing"
+        in done.stderr
     )
 
 
 def test_the_process_ends_after_its_work(sim: LoadedBackend) -> None:
     code = f"""{LOADED}
-x = torch.rand(300, 300, device="sim")
+x = torch.rand(1024, 1024, device="sim")
 driver.inject("slow", {MOMENT})
-for _ in range(30):
+for _ in range(9):
     x = x @ x
 """
     if HAS_HOST_WINDOW:
-        code += "x.index_select(0, torch.tensor([1 << 20], device='sim'))"
+        code += "x.index_select(0, torch.tensor([1 << 24], device='sim'))"
     done = run(code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_wait_is_given_up_after_a_time(sim: LoadedBackend) -> None:
+    code = f"""{LOADED}
+x = torch.zeros({MANY}, device="sim")
+driver.inject("slow", 20_000_000)
+def forward(x):
+    return x.exp()
+y = forward(x)
+event = torch.accelerator.current_stream().record_event()
+for wait in (torch.accelerator.synchronize, y.cpu, event.synchronize):
+    try:
+        wait()
+    except torch.AcceleratorError as error:
+        print(error)
+"""
+    done = run(code, OPSMITH_SYNCHRONIZE_TIMEOUT="0.2")
+    assert (done.returncode, done.stderr) == (0, "")
+    kernel = (
+        "The last kernel launched there is that of aten::exp, called at <string>:10 in forward."
+    )
+    hint = (
+        "A kernel that never ends, or a device that hangs: end the process, or give it more time."
+    )
+    late = "was not done within 0.2 s (OPSMITH_SYNCHRONIZE_TIMEOUT)."
+    stream = f"sim:0: stream 0 {late} {kernel} {hint}"
+    event = "sim:0: what an event was recorded after " + late
+    event += f" Synchronise its stream to be told what that does. {hint}"
+    assert done.stdout.splitlines() == [stream, stream, event]
+
+
+def test_a_time_to_wait_is_a_number(sim: LoadedBackend) -> None:
+    done = run("import opsmith; opsmith.load('sim')", OPSMITH_SYNCHRONIZE_TIMEOUT="soon")
+    assert "OPSMITH_SYNCHRONIZE_TIMEOUT is `soon`\n  remedy: give the seconds" in done.stderr

@@ -188,8 +188,14 @@ class DerivedBody:
         outs = set(self.signature.outputs())
         call = self.run(values)
         lines = []
+        is_structured = self.call.shape is Shape.STRUCTURED_META
         if len(results) > 1:
             lines.append(f"const auto results = {call};")
+        elif outs and is_structured:
+            lines.append(f"const at::Tensor result = {call};")
+            call = "result"
+        if outs and is_structured:
+            lines.append("op.settle();")
         for index, result in enumerate(results):
             value = f"std::get<{index}>(results)" if len(results) > 1 else call
             write = "write_out" if result.name in outs else "write_inplace"

@@ -170,6 +170,14 @@ def test_batch_norm_in_evaluation(layout: str) -> None:
         )
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fill(layout: str) -> None:
+    operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2)).to(DEVICE)
+    with Beside():
+        torch.fill(operand, 2)
+        torch.fill(operand, torch.tensor(2.0, device=DEVICE))
+
+
 def test_every_operator_was_seen() -> None:
     assert set(SHAPED) - set(CHECKED) == set()
 

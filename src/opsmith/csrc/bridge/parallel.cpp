@@ -1,16 +1,32 @@
-// ExecuTorch's parallel_for on PyTorch's own threads, so that a process has one pool of them.
+// ExecuTorch's parallel_for on the process's own threads: PyTorch's, or those of streams.
 #include <ATen/Parallel.h>
 #include <executorch/runtime/core/function_ref.h>
+
+#ifndef OPSMITH_FOR_CPU
+#include <opsmith/device/stream_threads.h>
+#endif
 
 namespace executorch::extension {
 
 bool parallel_for(const int64_t begin, const int64_t end, const int64_t grain_size,
                   runtime::FunctionRef<void(int64_t, int64_t)> work) {
-  at::parallel_for(begin, end, grain_size, [&](int64_t from, int64_t to) { work(from, to); });
+  const auto part = [&](int64_t from, int64_t to) { work(from, to); };
+#ifndef OPSMITH_FOR_CPU
+  if (opsmith::is_on_stream_thread()) {
+    opsmith::parallel_on_stream(begin, end, grain_size, part);
+    return true;
+  }
+#endif
+  at::parallel_for(begin, end, grain_size, part);
   return true;
 }
 
 int64_t get_thread_num() {
+#ifndef OPSMITH_FOR_CPU
+  if (const int part = opsmith::part_on_stream(); part > 0) {
+    return part;
+  }
+#endif
   return at::get_thread_num();
 }
 

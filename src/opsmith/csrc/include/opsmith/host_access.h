@@ -9,6 +9,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 
 #include <ATen/core/TensorBase.h>
 
@@ -24,7 +25,7 @@ inline bool has_host_window() {
 inline void wait_for_device(c10::DeviceIndex device) {
   const opsmith_stream stream = current_stream(device);
   if (C10_UNLIKELY(driver().stream_query(stream) != OPSMITH_OK)) {
-    check(driver().stream_synchronize(stream), "synchronise the current stream", device);
+    wait_for_stream(stream, device, "synchronise the current stream");
   }
   raise_late_failure();
 }

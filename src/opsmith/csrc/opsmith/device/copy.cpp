@@ -60,7 +60,7 @@ void order(opsmith_stream earlier, c10::DeviceIndex earlier_device, opsmith_stre
     event.record(earlier);
     event.block(later);
   } else {
-    check(driver().stream_synchronize(earlier), "synchronise a stream", earlier_device);
+    wait_for_stream(earlier, earlier_device, "synchronise a stream");
   }
 }
 
@@ -76,6 +76,10 @@ void queue_copy(void* destination, int destination_device, const void* source, i
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
   const profile::StreamWork work(copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST),
                                  place, profile::Kind::kCopy, bytes);
+  if (C10_UNLIKELY(waits_are_limited()) &&
+      (source_device == OPSMITH_HOST || destination_device == OPSMITH_HOST)) {
+    wait_for_stream(current_stream(place), place, action);  // the driver itself would wait without a limit
+  }
   check(driver().copy(destination, destination_device, source, source_device, bytes, current_stream(place)),
         action, device);
 }
@@ -154,7 +158,7 @@ void copy_bytes(void* destination, int destination_device, const void* source, i
   const auto device =
       static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
   queue_copy(destination, destination_device, source, source_device, bytes, "copy memory", device);
-  check(driver().stream_synchronize(current_stream(device)), "wait for a copy", device);
+  wait_for_stream(current_stream(device), device, "wait for a copy");
   raise_late_failure();
 }
 

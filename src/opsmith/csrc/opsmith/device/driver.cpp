@@ -18,6 +18,7 @@
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/launch.h>
+#include <opsmith/device/waiting.h>
 
 namespace opsmith {
 
@@ -255,6 +256,7 @@ void load_driver(const std::string& path, bool use_host_window) {
   detail::set_device_count(static_cast<c10::DeviceIndex>(count));
   detail::loaded_driver = &table;
   prepare_launches();
+  prepare_waiting();
   start_autograd_threads();
   if (table.host_window != nullptr) {
     keep_backward_on_this_thread();

@@ -11,6 +11,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/device/late_failure.h>
+#include <opsmith/device/waiting.h>
 #include <opsmith/device/stream.h>
 
 namespace opsmith {
@@ -160,9 +161,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event == nullptr) {
       return;
     }
-    check(has_events() ? driver().event_synchronize(static_cast<opsmith_event>(event))
-                       : driver().stream_synchronize(static_cast<opsmith_stream>(event)),
-          "synchronise an event", current_device());
+    if (has_events()) {
+      wait_for_event(static_cast<opsmith_event>(event), current_device(), "synchronise an event");
+    } else {
+      wait_for_stream(static_cast<opsmith_stream>(event), current_device(), "synchronise an event");
+    }
     raise_late_failure();
   }
 

@@ -1,15 +1,12 @@
 // What work of a stream threw when it ran, after its call had returned.
 #pragma once
 
+#include <opsmith/device/calling_line.h>
+
 #include <atomic>
 #include <exception>
-#include <memory>
 
 #include <c10/macros/Macros.h>
-
-namespace torch {
-struct CapturedTraceback;
-}
 
 namespace opsmith {
 
@@ -18,9 +15,8 @@ extern std::atomic<bool> late_failure_is_kept;
 void throw_late_failure();
 }  // namespace detail
 
-// Keeps `thrown` by `operator_name`, which `caller` called, until it is raised.
-void keep_late_failure(std::exception_ptr thrown, const char* operator_name,
-                       std::shared_ptr<torch::CapturedTraceback> caller) noexcept;
+// Keeps what `operator_name`, called from `line`, has thrown, until it is raised.
+void keep_late_failure(std::exception_ptr thrown, const char* operator_name, CallingLine line) noexcept;
 
 // Raises what was kept, with the place of the call. Whoever waits for the device calls it afterwards.
 inline void raise_late_failure() {

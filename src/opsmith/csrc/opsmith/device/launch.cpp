@@ -1,17 +1,20 @@
 // See launch.h.
 #include <opsmith/device/launch.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/profiler/combined_traceback.h>
 #include <torch/library.h>
 
 #include <opsmith/device/device.h>
 #include <opsmith/device/late_failure.h>
+#include <opsmith/device/stream_threads.h>
+#include <opsmith/device/waiting.h>
 
 namespace opsmith {
 
@@ -26,13 +29,16 @@ void pause_queueing(int by) {
   detail::may_queue.store(now == 0, std::memory_order_relaxed);
 }
 
-bool asks_to_block() {
+// OPSMITH_LAUNCH_BLOCKING=0.
+bool always_queues = false;
+
+std::string_view blocking_setting() {
   const char* const text = std::getenv("OPSMITH_LAUNCH_BLOCKING");
   const std::string_view setting = text != nullptr ? text : "";
   TORCH_CHECK(setting.empty() || setting == "0" || setting == "1", "OPSMITH_LAUNCH_BLOCKING is `", setting,
-              "`\n  remedy: say 1 to have every kernel done before its call returns, 0 or nothing to have "
-              "kernels queued");
-  return setting == "1";
+              "`\n  remedy: say 1 to have every kernel done before its call returns, 0 to have kernels queued "
+              "on a machine without a core to spare too, or nothing");
+  return setting;
 }
 
 // Before the process takes down what kernels need, threads among it.
@@ -51,6 +57,12 @@ void finish_queued_work() {
 namespace detail {
 
 bool launches_block = false;
+
+bool queueing_pays() {
+  static const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  return always_queues || static_cast<unsigned>(at::get_num_threads()) < cores;
+}
+
 std::atomic<bool> may_queue = true;
 
 void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device) {
@@ -60,7 +72,9 @@ void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device) {
 }  // namespace detail
 
 void prepare_launches() {
-  detail::launches_block = asks_to_block();
+  const std::string_view setting = blocking_setting();
+  detail::launches_block = setting == "1";
+  always_queues = setting == "0";
   if (detail::launches_block || driver().stream_host_function == nullptr) {
     pause_queueing(1);
   }
@@ -69,7 +83,8 @@ void prepare_launches() {
 QueuedWork::QueuedWork(const char* operator_name, c10::DeviceIndex device)
     : operator_name_(operator_name),
       device_(device),
-      caller_(torch::CapturedTraceback::gather(/*python=*/true, /*script=*/false, /*cpp=*/false)),
+      stream_(current_stream(device)),
+      line_(CallingLine::here()),
       threads_(at::get_num_threads()),
       launch_(operator_name, device) {}
 
@@ -77,14 +92,12 @@ QueuedWork::~QueuedWork() = default;
 
 void QueuedWork::run_queued() noexcept {
   try {
-    // Each thread has a number of its own, and the caller's is the one that users set.
-    if (at::get_num_threads() != threads_) {
-      at::set_num_threads(threads_);
-    }
+    const OnStreamThread scope(threads_);
+    const NotedRun noted(stream_, operator_name_, line_);
     const profile::Running running(std::move(launch_));
     run();
   } catch (const std::exception&) {
-    keep_late_failure(std::current_exception(), operator_name_, std::move(caller_));
+    keep_late_failure(std::current_exception(), operator_name_, std::move(line_));
   }
 }
 
@@ -93,8 +106,8 @@ void queue_on_host(std::unique_ptr<QueuedWork> work) {
     const std::unique_ptr<QueuedWork> owned(static_cast<QueuedWork*>(given));
     owned->run_queued();
   };
-  const c10::DeviceIndex device = work->device_;
-  check(driver().stream_host_function(current_stream(device), run, work.get()), "queue a kernel", device);
+  note_launch(work->operator_name_);
+  check(driver().stream_host_function(work->stream_, run, work.get()), "queue a kernel", work->device_);
   (void)work.release();
 }
 

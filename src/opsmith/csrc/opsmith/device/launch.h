@@ -3,11 +3,14 @@
 //
 // Note [At once or queued]
 // ~~~~~~~~~~~~~~~~~~~~~~~~
-// To hand work to another thread and to wait for it costs tens of microseconds, more than most small kernels
-// take. So a kernel runs on the calling thread where its stream is idle and its Tensors have few elements;
-// behind pending work, or where they have many, it is queued. Both keep the stream's order.
+// To hand work to another thread and to wait for it costs tens of microseconds, as much again for each
+// parallel loop in it, and Python then shares the cores with the kernel: a training step of many kernels of
+// 0.1 ms takes twice as long on two cores. So a kernel runs on the calling thread where its stream is idle and
+// its Tensors have less than a million elements; behind pending work, or where they have more, it is queued.
+// Both keep the stream's order.
 #pragma once
 
+#include <opsmith/device/calling_line.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/profile/device_work.h>
@@ -15,21 +18,17 @@
 #include <atomic>
 #include <memory>
 
-namespace torch {
-struct CapturedTraceback;
-}
-
 namespace opsmith {
 
 namespace detail {
 extern bool launches_block;
 extern std::atomic<bool> may_queue;
+bool queueing_pays();
 void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device);
 }  // namespace detail
 
-// Elements in all Tensors of a call from which on it is worth queueing: a pointwise kernel takes about as
-// long for them as a hop to the stream's thread.
-constexpr int64_t kWorthQueueing = int64_t{1} << 15;
+// Elements in all Tensors of a call from which on it is worth queueing: it takes a millisecond or so.
+constexpr int64_t kWorthQueueing = int64_t{1} << 20;
 
 // Heeds OPSMITH_LAUNCH_BLOCKING, and what the driver offers. Throws c10::Error for a setting that is none.
 // Called by load_driver().
@@ -57,7 +56,8 @@ class QueuedWork {
 
   const char* operator_name_;
   c10::DeviceIndex device_;
-  std::shared_ptr<torch::CapturedTraceback> caller_;
+  opsmith_stream stream_;
+  CallingLine line_;
   int threads_;
   profile::Launch launch_;
 
@@ -71,7 +71,7 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
   if (C10_LIKELY(elements < kWorthQueueing && driver().stream_query(stream) == OPSMITH_OK)) {
     return true;
   }
-  if (detail::may_queue.load(std::memory_order_relaxed)) {
+  if (detail::may_queue.load(std::memory_order_relaxed) && detail::queueing_pays()) {
     return false;
   }
   detail::wait_to_run_at_once(stream, device);

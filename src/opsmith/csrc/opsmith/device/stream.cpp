@@ -14,6 +14,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/device/late_failure.h>
+#include <opsmith/device/waiting.h>
 
 namespace opsmith {
 
@@ -107,12 +108,21 @@ int64_t new_stream(c10::DeviceIndex device, int priority) {
   return id;
 }
 
-void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
-  opsmith_status status = driver().stream_query(stream);
-  if (status == OPSMITH_NOT_READY) {
-    status = driver().stream_synchronize(stream);
+int64_t stream_id(opsmith_stream stream, c10::DeviceIndex device) {
+  const auto& handles = all_streams[device].handles;
+  for (size_t id = 0; id < handles.size(); ++id) {
+    if (handles[id].load(std::memory_order_acquire) == stream) {
+      return static_cast<int64_t>(id);
+    }
   }
-  if (C10_UNLIKELY(status != OPSMITH_OK)) {
+  return -1;
+}
+
+void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
+  const opsmith_status status = driver().stream_query(stream);
+  if (status == OPSMITH_NOT_READY) {
+    wait_for_stream(stream, device, "synchronise a stream");
+  } else if (C10_UNLIKELY(status != OPSMITH_OK)) {
     check(status, "synchronise a stream", device);
   }
   raise_late_failure();

@@ -23,6 +23,9 @@ int64_t exchange_stream(c10::Stream stream);
 // (`priority` below 0 is urgent), so the 33rd call gives the first one again.
 int64_t new_stream(c10::DeviceIndex device, int priority);
 
+// The id of `stream`, which opsmith has made for `device`; -1 if it has not.
+int64_t stream_id(opsmith_stream stream, c10::DeviceIndex device);
+
 // Waits for the work that `stream`, of `device`, has pending; costs one query if it has none.
 void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device);
 

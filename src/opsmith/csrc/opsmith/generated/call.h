@@ -98,7 +98,7 @@ class Call {
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
       : device_(detail::common_device<kOperands>(operator_name, arguments...)),
-        work_((wait(), operator_name)) {}
+        work_((prepare(operator_name), operator_name)) {}
   // Throws what the device says of its kernel, where launches block.
   ~Call() noexcept(kRuns != Runs::kOnDevice) {
     if constexpr (kRuns == Runs::kOnDevice) {
@@ -111,9 +111,11 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
-  C10_ALWAYS_INLINE static void wait() {
+  C10_ALWAYS_INLINE static void prepare([[maybe_unused]] const char* operator_name) {
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());
+    } else if constexpr (kRuns == Runs::kOnDevice) {
+      note_launch(operator_name);
     }
   }
 

@@ -98,11 +98,15 @@ void Output::stand_in_for(Reads reads, const at::TensorBase& operand) {
   }
 }
 
-void Output::copy_back() const {
+void Output::settle() const {
   if (given_->sizes() != written_.sizes()) {
     at::native::resize_output(*given_, written_.sizes());
     given_->unsafeGetTensorImpl()->set_sizes_and_strides(written_.sizes(), written_.strides());
   }
+}
+
+void Output::copy_back() const {
+  settle();
   given_->copy_(written_);
 }
 

@@ -71,6 +71,9 @@ class Output {
   // Has the kernel write to a stand-in where the given Tensor has not the dtype that it computes in.
   void promote(at::ScalarType common);
 
+  // Resizes the given Tensor where it was left as it is, since it may be an operand.
+  void settle() const;
+
   // Copies what was written to a stand-in to where it belongs.
   void finish() const {
     if (C10_UNLIKELY(has_stand_in())) {
@@ -144,6 +147,13 @@ class Structured final : public Meta {
   }
   // The result of a functional variant, to be returned.
   at::Tensor&& take(size_t index) { return std::move(outputs_[index].allocated()); }
+
+  // Called where something else than the kernel writes to the given Tensors, before it does.
+  void settle() {
+    for (const detail::Output& output : outputs_) {
+      output.settle();
+    }
+  }
 
   // Called after the kernel, where Tensors were given.
   void finish() {

@@ -1,0 +1,54 @@
+// How the host waits for streams: as long as they take, or OPSMITH_SYNCHRONIZE_TIMEOUT seconds at most, after
+// which an error tells what the stream was doing.
+#pragma once
+
+#include <opsmith_driver.h>
+
+#include <opsmith/device/calling_line.h>
+
+#include <c10/core/Device.h>
+#include <c10/macros/Macros.h>
+
+namespace opsmith {
+
+namespace detail {
+extern bool waits_are_limited;
+void note_launch(const char* operator_name);
+}  // namespace detail
+
+// Heeds OPSMITH_SYNCHRONIZE_TIMEOUT. Throws c10::Error for a setting that is none. Called by load_driver().
+void prepare_waiting();
+
+// Whether a wait for a stream may end in an error though the stream goes on.
+inline bool waits_are_limited() {
+  return detail::waits_are_limited;
+}
+
+// Waits for what `stream`, of `device`, has pending. Throws what check() throws, with `action` ("copy a
+// tensor"); AcceleratorError when the time is over.
+void wait_for_stream(opsmith_stream stream, c10::DeviceIndex device, const char* action);
+
+// The same for the place of `event` in its stream.
+void wait_for_event(opsmith_event event, c10::DeviceIndex device, const char* action);
+
+// For the error of such a wait, where waits are limited: `operator_name` has launched a kernel on the current
+// stream.
+inline void note_launch(const char* operator_name) {
+  if (C10_UNLIKELY(waits_are_limited())) {
+    detail::note_launch(operator_name);
+  }
+}
+
+// While it lives, `stream` runs the kernel of `operator_name` on the host, called at `line`.
+class NotedRun {
+ public:
+  NotedRun(opsmith_stream stream, const char* operator_name, const CallingLine& line);
+  ~NotedRun();
+  NotedRun(const NotedRun&) = delete;
+  NotedRun& operator=(const NotedRun&) = delete;
+
+ private:
+  opsmith_stream stream_;
+};
+
+}  // namespace opsmith
