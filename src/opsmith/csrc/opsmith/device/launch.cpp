@@ -35,9 +35,10 @@ bool always_queues = false;
 std::string_view blocking_setting() {
   const char* const text = std::getenv("OPSMITH_LAUNCH_BLOCKING");
   const std::string_view setting = text != nullptr ? text : "";
-  TORCH_CHECK(setting.empty() || setting == "0" || setting == "1", "OPSMITH_LAUNCH_BLOCKING is `", setting,
-              "`\n  remedy: say 1 to have every kernel done before its call returns, 0 to have kernels queued "
-              "on a machine without a core to spare too, or nothing");
+  TORCH_CHECK(
+      setting.empty() || setting == "0" || setting == "1", "OPSMITH_LAUNCH_BLOCKING is `", setting,
+      "`\n  remedy: say 1 to have every kernel done before its call returns, 0 to have kernels queued "
+      "on a machine without a core to spare too, or nothing");
   return setting;
 }
 

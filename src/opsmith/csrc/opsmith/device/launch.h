@@ -5,9 +5,9 @@
 // ~~~~~~~~~~~~~~~~~~~~~~~~
 // To hand work to another thread and to wait for it costs tens of microseconds, as much again for each
 // parallel loop in it, and Python then shares the cores with the kernel: a training step of many kernels of
-// 0.1 ms takes twice as long on two cores. So a kernel runs on the calling thread where its stream is idle and
-// its Tensors have less than a million elements; behind pending work, or where they have more, it is queued.
-// Both keep the stream's order.
+// 0.1 ms takes twice as long on two cores. So a kernel runs on the calling thread where its stream is idle
+// and its Tensors have less than a million elements; behind pending work, or where they have more, it is
+// queued. Both keep the stream's order.
 #pragma once
 
 #include <opsmith/device/calling_line.h>
