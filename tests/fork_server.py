@@ -510,7 +510,11 @@ def _start_children_as_forks() -> None:
     def init(self: Any, args: Any, *others: Any, **options: Any) -> None:
         given = options.get("env")
         environment = dict(os.environ if given is None else given)
-        if isinstance(args, list | tuple) and not options.get("shell") and VARIABLE in environment:
+        # A fork has no other files than the standard ones.
+        is_plain = isinstance(args, list | tuple) and not (
+            options.get("shell") or options.get("pass_fds")
+        )
+        if is_plain and VARIABLE in environment:
             words = [os.fspath(word) for word in args]
             if _is_forked(words, environment):
                 args = _asking(words)
