@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from opsmith.demo.training import network
+
 
 class Residual(nn.Module):
     """ResNet's basic block, on ``(N, inside, H, W)``."""
@@ -30,14 +32,6 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu_(self.body(x) + self.shortcut(x))
-
-
-def cnn() -> nn.Module:
-    """Two convolutions and a linear layer, as the demo's, on ``(N, 1, 8, 8)``."""
-    convolutions = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1)]
-    return nn.Sequential(
-        *convolutions, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)
-    )
 
 
 def resnet18() -> nn.Module:
@@ -87,7 +81,7 @@ class Training:
 
 TRAININGS = {
     "CNN of the demo, batch 64": Training(
-        cnn, lambda: (torch.rand(64, 1, 8, 8), torch.randint(0, 10, (64,)))
+        network, lambda: (torch.rand(64, 1, 8, 8), torch.randint(0, 10, (64,)))
     ),
     "ResNet-18, 4 images of 96 x 96": Training(
         resnet18, lambda: (torch.rand(4, 3, 96, 96), torch.randint(0, 1000, (4,)))

@@ -71,36 +71,30 @@ struct Kept<at::ArrayRef<Element>> {
 
   const c10::SmallVector<Element, 6> elements;
 };
-template <class Element>
+template <class Element, class Given>
 struct KeptOptionalList {
-  template <class Given>
   explicit KeptOptionalList(const Given& given) {
     if (given.has_value()) {
       elements.emplace(given->begin(), given->end());
     }
   }
+  Given get() const {
+    if (!elements.has_value()) {
+      return std::nullopt;
+    }
+    return at::ArrayRef<Element>(*elements);
+  }
 
   std::optional<c10::SmallVector<Element, 6>> elements;
 };
 template <class Element>
-struct Kept<at::OptionalArrayRef<Element>> : KeptOptionalList<Element> {
-  using KeptOptionalList<Element>::KeptOptionalList;
-  at::OptionalArrayRef<Element> get() const {
-    if (!this->elements.has_value()) {
-      return std::nullopt;
-    }
-    return at::ArrayRef<Element>(*this->elements);
-  }
+struct Kept<at::OptionalArrayRef<Element>> : KeptOptionalList<Element, at::OptionalArrayRef<Element>> {
+  using KeptOptionalList<Element, at::OptionalArrayRef<Element>>::KeptOptionalList;
 };
 template <class Element>
-struct Kept<std::optional<at::ArrayRef<Element>>> : KeptOptionalList<Element> {
-  using KeptOptionalList<Element>::KeptOptionalList;
-  std::optional<at::ArrayRef<Element>> get() const {
-    if (!this->elements.has_value()) {
-      return std::nullopt;
-    }
-    return at::ArrayRef<Element>(*this->elements);
-  }
+struct Kept<std::optional<at::ArrayRef<Element>>>
+    : KeptOptionalList<Element, std::optional<at::ArrayRef<Element>>> {
+  using KeptOptionalList<Element, std::optional<at::ArrayRef<Element>>>::KeptOptionalList;
 };
 template <>
 struct Kept<std::string_view> {

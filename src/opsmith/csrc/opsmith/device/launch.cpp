@@ -66,10 +66,6 @@ bool queueing_pays() {
 
 std::atomic<bool> may_queue = true;
 
-void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device) {
-  synchronize_stream(stream, device);
-}
-
 }  // namespace detail
 
 void prepare_launches() {
@@ -107,9 +103,13 @@ void queue_on_host(std::unique_ptr<QueuedWork> work) {
     const std::unique_ptr<QueuedWork> owned(static_cast<QueuedWork*>(given));
     owned->run_queued();
   };
+  const c10::DeviceIndex device = work->device_;
   note_launch(work->operator_name_);
-  check(driver().stream_host_function(work->stream_, run, work.get()), "queue a kernel", work->device_);
-  (void)work.release();
+  const opsmith_status status = driver().stream_host_function(work->stream_, run, work.get());
+  if (status == OPSMITH_OK) {
+    (void)work.release();  // the stream's, even if check() raises an earlier failure
+  }
+  check(status, "queue a kernel", device);
 }
 
 QueueingPaused::QueueingPaused() {

@@ -24,7 +24,6 @@ namespace detail {
 extern bool launches_block;
 extern std::atomic<bool> may_queue;
 bool queueing_pays();
-void wait_to_run_at_once(opsmith_stream stream, c10::DeviceIndex device);
 }  // namespace detail
 
 // Elements in all Tensors of a call from which on it is worth queueing: it takes a millisecond or so.
@@ -74,7 +73,7 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
   if (detail::may_queue.load(std::memory_order_relaxed) && detail::queueing_pays()) {
     return false;
   }
-  detail::wait_to_run_at_once(stream, device);
+  synchronize_stream(stream, device);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/waiting.h>
 
 namespace opsmith::profile {
 
@@ -40,7 +41,7 @@ double Moment::until(const Moment& later) const {
 
 void Moment::wait() const {
   if (event_ != nullptr) {
-    check(driver().event_synchronize(event_.get()), "wait for an event", device_);
+    wait_for_event(event_.get(), device_, "wait for an event");
   }
 }
 
