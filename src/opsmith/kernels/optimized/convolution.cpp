@@ -41,23 +41,45 @@ constexpr int64_t kFewRows = 2;
 constexpr int64_t kGradientRows = 1152;
 constexpr int64_t kGradientBytes = 262144;
 
-// body(task, memory) of all tasks, with `units` of memory that no other thread has. False without memory.
+// Tasks that the threads share, with `units` of memory that no other thread has. Each costs `cost`, as
+// rows_per_thread takes it.
+class Tasks {
+ public:
+  Tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units)
+      : tasks_(tasks),
+        at_once_(std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts))),
+        parts_(ceil_divided(tasks, at_once_)),
+        units_(ceil_divided(units, 16) * 16),  // multiples of a cache line
+        memory_(temporary<float>(context, parts_ * units_)) {}
+
+  // Without it the context has failed.
+  bool has_memory() const { return memory_ != nullptr; }
+
+  // body(task, memory) of all.
+  template <class Body>
+  void run(const Body& body) const {
+    parallel(parts_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin * at_once_; task < std::min(tasks_, end * at_once_); ++task) {
+        body(task, memory_ + begin * units_);
+      }
+    });
+  }
+
+ private:
+  const int64_t tasks_;
+  const int64_t at_once_;
+  const int64_t parts_;
+  const int64_t units_;
+  float* const memory_;
+};
+
 template <class Body>
 bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units, const Body& body) {
-  const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts));
-  const int64_t parts = ceil_divided(tasks, at_once);
-  // Multiples of a cache line.
-  const int64_t each = ceil_divided(units, 16) * 16;
-  float* const memory = temporary<float>(context, parts * each);
-  if (memory == nullptr) {
-    return false;
+  const Tasks all(context, tasks, cost, units);
+  if (all.has_memory()) {
+    all.run(body);
   }
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin * at_once; task < std::min(tasks, end * at_once); ++task) {
-      body(task, memory + begin * each);
-    }
-  });
-  return true;
+  return all.has_memory();
 }
 
 // A weight by group, channel of the small map, channel of the large one, and place in the kernel.
@@ -105,11 +127,12 @@ WindowDim dim_of_large(const ConvolutionWindow& window, int64_t d, int64_t size,
   while (step * window.dilation[d] % stride != 0) {
     ++step;
   }
-  // From the last place on, which meets the first pixel.
+  // The last place meets the first pixel.
   dim.kernel_size = (window.kernel[d] - 1 - place) / step + 1;
-  dim.kernel_first = place + (dim.kernel_size - 1) * step;
-  dim.kernel_step = -step;
-  dim.first = (from - dim.kernel_first * window.dilation[d]) / stride;
+  dim.kernel_first = place;
+  dim.kernel_step = step;
+  dim.is_reversed = true;
+  dim.first = (from - (place + (dim.kernel_size - 1) * step) * window.dilation[d]) / stride;
   dim.dilation = step * window.dilation[d] / stride;
   return dim;
 }
@@ -123,6 +146,19 @@ FeatureMap<T> phase_of(FeatureMap<T> map, const WindowDim (&dims)[kSpatial]) {
     map.size[d] = dims[d].count;
   }
   return map;
+}
+
+// Whether the large map's channels lie one after the other, and so the places in the kernel.
+template <class T>
+bool is_dense(const Weight<T>& weight, const ConvolutionWindow& window) {
+  int64_t expected = 1;
+  for (int64_t d = kSpatial - 1; d >= 0; --d) {
+    if (window.kernel[d] != 1 && weight.stride[d] != expected) {
+      return false;
+    }
+    expected *= window.kernel[d];
+  }
+  return weight.large_stride == expected;
 }
 
 template <class T>
@@ -279,49 +315,82 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
 // ---- products
 
 // The weight as [groups][rows][depth]: channels and places in the kernel, of bfloat16 pairs of channels for
-// each place, and one more unit for the bias.
+// each place, and one more unit for the bias. Some rows at a time, whose weights of a channel lie together
+// where the rows are the large map's channels.
 template <class T>
-const T* packed_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int64_t units,
-                       bool has_more, T* packed) {
-  constexpr int64_t kUnit = sizeof(float) / sizeof(T);
+bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int64_t units, bool has_more,
+                 T* packed) {
+  constexpr int64_t kUnit = sizeof(float) / sizeof(T), kTogether = 16, kAhead = 4;
   const int64_t rows = p.rows(), channels = p.source_channels();
   const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
-  parallel(p.result.channels, rows_per_thread(4 * units), [&](int64_t begin, int64_t end) {
+  int64_t* const places = temporary<int64_t>(p.convolution.context, kernel_size);
+  if (places == nullptr) {
+    return false;
+  }
+  for_each_place(p.convolution.weight, dims,
+                 [&](int64_t number, int64_t offset) { places[number] = offset; });
+  // A few places are faster copied one by one.
+  bool is_kernel_dense = kernel_size >= 4;
+  for (int64_t number = 0; number < kernel_size; ++number) {
+    is_kernel_dense = is_kernel_dense && places[number] == number;
+  }
+  const auto pack_rows = [&](int64_t begin, int64_t end) {
+    const T* from[kTogether];
+    T* to[kTogether];
     for (int64_t row = begin; row < end; ++row) {
-      T* const to = packed + row * units * kUnit;
-      const T* const own = p.weight(row / rows) + row % rows * p.row_stride();
-      for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
-        for (int64_t c = 0; c < channels; ++c) {
-          to[(c / kUnit * kernel_size + number) * kUnit + c % kUnit] = own[c * p.channel_stride() + offset];
+      from[row - begin] = p.weight(row / rows) + row % rows * p.row_stride();
+      to[row - begin] = packed + row * units * kUnit;
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t first = c / kUnit * kernel_size * kUnit + c % kUnit, source = c * p.channel_stride();
+      for (int64_t i = 0; i < end - begin; ++i) {
+        // The processor does not foresee the step to the next channel.
+        __builtin_prefetch(from[i] + source + kAhead * p.channel_stride());
+        if constexpr (kUnit == 1) {
+          if (is_kernel_dense) {
+            OPSMITH_BEST(copy_float)(from[i] + source, to[i] + first, kernel_size);
+            continue;
+          }
         }
-        if (channels % kUnit != 0) {
-          to[(channels / kUnit * kernel_size + number) * kUnit + 1] = T{};
-        }
-      });
-      if (has_more) {
-        T* const more = to + (units - 1) * kUnit;
-        std::fill_n(more, kUnit, T{});
-        if (p.bias != nullptr) {
-          *more = p.bias[row];
+        for (int64_t number = 0; number < kernel_size; ++number) {
+          to[i][first + number * kUnit] = from[i][source + places[number]];
         }
       }
     }
-  });
-  return packed;
+    for (int64_t i = 0; channels % kUnit != 0 && i < end - begin; ++i) {
+      for (int64_t number = 0; number < kernel_size; ++number) {
+        to[i][(channels / kUnit * kernel_size + number) * kUnit + 1] = T{};
+      }
+    }
+    for (int64_t row = begin; has_more && row < end; ++row) {
+      T* const more = packed + (row * units + units - 1) * kUnit;
+      std::fill_n(more, kUnit, T{});
+      if (p.bias != nullptr) {
+        *more = p.bias[row];
+      }
+    }
+  };
+  parallel(ceil_divided(p.result.channels, kTogether), rows_per_thread(4 * kTogether * units),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t row = begin * kTogether; row < std::min(p.result.channels, end * kTogether);
+                  row += kTogether) {
+               pack_rows(row, std::min(p.result.channels, row + kTogether));
+             }
+           });
+  return true;
 }
 
-// Whether the weight is there already as packed_weight would lay it.
+// Whether the weight is there already as pack_weight would lay it.
 template <class T>
 bool is_packed(const MapProduct<T>& p) {
-  const Weight<const T>& weight = p.convolution.weight;
-  const ConvolutionWindow& window = p.convolution.window;
-  return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && weight.stride[2] == 1 &&
-         weight.stride[1] == window.kernel[2] && weight.stride[0] == window.kernel[1] * window.kernel[2] &&
-         weight.large_stride == window.kernel_size() &&
-         weight.small_stride == p.source_channels() * window.kernel_size();
+  const Convolution<const T>& own = p.convolution;
+  return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && is_dense(own.weight, own.window) &&
+         own.weight.small_stride == p.source_channels() * own.window.kernel_size();
 }
 
-// Strips of pixels of a block times the weight. A strip's patches are packed as panels, some depth at a time.
+// Strips of pixels of a block times the weight. A strip's patches are packed as panels: some depth at a time,
+// by the thread that has the block; or, where there are fewer blocks than threads, all of it and by all of
+// them, before each multiplies some rows.
 template <class T>
 class PatchProduct {
  public:
@@ -329,9 +398,9 @@ class PatchProduct {
       : p_(product),
         dims_(dims),
         result_(phase_of(product.result, dims)),
+        kernel_size_(dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size),
         blocks_(product.source, dims, product.source_channels(), kUnit == 2, true),
-        gathered_(ceil_divided(product.source_channels(), kUnit) * dims[0].kernel_size * dims[1].kernel_size *
-                  dims[2].kernel_size),
+        gathered_(ceil_divided(product.source_channels(), kUnit) * kernel_size_),
         // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
         units_(gathered_ + (product.bias != nullptr || gathered_ == 0 ? 1 : 0)),
         chunk_(kUnit == 2 ? units_ : ceil_divided(units_, ceil_divided(units_, kDepth))),
@@ -343,100 +412,179 @@ class PatchProduct {
     KernelRuntimeContext& context = p_.convolution.context;
     const int64_t groups = p_.convolution.groups, rows = p_.rows();
     const bool packs = units_ != gathered_ || !is_packed(p_);
-    T* const memory = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : nullptr;
+    T* const packed = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : nullptr;
     int64_t* const offsets = temporary<int64_t>(context, gathered_);
-    if (offsets == nullptr || (packs && memory == nullptr)) {
+    if (offsets == nullptr || (packs && packed == nullptr) ||
+        (packs && !pack_weight(p_, dims_, units_, units_ != gathered_, packed))) {
       return false;
     }
-    weight_ =
-        packs ? packed_weight(p_, dims_, units_, units_ != gathered_, memory) : p_.convolution.weight.data;
+    weight_ = packs ? packed : p_.convolution.weight.data;
     blocks_.offsets(p_.source_channels(), offsets);
     offsets_ = offsets;
-    // With few blocks, each thread has some of the rows.
-    const int64_t few = blocks_.blocks() * groups;
-    const int64_t parts =
-        few >= kFewTasks ? 1 : std::min(ceil_divided(kFewTasks, few), ceil_divided(rows, kRows / 2));
-    const int64_t rows_of_part = ceil_divided(rows, parts);
-    const int64_t cost = blocks_.most_pixels() * rows_of_part / 16 * units_ + blocks_.size();
-    return run_tasks(context, few * parts, std::max<int64_t>(1, cost),
-                     block_units() + panel_units() + rows_of_part * strip_, [&](int64_t task, float* own) {
-                       const int64_t first = task % parts * rows_of_part;
-                       multiply(task / parts / groups, task / parts % groups, first,
-                                std::min(rows, first + rows_of_part) - first, own);
-                     });
+    const int64_t tasks = blocks_.blocks() * groups;
+    if (tasks < kFewTasks && rows > kRows / 2 && gathered_ > 0) {
+      return multiply_together();
+    }
+    const int64_t cost = blocks_.most_pixels() * rows / 16 * units_ + blocks_.size();
+    return run_tasks(context, tasks, std::max<int64_t>(1, cost),
+                     block_units() + panel_units() + rows * strip_,
+                     [&](int64_t task, float* memory) { multiply(task / groups, task % groups, memory); });
   }
 
  private:
+  using Block = typename FeatureMapBlocks<T>::Block;
   static constexpr int64_t kUnit = sizeof(float) / sizeof(T);
 
-  int64_t block_units() const { return gathered_ == 0 ? 0 : blocks_.size(); }
-  int64_t panel_units() const { return strip_ * chunk_ + kSlack; }
+  // Pixels of a block, and where they lie in the result.
+  struct Strip {
+    int64_t count;
+    T* corner;  // of the block in the first row's plane
+    int64_t run_count;
+    Run runs[kMostPixels];
+    bool is_direct;  // one after the other
+  };
 
-  // Some rows of a group, at the pixels of a block.
-  void multiply(int64_t index, int64_t group, int64_t row, int64_t rows, float* memory) const {
-    const int64_t channels = p_.source_channels();
-    const auto block = blocks_.block(index, group * channels);
-    const float* const filled =
-        gathered_ == 0 ? memory : blocks_.fill(block, channels, memory, p_.with.copy_units);
-    const Pixels from = blocks_.pixels(block);
-    const Pixels to{{from.count[0], from.count[1], from.count[2]},
-                    result_.batch_stride,
-                    {result_.stride[0], result_.stride[1], result_.stride[2]}};
+  int64_t block_units() const { return gathered_ == 0 ? 0 : blocks_.size(); }
+  int64_t panel_units() const { return strip_ * chunk_; }
+  int64_t pixels_of(const Block& block) const { return block.samples * blocks_.pixels(block).of_sample(); }
+
+  Strip strip_of(const Block& block, int64_t first, int64_t group) const {
+    Pixels pixels = blocks_.pixels(block);
+    pixels.sample_stride = result_.batch_stride;
+    std::copy_n(result_.stride, kSpatial, pixels.stride);
     int64_t begin[kSpatial];
     blocks_.begin_of(block, begin);
-    const int64_t channel = group * p_.rows() + row;
-    T* const corner = result_.data + block.sample * result_.batch_stride + channel * result_.channel_stride +
-                      begin[0] * result_.stride[0] + begin[1] * result_.stride[1] +
-                      begin[2] * result_.stride[2];
-    const T* const a = weight_ + channel * units_ * kUnit;
+    Strip strip;
+    strip.count = std::min(strip_, pixels_of(block) - first);
+    strip.corner = result_.data + block.sample * result_.batch_stride +
+                   group * p_.rows() * result_.channel_stride + begin[0] * result_.stride[0] +
+                   begin[1] * result_.stride[1] + begin[2] * result_.stride[2];
+    strip.run_count = pixels.runs(first, strip.count, 0, strip.runs);
+    strip.is_direct = strip.run_count == 1 && (result_.stride[2] == 1 || strip.count == 1);
+    return strip;
+  }
+
+  // A group, at the pixels of a block.
+  void multiply(int64_t index, int64_t group, float* memory) const {
+    const int64_t channels = p_.source_channels(), rows = p_.rows();
+    const Block block = blocks_.block(index, group * channels);
+    const float* const filled =
+        gathered_ == 0 ? memory : blocks_.fill(block, channels, memory, p_.with.copy_units);
     float* const panels = memory + block_units();
     T* const sums = reinterpret_cast<T*>(panels + panel_units());
-    const int64_t pixels = block.samples * from.of_sample();
-    for (int64_t first = 0; first < pixels; first += strip_) {
-      const int64_t count = std::min(strip_, pixels - first);
-      Run runs[kMostPixels];
-      const int64_t run_count = to.runs(first, count, 0, runs);
-      const bool direct = run_count == 1 && (to.stride[2] == 1 || count == 1);
+    for (int64_t first = 0; first < pixels_of(block); first += strip_) {
+      const Strip strip = strip_of(block, first, group);
       for (int64_t k = 0; k < units_; k += chunk_) {
-        const int64_t depth = std::min(chunk_, units_ - k);
-        gather_panels(filled, from, first, count, k, depth, panels);
-        Gemm<T> gemm;
-        gemm.a = a + k * kUnit;
-        gemm.a_row = units_ * kUnit;
-        gemm.b = reinterpret_cast<const T*>(panels);
-        gemm.b_depth = kUnit == 2 ? 0 : kPanel;
-        gemm.b_panel = chunk_ * kPanel * kUnit;
-        gemm.c = direct ? corner + runs[0].from : sums;
-        gemm.c_row = direct ? result_.channel_stride : strip_;
-        gemm.columns = count;
-        gemm.depth = depth * kUnit;
-        gemm.accumulates = k > 0;
-        gemm.paired = multiplies_bfloat16();
-        for (int64_t i = 0; i < rows; i += kRows) {
-          p_.with.product.gemm(gemm, i, std::min(rows, i + kRows), 0, panels_of(count));
+        const int64_t depth = std::min(chunk_, units_ - k), from_map = std::min(depth, gathered_ - k);
+        if (from_map > 0) {
+          gather_panels(blocks_, block, filled, offsets_ + k, from_map, first, strip.count, panels, chunk_);
         }
-      }
-      for (int64_t i = 0; !direct && i < rows; ++i) {
-        spread(sums + i * strip_, runs, run_count, to.stride[2], corner + i * result_.channel_stride);
+        if (from_map < depth) {
+          put_ones(panels + from_map * kPanel, strip.count, chunk_);
+        }
+        for (int64_t row = 0; row < rows; row += kRows) {
+          multiply_rows(strip, group, row, std::min(kRows, rows - row), panels, chunk_, k, depth,
+                        sums + row * strip_);
+        }
       }
     }
   }
 
-  void gather_panels(const float* filled, const Pixels& from, int64_t first, int64_t count, int64_t unit,
-                     int64_t depth, float* panels) const {
-    const int64_t from_map = std::min(depth, gathered_ - unit);
+  bool multiply_together() const {
+    KernelRuntimeContext& context = p_.convolution.context;
+    const int64_t channels = p_.source_channels(), rows = p_.rows(), groups = p_.convolution.groups;
+    const int64_t channels_of_part = ceil_divided(ceil_divided(channels, kUnit), kFewTasks) * kUnit;
+    const int64_t rows_of_part = ceil_divided(rows, ceil_divided(rows, kRows / 2));
+    FeatureMapBlocks<T> part(p_.source, dims_, channels_of_part, kUnit == 2, true);
+    part.divide_as(blocks_.band(), blocks_.samples());
+    const Tasks gathering(context, ceil_divided(channels, channels_of_part),
+                          std::max<int64_t>(1, channels_of_part * kernel_size_ * blocks_.most_pixels() / 8),
+                          part.size());
+    const Tasks multiplying(context, ceil_divided(rows, rows_of_part),
+                            std::max<int64_t>(1, rows_of_part * blocks_.most_pixels() / 16 * units_),
+                            rows_of_part * strip_);
+    const int64_t strips = ceil_divided(blocks_.most_pixels(), strip_);
+    float* const panels = temporary<float>(context, strips * strip_ * units_);
+    if (!gathering.has_memory() || !multiplying.has_memory() || panels == nullptr) {
+      return false;
+    }
+    for (int64_t task = 0; task < blocks_.blocks() * groups; ++task) {
+      const int64_t group = task % groups;
+      const Block block = blocks_.block(task / groups, group * channels);
+      const int64_t pixels = pixels_of(block);
+      gathering.run([&](int64_t of_channels, float* memory) {
+        const int64_t channel = of_channels * channels_of_part;
+        const int64_t count = std::min(channels_of_part, channels - channel);
+        const Block own{block.sample, block.samples, block.channel + channel, block.begin, block.end};
+        const float* const filled = part.fill(own, count, memory, p_.with.copy_units);
+        gather_panels(part, own, filled, offsets_, ceil_divided(count, kUnit) * kernel_size_, 0, pixels,
+                      panels + channel / kUnit * kernel_size_ * kPanel, units_);
+      });
+      if (gathered_ < units_) {
+        put_ones(panels + gathered_ * kPanel, pixels, units_);
+      }
+      multiplying.run([&](int64_t of_rows, float* memory) {
+        const int64_t row = of_rows * rows_of_part;
+        for (int64_t first = 0; first < pixels; first += strip_) {
+          multiply_rows(strip_of(block, first, group), group, row, std::min(rows_of_part, rows - row),
+                        panels + first * units_, units_, 0, units_, reinterpret_cast<T*>(memory));
+        }
+      });
+    }
+    return true;
+  }
+
+  // Panels of patches, some units of their `depth`. What is stored of a unit may end in the next one, but for
+  // the last: that may be another thread's.
+  static void gather_panels(const FeatureMapBlocks<T>& blocks, const Block& block, const float* filled,
+                            const int64_t* offsets, int64_t units, int64_t first, int64_t count,
+                            float* panels, int64_t depth) {
+    const Pixels from = blocks.pixels(block);
     for (int64_t j = 0; j < count; j += kPanel) {
-      float* const panel = panels + j * chunk_;
       Run runs[kPanel];
       const int64_t run_count = from.runs(first + j, std::min(kPanel, count - j), 0, runs);
-      OPSMITH_BEST(gather)
-      (filled, offsets_ + unit, from_map, runs, run_count, panel, kPanel, blocks_.is_in_place());
-      if (from_map < depth) {
-        T* const ones = reinterpret_cast<T*>(panel + from_map * kPanel);
-        for (int64_t i = 0; i < kPanel * kUnit; ++i) {
-          ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
-        }
+      const auto gather = [&](int64_t begin, int64_t end, float* to) {
+        OPSMITH_BEST(gather)
+        (filled, offsets + begin, end - begin, runs, run_count, to, kPanel, blocks.is_in_place());
+      };
+      float* const panel = panels + j * depth;
+      float last[2 * kPanel];
+      gather(0, units - 1, panel);
+      gather(units - 1, units, last);
+      std::copy_n(last, kPanel, panel + (units - 1) * kPanel);
+    }
+  }
+
+  // The unit of the bias, in each panel.
+  static void put_ones(float* unit, int64_t count, int64_t depth) {
+    for (int64_t j = 0; j < count; j += kPanel) {
+      T* const ones = reinterpret_cast<T*>(unit + j * depth);
+      for (int64_t i = 0; i < kPanel * kUnit; ++i) {
+        ones[i] = i % kUnit == 0 ? one_of<T>() : T{};
       }
+    }
+  }
+
+  // Some rows of a group at a strip, by the panels of `depth` units from unit k on, `panel_depth` apart.
+  void multiply_rows(const Strip& strip, int64_t group, int64_t row, int64_t rows, const float* panels,
+                     int64_t panel_depth, int64_t k, int64_t depth, T* sums) const {
+    T* const corner = strip.corner + row * result_.channel_stride;
+    Gemm<T> gemm;
+    gemm.a = weight_ + ((group * p_.rows() + row) * units_ + k) * kUnit;
+    gemm.a_row = units_ * kUnit;
+    gemm.b = reinterpret_cast<const T*>(panels);
+    gemm.b_depth = kUnit == 2 ? 0 : kPanel;
+    gemm.b_panel = panel_depth * kPanel * kUnit;
+    gemm.c = strip.is_direct ? corner + strip.runs[0].from : sums;
+    gemm.c_row = strip.is_direct ? result_.channel_stride : strip_;
+    gemm.columns = strip.count;
+    gemm.depth = depth * kUnit;
+    gemm.accumulates = k > 0;
+    gemm.paired = multiplies_bfloat16();
+    p_.with.product.gemm(gemm, 0, rows, 0, panels_of(strip.count));
+    for (int64_t i = 0; !strip.is_direct && k + depth == units_ && i < rows; ++i) {
+      spread(sums + i * strip_, strip.runs, strip.run_count, result_.stride[2],
+             corner + i * result_.channel_stride);
     }
   }
 
@@ -451,6 +599,7 @@ class PatchProduct {
   const MapProduct<T>& p_;
   const WindowDim (&dims_)[kSpatial];
   const FeatureMap<T> result_;
+  const int64_t kernel_size_;
   const FeatureMapBlocks<T> blocks_;
   // Units of depth: from the map, in all, and at once; and pixels of a strip.
   const int64_t gathered_;
@@ -782,6 +931,115 @@ class GradientProduct {
   float* all_sums_ = nullptr;
 };
 
+// The weight's gradient where it is larger than the maps: the small map times panels of the large one's
+// patches, each result once and where it belongs. A task has some of the large map's channels.
+class LargeGradientProduct {
+ public:
+  LargeGradientProduct(const WeightProduct<float>& product, const WindowDim (&dims)[kSpatial],
+                       const WindowDim (&points)[kSpatial])
+      : p_(product),
+        kernel_size_(product.convolution.window.kernel_size()),
+        channels_(product.large.channels / product.convolution.groups),
+        channels_of_part_(ceil_divided(channels_, kFewTasks)),
+        large_(product.large, dims, channels_of_part_, false, true),
+        small_(product.small, points, product.columns(), false, true) {
+    small_.divide_as(large_.band(), large_.samples());
+    pitch_ = ceil_divided(large_.most_pixels(), kPanel) * kPanel + kSlack;
+  }
+
+  // Where the weight lies so, and there are few pixels.
+  bool is_apt() const {
+    return large_.blocks() * large_.most_pixels() <= 2 * p_.columns() &&
+           is_dense(p_.convolution.weight, p_.convolution.window);
+  }
+
+  bool run() {
+    KernelRuntimeContext& context = p_.convolution.context;
+    const int64_t groups = p_.convolution.groups, columns = p_.columns();
+    const int64_t parts = ceil_divided(channels_, channels_of_part_);
+    const int64_t rows = channels_of_part_ * kernel_size_;
+    const Tasks gathering(context, 1, 1, small_.size());
+    const Tasks multiplying(context, parts, columns * pitch_ / 16 * rows,
+                            units_of(large_.size()) + (rows + panels_of(rows) * kPanel + 1) * pitch_);
+    float* const grad = temporary<float>(context, columns * pitch_ + kSlack);
+    int64_t* const patch_offsets = temporary<int64_t>(context, rows);
+    int64_t* const grad_offsets = temporary<int64_t>(context, columns);
+    if (!gathering.has_memory() || !multiplying.has_memory() || grad == nullptr || patch_offsets == nullptr ||
+        grad_offsets == nullptr) {
+      return false;
+    }
+    large_.offsets(channels_of_part_, patch_offsets);
+    small_.offsets(columns, grad_offsets);
+    for (int64_t group = 0; group < groups; ++group) {
+      for (int64_t b = 0; b < large_.blocks(); ++b) {
+        gathering.run([&](int64_t, float* memory) {
+          const auto block = small_.block(b, group * columns);
+          const float* const filled = small_.fill(block, columns, memory, p_.with.copy_floats);
+          gather_rows(small_, block, filled, grad_offsets, columns, grad);
+        });
+        multiplying.run([&](int64_t part, float* memory) {
+          const int64_t channel = part * channels_of_part_;
+          multiply(large_.block(b, group * channels_ + channel),
+                   std::min(channels_of_part_, channels_ - channel), grad, patch_offsets,
+                   p_.convolution.weight.data + group * columns * p_.convolution.weight.small_stride +
+                       channel * kernel_size_,
+                   b > 0, memory);
+        });
+      }
+    }
+    return true;
+  }
+
+ private:
+  using Blocks = FeatureMapBlocks<float>;
+
+  static int64_t units_of(int64_t size) { return ceil_divided(size, 16) * 16; }
+
+  // Rows of a block's pixels.
+  void gather_rows(const Blocks& blocks, const Blocks::Block& block, const float* filled,
+                   const int64_t* offsets, int64_t rows, float* to) const {
+    const Pixels pixels = blocks.pixels(block);
+    const int64_t count = block.samples * pixels.of_sample();
+    Run runs[kPanel];
+    for (int64_t j = 0; j < count; j += kPanel) {
+      const int64_t run_count = pixels.runs(j, std::min(kPanel, count - j), 0, runs);
+      OPSMITH_BEST(gather)
+      (filled, offsets, rows, runs, run_count, to + j, pitch_, blocks.is_in_place());
+    }
+  }
+
+  void multiply(const Blocks::Block& block, int64_t channels, const float* grad, const int64_t* offsets,
+                float* to, bool accumulates, float* memory) const {
+    const int64_t rows = channels * kernel_size_;
+    const int64_t count = block.samples * large_.pixels(block).of_sample();
+    float* const patches = memory + units_of(large_.size());
+    float* const panels = patches + (rows + 1) * pitch_;
+    const float* const filled = large_.fill(block, channels, memory, p_.with.copy_floats);
+    gather_rows(large_, block, filled, offsets, rows, patches);
+    p_.with.product.pack(patches, 1, pitch_, count, rows, panels);
+    Gemm<float> gemm;
+    gemm.a = grad;
+    gemm.a_row = pitch_;
+    gemm.b = panels;
+    gemm.b_depth = kPanel;
+    gemm.b_panel = count * kPanel;
+    gemm.c = to;
+    gemm.c_row = p_.convolution.weight.small_stride;
+    gemm.columns = rows;
+    gemm.depth = count;
+    gemm.accumulates = accumulates;
+    p_.with.product.gemm(gemm, 0, p_.columns(), 0, panels_of(rows));
+  }
+
+  const WeightProduct<float>& p_;
+  const int64_t kernel_size_;
+  const int64_t channels_;  // of a group of the large map
+  const int64_t channels_of_part_;
+  const FeatureMapBlocks<float> large_;
+  FeatureMapBlocks<float> small_;
+  int64_t pitch_;
+};
+
 template <class T>
 bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
   const int64_t* const size = p.small.size;
@@ -795,10 +1053,20 @@ bool multiply_weight(const WeightProduct<T>& p, int64_t weight_elements) {
   WindowDim dims[kSpatial], points[kSpatial];
   for (int64_t d = 0; d < kSpatial; ++d) {
     dims[d] = dim_of_small(p.convolution.window, d, size[d]);
-    points[d] = {size[d], 1, 0, 1, 1, 0, 1, 0, 1};
+    points[d].count = size[d];
+    points[d].kernel_size = 1;
   }
   const bool is_few = p.large.channels == p.convolution.groups && p.columns() <= kFewRows;
-  return is_few ? sum_depthwise_gradient(p, dims, points) : GradientProduct<T>(p, dims, points).run();
+  if (is_few) {
+    return sum_depthwise_gradient(p, dims, points);
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    LargeGradientProduct product(p, dims, points);
+    if (product.is_apt()) {
+      return product.run();
+    }
+  }
+  return GradientProduct<T>(p, dims, points).run();
 }
 
 // The sum of each channel.

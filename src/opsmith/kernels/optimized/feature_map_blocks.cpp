@@ -181,7 +181,8 @@ template <class T>
 void FeatureMapBlocks<T>::offsets(int64_t channels, int64_t* to) const {
   const int64_t units = pairs_ ? ceil_divided(channels, 2) : channels;
   const auto along = [this](int64_t d, int64_t place) {
-    const int64_t index = place * dims_[d].dilation;
+    const WindowDim& dim = dims_[d];
+    const int64_t index = (dim.is_reversed ? dim.kernel_size - 1 - place : place) * dim.dilation;
     if (d == 2 && !in_place_) {
       return index % step_[2] * width_ + index / step_[2];
     }

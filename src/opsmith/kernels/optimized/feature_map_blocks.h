@@ -16,9 +16,11 @@ struct WindowDim {
   int64_t first = 0;
   int64_t kernel_size = 0;
   int64_t dilation = 1;
-  // Where place 0 and those after it are in the kernel, and the pixels in the result.
+  // Where place 0 and those after it are in the kernel, and the pixels in the result. Reversed, the last
+  // place reads the first index.
   int64_t kernel_first = 0;
   int64_t kernel_step = 1;
+  bool is_reversed = false;
   int64_t result_first = 0;
   int64_t result_step = 1;
 

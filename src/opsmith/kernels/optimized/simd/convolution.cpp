@@ -117,6 +117,16 @@ void copy_rows_float(const RowCopy<float>& c) {
       [&](int64_t i) OPSMITH_ALWAYS_INLINE { return bits_of(c.from + i); });
 }
 
+void copy_float(const float* from, float* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    store(to + i, load(from + i));
+  }
+  if (i < n) {
+    store_some(to + i, load_some(from + i, n - i), n - i);
+  }
+}
+
 // Widened to float32.
 void copy_rows_bfloat16(const RowCopy<Bfloat16>& c) {
   copy(

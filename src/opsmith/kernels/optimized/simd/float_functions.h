@@ -97,6 +97,7 @@ void pair_panel(float* panel, int64_t depth);
 void copy_rows_float(const RowCopy<float>& rows);
 void copy_rows_bfloat16(const RowCopy<Bfloat16>& rows);
 void copy_pairs(const RowCopy<Bfloat16>& rows);
+void copy_float(const float* from, float* to, int64_t n);
 // Row k of `to` gets the runs' pixels, up to kPanel of them, offsets[k] further on in the block; `exactly`
 // where it has no slack. What follows them up to kPanel is undefined.
 void gather(const float* block, const int64_t* offsets, int64_t count, const Run* runs, int64_t run_count,

@@ -271,14 +271,10 @@ __attribute__((noinline)) void one_row(const Gemm<float>& g, const float* a, con
   }
 }
 
-// Tiles of as equal numbers of rows as can be.
-struct RowTiles {
-  int64_t count;
-  int64_t rows;
-};
-OPSMITH_INLINE RowTiles row_tiles(int64_t rows) {
-  const int64_t count = (rows + kTileRows - 1) / kTileRows;
-  return {count, count == 0 ? 0 : (rows + count - 1) / count};
+// How many rows or panels tiles have, up to `most`, as equal as can be.
+OPSMITH_INLINE int64_t of_tile(int64_t count, int64_t most) {
+  const int64_t tiles = (count + most - 1) / most;
+  return tiles == 0 ? 0 : (count + tiles - 1) / tiles;
 }
 
 }  // namespace
@@ -291,17 +287,18 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
             g.bias == nullptr ? nullptr : g.bias + column, (panel_end - panel_begin) * kPanel);
     return;
   }
-  const RowTiles tiles = row_tiles(row_end - row_begin);
+  const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
+  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, kTilePanels);
   // A single tile of rows reads b once, in whatever order.
-  const int64_t blocks = tiles.count == 1 ? 1 : (g.depth + kDepth - 1) / kDepth;
+  const int64_t blocks = row_end - row_begin == rows_of_tile ? 1 : (g.depth + kDepth - 1) / kDepth;
   const int64_t most = blocks == 0 ? 0 : (g.depth + blocks - 1) / blocks;
   for (int64_t from = 0; from < g.depth; from += most) {
     const int64_t depth = least(most, g.depth - from);
-    for (int64_t panel = panel_begin; panel < panel_end; panel += kTilePanels) {
-      const int64_t panels = least(kTilePanels, panel_end - panel);
+    for (int64_t panel = panel_begin; panel < panel_end; panel += panels_of_tile) {
+      const int64_t panels = least(panels_of_tile, panel_end - panel);
       const int64_t column = panel * kPanel;
-      for (int64_t row = row_begin; row < row_end; row += tiles.rows) {
-        const int64_t rows = least(tiles.rows, row_end - row);
+      for (int64_t row = row_begin; row < row_end; row += rows_of_tile) {
+        const int64_t rows = least(rows_of_tile, row_end - row);
         tile_of<FloatTiles>(rows, panels)(
             g, g.a + row * g.a_row + from * g.a_depth, g.b + panel * g.b_panel + from * g.b_depth, depth,
             g.c + row * g.c_row + column, from == 0 && g.bias != nullptr ? g.bias + column : nullptr,
@@ -313,12 +310,13 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
 
 void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                    int64_t panel_end) {
-  const RowTiles tiles = row_tiles(row_end - row_begin);
-  for (int64_t panel = panel_begin; panel < panel_end; panel += kTilePanels) {
-    const int64_t panels = least(kTilePanels, panel_end - panel);
+  const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
+  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, kTilePanels);
+  for (int64_t panel = panel_begin; panel < panel_end; panel += panels_of_tile) {
+    const int64_t panels = least(panels_of_tile, panel_end - panel);
     const int64_t column = panel * kPanel;
-    for (int64_t row = row_begin; row < row_end; row += tiles.rows) {
-      const int64_t rows = least(tiles.rows, row_end - row);
+    for (int64_t row = row_begin; row < row_end; row += rows_of_tile) {
+      const int64_t rows = least(rows_of_tile, row_end - row);
       Bfloat16Tile* const chosen =
           g.paired ? bfloat16_tile_of<Paired>(g, rows, panels) : bfloat16_tile_of<Widened>(g, rows, panels);
       chosen(g, g.a + row * g.a_row, g.b + panel * g.b_panel, row * g.c_row + column,
