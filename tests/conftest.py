@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import device_memory
 import fork_server
 import isolation
 import needs
@@ -40,6 +41,7 @@ RESULTS = frozenset("commands conform report report_page docs[conformance] docs[
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(isolation.Plugin(config), "isolation")
+    config.pluginmanager.register(device_memory)
     config.addinivalue_line(
         "markers", f"needs(name): skipped where it is missing: {', '.join(needs.NEEDS)}"
     )

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import device_memory
+
 
 class Results:
     """Keeps the selected tests, and writes pairs of a kind of event and what it is about."""
@@ -57,4 +59,6 @@ class Results:
 if __name__ == "__main__":
     # No cache: this run must not disturb the outer one's --last-failed, nor obey its configured -m.
     options = ["-q", "-p", "no:cacheprovider", "--noconftest", "-m", ""]
-    sys.exit(pytest.main([*options, *sys.argv[2:]], plugins=[Results(Path(sys.argv[1]))]))
+    sys.exit(
+        pytest.main([*options, *sys.argv[2:]], plugins=[Results(Path(sys.argv[1])), device_memory])
+    )

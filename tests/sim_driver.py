@@ -15,7 +15,7 @@ class Statistics(ctypes.Structure):
 
     _fields_ = [
         (name, c_uint64)
-        for name in "allocations releases live_bytes peak_bytes kept_bytes streams threads".split()
+        for name in "allocations releases live_bytes peak_bytes kept_bytes streams threads pinned".split()
     ]
 
 
@@ -25,6 +25,12 @@ class SimDriver(OpenedDriver):
     def inject(self, fault: str, count: int = 1) -> None:
         if self.library.opsmith_sim_inject(fault.encode(), ctypes.c_long(count)) != 0:
             raise DriverFailure("inject", Status.INVALID_ARGUMENT, self.last_error())
+
+    def calls_of(self, fault: str) -> int:
+        """That met ``fault`` since it was injected, up to the last that failed."""
+        count = self.library.opsmith_sim_injected_calls
+        count.restype = ctypes.c_long
+        return int(count(fault.encode()))
 
     def clear_faults(self) -> None:
         self.library.opsmith_sim_clear_faults()

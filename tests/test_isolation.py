@@ -192,8 +192,8 @@ def test_each_value_has_a_process_which_files_of_a_folder_share(
 
 def test_workers_get_whole_processes(run: Pytest, tmp_path: Path) -> None:
     tests = Path(__file__).parent
-    found = f"import sys\nsys.path.insert(0, {str(tests)!r})\nimport fork_server\n"
-    text = (tests / "conftest.py").read_text().replace("import fork_server\n", found)
+    found = f"import sys\nsys.path.insert(0, {str(tests)!r})\nimport device_memory\n"
+    text = (tests / "conftest.py").read_text().replace("import device_memory\n", found)
     (tmp_path / "conftest.py").write_text(text)
     done = run("-n", "2", test_it=PROCESSES, test_too=PROCESSES)
     assert summary(done) == "12 passed", done.stdout + done.stderr

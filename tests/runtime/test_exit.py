@@ -117,6 +117,26 @@ ENDS = {
         """,
         "",
     ),
+    "the device is lost": (
+        f"""
+        from torch.utils.data import DataLoader
+        batches = iter(DataLoader(torch.arange(64.0), batch_size=8, pin_memory=True))
+        pinned, event = next(batches).new_empty(1 << 20).pin_memory(), torch.Event("sim")
+        driver.inject("slow", {BUSY})
+        big.fill_(2)
+        big.copy_(pinned, non_blocking=True)
+        event.record()
+        driver.inject("device_lost:0")
+        def last():
+            for call in (lambda: x + 1, event.synchronize, torch.accelerator.synchronize):
+                try:
+                    call()
+                except torch.AcceleratorError as error:
+                    print("OPSMITH_DEVICE_LOST" in str(error))
+        atexit.register(last)
+        """,
+        "True\nTrue\nTrue\n",
+    ),
     "an exit status is given": (
         f"""
         driver.inject("slow", {BUSY})

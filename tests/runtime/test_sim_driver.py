@@ -568,6 +568,12 @@ def test_injected_failures_pass(driver: SimDriver, block: int) -> None:
         "allocate": (Status.OUT_OF_MEMORY, lambda: driver.release(driver.allocate(64))),
         "copy": (Status.FAILED, lambda: driver.read(block, 64)),
         "fill": (Status.FAILED, lambda: driver.check("fill", 0, block, 0, 64, stream)),
+        "stream_query": (Status.FAILED, lambda: driver.check("stream_query", stream)),
+        "event_destroy": (Status.FAILED, lambda: driver.check("event_destroy", driver.event())),
+        "pinned_allocate": (
+            Status.FAILED,
+            lambda: driver.check("pinned_release", driver.pinned(64)),
+        ),
     }
     for fault, (status, call) in calls.items():
         driver.inject(fault, 2)
@@ -576,7 +582,18 @@ def test_injected_failures_pass(driver: SimDriver, block: int) -> None:
                 call()
             assert failure.value.status is status
             assert failure.value.text == f"injected fault: {fault}"
+        assert driver.calls_of(fault) == 2
         call()
+
+
+def test_a_device_is_lost_after_some_calls(driver: SimDriver) -> None:
+    stream = driver.default_stream()
+    driver.inject("device_lost:0:2")
+    assert [driver.call("stream_query", stream) for _ in range(4)] == (
+        [Status.OK] * 2 + [Status.DEVICE_LOST] * 2
+    )
+    assert driver.call("stream_query", driver.default_stream(1)) is Status.OK
+    assert driver.calls_of("device_lost:0") == 3
 
 
 def test_a_lost_device_fails_alike_and_the_other_works(driver: SimDriver) -> None:
@@ -605,9 +622,12 @@ def test_a_lost_device_fails_alike_and_the_other_works(driver: SimDriver) -> Non
 def test_an_unknown_fault_lists_the_known_ones(driver: SimDriver, fault: str) -> None:
     with pytest.raises(DriverFailure) as failure:
         driver.inject(fault)
-    assert failure.value.text == (
-        f"unknown fault '{fault}'; the faults are: "
-        "allocate, copy, fill (each also :N, after N that succeed), slow, device_lost:N (N from 0 to 7)"
+    text = failure.value.text
+    assert text.startswith(
+        f"unknown fault '{fault}'; the faults are: device_properties, device_memory, allocate, release, "
+    )
+    assert text.endswith(
+        "memory_unimport, device_lost:D (D from 0 to 7), each also with :N, after N calls, and slow"
     )
 
 

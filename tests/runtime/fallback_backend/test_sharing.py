@@ -21,6 +21,8 @@ from refusal import refusal
 
 pytestmark = pytest.mark.isolated(OPSMITH_TEST_BACKEND=("zero_copy", "copying"), opinfo=True)
 
+LEAVES_TENSORS = "another process gives shared memory up when it comes to it"
+
 SPAWN = multiprocessing.get_context("spawn")
 FORKSERVER = multiprocessing.get_context("forkserver")
 

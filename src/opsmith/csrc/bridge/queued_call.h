@@ -9,6 +9,7 @@
 #include <bridge/lean_call.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/launch.h>
+#include <opsmith/device/watched_streams.h>
 #include <opsmith/generated/each_tensor.h>
 
 #include <memory>
@@ -211,6 +212,13 @@ C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex devi
   auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, device, given...);
   const Copies copies = work->take_copies();
   queue_on_host(std::move(work));
+  const auto note = [&](const at::TensorBase& tensor) { note_use(tensor, call.operator_name); };
+  const auto note_each = [&](const auto& argument) {
+    if constexpr (requires { each_tensor(argument, note); }) {
+      each_tensor(argument, note);
+    }
+  };
+  (note_each(given), ...);
   for (const auto& [out, copy] : copies.written) {
     out.copy_(copy);
   }

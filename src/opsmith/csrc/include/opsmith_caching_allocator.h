@@ -144,7 +144,20 @@ class CachingAllocator {
   bool contains(const void* pointer) const {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     const std::lock_guard lock(mutex_);
-    return heap_.is_allocated(address);
+    const Block* const block = heap_.find(address);
+    return block != nullptr && block->state == BlockState::kAllocated;
+  }
+
+  // The block that `pointer` lies in, allocated or free; none for memory of elsewhere. Walks likewise.
+  std::optional<BlockView> block_at(const void* pointer) const {
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    const std::lock_guard lock(mutex_);
+    const Block* const block = heap_.find(address);
+    if (block == nullptr) {
+      return std::nullopt;
+    }
+    return BlockView{block->data, block->requested, block->segment->stream,
+                     block->state == BlockState::kAllocated};
   }
 
   // Starts to record what happens, or without a value stops.

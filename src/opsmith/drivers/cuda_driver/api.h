@@ -25,9 +25,18 @@ constexpr CUresult kSuccess = 0;
 constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
-constexpr CUresult kEccUncorrectable = 214;
 constexpr CUresult kNotReady = 600;
+// After these the context answers every later call alike, and only a new process has a working one.
+constexpr CUresult kEccUncorrectable = 214;
+constexpr CUresult kNvlinkUncorrectable = 220;
 constexpr CUresult kIllegalAddress = 700;
+constexpr CUresult kLaunchTimeout = 702;
+constexpr CUresult kAssert = 710;
+constexpr CUresult kHardwareStackError = 714;
+constexpr CUresult kIllegalInstruction = 715;
+constexpr CUresult kMisalignedAddress = 716;
+constexpr CUresult kInvalidAddressSpace = 717;
+constexpr CUresult kInvalidPc = 718;
 constexpr CUresult kLaunchFailed = 719;
 
 constexpr int kMaxThreadsPerBlock = 1;

@@ -11,9 +11,17 @@ opsmith_status status_of(CUresult error) {
     case kInvalidValue:
       return OPSMITH_INVALID_ARGUMENT;
     case kEccUncorrectable:
+    case kNvlinkUncorrectable:
     case kIllegalAddress:
+    case kLaunchTimeout:
+    case kAssert:
+    case kHardwareStackError:
+    case kIllegalInstruction:
+    case kMisalignedAddress:
+    case kInvalidAddressSpace:
+    case kInvalidPc:
     case kLaunchFailed:
-      return OPSMITH_DEVICE_LOST;  // the context answers every later call alike
+      return OPSMITH_DEVICE_LOST;
     default:
       return OPSMITH_FAILED;
   }

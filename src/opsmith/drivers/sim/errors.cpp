@@ -8,7 +8,7 @@ namespace sim {
 
 namespace {
 // A plain array: it has no destructor, so calls made while a thread ends are safe.
-constinit thread_local char text[512] = "";
+constinit thread_local char text[1024] = "";
 }  // namespace
 
 opsmith_status fail(opsmith_status status, const char* format, ...) noexcept {

@@ -1,10 +1,12 @@
 // See faults.h; the exported functions are described in sim.h.
 #include "faults.h"
 
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "errors.h"
@@ -15,17 +17,19 @@ namespace sim::faults {
 namespace {
 
 // Calls of one kind that fail, after some that do not.
-struct Failures {
-  std::atomic<long> left{0};
-  std::atomic<long> spared{0};
-
+class Failures {
+ public:
+  // Of each such call.
   bool take() noexcept {
-    return left.load(std::memory_order_relaxed) > 0 && !count_down(spared) && count_down(left);
+    return left_.load(std::memory_order_relaxed) > 0 && (++calls_, !count_down(spared_)) && count_down(left_);
   }
   void set(long after, long count) noexcept {
-    spared.store(after, std::memory_order_relaxed);
-    left.store(count, std::memory_order_relaxed);
+    spared_.store(after, std::memory_order_relaxed);
+    calls_.store(0, std::memory_order_relaxed);
+    left_.store(count, std::memory_order_relaxed);
   }
+  // Since it was set, until the last that failed.
+  long calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
 
  private:
   // Whether there was one to take.
@@ -38,24 +42,17 @@ struct Failures {
     }
     return false;
   }
+
+  std::atomic<long> left_{0};
+  std::atomic<long> spared_{0};
+  std::atomic<long> calls_{0};
 };
 
-constinit Failures allocate_failures;
-constinit Failures copy_failures;
-constinit Failures fill_failures;
+constinit std::array<Failures, kEntries.size()> failures{};
+constinit std::array<Failures, kMaxDevices> losses{};  // of which the first is taken by any call
+constinit std::atomic<bool> any_injected{false};       // whether one of these two ever was
+constinit std::atomic<uint32_t> lost_devices{0};       // bit i: device i
 constinit std::atomic<long> slowness{0};
-constinit std::atomic<uint32_t> lost_devices{0};  // bit i: device i
-
-struct CountedFault {
-  std::string_view name;
-  Failures* failures;
-};
-
-constexpr CountedFault kCountedFaults[] = {
-    {"allocate", &allocate_failures},
-    {"copy", &copy_failures},
-    {"fill", &fill_failures},
-};
 
 // Reads "" as 0 and ":12" as 12.
 bool parse_spared(std::string_view text, long& after) noexcept {
@@ -67,44 +64,74 @@ bool parse_spared(std::string_view text, long& after) noexcept {
   return text.front() == ':' && read.ec == std::errc() && read.ptr == end && after >= 0;
 }
 
-int inject(std::string_view fault, long count) noexcept {
-  for (const CountedFault& counted : kCountedFaults) {
-    long after = 0;
-    if (fault.substr(0, counted.name.size()) == counted.name &&
-        parse_spared(fault.substr(counted.name.size()), after)) {
-      counted.failures->set(after, count);
-      return 0;
+struct Fault {
+  Failures* failures;
+  long after;
+  int device = -1;  // that is lost
+};
+
+// `name`, or `name:N`; none where it is another.
+std::optional<Fault> find(std::string_view fault) {
+  const auto matches = [fault](std::string_view name, long& after) {
+    return fault.substr(0, name.size()) == name && parse_spared(fault.substr(name.size()), after);
+  };
+  long after = 0;
+  for (size_t entry = 0; entry < kEntries.size(); ++entry) {
+    if (matches(kEntries[entry], after)) {
+      return Fault{&failures[entry], after};
     }
   }
+  for (int device = 0; device < kMaxDevices; ++device) {
+    if (matches("device_lost:" + std::to_string(device), after)) {
+      return Fault{&losses[static_cast<size_t>(device)], after, device};
+    }
+  }
+  return std::nullopt;
+}
+
+void say_unknown(std::string_view fault) {
+  std::string known;
+  for (const std::string_view entry : kEntries) {
+    known.append(entry).append(", ");
+  }
+  fail(OPSMITH_INVALID_ARGUMENT,
+       "unknown fault '%.*s'; the faults are: %sdevice_lost:D (D from 0 to %d), each also with :N, after N "
+       "calls, "
+       "and slow",
+       static_cast<int>(fault.size()), fault.data(), known.c_str(), kMaxDevices - 1);
+}
+
+int inject(std::string_view fault, long count) {
   if (fault == "slow") {
     slowness.store(count, std::memory_order_relaxed);
     return 0;
   }
-  constexpr std::string_view kDeviceLost = "device_lost:";
-  if (fault.substr(0, kDeviceLost.size()) == kDeviceLost && fault.size() == kDeviceLost.size() + 1) {
-    const int device = fault.back() - '0';
-    if (device >= 0 && device < kMaxDevices) {
-      lost_devices.fetch_or(1u << device, std::memory_order_relaxed);
-      return 0;
-    }
+  const std::optional<Fault> found = find(fault);
+  if (!found.has_value()) {
+    say_unknown(fault);
+    return 1;
   }
-  fail(OPSMITH_INVALID_ARGUMENT,
-       "unknown fault '%.*s'; the faults are: allocate, copy, fill (each also :N, after N that succeed), "
-       "slow, device_lost:N (N from 0 to %d)",
-       static_cast<int>(fault.size()), fault.data(), kMaxDevices - 1);
-  return 1;
+  if (found->device >= 0 && found->after == 0) {
+    lost_devices.fetch_or(1u << found->device, std::memory_order_relaxed);
+    return 0;
+  }
+  found->failures->set(found->after, count);
+  any_injected.store(true, std::memory_order_relaxed);
+  return 0;
 }
 
 }  // namespace
 
-bool take_allocate() noexcept {
-  return allocate_failures.take();
-}
-bool take_copy() noexcept {
-  return copy_failures.take();
-}
-bool take_fill() noexcept {
-  return fill_failures.take();
+bool take(size_t entry) noexcept {
+  if (!any_injected.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  for (size_t device = 0; device < losses.size(); ++device) {
+    if (losses[device].take()) {
+      lost_devices.fetch_or(1u << device, std::memory_order_relaxed);
+    }
+  }
+  return failures[entry].take();
 }
 
 bool is_lost(int device) noexcept {
@@ -124,12 +151,22 @@ __attribute__((visibility("default"))) int opsmith_sim_inject(const char* fault,
   return sim::faults::inject(fault != nullptr ? fault : "", count);
 }
 
+__attribute__((visibility("default"))) long opsmith_sim_injected_calls(const char* fault) {
+  const auto found = sim::faults::find(fault != nullptr ? fault : "");
+  return found.has_value() ? found->failures->calls() : -1;
+}
+
 __attribute__((visibility("default"))) void opsmith_sim_clear_faults(void) {
-  for (const sim::faults::CountedFault& counted : sim::faults::kCountedFaults) {
-    counted.failures->set(0, 0);
+  using namespace sim::faults;
+  any_injected.store(false, std::memory_order_relaxed);
+  for (Failures& each : failures) {
+    each.set(0, 0);
   }
-  sim::faults::slowness.store(0, std::memory_order_relaxed);
-  sim::faults::lost_devices.store(0, std::memory_order_relaxed);
+  for (Failures& each : losses) {
+    each.set(0, 0);
+  }
+  slowness.store(0, std::memory_order_relaxed);
+  lost_devices.store(0, std::memory_order_relaxed);
 }
 
 }  // extern "C"

@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "errors.h"
-#include "faults.h"
 #include "stream.h"
 
 namespace sim {
@@ -148,9 +147,6 @@ Device* Simulator::find_device(int index) {
 }
 
 opsmith_status Simulator::allocate(Device& device, size_t bytes, void** pointer) {
-  if (faults::take_allocate()) {
-    return fail(OPSMITH_OUT_OF_MEMORY, "injected fault: allocate");
-  }
   const std::optional<uint64_t> offset = device.heap.allocate(bytes);
   if (!offset) {
     const uint64_t live = device.heap.statistics().live_bytes;

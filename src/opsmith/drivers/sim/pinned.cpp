@@ -68,4 +68,8 @@ bool contains(const void* pointer) {
   return range != all.ranges.begin() && address < std::prev(range)->second;
 }
 
+size_t live_allocations() {
+  return registry().count.load(std::memory_order_acquire);
+}
+
 }  // namespace sim::pinned

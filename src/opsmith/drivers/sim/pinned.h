@@ -9,5 +9,6 @@ namespace sim::pinned {
 void* allocate(size_t bytes);  // throws std::bad_alloc
 bool release(void* pointer);   // false when it is not the start of a live range
 bool contains(const void* pointer);
+size_t live_allocations();
 
 }  // namespace sim::pinned

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string_view>
 #include <thread>
 
 #include "errors.h"
@@ -175,9 +176,6 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
       return fail(OPSMITH_INVALID_ARGUMENT, "the stream is of device %d, which takes no part in the copy",
                   stream->device());
     }
-    if (faults::take_copy()) {
-      return fail(OPSMITH_FAILED, "injected fault: copy");
-    }
     if (bytes == 0) {
       return OPSMITH_OK;
     }
@@ -188,7 +186,11 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     }
     const bool pageable = (destination_device == OPSMITH_HOST && !pinned::contains(destination)) ||
                           (source_device == OPSMITH_HOST && !pinned::contains(source));
-    const auto task = [=] { std::memmove(to, from, bytes); };
+    const auto task = [=] {
+      if (!faults::is_lost(destination_device) && !faults::is_lost(source_device)) {
+        std::memmove(to, from, bytes);
+      }
+    };
     // The caller may reuse pageable memory as soon as this returns, so it has to wait anyway.
     if (pageable) {
       return wait_for(stream, stream->run_or_enqueue(task));
@@ -207,9 +209,6 @@ opsmith_status fill(int index, void* destination, uint8_t value, size_t bytes, o
     if (stream == nullptr || stream->device() != index) {
       return fail(OPSMITH_INVALID_ARGUMENT, "the stream is not of device %d", index);
     }
-    if (faults::take_fill()) {
-      return fail(OPSMITH_FAILED, "injected fault: fill");
-    }
     if (bytes == 0) {
       return OPSMITH_OK;
     }
@@ -217,7 +216,11 @@ opsmith_status fill(int index, void* destination, uint8_t value, size_t bytes, o
     if (to == nullptr) {
       return OPSMITH_INVALID_ARGUMENT;
     }
-    const auto task = [=] { std::memset(to, value, bytes); };
+    const auto task = [=] {
+      if (!faults::is_lost(index)) {
+        std::memset(to, value, bytes);
+      }
+    };
     if (bytes <= kInlineBytes) {
       stream->run_or_enqueue(task);
     } else {
@@ -428,40 +431,57 @@ opsmith_status memory_unimport(int index, void* pointer) {
       index, [&](Simulator& simulator, Device& device) { return simulator.give_up_import(device, pointer); });
 }
 
+// `kEntry`, but for the calls that are to fail.
+template <auto kEntry, size_t kNumber>
+struct Faulty;
+template <class... Arguments, opsmith_status (*kEntry)(Arguments...), size_t kNumber>
+struct Faulty<kEntry, kNumber> {
+  static opsmith_status call(Arguments... arguments) {
+    if (faults::take(kNumber)) {
+      constexpr std::string_view kName = faults::kEntries[kNumber];
+      return fail(kName == "allocate" ? OPSMITH_OUT_OF_MEMORY : OPSMITH_FAILED, "injected fault: %s",
+                  kName.data());
+    }
+    return kEntry(arguments...);
+  }
+};
+template <auto kEntry, size_t kNumber>
+constexpr auto kFaulty = &Faulty<kEntry, kNumber>::call;
+
 constexpr opsmith_driver kTable = {
     .abi_version = OPSMITH_DRIVER_ABI_VERSION,
     .struct_size = sizeof(opsmith_driver),
     .name = "sim",
     .last_error = last_error,
     .device_count = device_count,
-    .device_properties = device_properties,
-    .device_memory = device_memory,
-    .allocate = allocate,
-    .release = release,
-    .copy = copy,
-    .fill = fill,
-    .default_stream = default_stream,
-    .stream_create = stream_create,
-    .stream_destroy = stream_destroy,
-    .stream_query = stream_query,
-    .stream_synchronize = stream_synchronize,
-    .stream_host_function = stream_host_function,
-    .event_create = event_create,
-    .event_destroy = event_destroy,
-    .event_record = event_record,
-    .event_query = event_query,
-    .event_synchronize = event_synchronize,
-    .event_elapsed = event_elapsed,
-    .stream_wait_event = stream_wait_event,
-    .pinned_allocate = pinned_allocate,
-    .pinned_release = pinned_release,
+    .device_properties = kFaulty<device_properties, faults::entry_number("device_properties")>,
+    .device_memory = kFaulty<device_memory, faults::entry_number("device_memory")>,
+    .allocate = kFaulty<allocate, faults::entry_number("allocate")>,
+    .release = kFaulty<release, faults::entry_number("release")>,
+    .copy = kFaulty<copy, faults::entry_number("copy")>,
+    .fill = kFaulty<fill, faults::entry_number("fill")>,
+    .default_stream = kFaulty<default_stream, faults::entry_number("default_stream")>,
+    .stream_create = kFaulty<stream_create, faults::entry_number("stream_create")>,
+    .stream_destroy = kFaulty<stream_destroy, faults::entry_number("stream_destroy")>,
+    .stream_query = kFaulty<stream_query, faults::entry_number("stream_query")>,
+    .stream_synchronize = kFaulty<stream_synchronize, faults::entry_number("stream_synchronize")>,
+    .stream_host_function = kFaulty<stream_host_function, faults::entry_number("stream_host_function")>,
+    .event_create = kFaulty<event_create, faults::entry_number("event_create")>,
+    .event_destroy = kFaulty<event_destroy, faults::entry_number("event_destroy")>,
+    .event_record = kFaulty<event_record, faults::entry_number("event_record")>,
+    .event_query = kFaulty<event_query, faults::entry_number("event_query")>,
+    .event_synchronize = kFaulty<event_synchronize, faults::entry_number("event_synchronize")>,
+    .event_elapsed = kFaulty<event_elapsed, faults::entry_number("event_elapsed")>,
+    .stream_wait_event = kFaulty<stream_wait_event, faults::entry_number("stream_wait_event")>,
+    .pinned_allocate = kFaulty<pinned_allocate, faults::entry_number("pinned_allocate")>,
+    .pinned_release = kFaulty<pinned_release, faults::entry_number("pinned_release")>,
     .pinned_contains = pinned_contains,
     .host_window = host_window,
-    .range_push = range_push,
-    .range_pop = range_pop,
-    .memory_export = memory_export,
-    .memory_import = memory_import,
-    .memory_unimport = memory_unimport,
+    .range_push = kFaulty<range_push, faults::entry_number("range_push")>,
+    .range_pop = kFaulty<range_pop, faults::entry_number("range_pop")>,
+    .memory_export = kFaulty<memory_export, faults::entry_number("memory_export")>,
+    .memory_import = kFaulty<memory_import, faults::entry_number("memory_import")>,
+    .memory_unimport = kFaulty<memory_unimport, faults::entry_number("memory_unimport")>,
 };
 
 }  // namespace
@@ -488,7 +508,8 @@ __attribute__((visibility("default"))) int opsmith_sim_statistics(int device,
                  .peak_bytes = heap.peak_bytes,
                  .kept_bytes = heap.kept_bytes,
                  .streams = streams.streams,
-                 .threads = streams.threads};
+                 .threads = streams.threads,
+                 .pinned = sim::pinned::live_allocations()};
   return 0;
 }
 

@@ -20,15 +20,23 @@ typedef struct opsmith_sim_device_statistics {
   uint64_t kept_bytes;  /* of released memory that still holds pages of the host's; an estimate */
   uint64_t streams;     /* alive, the default stream included */
   uint64_t threads;     /* that those streams have started */
+  uint64_t pinned;      /* live allocations of pinned memory, which are no device's */
 } opsmith_sim_device_statistics;
 
 /* Makes calls fail, or be slow:
- *   "allocate", "copy", "fill"   the next `count` calls fail (out of memory; failed; failed)
- *   "allocate:N", and so on      the same after N calls that succeed
- *   "device_lost:N"              every call on device N fails with OPSMITH_DEVICE_LOST, whatever `count` is
+ *   "copy", "event_record", ...  the next `count` calls of that entry of the table fail and do nothing:
+ *                                "allocate" for want of memory, all others with OPSMITH_FAILED
+ *   "copy:N", ...                the same after N calls that succeed
+ *   "device_lost:D"              every call on device D fails with OPSMITH_DEVICE_LOST; `count` is 1
+ *   "device_lost:D:N"            the same after N calls of any entry
  *   "slow"                       each task of each stream first sleeps `count` microseconds; nothing runs
- * inline Returns 0, or 1 when there is no such fault. */
+ * inline A lost device touches no memory any more.  Returns 0, or 1 when there is no such fault. */
 int opsmith_sim_inject(const char* fault, long count);
+
+/* How many calls met `fault` since it was injected, up to the last that failed; -1 when there is no such
+ * fault. */
+long opsmith_sim_injected_calls(const char* fault);
+
 void opsmith_sim_clear_faults(void);
 
 /* Returns 0, or 1 when there is no such device. */

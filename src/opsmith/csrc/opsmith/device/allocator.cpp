@@ -15,6 +15,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_memory.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/device/watched_streams.h>
 #include <opsmith/fallback/staging.h>
 #include <opsmith/profile/device_work.h>
 
@@ -107,7 +108,7 @@ void report_to_profiler(const CachingAllocator& allocator, void* data, int64_t b
                                ? c10::str("set_per_process_memory_fraction() sets what the process may hold.")
                                : c10::str("The driver says: ", shortage.failure);
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, where, " is out of memory: ", shortage.text(),
+      OutOfMemoryError, false, where, " is out of memory", Serving::text(), ": ", shortage.text(),
       ". Delete tensors that are no longer needed, use a smaller batch, or trade memory for time "
       "with torch.utils.checkpoint. ",
       is_fragmented ? "What is cached lies beside tensors in the same segments: "
@@ -145,6 +146,7 @@ class DriverAllocator final : public c10::DeviceAllocator {
       return;  // a forked child drops a tensor of its parent's: neither the memory nor the lock is ours
     }
     CachingAllocator& allocator = *block->segment->owner;
+    check_uses_before_release(*block, static_cast<const DriverMemory&>(allocator.memory()).device());
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) {
       allocator.free(block);
       return;
@@ -162,14 +164,20 @@ class DriverAllocator final : public c10::DeviceAllocator {
     return C10_LIKELY(made != nullptr) ? made->allocator : make_cache(device);
   }
 
-  std::optional<c10::DeviceIndex> device_of(const void* pointer) const {
+  std::optional<BlockPlace> block_at(const void* pointer) const {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      const DeviceCache* const cache = caches_[device].load(std::memory_order_acquire);
-      if (cache != nullptr && cache->allocator.contains(pointer)) {
-        return device;
+      if (const DeviceCache* const cache = caches_[device].load(std::memory_order_acquire)) {
+        if (const std::optional<caching::BlockView> block = cache->allocator.block_at(pointer)) {
+          return BlockPlace{device, *block};
+        }
       }
     }
     return std::nullopt;
+  }
+
+  std::optional<c10::DeviceIndex> device_of(const void* pointer) const {
+    const std::optional<BlockPlace> found = block_at(pointer);
+    return found.has_value() && found->block.is_allocated ? std::optional(found->device) : std::nullopt;
   }
 
   void copy_data(void* destination, const void* source, std::size_t count) const override {
@@ -323,6 +331,10 @@ std::optional<MemoryPlace> place_of(const c10::DataPtr& data) {
   char* const allocation = block->segment->data;
   return MemoryPlace{data.device().index(), allocation,
                      static_cast<size_t>(static_cast<const char*>(data.get()) - allocation)};
+}
+
+std::optional<BlockPlace> block_at(const void* pointer) {
+  return device_memory->block_at(pointer);
 }
 
 std::optional<c10::DeviceIndex> device_of(const void* pointer) {

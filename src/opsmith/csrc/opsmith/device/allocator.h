@@ -32,6 +32,15 @@ struct MemoryPlace {
 // None for memory of elsewhere, say of from_blob().
 std::optional<MemoryPlace> place_of(const c10::DataPtr& data);
 
+// A block of the allocator's, and its device.
+struct BlockPlace {
+  c10::DeviceIndex device;
+  caching::BlockView block;
+};
+
+// The block that `pointer` points into, live or free, if any. Walks blocks: not for hot paths.
+std::optional<BlockPlace> block_at(const void* pointer);
+
 // The device on which `pointer` points into live memory, if any. Walks blocks: not for hot paths.
 std::optional<c10::DeviceIndex> device_of(const void* pointer);
 

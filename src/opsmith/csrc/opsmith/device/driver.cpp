@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <array>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -18,7 +19,9 @@
 #include <opsmith/device/allocator.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/launch.h>
+#include <opsmith/device/stream.h>
 #include <opsmith/device/waiting.h>
+#include <opsmith/device/watched_streams.h>
 
 namespace opsmith {
 
@@ -157,13 +160,101 @@ struct KeptFailure {
 std::mutex kept_mutex;
 KeptFailure kept_failure;
 
+// What all calls on a lost device throw; empty: it is not lost.
+std::array<std::string, kMostDevices> losses;
+bool any_is_lost = false;
+
+// With the lock held.
+const std::string* loss_of(c10::DeviceIndex device) {
+  return device >= 0 && !losses[device].empty() ? &losses[device] : nullptr;
+}
+
+void raise_loss(c10::DeviceIndex device) {
+  std::string text;
+  {
+    const std::lock_guard lock(kept_mutex);
+    const std::string* const loss = loss_of(device);
+    if (loss == nullptr) {
+      return;
+    }
+    text = *loss;
+  }
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  throw c10::AcceleratorError(here, OPSMITH_DEVICE_LOST, text);
+}
+
+// The device that is lost, where a call on `device` says that one is: another may take part in it.
+c10::DeviceIndex lost_device(c10::DeviceIndex device) noexcept {
+  const auto is_lost = [](c10::DeviceIndex asked) {
+    uint64_t free_bytes = 0;
+    uint64_t total_bytes = 0;
+    return detail::loaded_driver->device_memory(asked, &free_bytes, &total_bytes) == OPSMITH_DEVICE_LOST;
+  };
+  if (is_lost(device)) {
+    return device;
+  }
+  for (c10::DeviceIndex other = 0; other < device_count(); ++other) {
+    if (is_lost(other)) {
+      return other;
+    }
+  }
+  return device;
+}
+
+opsmith_status (*drivers_stream_query)(opsmith_stream) = nullptr;
+
+// Takes the place of the driver's once a device is lost: whoever asks whether the host may touch memory is to
+// see that too, also of a driver that goes on. Costs nothing before.
+opsmith_status stream_query_unless_lost(opsmith_stream stream) {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    const std::lock_guard lock(kept_mutex);
+    if (loss_of(device) != nullptr && stream_id(stream, device) >= 0) {
+      return OPSMITH_DEVICE_LOST;
+    }
+  }
+  return drivers_stream_query(stream);
+}
+
+// The first failure tells what happened.
+void keep_loss(c10::DeviceIndex device, const std::string& text) {
+  const std::lock_guard lock(kept_mutex);
+  if (losses[device].empty()) {
+    losses[device] = text;
+  }
+  if (!any_is_lost) {
+    drivers_stream_query = table.stream_query;
+    std::atomic_ref(table.stream_query).store(&stream_query_unless_lost);
+  }
+  any_is_lost = true;
+  detail::failure_is_kept = true;
+}
+
+std::string failure_text(const std::string& what_failed, c10::DeviceIndex device, const std::string& served,
+                         const std::string& driver_says, opsmith_status status) {
+  return c10::str(what_failed, " on ", c10::Device(c10::kPrivateUse1, device), served, ": ", driver_says,
+                  " (", status_name(status), "). ", remedy(status));
+}
+
 }  // namespace
+
+constinit thread_local const Serving* Serving::innermost = nullptr;
+
+std::string Serving::text() {
+  if (innermost == nullptr) {
+    return "";
+  }
+  const bool has_overload = *innermost->overload_ != '\0';
+  return c10::str(" for ", innermost->name_, has_overload ? "." : "", innermost->overload_);
+}
 
 void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept {
   try {
-    keep_failure(
-        status, c10::str("work that was queued before has failed on ", c10::Device(c10::kPrivateUse1, device),
-                         ": ", last_error(), " (", status_name(status), "). ", remedy(status)));
+    const std::string driver_says = last_error();
+    const bool is_lost = status == OPSMITH_DEVICE_LOST;
+    device = is_lost ? lost_device(device) : device;
+    std::string text =
+        failure_text("work that was queued before has failed", device, "", driver_says, status);
+    is_lost ? keep_loss(device, text) : keep_failure(status, std::move(text));
   } catch (const std::exception&) {  // out of memory: then something else fails soon
   }
 }
@@ -189,8 +280,15 @@ void throw_no_driver() {
 }
 
 void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device) {
-  const std::string text = c10::str("could not ", action, " on ", c10::Device(c10::kPrivateUse1, device),
-                                    ": ", last_error(), " (", status_name(status), "). ", remedy(status));
+  const std::string driver_says = last_error();  // before another device is asked
+  const bool is_lost = status == OPSMITH_DEVICE_LOST;
+  device = is_lost ? lost_device(device) : device;
+  const std::string text =
+      failure_text(c10::str("could not ", action), device, Serving::text(), driver_says, status);
+  if (is_lost) {
+    keep_loss(device, text);
+  }
+  raise_loss(device);
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == OPSMITH_OUT_OF_MEMORY) {
     throw c10::OutOfMemoryError(here, text);
@@ -200,12 +298,16 @@ void throw_driver_failure(opsmith_status status, const char* action, c10::Device
 
 std::atomic<bool> failure_is_kept = false;
 
-void throw_kept_failure() {
+void raise_kept_failure(c10::DeviceIndex device) {
+  raise_loss(device);
   KeptFailure failure;
   {
     const std::lock_guard lock(kept_mutex);
     failure = std::exchange(kept_failure, {});
-    failure_is_kept = false;
+    failure_is_kept = any_is_lost;
+  }
+  if (failure.status == OPSMITH_OK) {
+    return;  // another device is lost, or another thread raises it
   }
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   throw c10::AcceleratorError(here, failure.status, failure.text);
@@ -251,6 +353,9 @@ void load_driver(const std::string& path, bool use_host_window) {
   table = driver;
   if (!use_host_window) {
     table.host_window = nullptr;
+  }
+  if (allocator_settings().debug) {
+    watch_streams(table);
   }
   pthread_atfork(nullptr, nullptr, forget_driver_in_child);
   detail::set_device_count(static_cast<c10::DeviceIndex>(count));

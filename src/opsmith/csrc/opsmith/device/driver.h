@@ -17,8 +17,8 @@ void load_driver(const std::string& path, bool use_host_window);
 
 namespace detail {
 extern const opsmith_driver* loaded_driver;
-extern std::atomic<bool> failure_is_kept;
-[[noreturn]] void throw_kept_failure();
+extern std::atomic<bool> failure_is_kept;  // or a device is lost
+void raise_kept_failure(c10::DeviceIndex device);
 [[noreturn]] void throw_no_driver();
 [[noreturn]] void throw_driver_failure(opsmith_status status, const char* action, c10::DeviceIndex device);
 }  // namespace detail
@@ -31,16 +31,41 @@ inline const opsmith_driver& driver() {
   return *detail::loaded_driver;
 }
 
-// Turns a failed call into an exception: c10::OutOfMemoryError or c10::AcceleratorError-like c10::Error whose
-// text says what `action` ("copy 4096 bytes") failed on which device, the driver's last_error() and a remedy.
+// Turns a failed call into an exception, c10::OutOfMemoryError or c10::AcceleratorError, whose text says what
+// `action` ("copy 4096 bytes") failed on which device for which operator, the driver's last_error() and a
+// remedy. Once a device is lost, every later call on it throws what the first one threw, whatever the driver
+// says of it.
 inline void check(opsmith_status status, const char* action, c10::DeviceIndex device) {
   if (C10_UNLIKELY(status != OPSMITH_OK)) {
     detail::throw_driver_failure(status, action, device);
   }
   if (C10_UNLIKELY(detail::failure_is_kept.load(std::memory_order_relaxed))) {
-    detail::throw_kept_failure();
+    detail::raise_kept_failure(device);
   }
 }
+
+// The operator that this thread serves while this lives, for the text of errors. `name` and `overload` live
+// longer.
+class Serving {
+ public:
+  explicit Serving(const char* name, const char* overload = "") noexcept
+      : name_(name), overload_(overload), outer_(innermost) {
+    innermost = this;
+  }
+  ~Serving() { innermost = outer_; }
+  Serving(const Serving&) = delete;
+  Serving& operator=(const Serving&) = delete;
+
+  // " for aten::add.Tensor"; empty outside of all.
+  static std::string text();
+
+ private:
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local const Serving* innermost;
+
+  const char* name_;
+  const char* overload_;
+  const Serving* outer_;
+};
 
 // For a failure that cannot be raised where it is met, since memory is being released there: the next check()
 // raises it.

@@ -7,6 +7,7 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
+#include <opsmith/device/watched_streams.h>
 
 namespace opsmith {
 
@@ -21,6 +22,15 @@ opsmith_event native_event(caching::Event event) {
 }
 
 }  // namespace
+
+// What failed may be tried again, and memory may be in use until then.
+template <class Wait>
+void DriverMemory::finished(const Wait& wait) noexcept {
+  const opsmith_status status = wait();
+  if (C10_UNLIKELY(!succeeded(status) && status == OPSMITH_FAILED)) {
+    wait();
+  }
+}
 
 caching::NewMemory DriverMemory::allocate(size_t bytes) {
   void* data = nullptr;
@@ -60,11 +70,13 @@ std::pair<uint64_t, uint64_t> DriverMemory::free_and_total() noexcept {
 }
 
 bool DriverMemory::is_idle(caching::Stream stream) noexcept {
+  const Unwatched scope;
   return detail::loaded_driver->stream_query(native(stream)) == OPSMITH_OK;
 }
 
 void DriverMemory::synchronize(caching::Stream stream) noexcept {
-  succeeded(detail::loaded_driver->stream_synchronize(native(stream)));
+  const Unwatched scope;
+  finished([stream] { return detail::loaded_driver->stream_synchronize(native(stream)); });
 }
 
 caching::Event DriverMemory::make_event() noexcept {
@@ -81,6 +93,7 @@ bool DriverMemory::record(caching::Event event, caching::Stream stream) noexcept
 }
 
 bool DriverMemory::is_done(caching::Event event) noexcept {
+  const Unwatched scope;
   const opsmith_status status = detail::loaded_driver->event_query(native_event(event));
   if (C10_UNLIKELY(status != OPSMITH_OK && status != OPSMITH_NOT_READY)) {
     synchronize_event(event);
@@ -90,16 +103,19 @@ bool DriverMemory::is_done(caching::Event event) noexcept {
 }
 
 void DriverMemory::synchronize_event(caching::Event event) noexcept {
-  succeeded(detail::loaded_driver->event_synchronize(native_event(event)));
+  const Unwatched scope;
+  finished([event] { return detail::loaded_driver->event_synchronize(native_event(event)); });
 }
 
 void DriverMemory::fill(void* data, uint8_t value, size_t bytes, caching::Stream stream) noexcept {
+  const Unwatched scope;
   if (bytes > 0 && succeeded(detail::loaded_driver->fill(device_, data, value, bytes, native(stream)))) {
     synchronize(stream);
   }
 }
 
 bool DriverMemory::read(void* host, const void* data, size_t bytes, caching::Stream stream) noexcept {
+  const Unwatched scope;
   return succeeded(detail::loaded_driver->copy(host, OPSMITH_HOST, data, device_, bytes, native(stream))) &&
          succeeded(detail::loaded_driver->stream_synchronize(native(stream)));
 }
@@ -109,8 +125,7 @@ void DriverMemory::report(const std::string& what) noexcept {
 }
 
 bool DriverMemory::succeeded(opsmith_status status) noexcept {
-  // A lost device answers every later call alike.
-  if (C10_UNLIKELY(status != OPSMITH_OK && status != OPSMITH_DEVICE_LOST)) {
+  if (C10_UNLIKELY(status != OPSMITH_OK)) {
     keep_failure(status, device_);
   }
   return status == OPSMITH_OK;

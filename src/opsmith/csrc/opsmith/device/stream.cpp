@@ -122,7 +122,7 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
   const opsmith_status status = driver().stream_query(stream);
   if (status == OPSMITH_NOT_READY) {
     wait_for_stream(stream, device, "synchronise a stream");
-  } else if (C10_UNLIKELY(status != OPSMITH_OK)) {
+  } else {
     check(status, "synchronise a stream", device);
   }
   raise_late_failure();
@@ -131,9 +131,11 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
   if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY)) {
     const opsmith_status status = detail::loaded_driver->stream_synchronize(stream);
-    // A lost device answers every later call alike.
-    if (C10_UNLIKELY(status != OPSMITH_OK && status != OPSMITH_DEVICE_LOST)) {
+    if (C10_UNLIKELY(status != OPSMITH_OK)) {
       keep_failure(status, device);
+    }
+    if (C10_UNLIKELY(status == OPSMITH_FAILED)) {  // it may be tried again, and the memory may be in use yet
+      detail::loaded_driver->stream_synchronize(stream);
     }
   }
 }

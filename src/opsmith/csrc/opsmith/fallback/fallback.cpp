@@ -250,6 +250,7 @@ void heed_policy(const c10::OperatorHandle& op, const FallbackCause* cause, bool
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
+  const Serving serving(schema.name().c_str(), schema.overload_name().c_str());
   const std::vector<c10::Argument>& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
   const FallbackCause* const cause = FallbackCause::take();

@@ -2,6 +2,7 @@
 #include <opsmith/generated/boxed_derivation.h>
 
 #include <opsmith/generated/derived.h>
+#include <opsmith/device/driver.h>
 #include <opsmith/device/empty.h>
 #include <opsmith/fallback/fallback_cause.h>
 #include <opsmith/fallback/refusal.h>
@@ -274,6 +275,7 @@ class BoxedDerivation final : public UnboxedServer {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     const Values given = torch::jit::last(*stack, schema_.arguments().size());
+    const Serving serving(schema_.name().c_str(), schema_.overload_name().c_str());
     const DeviceScope scope(device_of(given));
     Stack results;
     try {
@@ -298,6 +300,7 @@ class BoxedDerivation final : public UnboxedServer {
   }
 
   bool serve_unboxed(UnboxedArgument* arguments, size_t count, at::Tensor& result) override {
+    const Serving serving(schema_.name().c_str(), schema_.overload_name().c_str());
     const size_t inputs = count - outputs_;
     const at::Tensor* first = arguments[0].tensor;
     if (C10_UNLIKELY(first->device() != c10::Device(c10::kPrivateUse1, current_device()) ||

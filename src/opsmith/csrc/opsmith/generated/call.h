@@ -8,6 +8,7 @@
 
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/launch.h>
+#include <opsmith/device/watched_streams.h>
 #include <opsmith/generated/each_tensor.h>
 #include <opsmith/host_access.h>
 #include <opsmith/profile/device_work.h>
@@ -97,8 +98,14 @@ class Call {
   // Throws RuntimeError when the Tensors among `arguments` are not on one device.
   template <class... Arguments>
   explicit Call(const char* operator_name, const Arguments&... arguments)
-      : device_(detail::common_device<kOperands>(operator_name, arguments...)),
-        work_((prepare(operator_name), operator_name)) {}
+      : serving_(operator_name),
+        device_(detail::common_device<kOperands>(operator_name, arguments...)),
+        work_((prepare(operator_name), operator_name)) {
+    if constexpr (kRuns == Runs::kOnDevice) {
+      const auto note = [operator_name](const at::TensorBase& tensor) { note_use(tensor, operator_name); };
+      (each_tensor(arguments, note), ...);
+    }
+  }
   // Throws what the device says of its kernel, where launches block.
   ~Call() noexcept(kRuns != Runs::kOnDevice) {
     if constexpr (kRuns == Runs::kOnDevice) {
@@ -119,6 +126,7 @@ class Call {
     }
   }
 
+  const Serving serving_;
   DeviceScope device_;
   const MeasuredWork<kRuns> work_;
 };

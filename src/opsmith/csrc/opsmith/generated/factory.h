@@ -17,7 +17,8 @@ class FactoryCall {
   template <class... Arguments>
   FactoryCall(const char* operator_name, std::optional<at::Layout> layout, std::optional<at::Device> device,
               std::optional<bool> pin_memory, const Arguments&... arguments)
-      : operands_(operands_device(operator_name, arguments...)),
+      : serving_(operator_name),
+        operands_(operands_device(operator_name, arguments...)),
         elsewhere_(device.has_value() && !device->is_privateuseone()),
         device_(device.has_value() && !elsewhere_ ? checked_device(device->index()) : operands_),
         work_((check(operator_name, layout, pin_memory), elsewhere() ? nullptr : operator_name)) {}
@@ -45,6 +46,7 @@ class FactoryCall {
     }
   }
 
+  const Serving serving_;
   c10::DeviceIndex operands_;
   bool elsewhere_;
   DeviceScope device_;

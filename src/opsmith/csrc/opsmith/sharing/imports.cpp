@@ -164,7 +164,7 @@ class Origin : public std::enable_shared_from_this<Origin> {
 
   static void unimport(c10::DeviceIndex device, void* base) noexcept {
     const opsmith_status status = detail::loaded_driver->memory_unimport(device, base);
-    if (status != OPSMITH_OK && status != OPSMITH_DEVICE_LOST) {
+    if (status != OPSMITH_OK) {
       keep_failure(status, device);
     }
   }

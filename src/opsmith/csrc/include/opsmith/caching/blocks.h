@@ -40,6 +40,14 @@ struct Block {
   bool is_whole_segment() const { return previous == nullptr && next == nullptr; }
 };
 
+// What a block is at some time.
+struct BlockView {
+  const char* start;
+  size_t requested;
+  Stream stream;  // of its allocation
+  bool is_allocated;
+};
+
 struct Segment {
   CachingAllocator* owner;
   char* data;

@@ -96,16 +96,17 @@ class Heap {
   }
 
   // Walks the blocks of a segment.
-  bool is_allocated(uintptr_t address) const {
+  // The block that `address` lies in, or nullptr. Walks the blocks of a segment.
+  const Block* find(uintptr_t address) const {
     auto found = segments_.upper_bound(address);
     if (found == segments_.begin()) {
-      return false;
+      return nullptr;
     }
     const Block* block = (--found)->second->first;
     while (block != nullptr && address_of(block->data) + block->size <= address) {
       block = block->next;
     }
-    return block != nullptr && block->state == BlockState::kAllocated;
+    return block;
   }
 
   // ---- segments ----
