@@ -29,11 +29,7 @@ def test_every_name_of_xpu_is_there_or_is_left_out_for_a_reason(sim: LoadedBacke
             assert "remedy: " in str(error)
     assert missing == [
         "XPUPluggableAllocator",
-        "XPUGraph",
         "change_current_allocator",
-        "graph",
-        "graph_pool_handle",
-        "make_graphed_callables",
         "MemPool",
         "use_mem_pool",
     ]
@@ -57,10 +53,10 @@ def test_names_are_listed(sim: LoadedBackend) -> None:
 
 
 def test_what_is_left_out_says_why(sim: LoadedBackend) -> None:
-    assert not hasattr(torch.sim, "graph")
-    assert refusal(NameLeftOut, lambda: torch.sim.graph) == (
-        "torch.sim has no `graph`: a driver cannot record work to replay it\n"
-        '  remedy: ask first, hasattr(torch.sim, "graph"), and do without it'
+    assert not hasattr(torch.sim, "CUDAGraph")
+    assert refusal(NameLeftOut, lambda: torch.sim.CUDAGraph) == (
+        "torch.sim has no `CUDAGraph`: a graph has the name of its own device\n"
+        '  remedy: ask first, hasattr(torch.sim, "CUDAGraph"), and do without it'
     )
     assert refusal(NameLeftOut, lambda: torch.sim.memory.MemPool).startswith(
         "torch.sim.memory has no `MemPool`: the caching allocator has one pool for each device\n"

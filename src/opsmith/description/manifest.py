@@ -70,6 +70,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     symint: bool = False
     derive: Literal["cheapest", "functional", "out", "nothing"] | None = None
     rng: Literal["philox"] | None = None
+    capture: bool = False
     class_name: str = ""
     sources: list[str] = []
     include_dirs: list[str] = []
@@ -323,6 +324,7 @@ def _kernel(
         derive=_derive(manifest.derive, guard),
         fails_over=entry.on_error == "fallback",
         rng=Rng(rng) if (rng := entry.rng or manifest.rng) else None,
+        capture=manifest.capture,
         class_name=_class_name(entry.kernel_name or entry.autograd, manifest.class_name),
     )
 

@@ -116,6 +116,7 @@ class Kernel:
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
     ``fails_over``: calls that it refuses at run time (``opsmith::unsupported``) run on the CPU.
     ``rng`` says which generator it draws from, if any: a backend with another one leaves it out.
+    ``capture``: what it does on the host it hands to ``opsmith::on_host``, so that graphs can record it.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
     PyTorch's own; a kernel that ``casts`` takes a TensorIterator whose operands do not have the common
@@ -153,6 +154,7 @@ class Kernel:
     derive: Derive = Derive.CHEAPEST
     fails_over: bool = False
     rng: Rng | None = None
+    capture: bool = False
     class_name: str = ""
     arg_meta: tuple[ArgMeta, ...] = ()
     dim_order: DimOrder = DimOrder.CONTIGUOUS

@@ -16,6 +16,9 @@ Stream: TypeAlias = Any
 Event: TypeAlias = Any
 """Whatever ``event_create`` returns."""
 
+Graph: TypeAlias = Any
+"""Whatever ``capture_end`` returns."""
+
 
 @dataclass(frozen=True)
 class DeviceProperties:
@@ -45,9 +48,9 @@ class Driver:
     ``OPSMITH_FAILED`` with its text.  A device that does not exist is refused before a method is called.
 
     The first six have to be overridden.  The others are optional, in sets: the five of streams, the seven of
-    events, the three of pinned memory, the two of ranges, the three of sharing.  A device without streams
-    does its work within the call, and gets ``None`` for a stream.  Addresses are ints, sizes in bytes, times
-    in milliseconds.
+    events, the three of pinned memory, the two of ranges, the three of sharing, the six of graphs.  A
+    device without streams does its work within the call, and gets ``None`` for a stream.  Addresses are
+    ints, sizes in bytes, times in milliseconds.
     """
 
     name = "python"
@@ -190,6 +193,35 @@ class Driver:
 
     def memory_unimport(self, device: int, address: int) -> None:
         """Gives up what ``memory_import`` gave, once.  No stream uses it any more."""
+        raise NotImplementedError
+
+    # ---- graphs: work that is recorded once and run often. Optional as a set ----
+
+    def capture_begin(self, stream: Stream) -> None:
+        """What is queued on the stream from now on is recorded and does not run.
+
+        So is what is queued on a stream that waits for an event that was recorded so.
+        """
+        raise NotImplementedError
+
+    def capture_end(self, stream: Stream) -> Graph:
+        """What was recorded.  The capture has ended when this raises too."""
+        raise NotImplementedError
+
+    def stream_is_captured(self, stream: Stream) -> bool:
+        """Whether what is queued on the stream is recorded.  Such a stream is never done."""
+        raise NotImplementedError
+
+    def graph_launch(self, graph: Graph, stream: Stream) -> None:
+        """Queues the recorded work."""
+        raise NotImplementedError
+
+    def graph_destroy(self, graph: Graph) -> None:
+        """Ends a graph, which does not run any more."""
+        raise NotImplementedError
+
+    def graph_dump(self, graph: Graph, path: str) -> None:
+        """Writes what is recorded to a file, for people."""
         raise NotImplementedError
 
     # ---- optional, alone ----

@@ -24,6 +24,7 @@ from opsmith.driver.python_driver import DeviceProperties, Driver, MemoryHandle
 from opsmith.driver.table import (
     ABI_VERSION,
     EVENTS,
+    GRAPHS,
     HOST,
     PINNED,
     RANGES,
@@ -43,6 +44,7 @@ _SETS = {
     "pinned memory": PINNED,
     "ranges": RANGES,
     "sharing": SHARING,
+    "graphs": GRAPHS,
 }
 _ALONE = ("stream_host_function", "host_window")
 _HANDLE_BYTES = Handle.bytes.size
@@ -180,6 +182,7 @@ class _Callbacks:
         self._set_error.argtypes = [ctypes.c_char_p]
         self._streams = _Handles("stream")
         self._events = _Handles("event")
+        self._graphs = _Handles("graph")
         self._default_streams: dict[int, int] = {}
         self._making_default = threading.Lock()
         self._has_streams = False
@@ -371,6 +374,28 @@ class _Callbacks:
 
     def _memory_unimport(self, device: int, pointer: int | None) -> None:
         self._driver.memory_unimport(self._known(device), pointer or 0)
+
+    # ---- graphs ----
+
+    def _capture_begin(self, stream: int | None) -> None:
+        self._driver.capture_begin(self._stream(stream))
+
+    def _capture_end(self, stream: int | None, graph: Any) -> None:
+        graph[0] = self._graphs.add(self._driver.capture_end(self._stream(stream)))
+
+    def _stream_is_captured(self, stream: int | None, is_captured: Any) -> None:
+        answer = self._driver.stream_is_captured(self._stream(stream))
+        is_captured[0] = self._returned("stream_is_captured", answer, bool)
+
+    def _graph_launch(self, graph: int | None, stream: int | None) -> None:
+        self._driver.graph_launch(self._graphs.find(graph), self._stream(stream))
+
+    def _graph_destroy(self, graph: int | None) -> None:
+        self._driver.graph_destroy(self._graphs.find(graph))
+        self._graphs.drop(graph)
+
+    def _graph_dump(self, graph: int | None, path: bytes) -> None:
+        self._driver.graph_dump(self._graphs.find(graph), os.fsdecode(path))
 
     # ---- pinned memory and the window: no status, so what goes wrong is a "no" ----
 

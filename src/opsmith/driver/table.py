@@ -106,6 +106,12 @@ class Table(ctypes.Structure):
         ("memory_export", _entry(c_int, c_void_p, POINTER(Handle))),
         ("memory_import", _entry(c_int, POINTER(Handle), POINTER(c_void_p))),
         ("memory_unimport", _entry(c_int, c_void_p)),
+        ("capture_begin", _entry(c_void_p)),
+        ("capture_end", _entry(c_void_p, POINTER(c_void_p))),
+        ("stream_is_captured", _entry(c_void_p, POINTER(c_int))),
+        ("graph_launch", _entry(c_void_p, c_void_p)),
+        ("graph_destroy", _entry(c_void_p)),
+        ("graph_dump", _entry(c_void_p, c_char_p)),
     )
 
 
@@ -128,6 +134,14 @@ EVENTS = (
 PINNED = ("pinned_allocate", "pinned_release", "pinned_contains")
 RANGES = ("range_push", "range_pop")
 SHARING = ("memory_export", "memory_import", "memory_unimport")
+GRAPHS = (
+    "capture_begin",
+    "capture_end",
+    "stream_is_captured",
+    "graph_launch",
+    "graph_destroy",
+    "graph_dump",
+)
 REQUIRED = (
     "name",
     "last_error",

@@ -26,6 +26,7 @@ class Needs(Enum):
     HOST_WINDOW = "the driver has no host window: the CPU works on copies"
     RANGES = "the driver has no ranges: those of a program are shown to nobody"
     SHARING = "the driver exports no memory: tensors cannot be sent to other processes"
+    GRAPHS = "the driver records no work: capturing a graph raises"
     TWO_DEVICES = "there is one device"
 
 

@@ -18,7 +18,16 @@ from opsmith.driver.failures import DriverFailure, StatusUnknown
 from opsmith.driver.named import driver_class
 from opsmith.driver.opened import OpenedDriver
 from opsmith.driver.served import serve
-from opsmith.driver.table import EVENTS, HOST, PINNED, QUERIES, RANGES, SHARING, Status
+from opsmith.driver.table import (
+    EVENTS,
+    GRAPHS,
+    HOST,
+    PINNED,
+    QUERIES,
+    RANGES,
+    SHARING,
+    Status,
+)
 from opsmith.driver_check.call_notes import CallNotes
 from opsmith.driver_check.model import Broken, Needs
 
@@ -85,6 +94,7 @@ class Subject:
             Needs.PINNED: PINNED,
             Needs.RANGES: RANGES,
             Needs.SHARING: SHARING,
+            Needs.GRAPHS: GRAPHS,
             Needs.HOST_FUNCTION: ("stream_host_function",),
         }
         return all(getattr(table, entry) for entry in entries[need])

@@ -19,7 +19,7 @@ from opsmith.emit.derived import (
 )
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import address, comment, dtype_set, quoted
-from opsmith.plan import Entry, Into, Operands, Route
+from opsmith.plan import Entry, Into, KernelCall, Operands, Route
 from opsmith.plan.conditions import (
     ComputesIn,
     HasDimOrder,
@@ -54,6 +54,15 @@ RUNS: Mapping[Execution, str] = {
     Execution.COPIES: "kOnCopies",
     Execution.FALLBACK: "kOnDevice",
 }
+
+
+def runs_of(call: KernelCall) -> str:
+    """How the kernel runs, by its C++ name."""
+    if call.is_queued:
+        return "kQueued"
+    return "kInOrder" if call.is_recorded else RUNS[call.kernel.execution]
+
+
 _OPERANDS: Mapping[Operands, str] = {
     Operands.ONE_DEVICE: "kOneDevice",
     Operands.SCALARS_FROM_CPU: "kScalarsFromCpu",
@@ -131,7 +140,7 @@ class _Writer:
             self.headers |= {self.source.native_header, "opsmith/generated/stub.h"}
         if self.is_lean:
             self.headers |= {"bridge/lean_call.h", "bridge/lean_checks.h"}
-        if self.call.is_queued:
+        if self.is_lean and self.call.is_recorded:
             self.headers.add("bridge/queued_call.h")
 
     def write(self) -> Wrapper:
@@ -170,7 +179,7 @@ class _Writer:
         factory = self.signature.factory
         lines = []
         if tensors or factory:
-            runs = "kQueued" if self.call.is_queued else RUNS[self.kernel.execution]
+            runs = runs_of(self.call)
             kind = "FactoryCall" if factory else "Call"
             options = ["layout", "device", "pin_memory"] if factory else []
             operands = _OPERANDS[self.call.operands]
@@ -413,7 +422,9 @@ class _Writer:
             about.append("c10::ScalarType::Undefined")
         if self.kernel.execution is Execution.DEVICE:
             about.append("opsmith::Elements::kOnDevice")
-        how = "queue_lean_call" if self.call.is_queued else "lean_call"
+        how = "lean_call"
+        if self.call.is_recorded:
+            how = "queue_lean_call" if self.call.is_queued else "lean_call_in_order"
         lean_call = f"opsmith::{how}<&::{self.kernel.symbol}>"
         call = f"{{{', '.join(about)}}}"
         if self.on_copies:

@@ -225,9 +225,22 @@ class KernelCall:
         calls that it refuses go to others: it is known too late that they should; nor where it draws random
         numbers: the order of calls decides which.
         """
+        return self.kernel.execution is Execution.HOST and self._is_lean_and_final
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a graph can record the kernel, which runs on the host.
+
+        It does where it could be queued, and as far as its library hands what it does to opsmith.
+        """
         kernel = self.kernel
-        is_lean = kernel.abi is Abi.EXECUTORCH and kernel.execution is Execution.HOST
-        return is_lean and not kernel.fails_over and kernel.rng is None
+        on_host = kernel.execution in (Execution.HOST, Execution.COPIES)
+        return on_host and (kernel.capture or self._is_lean_and_final)
+
+    @property
+    def _is_lean_and_final(self) -> bool:
+        kernel = self.kernel
+        return kernel.abi is Abi.EXECUTORCH and not kernel.fails_over and kernel.rng is None
 
 
 @dataclass(frozen=True)

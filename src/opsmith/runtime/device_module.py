@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opsmith.errors import NotOffered
+from opsmith.runtime.graphs import GraphFunctions, GraphsModule, graph_type
 from opsmith.runtime.host_array import HostWindow
 from opsmith.runtime.memory import AnyDevice, MemoryFunctions, MemoryModule
 from opsmith.runtime.mixed_precision import AmpModule
@@ -44,7 +45,7 @@ class DeviceProperties:
     multi_processor_count: int
 
 
-class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModule):
+class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunctions, PublicModule):
     """``torch.<name>``.
 
     Functions that take ``device`` accept what ``torch.cuda``'s do; ``None`` is the current device.
@@ -59,11 +60,13 @@ class DeviceModule(MemoryFunctions, StreamFunctions, RandomFunctions, PublicModu
         self._window = window
         self.memory = MemoryModule(device_type, self._index)
         self.streams = StreamsModule(device_type, self._index)
+        self.graphs = GraphsModule(device_type, self._index)
         self.random = RandomModule(device_type, self._index)
         self.amp = AmpModule(device_type)
         self.nvtx = RangesModule(device_type, self._index)
         vars(self).update(tensor_types(device_type))
         vars(self).update(storage_types(device_type))
+        vars(self).update(graph_type(device_type))
 
     # ---- devices ----
 
@@ -258,8 +261,16 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
     """
     module = DeviceModule(name, HostWindow(driver, use_host_window))
     torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
-    for submodule in (module.memory, module.streams, module.random, module.amp, module.nvtx):
+    for submodule in (
+        module.memory,
+        module.streams,
+        module.graphs,
+        module.random,
+        module.amp,
+        module.nvtx,
+    ):
         sys.modules[submodule.__name__] = submodule
+    torch.ops.opsmith.register_graphs()
     atexit.register(torch.ops.opsmith.finish_queued_work)
     atexit.register(torch.ops.opsmith.stop_autograd_threads)
     atexit.register(torch.ops.opsmith.keep_threads_from_aborting)

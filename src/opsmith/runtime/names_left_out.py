@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from opsmith.errors import NameLeftOut
 
-_GRAPHS = "a driver cannot record work to replay it"
 _POOLS = "the caching allocator has one pool for each device"
 _ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
 _PINNED = "pinned memory comes from the driver, and nothing counts it"
 _NVIDIA = "it belongs to a library of NVIDIA's"
 
 _REASONS = {
-    "graph": _GRAPHS,
-    "graphs": _GRAPHS,
-    "graph_pool_handle": _GRAPHS,
-    "make_graphed_callables": _GRAPHS,
     "MemPool": _POOLS,
     "use_mem_pool": _POOLS,
     "change_current_allocator": _ALLOCATOR,
@@ -56,7 +51,10 @@ _REASONS = {
 }
 
 # Of names that carry the device's own: torch.cuda.CUDAGraph, torch.xpu.XPUPluggableAllocator.
-_REASONS_BY_ENDING = {"Graph": _GRAPHS, "PluggableAllocator": _ALLOCATOR}
+_REASONS_BY_ENDING = {
+    "Graph": "a graph has the name of its own device",
+    "PluggableAllocator": _ALLOCATOR,
+}
 
 
 def missing_name(module: str, name: str) -> AttributeError:

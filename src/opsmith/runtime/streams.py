@@ -90,10 +90,6 @@ class StreamFunctions:
             )
         return stream
 
-    def is_current_stream_capturing(self) -> bool:
-        """False: a driver cannot record work to replay it."""
-        return False
-
 
 class StreamsModule(Submodule, StreamFunctions):
     """``torch.<name>.streams``."""

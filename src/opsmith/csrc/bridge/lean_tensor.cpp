@@ -109,8 +109,8 @@ void LeanInput::convert(const LeanCall& call, const at::Tensor& tensor) {
     describe_dense(tensor);
     bind(call, tensor, tensor.const_data_ptr());
   } else {
-    held_ = tensor.contiguous();
-    if (call.elements == Elements::kOnHost && !call.queued) {
+    held_ = contiguous_in_order(tensor);
+    if (call.elements == Elements::kOnHost && !call.queued && !tensor.is_cpu()) {
       wait_for_copies();
     }
     describe_contiguous(held_.sizes());

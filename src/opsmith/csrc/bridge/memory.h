@@ -2,6 +2,7 @@
 // of operators without a device (OPSMITH_FOR_CPU), where they are.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #ifdef OPSMITH_FOR_CPU
@@ -14,6 +15,10 @@ inline void* host_pointer(const void* pointer) {
 
 inline void wait_for_copies() {}
 
+inline at::Tensor contiguous_in_order(const at::Tensor& tensor) {
+  return tensor.contiguous();
+}
+
 inline c10::Device lean_device() {
   return c10::kCPU;
 }
@@ -24,6 +29,7 @@ inline c10::Device lean_device() {
 
 #include <opsmith/device/device.h>
 #include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 
 namespace opsmith {
 

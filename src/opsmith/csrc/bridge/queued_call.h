@@ -11,6 +11,7 @@
 #include <opsmith/device/launch.h>
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/generated/each_tensor.h>
+#include <opsmith/on_host.h>
 
 #include <memory>
 #include <optional>
@@ -206,9 +207,22 @@ struct Amount {
   bool of_host = false;  // some lie in the host's memory, which the caller may free when the call returns
 };
 
+// The graph that is captured keeps what the host owns of a call's operands.
+template <class Given>
+void keep_host_memory(const Given& given) {
+  const auto keep = [](const at::TensorBase& tensor) {
+    if (tensor.defined()) {
+      keep_for_graph(std::make_shared<c10::Storage>(tensor.storage()));
+    }
+  };
+  if constexpr (requires { each_tensor(given, keep); }) {
+    each_tensor(given, keep);
+  }
+}
+
 template <class Kernel, class... Given>
-C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex device, const Given&... given) {
-  call.queued = true;
+C10_NOINLINE void queue_lean(Kernel kernel, const LeanCall& call, c10::DeviceIndex device,
+                             const Given&... given) {
   auto work = std::make_unique<QueuedLeanCall<Kernel, Given...>>(kernel, call, device, given...);
   const Copies copies = work->take_copies();
   queue_on_host(std::move(work));
@@ -220,7 +234,7 @@ C10_NOINLINE void queue_lean(Kernel kernel, LeanCall call, c10::DeviceIndex devi
   };
   (note_each(given), ...);
   for (const auto& [out, copy] : copies.written) {
-    out.copy_(copy);
+    copy_in_order(out, copy);
   }
 }
 
@@ -234,11 +248,25 @@ C10_ALWAYS_INLINE void queue_lean_call(const LeanCall& call, const Given&... giv
   detail::Amount amount;
   (amount.look_into(given), ...);
   if (C10_UNLIKELY(amount.of_host)) {
+    refuse_if_captured(call.operator_name, "an operand lies in the host's memory", device);
     wait_for_device(device);
   } else if (C10_UNLIKELY(!runs_at_once(device, amount.elements))) {
-    return detail::queue_lean(kKernel, call, device, given...);
+    LeanCall queued = call;
+    queued.queued = true;
+    return detail::queue_lean(kKernel, queued, device, given...);
   }
   const profile::HostWork work(call.operator_name, device);
+  lean_call<kKernel>(call, given...);
+}
+
+// lean_call() on copies of what the device has (opsmith/generated/on_copies.h), now or within a graph.
+template <auto kKernel, class... Given>
+void lean_call_in_order(const LeanCall& call, const Given&... given) {
+  const c10::DeviceIndex device = current_device();
+  if (C10_UNLIKELY(current_stream_is_captured(device))) {
+    (detail::keep_host_memory(given), ...);
+    return detail::queue_lean(kKernel, call, device, given...);
+  }
   lean_call<kKernel>(call, given...);
 }
 

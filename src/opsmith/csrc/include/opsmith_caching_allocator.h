@@ -11,6 +11,9 @@
 // back when that work is done. Free neighbours are merged. Segments go back to the device when empty_cache()
 // is called, when the device is out of memory, or when garbage_collection_threshold is passed.
 //
+// Memory of a private pool serves nothing else until the pool is dissolved: a graph uses the addresses that
+// it was recorded with.
+//
 // All functions may be called from any thread. No lock is held while the device works.
 #pragma once
 
@@ -55,10 +58,10 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // Memory for work that is queued on `stream` from now on; `bytes` > 0. Throws OutOfMemory, and what the
-  // device throws.
-  Block* allocate(size_t bytes, Stream stream) {
-    Request request{bytes, size_of(bytes), stream, {}};
+  // Memory for work that is queued on `stream` from now on, of `pool`; `bytes` > 0. Throws OutOfMemory, and
+  // what the device throws.
+  Block* allocate(size_t bytes, Stream stream, PrivatePool pool = 0) {
+    Request request{bytes, size_of(bytes), stream, pool, {}};
     if (is_recording()) {
       request.context = recorded_context();
     }
@@ -114,6 +117,12 @@ class CachingAllocator {
 
   // Gives back to the device what it can, when the streams that used it are done.
   void empty_cache() noexcept { release_all(); }
+
+  // What was allocated of `pool`, and still may be in use, is memory like any other from now on.
+  void dissolve(PrivatePool pool) {
+    const std::lock_guard lock(mutex_);
+    heap_.dissolve(pool);
+  }
 
   // The most that this process may hold, of all that the device has; 1 is no limit.
   void set_memory_fraction(double fraction) {
@@ -182,6 +191,7 @@ class CachingAllocator {
     size_t bytes;
     size_t size;  // of its block
     Stream stream;
+    PrivatePool pool;
     std::shared_ptr<void> context;
   };
 
@@ -216,7 +226,7 @@ class CachingAllocator {
   // ---- with the lock held ----
 
   Block* take_cached(Request& request) {
-    Block* const block = heap_.take(request.size, request.bytes, request.stream);
+    Block* const block = heap_.take(request.size, request.bytes, request.stream, request.pool);
     if (block != nullptr && is_recording()) {
       remember_allocation(block, request);
     }
@@ -266,6 +276,9 @@ class CachingAllocator {
   }
 
   bool is_done(const Mark& mark, Wait wait) noexcept {
+    if (mark.event == nullptr && memory_.is_captured(mark.stream)) {
+      return false;
+    }
     if (wait == Wait::kYes) {
       mark.event != nullptr ? memory_.synchronize_event(mark.event) : memory_.synchronize(mark.stream);
       return true;
@@ -333,7 +346,7 @@ class CachingAllocator {
   }
 
   void finish_work(Stream stream) noexcept {
-    if (!memory_.is_idle(stream)) {
+    if (!memory_.is_idle(stream) && !memory_.is_captured(stream)) {
       memory_.synchronize(stream);
     }
   }
@@ -454,7 +467,8 @@ class CachingAllocator {
       failure = std::move(made.failure);
       return nullptr;
     }
-    Block* const block = heap_.add_segment(made.data, bytes, request.size, request.bytes, request.stream);
+    Block* const block =
+        heap_.add_segment(made.data, bytes, request.size, request.bytes, request.stream, request.pool);
     if (is_recording()) {
       block->segment->context = request.context;
       remember(Action::kSegmentAllocate, *block->segment, request.context);

@@ -41,6 +41,7 @@ typedef enum opsmith_status {
 /* Opaque to opsmith. A stream belongs to one device; so does an event, once recorded. */
 typedef struct opsmith_stream_s* opsmith_stream;
 typedef struct opsmith_event_s* opsmith_event;
+typedef struct opsmith_graph_s* opsmith_graph; /* recorded work, of one device */
 
 typedef struct opsmith_device_properties {
   char name[128];        /* shown to people, e.g. "sim accelerator" */
@@ -128,6 +129,26 @@ typedef struct opsmith_driver {
   opsmith_status (*memory_import)(int device, const opsmith_memory_handle* handle, void** pointer);
   /* Gives up what memory_import() gave. The caller guarantees that no stream still uses it. */
   opsmith_status (*memory_unimport)(int device, void* pointer);
+
+  /* ---- graphs: work that is recorded once and run often. Optional as a whole (all six NULL): capturing a
+   * graph raises. ---- */
+  /* From now on what is queued on `stream` is recorded and does not run: copies, fills, functions of the
+   * host, kernels, graphs, events. So is what is queued on another stream of the device once that has waited
+   * for an event that was recorded so. A captured stream is OPSMITH_NOT_READY; waiting for it or for such an
+   * event fails, as do copies with host memory that is not pinned. A failed call records nothing. */
+  opsmith_status (*capture_begin)(opsmith_stream stream);
+  /* Ends what capture_begin() began on `stream`, whatever it returns: all streams work as before. With
+   * OPSMITH_OK `graph` is what was recorded. Fails where other streams have recorded work that `stream` does
+   * not wait for. */
+  opsmith_status (*capture_end)(opsmith_stream stream, opsmith_graph* graph);
+  opsmith_status (*stream_is_captured)(opsmith_stream stream, int* is_captured);
+  /* Queues the recorded work on `stream`, of the same device. A graph may be queued again while it runs; runs
+   * on several streams are the caller's to order. */
+  opsmith_status (*graph_launch)(opsmith_graph graph, opsmith_stream stream);
+  /* The caller guarantees that it does not run any more. */
+  opsmith_status (*graph_destroy)(opsmith_graph graph);
+  /* Writes what is recorded to the file `path`, for people: Graphviz's DOT. */
+  opsmith_status (*graph_dump)(opsmith_graph graph, const char* path);
 } opsmith_driver;
 
 /* The one symbol that a driver exports. */

@@ -5,6 +5,7 @@ from opsmith.driver_check.checks import (
     devices,
     errors,
     events,
+    graphs,
     host_memory,
     leaks,
     memory,
@@ -25,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     *host_memory.CHECKS,
     *ranges.CHECKS,
     *sharing.CHECKS,
+    *graphs.CHECKS,
     *threads.CHECKS,
     *leaks.CHECKS,
 )

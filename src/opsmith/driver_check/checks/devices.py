@@ -6,7 +6,16 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 from typing import Any
 
 from opsmith.driver.failures import DriverFailure
-from opsmith.driver.table import EVENTS, PINNED, RANGES, REQUIRED, SHARING, Properties, Status
+from opsmith.driver.table import (
+    EVENTS,
+    GRAPHS,
+    PINNED,
+    RANGES,
+    REQUIRED,
+    SHARING,
+    Properties,
+    Status,
+)
 from opsmith.driver_check.model import Broken, check
 from opsmith.driver_check.subject import Subject
 
@@ -28,6 +37,7 @@ def entries(subject: Subject) -> None:
         ("pinned memory", PINNED),
         ("ranges", RANGES),
         ("memory shared between processes", SHARING),
+        ("graphs", GRAPHS),
     ):
         absent = [name for name in names if not getattr(table, name)]
         if absent and len(absent) < len(names):

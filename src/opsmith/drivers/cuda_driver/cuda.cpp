@@ -298,6 +298,12 @@ const opsmith_driver table = {
     .memory_export = memory_export,
     .memory_import = memory_import,
     .memory_unimport = memory_unimport,
+    .capture_begin = nullptr,
+    .capture_end = nullptr,
+    .stream_is_captured = nullptr,
+    .graph_launch = nullptr,
+    .graph_destroy = nullptr,
+    .graph_dump = nullptr,
 };
 
 }  // namespace

@@ -272,6 +272,12 @@ const opsmith_driver table = {
     .memory_export = nullptr,
     .memory_import = nullptr,
     .memory_unimport = nullptr,
+    .capture_begin = nullptr,
+    .capture_end = nullptr,
+    .stream_is_captured = nullptr,
+    .graph_launch = nullptr,
+    .graph_destroy = nullptr,
+    .graph_dump = nullptr,
 };
 
 }  // namespace

@@ -129,7 +129,8 @@ OPSMITH_EXPORTED void opsmith_python_driver_open(const opsmith_driver* callbacks
               &T::stream_synchronize, &T::stream_host_function, &T::event_create, &T::event_destroy,
               &T::event_record, &T::event_query, &T::event_synchronize, &T::event_elapsed,
               &T::stream_wait_event, &T::pinned_allocate, &T::pinned_release, &T::range_push, &T::range_pop,
-              &T::memory_export, &T::memory_import, &T::memory_unimport>();
+              &T::memory_export, &T::memory_import, &T::memory_unimport, &T::capture_begin, &T::capture_end,
+              &T::stream_is_captured, &T::graph_launch, &T::graph_destroy, &T::graph_dump>();
   table.pinned_contains = python.pinned_contains != nullptr ? pinned_contains : nullptr;
   table.host_window = python.host_window != nullptr ? host_window : nullptr;
   if (python.stream_create == nullptr) {

@@ -38,6 +38,12 @@ inline constexpr std::array kEntries = std::to_array<std::string_view>({
     "memory_export",
     "memory_import",
     "memory_unimport",
+    "capture_begin",
+    "capture_end",
+    "stream_is_captured",
+    "graph_launch",
+    "graph_destroy",
+    "graph_dump",
 });
 
 consteval size_t entry_number(std::string_view name) {

@@ -11,6 +11,7 @@
 
 #include "errors.h"
 #include "faults.h"
+#include "graph.h"
 #include "memory.h"
 #include "pinned.h"
 #include "ranges.h"
@@ -89,6 +90,9 @@ opsmith_status on_event(opsmith_event event, Body&& body) noexcept {
 opsmith_status wait_for(opsmith_stream stream, opsmith_stream_s::Ticket ticket) {
   if (stream->is_own_thread()) {
     return fail(OPSMITH_INVALID_ARGUMENT, "a host function may not wait for the stream that it runs on");
+  }
+  if (stream->capture() != nullptr) {
+    return fail(OPSMITH_FAILED, "the stream is captured, and what it records does not run");
   }
   stream->wait(ticket);
   return OPSMITH_OK;
@@ -186,6 +190,9 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     }
     const bool pageable = (destination_device == OPSMITH_HOST && !pinned::contains(destination)) ||
                           (source_device == OPSMITH_HOST && !pinned::contains(source));
+    if (pageable && stream->capture() != nullptr) {
+      return fail(OPSMITH_FAILED, "the stream is captured, and the host's memory is not pinned");
+    }
     const auto task = [=] {
       if (!faults::is_lost(destination_device) && !faults::is_lost(source_device)) {
         std::memmove(to, from, bytes);
@@ -193,12 +200,12 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     };
     // The caller may reuse pageable memory as soon as this returns, so it has to wait anyway.
     if (pageable) {
-      return wait_for(stream, stream->run_or_enqueue(task));
+      return wait_for(stream, stream->run_or_enqueue("copy", task));
     }
     if (bytes <= kInlineBytes) {
-      stream->run_or_enqueue(task);
+      stream->run_or_enqueue("copy", task);
     } else {
-      stream->enqueue(task);
+      stream->enqueue("copy", task);
     }
     return OPSMITH_OK;
   });
@@ -222,9 +229,9 @@ opsmith_status fill(int index, void* destination, uint8_t value, size_t bytes, o
       }
     };
     if (bytes <= kInlineBytes) {
-      stream->run_or_enqueue(task);
+      stream->run_or_enqueue("fill", task);
     } else {
-      stream->enqueue(task);
+      stream->enqueue("fill", task);
     }
     return OPSMITH_OK;
   });
@@ -255,6 +262,9 @@ opsmith_status stream_destroy(opsmith_stream stream) {
     if (stream->is_own_thread()) {
       return fail(OPSMITH_INVALID_ARGUMENT, "a host function may not destroy the stream that it runs on");
     }
+    if (stream->capture() != nullptr) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "the stream is captured");
+    }
     const int device = stream->device();
     delete stream;
     return faults::is_lost(device) ? lost(device) : OPSMITH_OK;
@@ -275,12 +285,15 @@ opsmith_status stream_host_function(opsmith_stream stream, void (*function)(void
       return fail(OPSMITH_INVALID_ARGUMENT, "the function is null");
     }
     // Never inline: the function may itself queue work on this stream, whose lock an inline task holds.
-    stream->enqueue([=] { function(argument); });
+    stream->enqueue("function", [=] { function(argument); });
     return OPSMITH_OK;
   });
 }
 
 // ---- events ----
+
+constexpr const char* kCapturedEvent =
+    "the event was recorded on a captured stream: it is a place in a graph, which does not happen";
 
 opsmith_status event_create(int index, int timing, opsmith_event* event) {
   return on_device(index, [&](Simulator&, Device&) {
@@ -303,10 +316,17 @@ opsmith_status event_record(opsmith_event event, opsmith_stream stream) {
         return fail(OPSMITH_INVALID_ARGUMENT, "the event is of device %d, the stream of device %d",
                     event->device, stream->device());
       }
+      if (const std::shared_ptr<Capture> capture = stream->capture(); capture != nullptr) {
+        CapturedEvent captured{capture, capture->before(stream)};
+        const std::lock_guard lock(event->mutex);
+        event->captured = std::move(captured);
+        return OPSMITH_OK;
+      }
       auto record = std::make_shared<Record>();
       {
         const std::lock_guard lock(event->mutex);
         event->record = record;
+        event->captured = {};
       }
       stream->mark([record] { record->complete(); });
       return OPSMITH_OK;
@@ -316,6 +336,9 @@ opsmith_status event_record(opsmith_event event, opsmith_stream stream) {
 
 opsmith_status event_query(opsmith_event event) {
   return on_event(event, [&] {
+    if (event->latest_captured().capture != nullptr) {
+      return fail(OPSMITH_INVALID_ARGUMENT, kCapturedEvent);
+    }
     const std::shared_ptr<Record> record = event->latest();
     return record == nullptr || record->is_complete() ? OPSMITH_OK : OPSMITH_NOT_READY;
   });
@@ -323,6 +346,9 @@ opsmith_status event_query(opsmith_event event) {
 
 opsmith_status event_synchronize(opsmith_event event) {
   return on_event(event, [&] {
+    if (event->latest_captured().capture != nullptr) {
+      return fail(OPSMITH_INVALID_ARGUMENT, kCapturedEvent);
+    }
     if (const std::shared_ptr<Record> record = event->latest(); record != nullptr) {
       record->wait();
     }
@@ -352,9 +378,29 @@ opsmith_status event_elapsed(opsmith_event start, opsmith_event end, double* mil
   });
 }
 
+opsmith_status wait_for_captured(opsmith_stream stream, const CapturedEvent& event) {
+  if (event.capture->has_ended()) {
+    return fail(OPSMITH_INVALID_ARGUMENT, kCapturedEvent);
+  }
+  if (stream->device() != event.capture->origin()->device()) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "a graph is of one device, and the stream is of device %d",
+                stream->device());
+  }
+  return event.capture->wait(stream, event.before)
+             ? OPSMITH_OK
+             : fail(OPSMITH_INVALID_ARGUMENT, "the stream is captured for another graph");
+}
+
 opsmith_status stream_wait_event(opsmith_stream stream, opsmith_event event) {
   return on_event(event, [&] {
     return on_stream(stream, [&] {
+      if (const CapturedEvent captured = event->latest_captured(); captured.capture != nullptr) {
+        return wait_for_captured(stream, captured);
+      }
+      if (stream->capture() != nullptr) {
+        return fail(OPSMITH_INVALID_ARGUMENT,
+                    "the stream is captured, and the event was recorded outside of the capture");
+      }
       const std::shared_ptr<Record> record = event->latest();
       if (record != nullptr && !record->is_complete()) {
         // A mark, not work: the stream does nothing but wait.
@@ -431,6 +477,73 @@ opsmith_status memory_unimport(int index, void* pointer) {
       index, [&](Simulator& simulator, Device& device) { return simulator.give_up_import(device, pointer); });
 }
 
+// ---- graphs ----
+
+opsmith_status capture_begin(opsmith_stream stream) {
+  return on_stream(stream, [&] {
+    return Capture::begin(stream) != nullptr
+               ? OPSMITH_OK
+               : fail(OPSMITH_INVALID_ARGUMENT, "the stream is captured already");
+  });
+}
+
+opsmith_status capture_end(opsmith_stream stream, opsmith_graph* graph) {
+  return entry([&] {
+    const std::shared_ptr<Capture> capture = stream != nullptr ? stream->capture() : nullptr;
+    if (capture == nullptr || capture->origin() != stream) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "no capture has begun on the stream");
+    }
+    std::unique_ptr<opsmith_graph_s> made = capture->end(stream);
+    if (faults::is_lost(stream->device())) {
+      return lost(stream->device());
+    }
+    if (made == nullptr) {
+      return fail(OPSMITH_FAILED,
+                  "other streams have recorded work that the captured stream does not wait for");
+    }
+    *graph = made.release();
+    return OPSMITH_OK;
+  });
+}
+
+opsmith_status stream_is_captured(opsmith_stream stream, int* is_captured) {
+  return on_stream(stream, [&] {
+    *is_captured = stream->capture() != nullptr ? 1 : 0;
+    return OPSMITH_OK;
+  });
+}
+
+opsmith_status graph_launch(opsmith_graph graph, opsmith_stream stream) {
+  return on_stream(stream, [&] {
+    if (graph == nullptr || graph->device != stream->device()) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "the graph is null or of another device than the stream");
+    }
+    stream->enqueue("graph", [tasks = graph->tasks] {
+      for (const RecordedTask& task : *tasks) {
+        task.run();
+      }
+    });
+    return OPSMITH_OK;
+  });
+}
+
+opsmith_status graph_destroy(opsmith_graph graph) {
+  return entry([&] {
+    delete graph;
+    return OPSMITH_OK;
+  });
+}
+
+opsmith_status graph_dump(opsmith_graph graph, const char* path) {
+  return entry([&] {
+    if (graph == nullptr || path == nullptr) {
+      return fail(OPSMITH_INVALID_ARGUMENT, "the graph or the path is null");
+    }
+    dump(*graph, path);
+    return OPSMITH_OK;
+  });
+}
+
 // `kEntry`, but for the calls that are to fail.
 template <auto kEntry, size_t kNumber>
 struct Faulty;
@@ -482,6 +595,12 @@ constexpr opsmith_driver kTable = {
     .memory_export = kFaulty<memory_export, faults::entry_number("memory_export")>,
     .memory_import = kFaulty<memory_import, faults::entry_number("memory_import")>,
     .memory_unimport = kFaulty<memory_unimport, faults::entry_number("memory_unimport")>,
+    .capture_begin = kFaulty<capture_begin, faults::entry_number("capture_begin")>,
+    .capture_end = kFaulty<capture_end, faults::entry_number("capture_end")>,
+    .stream_is_captured = kFaulty<stream_is_captured, faults::entry_number("stream_is_captured")>,
+    .graph_launch = kFaulty<graph_launch, faults::entry_number("graph_launch")>,
+    .graph_destroy = kFaulty<graph_destroy, faults::entry_number("graph_destroy")>,
+    .graph_dump = kFaulty<graph_dump, faults::entry_number("graph_dump")>,
 };
 
 }  // namespace

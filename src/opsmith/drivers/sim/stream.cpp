@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "faults.h"
+#include "graph.h"
 #include "memory.h"
 
 namespace sim {
@@ -49,16 +50,35 @@ opsmith_stream_s::~opsmith_stream_s() {
   --sim::counts[device_].streams;
 }
 
-opsmith_stream_s::Ticket opsmith_stream_s::enqueue(std::function<void()> task) {
+opsmith_stream_s::Ticket opsmith_stream_s::enqueue(const char* what, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  return push(std::move(task), true);
+  return push(what, std::move(task), true);
+}
+
+bool opsmith_stream_s::begin_capture(std::shared_ptr<sim::Capture> capture, std::function<void()> gate) {
+  const std::lock_guard lock(mutex_);
+  if (capture_ != nullptr) {
+    return false;
+  }
+  push("capture", std::move(gate), false);
+  capture_ = std::move(capture);
+  return true;
+}
+
+void opsmith_stream_s::end_capture() {
+  const std::lock_guard lock(mutex_);
+  capture_ = nullptr;
 }
 
 bool opsmith_stream_s::may_run_inline() const {
   return is_idle() && sim::faults::slow_microseconds() == 0;
 }
 
-opsmith_stream_s::Ticket opsmith_stream_s::push(std::function<void()> task, bool is_work) {
+opsmith_stream_s::Ticket opsmith_stream_s::push(const char* what, std::function<void()> task, bool is_work) {
+  if (capture_ != nullptr) {
+    capture_->add(this, what, std::move(task));
+    return enqueued_.load(std::memory_order_relaxed);
+  }
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { serve(); });
     ++sim::counts[device_].threads;

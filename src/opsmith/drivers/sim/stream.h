@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -30,6 +31,8 @@ class Record {
   std::chrono::steady_clock::time_point time_;
   std::atomic<int> done_{0};
 };
+
+class Capture;
 
 // Counts for sim.h's statistics.
 struct StreamCounts {
@@ -57,8 +60,8 @@ struct opsmith_stream_s {
     return completed == enqueued_.load(std::memory_order_acquire);
   }
 
-  // Queues `task`; the thread runs it when all earlier tasks are done.
-  Ticket enqueue(std::function<void()> task);
+  // Queues `task`; the thread runs it when all earlier tasks are done. `what` is shown to people.
+  Ticket enqueue(const char* what, std::function<void()> task);
 
   // Note [Inline tasks]
   // Runs `task` at once on the calling thread if the stream is idle, else queues it. For tasks that are
@@ -68,13 +71,13 @@ struct opsmith_stream_s {
   // idle under that same lock. `slow` (see sim.h) turns this off, so that tests can rely on a task to be
   // pending.
   template <class Task>
-  Ticket run_or_enqueue(Task&& task) {
+  Ticket run_or_enqueue(const char* what, Task&& task) {
     const std::lock_guard lock(mutex_);
     if (may_run_inline()) {
       task();
       return completed_.load(std::memory_order_relaxed);
     }
-    return push(std::forward<Task>(task), true);
+    return push(what, std::forward<Task>(task), true);
   }
 
   // The same for the marks of events, which `slow` does not delay: they are no work.
@@ -84,14 +87,22 @@ struct opsmith_stream_s {
     if (is_idle()) {
       task();
     } else {
-      push(std::forward<Task>(task), false);
+      push("event", std::forward<Task>(task), false);
     }
   }
 
   // Queues what only waits for another stream: no work either, and never inline.
   void mark_pending(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
-    push(std::move(task), false);
+    push("wait", std::move(task), false);
+  }
+
+  // Until end_capture(), tasks are `capture`'s, and this stream does `gate`. false: it is captured already.
+  bool begin_capture(std::shared_ptr<sim::Capture> capture, std::function<void()> gate);
+  void end_capture();
+  std::shared_ptr<sim::Capture> capture() {
+    const std::lock_guard lock(mutex_);
+    return capture_;
   }
 
   // Everything queued so far.
@@ -109,7 +120,7 @@ struct opsmith_stream_s {
   };
 
   bool may_run_inline() const;
-  Ticket push(std::function<void()> task, bool is_work);  // needs the lock
+  Ticket push(const char* what, std::function<void()> task, bool is_work);  // needs the lock
   void serve();
 
   const int device_;
@@ -121,7 +132,18 @@ struct opsmith_stream_s {
   std::deque<Task> queue_;
   std::thread thread_;
   bool stopping_ = false;
+  std::shared_ptr<sim::Capture> capture_;  // null: none
 };
+
+namespace sim {
+
+// An event that was recorded on a captured stream: a place in a graph.
+struct CapturedEvent {
+  std::shared_ptr<Capture> capture;  // null: the event was not recorded so
+  std::map<size_t, size_t> before;   // see graph.h
+};
+
+}  // namespace sim
 
 struct opsmith_event_s {
   opsmith_event_s(int event_device, bool has_timing) : device(event_device), timing(has_timing) {}
@@ -131,9 +153,14 @@ struct opsmith_event_s {
     const std::lock_guard lock(mutex);
     return record;
   }
+  sim::CapturedEvent latest_captured() {
+    const std::lock_guard lock(mutex);
+    return captured;
+  }
 
   const int device;
   const bool timing;
   std::mutex mutex;
   std::shared_ptr<sim::Record> record;
+  sim::CapturedEvent captured;
 };

@@ -1,7 +1,7 @@
 // The largest and the smallest element along dimensions, NaN if there is one. Structured kernels on the
 // operator's own arguments: ATen's meta has checked them and shaped the result.
 #include <opsmith/element_types.h>
-#include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 #include <opsmith/reduction.h>
 
 #include <algorithm>
@@ -112,8 +112,8 @@ void along(const at::Tensor& self, at::IntArrayRef dim, bool keepdim, const at::
     const bool columns =
         r.kept.rank() > 0 &&
         (r.reduced.rank() == 0 || r.kept.innermost().stride[kIn] < r.reduced.innermost().stride[kIn]);
-    (columns ? by_columns<Extremum<compute_t<T>>, T>
-             : by_rows<Extremum<compute_t<T>>, T>)(r, host_data<const T>(self), host_data<T>(out));
+    const auto run = columns ? by_columns<Extremum<compute_t<T>>, T> : by_rows<Extremum<compute_t<T>>, T>;
+    on_host("amax", [run, r, in = host_data<const T>(self), to = host_data<T>(out)] { run(r, in, to); });
   });
 }
 

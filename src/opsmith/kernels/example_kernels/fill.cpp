@@ -1,6 +1,6 @@
 // In-place kernels that write one value to every element. They work on bytes of the element's width, so every
 // dtype is served by five versions.
-#include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 #include <opsmith/pointwise.h>
 
 #include <cstring>
@@ -66,7 +66,8 @@ at::Tensor& fill_scalar_(at::Tensor& self, const at::Scalar& value) {
 at::Tensor& zero_(at::Tensor& self) {
   if (self.is_non_overlapping_and_dense()) {
     if (self.numel() != 0) {
-      std::memset(host_pointer(self.data_ptr()), 0, self.nbytes());
+      on_host("zero_",
+              [to = host_pointer(self.data_ptr()), bytes = self.nbytes()] { std::memset(to, 0, bytes); });
     }
     return self;
   }

@@ -35,13 +35,13 @@ template <class T, class Vectors, class One, class Placed>
 void draw_variates(const at::Tensor& self, const Generator& generator, const Vectors& vectors, const One& one,
                    const Placed& placed) {
   if constexpr (std::is_same_v<T, double>) {
-    draw<T>(self, generator, 2, [&](const uint32_t* numbers, T* out, int64_t count) {
+    draw<T>(self, generator, 2, [=](const uint32_t* numbers, T* out, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
         out[i] = placed(one(numbers + 2 * i));
       }
     });
   } else {
-    draw<T>(self, generator, 1, [&](const uint32_t* numbers, T* out, int64_t count) {
+    draw<T>(self, generator, 1, [=](const uint32_t* numbers, T* out, int64_t count) {
       std::array<float, kPart> values;
       vectors(numbers, values.data(), count);
       for (int64_t i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ void normal_pair(const uint32_t* numbers, double* pair) {
 template <class T, class Placed>
 void draw_normal(const at::Tensor& self, const Generator& generator, const Placed& placed) {
   if constexpr (std::is_same_v<T, double>) {
-    draw<T>(self, generator, 2, [&](const uint32_t* numbers, T* out, int64_t count) {
+    draw<T>(self, generator, 2, [=](const uint32_t* numbers, T* out, int64_t count) {
       for (int64_t i = 0; i < count; i += 2) {
         std::array<double, 2> pair;
         normal_pair(numbers + 2 * i, pair.data());
@@ -94,7 +94,7 @@ void draw_normal(const at::Tensor& self, const Generator& generator, const Place
       }
     });
   } else {
-    draw<T>(self, generator, 1, [&](const uint32_t* numbers, T* out, int64_t count) {
+    draw<T>(self, generator, 1, [=](const uint32_t* numbers, T* out, int64_t count) {
       std::array<float, kPart> values;
       normal(numbers, values.data(), count + count % 2);
       for (int64_t i = 0; i < count; ++i) {

@@ -24,7 +24,7 @@ constexpr uint64_t kNarrow = uint64_t{1} << 24;
 template <class T>
 void draw_integers(const at::Tensor& self, const Generator& generator, uint64_t range, int64_t offset) {
   if (range != 0 && range <= kNarrow) {
-    draw<T>(self, generator, 1, [&](const uint32_t* numbers, T* out, int64_t count) {
+    draw<T>(self, generator, 1, [=](const uint32_t* numbers, T* out, int64_t count) {
       std::array<int64_t, kPart> values;
       integers(numbers, values.data(), count, static_cast<uint32_t>(range), offset);
       for (int64_t i = 0; i < count; ++i) {
@@ -33,7 +33,7 @@ void draw_integers(const at::Tensor& self, const Generator& generator, uint64_t 
     });
     return;
   }
-  draw<T>(self, generator, 2, [&](const uint32_t* numbers, T* out, int64_t count) {
+  draw<T>(self, generator, 2, [=](const uint32_t* numbers, T* out, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t number = wide(numbers + 2 * i);
       const auto spread = static_cast<uint64_t>(static_cast<unsigned __int128>(number) * range >> 64);
@@ -90,7 +90,7 @@ struct Bernoulli {
   void operator()(const at::Tensor& self, double p, const Generator& generator) const {
     const std::optional<uint32_t> last = last_of(p);
     with_real_type(self, [&]<class T>() {
-      draw<T>(self, generator, 1, [&](const uint32_t* numbers, T* out, int64_t count) {
+      draw<T>(self, generator, 1, [=](const uint32_t* numbers, T* out, int64_t count) {
         std::array<uint8_t, kPart> decided{};
         if (last.has_value()) {
           at_most(numbers, decided.data(), count, *last);
@@ -108,6 +108,7 @@ struct BernoulliOfEach {
   void operator()(const at::Tensor& self, const at::Tensor& probabilities, const Generator& generator) const {
     const at::Tensor p = at::expand_inplace(self, probabilities)->to(at::kDouble).contiguous();
     const InOrder written(self);
+    refuse_if_captured("bernoulli_", "the probabilities are checked on the host", current_device());
     wait_for_device(current_device());  // p may be a copy that is still being made
     const double* const each = host_data<const double>(p);
     TORCH_CHECK(std::all_of(each, each + p.numel(), [](double one) { return 0 <= one && one <= 1; }),

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <opsmith/device/device.h>
-#include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 #include <opsmith/random_numbers.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class InOrder {
 
   void finish() const {
     if (!written_.is_same(self_)) {
-      self_.copy_(written_);
+      copy_in_order(self_, written_);
     }
   }
 
@@ -68,14 +68,16 @@ class InOrder {
   at::Tensor written_;
 };
 
-// Draws self: f(numbers, out, count) writes elements of type T, each made of `each` numbers.
+// Draws self: f(numbers, out, count) writes elements of type T, each made of `each` numbers. Graphs keep f.
 template <class T, class F>
 void draw(const at::Tensor& self, const Generator& generator, int64_t each, const F& f) {
-  const PhiloxNumbers taken = take_philox_numbers(static_cast<uint64_t>(self.numel() * each), generator);
+  const int64_t elements = self.numel();
+  const PhiloxDraw drawn = draw_philox_numbers(static_cast<uint64_t>(elements * each), generator);
   const InOrder written(self);
-  T* const out = written.data<T>();
-  each_part(taken, self.numel(), each,
-            [&](const uint32_t* numbers, int64_t first, int64_t count) { f(numbers, out + first, count); });
+  on_host("random numbers", [=, out = written.data<T>()] {
+    each_part(drawn.numbers(), elements, each,
+              [&](const uint32_t* numbers, int64_t first, int64_t count) { f(numbers, out + first, count); });
+  });
   written.finish();
 }
 

@@ -37,12 +37,14 @@ at::Tensor& randperm_out(int64_t n, Generator generator, at::Tensor& out) {
   if (n == 0) {
     return out;
   }
-  const std::vector<int64_t> order =
-      permutation(take_philox_numbers(static_cast<uint64_t>(2 * n), generator), n);
+  const PhiloxDraw drawn = draw_philox_numbers(static_cast<uint64_t>(2 * n), generator);
   const InOrder written(out);
   AT_DISPATCH_V2(out.scalar_type(), "randperm", AT_WRAP([&] {
-                   std::transform(order.begin(), order.end(), written.data<scalar_t>(),
-                                  [](int64_t value) { return static_cast<scalar_t>(value); });
+                   on_host("randperm", [drawn, n, to = written.data<scalar_t>()] {
+                     const std::vector<int64_t> order = permutation(drawn.numbers(), n);
+                     std::transform(order.begin(), order.end(), to,
+                                    [](int64_t value) { return static_cast<scalar_t>(value); });
+                   });
                  }),
                  AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
   written.finish();

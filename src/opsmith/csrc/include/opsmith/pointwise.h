@@ -4,14 +4,17 @@
 #pragma once
 
 #include <opsmith/element_types.h>
-#include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <tuple>
 #include <utility>
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
+#include <c10/util/SmallVector.h>
 
 namespace opsmith {
 namespace detail {
@@ -43,6 +46,49 @@ void strided_row(char* const* data, const int64_t* strides, int64_t n, const F& 
                   f(load_element(reinterpret_cast<const Args*>(data[I + 1] + k * strides[I + 1]))...));
   }
 }
+
+// The loop over an iterator's elements, at the addresses of the host; it does not keep the operands' memory.
+class HostLoop {
+ public:
+  explicit HostLoop(at::TensorIteratorBase& iter)
+      : shape_(iter.shape()), strides_(iter.get_strides()), numel_(iter.numel()) {
+    for (int i = 0; i < iter.ntensors(); ++i) {
+      bases_.push_back(static_cast<char*>(host_pointer(iter.data_ptr(i))));
+    }
+  }
+
+  void for_each(at::TensorIteratorBase::loop2d_t loop) const {
+    at::parallel_for(0, numel_, at::internal::GRAIN_SIZE,
+                     [&](int64_t begin, int64_t end) { part(loop, begin, end); });
+  }
+
+ private:
+  // Elements begin..end-1, the first dimension running fastest; as many rows at a time as there are.
+  void part(at::TensorIteratorBase::loop2d_t loop, int64_t begin, int64_t end) const {
+    const int64_t length = shape_.empty() ? 1 : shape_[0];
+    const int64_t height = shape_.size() < 2 ? 1 : shape_[1];
+    for (int64_t at = begin; at < end;) {
+      auto pointers = bases_;
+      int64_t left = at;
+      for (size_t dim = 0; dim < shape_.size(); ++dim) {
+        for (size_t i = 0; i < pointers.size(); ++i) {
+          pointers[i] += left % shape_[dim] * strides_[dim * pointers.size() + i];
+        }
+        left /= shape_[dim];
+      }
+      const int64_t columns = std::min(length - at % length, end - at);
+      const int64_t rows =
+          columns < length ? 1 : std::min(height - at / length % height, (end - at) / length);
+      loop(pointers.data(), strides_.data(), columns, rows);
+      at += columns * rows;
+    }
+  }
+
+  c10::SmallVector<int64_t, 6> shape_;
+  c10::SmallVector<int64_t, 12> strides_;  // at least two dimensions of each operand
+  c10::SmallVector<char*, 4> bases_;
+  int64_t numel_;
+};
 
 template <class Signature>
 struct Pointwise;
@@ -92,24 +138,16 @@ struct Pointwise<Result(Args...)> {
 // element types Args. f takes and returns compute types (float for Half and BFloat16) and must be safe to
 // call from several threads at once; what it throws comes out of here.
 template <class Signature, class F>
-void pointwise(at::TensorIteratorBase& iter, const F& f) {
+void pointwise(at::TensorIteratorBase& iter, const F& f,
+               const std::source_location kernel = std::source_location::current()) {
   using P = detail::Pointwise<Signature>;
   TORCH_INTERNAL_ASSERT_DEBUG_ONLY(iter.ntensors() == static_cast<int>(P::kOperands));
   if (iter.numel() == 0) {
     return;
   }
-  // How far each operand's host address is from the device's: constant within an allocation, 0 for CPU
-  // scalars.
-  std::array<ptrdiff_t, P::kOperands> shift;
-  for (size_t i = 0; i < P::kOperands; ++i) {
-    char* const address = static_cast<char*>(iter.data_ptr(static_cast<int64_t>(i)));
-    shift[i] = static_cast<char*>(host_pointer(address)) - address;
-  }
-  iter.for_each([&](char** base, const int64_t* strides, int64_t n, int64_t rows) {
+  const auto rows_of = [f](char** base, const int64_t* strides, int64_t n, int64_t rows) {
     typename P::Pointers data;
-    for (size_t i = 0; i < P::kOperands; ++i) {
-      data[i] = base[i] + shift[i];
-    }
+    std::copy_n(base, P::kOperands, data.begin());
     const int repeated = P::repeated_input(strides);
     for (int64_t r = 0; r < rows; ++r) {
       P::row(repeated, data, strides, n, f);
@@ -117,7 +155,8 @@ void pointwise(at::TensorIteratorBase& iter, const F& f) {
         data[i] += strides[P::kOperands + i];
       }
     }
-  });
+  };
+  on_host(kernel.function_name(), [loop = detail::HostLoop(iter), rows_of] { loop.for_each(rows_of); });
 }
 
 // The shorthands. `make.operator()<C>()` returns the function for the compute type C; operands all have one
@@ -127,7 +166,7 @@ void unary(at::TensorIteratorBase& iter, const Make& make,
            const std::source_location kernel = std::source_location::current()) {
   with_dtype(
       Dtypes{}, iter.dtype(1),
-      [&]<class T>() { pointwise<T(T)>(iter, make.template operator()<compute_t<T>>()); }, kernel);
+      [&]<class T>() { pointwise<T(T)>(iter, make.template operator()<compute_t<T>>(), kernel); }, kernel);
 }
 
 template <class Dtypes, class Make>
@@ -135,7 +174,7 @@ void binary(at::TensorIteratorBase& iter, const Make& make,
             const std::source_location kernel = std::source_location::current()) {
   with_dtype(
       Dtypes{}, iter.dtype(1),
-      [&]<class T>() { pointwise<T(T, T)>(iter, make.template operator()<compute_t<T>>()); }, kernel);
+      [&]<class T>() { pointwise<T(T, T)>(iter, make.template operator()<compute_t<T>>(), kernel); }, kernel);
 }
 
 template <class Dtypes, class Make>
@@ -143,7 +182,8 @@ void ternary(at::TensorIteratorBase& iter, const Make& make,
              const std::source_location kernel = std::source_location::current()) {
   with_dtype(
       Dtypes{}, iter.dtype(1),
-      [&]<class T>() { pointwise<T(T, T, T)>(iter, make.template operator()<compute_t<T>>()); }, kernel);
+      [&]<class T>() { pointwise<T(T, T, T)>(iter, make.template operator()<compute_t<T>>(), kernel); },
+      kernel);
 }
 
 // Two operands and a truth value: the output is Bool or, when called in place, has the operands' dtype.
@@ -155,9 +195,10 @@ void predicate(at::TensorIteratorBase& iter, const Make& make,
       [&]<class T>() {
         const auto f = make.template operator()<compute_t<T>>();
         if (iter.dtype(0) == at::kBool) {
-          pointwise<bool(T, T)>(iter, f);
+          pointwise<bool(T, T)>(iter, f, kernel);
         } else {
-          pointwise<T(T, T)>(iter, [f](auto a, auto b) { return static_cast<compute_t<T>>(f(a, b)); });
+          pointwise<T(T, T)>(
+              iter, [f](auto a, auto b) { return static_cast<compute_t<T>>(f(a, b)); }, kernel);
         }
       },
       kernel);

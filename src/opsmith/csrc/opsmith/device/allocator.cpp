@@ -11,6 +11,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/driver_memory.h>
@@ -129,8 +130,9 @@ class DriverAllocator final : public c10::DeviceAllocator {
     check(OPSMITH_OK, "", index);  // raises what failed where memory was released
     CachingAllocator& allocator = cache(index);
     Block* block = nullptr;
+    const opsmith_stream stream = current_stream(index);
     try {
-      block = allocator.allocate(bytes, current_stream(index));
+      block = allocator.allocate(bytes, stream, pool_for(stream));
     } catch (const caching::OutOfMemory& error) {
       throw_out_of_memory(error.shortage(), index);
     }

@@ -2,11 +2,14 @@
 // through HostViews.
 #include <opsmith/device/copy.h>
 
+#include <opsmith/device/capture.h>
+#include <opsmith/device/device_scope.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/device/late_failure.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/host_access.h>
+#include <opsmith/on_host.h>
 #include <opsmith/fallback/host_view.h>
 #include <opsmith/device/pinned.h>
 #include <opsmith/device/stream.h>
@@ -20,6 +23,7 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -69,14 +73,17 @@ const char* copy_name(bool from_device, bool to_device) {
   return from_device ? (to_device ? "Memcpy DtoD" : "Memcpy DtoH") : "Memcpy HtoD";
 }
 
+c10::DeviceIndex device_of_copy(int destination_device, int source_device) {
+  return static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
+}
+
 // On the current streams of the devices, one of which may be OPSMITH_HOST.
 void queue_copy(void* destination, int destination_device, const void* source, int source_device,
                 size_t bytes, const char* action, c10::DeviceIndex device) {
-  const auto place =
-      static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
+  const c10::DeviceIndex place = device_of_copy(destination_device, source_device);
   const profile::StreamWork work(copy_name(source_device != OPSMITH_HOST, destination_device != OPSMITH_HOST),
                                  place, profile::Kind::kCopy, bytes);
-  if (C10_UNLIKELY(waits_are_limited()) &&
+  if (C10_UNLIKELY(waits_are_limited()) && !current_stream_is_captured(place) &&
       (source_device == OPSMITH_HOST || destination_device == OPSMITH_HOST)) {
     wait_for_stream(current_stream(place), place, action);  // the driver itself would wait without a limit
   }
@@ -95,6 +102,17 @@ void check_copyable(const at::Tensor& tensor, const at::Tensor& self, const at::
                               " can only exchange data with the CPU. Copy through a CPU tensor.");
 }
 
+// Of a copy that goes into a graph, from or to `host`.
+void check_recorded(const at::Tensor& host, bool non_blocking, c10::DeviceIndex device) {
+  if (!non_blocking || !is_pinned(host.const_data_ptr())) {
+    refuse_capture("aten::_copy_from",
+                   "a copy between the host and the device waits, unless it is of pinned memory and "
+                   "non_blocking=True",
+                   device);
+  }
+  keep_for_graph(std::make_shared<c10::Storage>(host.storage()));
+}
+
 void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
   const size_t bytes = self.nbytes();
   void* to = destination.mutable_data_ptr();
@@ -105,6 +123,8 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
     const opsmith_stream stream = current_stream(source);
     const opsmith_stream other = source == target ? stream : current_stream(target);
     if (other != stream) {
+      refuse_if_captured("aten::_copy_from", "a graph is of one device, and the copy is between two", source);
+      refuse_if_captured("aten::_copy_from", "a graph is of one device, and the copy is between two", target);
       order(other, target, stream);  // the destination may still be in use
     }
     queue_copy(to, target, from, source, bytes, "copy a tensor", target);
@@ -115,6 +135,10 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
   }
   const bool to_device = destination.is_privateuseone();
   const c10::DeviceIndex device = (to_device ? destination : self).device().index();
+  const bool is_recorded = current_stream_is_captured(device);
+  if (C10_UNLIKELY(is_recorded)) {
+    check_recorded(to_device ? self : destination, non_blocking, device);
+  }
   queue_copy(to, to_device ? device : OPSMITH_HOST, from, to_device ? OPSMITH_HOST : device, bytes,
              to_device ? "copy a tensor to the device" : "copy a tensor to the host", device);
   const at::Tensor& host = to_device ? self : destination;
@@ -124,7 +148,7 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
       pinned_allocator().record_event(host.storage().mutable_data(), nullptr,
                                       c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device),
                                                   current_stream_id(device)));
-  if (!may_return_early) {
+  if (!may_return_early && !is_recorded) {
     wait_for_device(device);
   }
 }
@@ -132,6 +156,10 @@ void copy_run(const at::Tensor& self, const at::Tensor& destination, bool non_bl
 // For the accounting: without a window a copy within the device that is not one run travels to the host and
 // back.
 const std::string kNotOneRun = "the driver copies runs of bytes, and this copy casts or changes the layout";
+
+void copy_on_host(at::Tensor to, const at::Tensor& from) {
+  at::native::copy_(to, from, /*non_blocking=*/false);
+}
 
 const c10::OperatorHandle& copy_from() {
   static const c10::OperatorHandle op =
@@ -150,13 +178,19 @@ bool is_same_run(const at::Tensor& a, const at::Tensor& b) {
          (a.strides() == b.strides() && a.is_non_overlapping_and_dense());
 }
 
+void record_copy(void* destination, int destination_device, const void* source, int source_device,
+                 size_t bytes) {
+  queue_copy(destination, destination_device, source, source_device, bytes, "record a copy",
+             device_of_copy(destination_device, source_device));
+}
+
 void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
                 size_t bytes) {
   if (bytes == 0) {
     return;
   }
-  const auto device =
-      static_cast<c10::DeviceIndex>(source_device != OPSMITH_HOST ? source_device : destination_device);
+  const c10::DeviceIndex device = device_of_copy(destination_device, source_device);
+  refuse_if_captured("a copy of bytes", "it waits for the device", device);
   queue_copy(destination, destination_device, source, source_device, bytes, "copy memory", device);
   wait_for_stream(current_stream(device), device, "wait for a copy");
   raise_late_failure();
@@ -185,16 +219,21 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
     return destination;
   }
   const c10::DeviceIndex device = (self.is_privateuseone() ? self : destination).device().index();
+  if (self.device() != destination.device()) {
+    refuse_if_captured("aten::_copy_from",
+                       "it casts or changes the layout on the way from or to another device", device);
+  }
+  const DeviceScope scope(device);
   const profile::HostWork work("aten::_copy_from", device);
   std::optional<CountedFallback> counted;
   if (!has_host_window() && self.is_privateuseone() && destination.is_privateuseone()) {
     counted.emplace(copy_from(), &kNotOneRun, device);
   }
-  HostViews views;
+  HostViews views(OfGraphs::kRecorded);
   const at::Tensor from = views.view(self);
   at::Tensor to = views.view(
       destination, destination.is_non_overlapping_and_dense() ? Access::kOverwrite : Access::kWrite);
-  at::native::copy_(to, from, /*non_blocking=*/false);
+  on_host("aten::_copy_from", [to, from] { copy_on_host(to, from); });
   views.commit();
   return destination;
 }
@@ -211,6 +250,8 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
               " has shape ", self.sizes(), ". Index it first.");
   at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
   const c10::DeviceIndex device = self.device().index();
+  refuse_if_captured("aten::_local_scalar_dense", "item() reads a value, which the graph has yet to compute",
+                     device);
   if (has_host_window()) {
     wait_for_device(device);
     const profile::HostWork work(copy_name(true, false), device, profile::Kind::kCopy, self.itemsize());
@@ -224,6 +265,23 @@ at::Scalar _local_scalar_dense(const at::Tensor& self) {
     host = host.resolve_conj().resolve_neg();
   }
   return at::native::_local_scalar_dense_cpu(host);
+}
+
+void copy_in_order(const at::Tensor& to, const at::Tensor& from) {
+  if (to.is_cpu() && from.is_cpu()) {
+    on_host("aten::_copy_from", [to, from] { copy_on_host(to, from); });
+  } else {
+    to.copy_(from);
+  }
+}
+
+at::Tensor contiguous_in_order(const at::Tensor& tensor) {
+  if (!tensor.is_cpu() || tensor.is_contiguous()) {
+    return tensor.contiguous();
+  }
+  const at::Tensor made = at::detail::empty_cpu(tensor.sizes(), tensor.options());
+  copy_in_order(made, tensor);
+  return made;
 }
 
 TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {

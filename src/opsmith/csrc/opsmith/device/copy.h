@@ -25,4 +25,8 @@ at::Scalar _local_scalar_dense(const at::Tensor& self);
 void copy_bytes(void* destination, int destination_device, const void* source, int source_device,
                 size_t bytes);
 
+// The same without waiting, on a stream that is captured; the host's memory is pinned.
+void record_copy(void* destination, int destination_device, const void* source, int source_device,
+                 size_t bytes);
+
 }  // namespace opsmith

@@ -90,6 +90,12 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
   TORCH_CHECK(sharing == 0 || sharing == 3, "the driver ", path, " has ", sharing,
               " of the 3 entries for memory that is shared between processes (memory_*)", kRemedy,
               "implement all of them or none");
+  const int graphs = (driver.capture_begin != nullptr) + (driver.capture_end != nullptr) +
+                     (driver.stream_is_captured != nullptr) + (driver.graph_launch != nullptr) +
+                     (driver.graph_destroy != nullptr) + (driver.graph_dump != nullptr);
+  TORCH_CHECK(graphs == 0 || graphs == 6, "the driver ", path, " has ", graphs,
+              " of the 6 entries for graphs (capture_*, stream_is_captured and graph_*)", kRemedy,
+              "implement all of them or none");
 }
 
 const opsmith_driver& open_table(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
@@ -79,6 +80,10 @@ void DriverMemory::synchronize(caching::Stream stream) noexcept {
   finished([stream] { return detail::loaded_driver->stream_synchronize(native(stream)); });
 }
 
+bool DriverMemory::is_captured(caching::Stream stream) noexcept {
+  return opsmith::is_captured(native(stream));
+}
+
 caching::Event DriverMemory::make_event() noexcept {
   opsmith_event event = nullptr;
   if (detail::loaded_driver->event_create == nullptr ||
@@ -89,7 +94,8 @@ caching::Event DriverMemory::make_event() noexcept {
 }
 
 bool DriverMemory::record(caching::Event event, caching::Stream stream) noexcept {
-  return detail::loaded_driver->event_record(native_event(event), native(stream)) == OPSMITH_OK;
+  return !is_captured(stream) &&
+         detail::loaded_driver->event_record(native_event(event), native(stream)) == OPSMITH_OK;
 }
 
 bool DriverMemory::is_done(caching::Event event) noexcept {

@@ -21,6 +21,7 @@ class DriverMemory final : public caching::DeviceMemory {
 
   bool is_idle(caching::Stream stream) noexcept override;
   void synchronize(caching::Stream stream) noexcept override;
+  bool is_captured(caching::Stream stream) noexcept override;
 
   caching::Event make_event() noexcept override;
   bool record(caching::Event event, caching::Stream stream) noexcept override;

@@ -6,6 +6,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/generator_of_cpu.h>
@@ -77,7 +78,10 @@ at::Generator cpu_generator(const at::Generator& device_generator) {
                                   : cpu_generator_for_one_call(*device_generator.get<PhiloxGenerator>());
 }
 
-PhiloxNumbers take_philox_numbers(uint64_t count, const std::optional<at::Generator>& generator) {
+namespace {
+
+// The one that a call draws from.
+PhiloxGenerator& used_generator(const std::optional<at::Generator>& generator) {
   const bool given = generator.has_value() && generator->defined();
   const at::Generator& used = given ? *generator : default_generator(current_device());
   check_generator(used);
@@ -86,7 +90,20 @@ PhiloxNumbers take_philox_numbers(uint64_t count, const std::optional<at::Genera
       " draws Philox numbers, and the backend's description asks for the CPU's (`rng: cpu`). "
       "Remove that, or say `rng: philox` of the kernel in its manifest: then the operator is "
       "left to the CPU");
-  return used.get<PhiloxGenerator>()->take(count);
+  return *used.get<PhiloxGenerator>();
+}
+
+}  // namespace
+
+PhiloxNumbers take_philox_numbers(uint64_t count, const std::optional<at::Generator>& generator) {
+  PhiloxGenerator& used = used_generator(generator);
+  refuse_if_captured("a kernel that draws random numbers", "each run of the graph would draw the same ones",
+                     current_device());
+  return used.take(count);
+}
+
+PhiloxDraw draw_philox_numbers(uint64_t count, const std::optional<at::Generator>& generator) {
+  return {used_generator(generator).state(), count, current_device()};
 }
 
 }  // namespace opsmith

@@ -94,7 +94,7 @@ void QueuedWork::run_queued() noexcept {
     const profile::Running running(std::move(launch_));
     run();
   } catch (const std::exception&) {
-    keep_late_failure(std::current_exception(), operator_name_, std::move(line_));
+    keep_late_failure(std::current_exception(), operator_name_, line_);
   }
 }
 
@@ -104,6 +104,10 @@ void queue_on_host(std::unique_ptr<QueuedWork> work) {
     owned->run_queued();
   };
   const c10::DeviceIndex device = work->device_;
+  if (is_captured(work->stream_)) {
+    const opsmith_stream stream = work->stream_;
+    return record_on_host(std::move(work), stream, device);
+  }
   note_launch(work->operator_name_);
   const opsmith_status status = driver().stream_host_function(work->stream_, run, work.get());
   if (status == OPSMITH_OK) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <opsmith/device/calling_line.h>
+#include <opsmith/device/capture.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/profile/device_work.h>
@@ -47,8 +48,10 @@ class QueuedWork {
   QueuedWork(const QueuedWork&) = delete;
   QueuedWork& operator=(const QueuedWork&) = delete;
 
-  // On a thread of the driver's.
+  // On a thread of the driver's; often, as part of a graph.
   void run_queued() noexcept;
+
+  const char* operator_name() const { return operator_name_; }
 
  private:
   virtual void run() = 0;
@@ -70,6 +73,9 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
   if (C10_LIKELY(elements < kWorthQueueing && driver().stream_query(stream) == OPSMITH_OK)) {
     return true;
   }
+  if (is_captured(stream)) {
+    return false;
+  }
   if (detail::may_queue.load(std::memory_order_relaxed) && detail::queueing_pays()) {
     return false;
   }
@@ -77,7 +83,7 @@ inline bool runs_at_once(c10::DeviceIndex device, int64_t elements) {
   return true;
 }
 
-// Hands `work` to its stream.
+// Hands `work` to its stream, or to the graph that captures it.
 void queue_on_host(std::unique_ptr<QueuedWork> work);
 
 // While one lives, host-side kernels run before their calls return, so that calls can be timed.

@@ -25,17 +25,17 @@ void check_offset(uint64_t offset) {
 }  // namespace
 
 PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device)
-    : PhiloxGenerator(device, std::make_shared<State>()) {}
+    : PhiloxGenerator(device, std::make_shared<PhiloxState>()) {}
 
-PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State> state)
+PhiloxGenerator::PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<PhiloxState> state)
     : c10::GeneratorImpl(c10::Device(c10::kPrivateUse1, device),
                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       state_(std::move(state)) {}
 
-PhiloxNumbers PhiloxGenerator::take(uint64_t count) {
-  const std::lock_guard lock(state_->mutex);
-  const PhiloxNumbers taken = state_->next;
-  state_->next.offset += (count + 3) / 4 * 4;
+PhiloxNumbers PhiloxState::take(uint64_t count) {
+  const std::lock_guard lock(mutex);
+  const PhiloxNumbers taken = next;
+  next.offset += rounded_draw(count);
   return taken;
 }
 
@@ -95,7 +95,7 @@ c10::intrusive_ptr<c10::GeneratorImpl> PhiloxGenerator::graphsafe_get_state() co
 }
 
 PhiloxGenerator* PhiloxGenerator::clone_impl() const {
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<PhiloxState>();
   state->next = next();
   return new PhiloxGenerator(device_.index(), std::move(state));
 }

@@ -11,13 +11,29 @@
 
 namespace opsmith {
 
+// What is taken for `count` numbers: they are made four at a time.
+inline uint64_t rounded_draw(uint64_t count) {
+  return (count + 3) / 4 * 4;
+}
+
+// Generators may share one.
+struct PhiloxState {
+  std::mutex mutex;
+  PhiloxNumbers next{c10::default_rng_seed_val, 0};
+
+  // Takes the next `count` numbers. May be called by several threads.
+  PhiloxNumbers take(uint64_t count);
+};
+
 class PhiloxGenerator final : public c10::GeneratorImpl {
  public:
   explicit PhiloxGenerator(c10::DeviceIndex device);
 
   // Takes the next `count` numbers. May be called by several threads, with or without the mutex of
   // GeneratorImpl.
-  PhiloxNumbers take(uint64_t count);
+  PhiloxNumbers take(uint64_t count) { return state_->take(count); }
+
+  const std::shared_ptr<PhiloxState>& state() const { return state_; }
 
   void set_current_seed(uint64_t seed) override;
   uint64_t current_seed() const override;
@@ -35,17 +51,12 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
 
  private:
-  struct State {
-    std::mutex mutex;
-    PhiloxNumbers next{c10::default_rng_seed_val, 0};
-  };
-
-  PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<State> state);
+  PhiloxGenerator(c10::DeviceIndex device, std::shared_ptr<PhiloxState> state);
   PhiloxGenerator* clone_impl() const override;
   PhiloxNumbers next() const;
   void set_next(PhiloxNumbers next);
 
-  std::shared_ptr<State> state_;
+  std::shared_ptr<PhiloxState> state_;
 };
 
 }  // namespace opsmith

@@ -10,6 +10,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
@@ -129,7 +130,8 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
 }
 
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
-  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY)) {
+  if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY &&
+                   !is_captured(stream))) {
     const opsmith_status status = detail::loaded_driver->stream_synchronize(stream);
     if (C10_UNLIKELY(status != OPSMITH_OK)) {
       keep_failure(status, device);

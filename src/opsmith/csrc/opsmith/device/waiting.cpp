@@ -14,6 +14,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/stream.h>
@@ -116,6 +117,9 @@ void prepare_waiting() {
 }
 
 void wait_for_stream(opsmith_stream stream, c10::DeviceIndex device, const char* action) {
+  if (is_captured(stream)) {
+    refuse_capture(c10::str("to ", action), "that waits for what does not run yet", device);
+  }
   if (C10_LIKELY(!waits_are_limited())) {
     return check(driver().stream_synchronize(stream), action, device);
   }

@@ -1,6 +1,7 @@
 // See host_call.h.
 #include <opsmith/fallback/host_call.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/fallback/parts.h>
 #include <opsmith/fallback/refusal.h>
 
@@ -19,6 +20,10 @@ constexpr c10::DispatchKeySet kLeftBehind =
 HostCall::HostCall(c10::DeviceIndex device, const c10::OperatorName& operator_name)
     : device_(device), operator_name_(operator_name), memory_(device), excluded_(kLeftBehind) {
   if (device >= 0) {
+    if (C10_UNLIKELY(current_stream_is_captured(device))) {
+      refuse_capture(c10::toString(operator_name), "it falls back to the CPU, which computes at once",
+                     device);
+    }
     // Also without arguments on the device: the results' memory may be in use by what is still queued.
     views_.wait_for(device);
   }

@@ -1,12 +1,14 @@
 // CPU tensors that stand for device tensors. See host_view.h.
 #include <opsmith/fallback/host_view.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/copy.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/empty.h>
 #include <opsmith/fallback/fallback_counts.h>
 #include <opsmith/fallback/result_memory.h>
 #include <opsmith/fallback/staging.h>
+#include <opsmith/on_host.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_native.h>
@@ -16,6 +18,7 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -182,9 +185,30 @@ void HostViews::wait_for(c10::DeviceIndex device) {
   static_assert(kMostDevices <= 64, "a bit for each device");
   const uint64_t bit = uint64_t{1} << static_cast<unsigned>(device);
   if ((waited_ & bit) == 0) {
-    wait_for_device(device);
+    is_recorded_ = of_graphs_ == OfGraphs::kRecorded && current_stream_is_captured(device);
+    if (!is_recorded_) {
+      wait_for_device(device);
+    }
     waited_ |= bit;
   }
+}
+
+// Behind the window or for a copy; a graph's work may not own the memory that it uses.
+c10::DataPtr HostViews::host_memory(c10::StorageImpl* device) {
+  if (!has_host_window()) {
+    return staging(device->nbytes(), device->device().index());
+  }
+  return is_recorded_ ? c10::DataPtr(host_pointer(device->mutable_data()), kCpu) : lend(device);
+}
+
+c10::DataPtr HostViews::staging(size_t bytes, c10::DeviceIndex device) {
+  return is_recorded_ ? c10::DataPtr(graph_memory(bytes, device), kCpu) : allocate_staging(bytes);
+}
+
+void HostViews::move(void* destination, int destination_device, const void* source, int source_device,
+                     size_t bytes) {
+  count_moved(bytes);
+  (is_recorded_ ? record_copy : copy_bytes)(destination, destination_device, source, source_device, bytes);
 }
 
 // A CPU tensor like `tensor`, on the CPU storage of its device storage, whose position in storages_ it sets.
@@ -196,7 +220,7 @@ at::Tensor HostViews::make_view(const c10::TensorImpl* tensor, size_t& storage) 
   }
   wait_for(device->device().index());
   const size_t bytes = device->nbytes();
-  c10::DataPtr memory = has_host_window() ? lend(device) : allocate_staging(bytes);
+  c10::DataPtr memory = host_memory(device);
   void* host_pointer = memory.get();
   c10::intrusive_ptr<c10::StorageImpl> host_storage;
   at::Tensor host;
@@ -250,9 +274,8 @@ void HostViews::download(StorageEntry& entry, const at::Tensor& tensor) {
   }
   const c10::DeviceIndex index = entry.device->device().index();
   const auto fetch = [&](size_t from, size_t to) {
-    count_moved(to - from);
-    copy_bytes(static_cast<char*>(entry.host_pointer) + from, OPSMITH_HOST,
-               static_cast<const char*>(entry.device->data()) + from, index, to - from);
+    move(static_cast<char*>(entry.host_pointer) + from, OPSMITH_HOST,
+         static_cast<const char*>(entry.device->data()) + from, index, to - from);
   };
   if (begin < entry.valid_begin) {
     fetch(begin, entry.valid_begin);
@@ -382,14 +405,18 @@ void HostViews::upload(const TensorEntry& tensor, void* memory) {
   const std::lock_guard lock(*turn);
   c10::DataPtr merged;
   if (!tensor.host.is_non_overlapping_and_dense()) {
-    merged = allocate_staging(end - begin);
-    count_moved(end - begin);
-    copy_bytes(merged.get(), OPSMITH_HOST, to, index, end - begin);
-    copy_elements(tensor.host, static_cast<char*>(merged.get()));
+    merged = staging(end - begin, index);
+    move(merged.get(), OPSMITH_HOST, to, index, end - begin);
+    if (is_recorded_) {
+      on_host("an upload", [host = tensor.host, memory = static_cast<char*>(merged.get())] {
+        copy_elements(host, memory);
+      });
+    } else {
+      copy_elements(tensor.host, static_cast<char*>(merged.get()));
+    }
     from = static_cast<const char*>(merged.get());
   }
-  count_moved(end - begin);
-  copy_bytes(to, index, from, OPSMITH_HOST, end - begin);
+  move(to, index, from, OPSMITH_HOST, end - begin);
 }
 
 // Memory on the device with what a resized storage holds.
@@ -440,8 +467,14 @@ c10::intrusive_ptr<c10::StorageImpl> HostViews::device_storage(const c10::Storag
   }
   if (!taken) {
     memory = allocate_on(device, bytes);
-    count_moved(bytes);
-    copy_bytes(memory.get(), device, impl->data(), OPSMITH_HOST, bytes);
+    const void* from = impl->data();
+    c10::DataPtr pinned;
+    if (C10_UNLIKELY(is_recorded_) && bytes > 0) {
+      pinned = staging(bytes, device);
+      on_host("an upload", [host, to = pinned.get(), bytes] { std::memcpy(to, host.data(), bytes); });
+      from = pinned.get();
+    }
+    move(memory.get(), device, from, OPSMITH_HOST, bytes);
   }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        std::move(memory), allocator, /*resizable=*/true);

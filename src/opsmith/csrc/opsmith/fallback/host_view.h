@@ -22,9 +22,14 @@ enum class Access {
   kOverwrite,  // writes every element and reads none: no download when there is no window
 };
 
+// Whether the host code hands its work to on_host() (opsmith/on_host.h), so that a graph can record it; then
+// the views are of memory that the graph keeps, and copies are recorded too. Else a captured stream is
+// refused.
+enum class OfGraphs { kRefused, kRecorded };
+
 class HostViews {
  public:
-  HostViews() = default;
+  explicit HostViews(OfGraphs of_graphs = OfGraphs::kRefused) : of_graphs_(of_graphs) {}
   ~HostViews();
   HostViews(const HostViews&) = delete;
   HostViews& operator=(const HostViews&) = delete;
@@ -65,6 +70,9 @@ class HostViews {
   };
 
   at::Tensor make_view(const c10::TensorImpl* tensor, size_t& storage);
+  c10::DataPtr host_memory(c10::StorageImpl* device);
+  c10::DataPtr staging(size_t bytes, c10::DeviceIndex device);
+  void move(void* destination, int destination_device, const void* source, int source_device, size_t bytes);
   void download(StorageEntry& entry, const at::Tensor& tensor);
   static bool is_resized(const StorageEntry& entry);
   bool has_other_storage(const TensorEntry& entry) const;
@@ -88,6 +96,8 @@ class HostViews {
   std::unordered_map<const void*, size_t> positions_;
   size_t indexed_storages_ = 0;
   size_t indexed_tensors_ = 0;
+  OfGraphs of_graphs_;
+  bool is_recorded_ = false;
   uint64_t waited_ = 0;  // a bit for each device whose stream is known to be idle
 };
 

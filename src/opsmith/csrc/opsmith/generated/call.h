@@ -31,6 +31,7 @@ enum class Runs {
   kOnDevice,
   kOnHost,    // through the host window
   kQueued,    // so too, when the stream's earlier work is done (see bridge/queued_call.h)
+  kInOrder,   // on the host, in functions that it hands to on_host() (see opsmith/on_host.h)
   kOnCopies,  // see on_copies.h
 };
 
@@ -44,6 +45,14 @@ using MeasuredWork =
                        std::conditional_t<kRuns == Runs::kQueued, NotMeasured, profile::HostWork>>;
 
 namespace detail {
+
+// Refuses to record what runs on the host at once.
+template <Runs kRuns>
+C10_ALWAYS_INLINE void prepare_host([[maybe_unused]] const char* operator_name) {
+  if constexpr (kRuns == Runs::kOnHost || kRuns == Runs::kOnCopies) {
+    refuse_if_captured(operator_name, "its kernel runs on the host at once", current_device());
+  }
+}
 
 [[noreturn]] void throw_mixed_devices(const char* operator_name, c10::Device device,
                                       const at::TensorBase& other);
@@ -109,7 +118,8 @@ class Call {
   // Throws what the device says of its kernel, where launches block.
   ~Call() noexcept(kRuns != Runs::kOnDevice) {
     if constexpr (kRuns == Runs::kOnDevice) {
-      if (C10_UNLIKELY(launches_block() && std::uncaught_exceptions() == 0)) {
+      if (C10_UNLIKELY(launches_block() && std::uncaught_exceptions() == 0) &&
+          !current_stream_is_captured(current_device())) {
         wait_for_device(current_device());
       }
     }
@@ -119,6 +129,7 @@ class Call {
 
  private:
   C10_ALWAYS_INLINE static void prepare([[maybe_unused]] const char* operator_name) {
+    detail::prepare_host<kRuns>(operator_name);
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());
     } else if constexpr (kRuns == Runs::kOnDevice) {

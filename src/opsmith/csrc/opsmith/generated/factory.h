@@ -41,6 +41,7 @@ class FactoryCall {
     if (C10_LIKELY(!elsewhere_)) {
       reject_options(operator_name, layout, pin_memory);
     }
+    detail::prepare_host<kRuns>(operator_name);
     if constexpr (kRuns == Runs::kOnHost) {
       wait_for_device(current_device());
     }

@@ -3,6 +3,9 @@
 
 #include <opsmith/generated/structured.h>
 
+#include <opsmith/on_host.h>
+
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 
 namespace opsmith {
@@ -17,6 +20,12 @@ struct NotCast final : at::TensorIteratorBase {
   const at::Tensor& maybe_get_output(int64_t index) override { return output(index); }
 };
 
+at::Tensor cast_in_order(const at::Tensor& tensor, at::ScalarType dtype) {
+  const at::Tensor cast = at::empty_like(tensor, tensor.options().dtype(dtype));
+  copy_in_order(cast, tensor);
+  return cast;
+}
+
 }  // namespace
 
 // A second iterator over the copies: the first has settled the shape and the common dtype, so nothing is
@@ -24,7 +33,7 @@ struct NotCast final : at::TensorIteratorBase {
 void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel) {
   const auto common = casts == Casts::kBeforeTheKernel ? iter.maybe_common_dtype() : std::nullopt;
-  HostViews views;
+  HostViews views(detail::kOfGraphs);
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false)
       .check_all_same_dtype(false)
@@ -34,7 +43,8 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
   std::vector<at::Tensor> inputs;
   for (int index = iter.noutputs(); index < iter.ntensors(); ++index) {
     const at::Tensor input = views.view(iter.tensor(index));
-    inputs.push_back(input.scalar_type() == common.value_or(input.scalar_type()) ? input : input.to(*common));
+    inputs.push_back(
+        input.scalar_type() == common.value_or(input.scalar_type()) ? input : cast_in_order(input, *common));
   }
   std::vector<at::Tensor> outputs;
   for (int index = 0; index < iter.noutputs(); ++index) {
@@ -54,7 +64,7 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
   kernel(copies);
   for (int index = 0; index < iter.noutputs(); ++index) {
     if (!copies.tensor(index).is_same(outputs[index])) {
-      outputs[index].copy_(copies.tensor(index));
+      copy_in_order(outputs[index], copies.tensor(index));
     }
   }
   views.commit();

@@ -29,6 +29,9 @@ struct Written {
   Access access;
 };
 
+// Kernels that a graph cannot record were refused before.
+inline constexpr OfGraphs kOfGraphs = OfGraphs::kRecorded;
+
 // What holds the copies for an argument while the kernel runs.
 template <class Given>
 inline const Given& copied(HostViews&, const Given& given) {
@@ -135,7 +138,7 @@ inline detail::Written<Given> changed(const Given& given) {
 // it returns, on the current device.
 template <class Kernel, class... Given>
 auto on_copies(const Kernel& kernel, const Given&... given) {
-  HostViews views;
+  HostViews views(detail::kOfGraphs);
   // In this order: what is read and written is fetched where it is seen to be read first.
   std::tuple<decltype(detail::copied(views, given))...> copies{detail::copied(views, given)...};
   const auto call = [&](auto&... copied) { return kernel(detail::as_given<Given>(copied)...); };

@@ -54,6 +54,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
   // Throws StubRejected.
   static Result call(Args... args) {
     check_dtype(args...);
+    detail::prepare_host<kRuns>(kStub.text);
     if constexpr (takes_iterator<Args...>() && kRuns == Runs::kOnCopies) {
       copy(args...);
     } else if constexpr (takes_iterator<Args...>() && kStubs == Stubs::kCommonDtype) {

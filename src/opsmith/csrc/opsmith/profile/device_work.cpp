@@ -1,6 +1,7 @@
 // See device_work.h.
 #include <opsmith/profile/device_work.h>
 
+#include <opsmith/device/capture.h>
 #include <opsmith/device/device.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/host_access.h>
@@ -258,6 +259,11 @@ std::vector<Event> Recording::take(std::vector<std::string>& problems) {
   return events;
 }
 
+// Not what is part of other work, nor what is recorded for a graph: that does not run.
+bool is_seen(const char* name, c10::DeviceIndex device) {
+  return current_work == nullptr && name != nullptr && !current_stream_is_captured(device);
+}
+
 }  // namespace
 
 namespace detail {
@@ -267,7 +273,7 @@ void Drop::operator()(Work* work) const noexcept {
 }
 
 WorkPtr launch(const char* name, c10::DeviceIndex device) {
-  return current_work == nullptr ? new_work(name, device, Kind::kKernel, 0) : nullptr;
+  return is_seen(name, device) ? new_work(name, device, Kind::kKernel, 0) : nullptr;
 }
 
 void begin(Work& work) noexcept {
@@ -285,7 +291,7 @@ Work* begin_on_host(const char* name) {
 }
 
 Work* begin_on_host(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
-  if (current_work != nullptr || name == nullptr) {
+  if (!is_seen(name, device)) {
     return nullptr;
   }
   wait_for_device(device);
@@ -303,7 +309,7 @@ Work* begin_on_stream(const char* name) {
 }
 
 Work* begin_on_stream(const char* name, c10::DeviceIndex device, Kind kind, uint64_t bytes) {
-  if (current_work != nullptr || name == nullptr) {
+  if (!is_seen(name, device)) {
     return nullptr;
   }
   recording().anchor(device);
@@ -334,7 +340,7 @@ void FallbackWork::begin(const std::string& operator_name, c10::DeviceIndex devi
     return;
   }
   work_ = detail::begin_on_host(operator_name.c_str(), device, Kind::kFallback, 0);
-  is_own_ = true;
+  is_own_ = work_ != nullptr;
 }
 
 void FallbackWork::set_bytes(uint64_t bytes) noexcept {

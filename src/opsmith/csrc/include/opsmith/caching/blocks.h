@@ -24,6 +24,9 @@ enum class BlockState : uint8_t {
   kAwaiting,  // given back, but streams have work on it, or it is in quarantine
 };
 
+// A number of the caller's for memory that serves nothing else; 0 is everybody's.
+using PrivatePool = uint64_t;
+
 struct Block {
   char* data = nullptr;
   size_t size = 0;
@@ -54,6 +57,7 @@ struct Segment {
   size_t size;
   Stream stream;  // of all blocks' allocations
   PoolKind kind;
+  PrivatePool private_pool;
   FreeBlocks* pool;
   Block* first = nullptr;
   uint64_t last_use = 0;               // the allocation after which all of it was free

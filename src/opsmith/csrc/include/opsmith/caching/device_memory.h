@@ -32,6 +32,8 @@ class DeviceMemory {
 
   virtual bool is_idle(Stream stream) noexcept = 0;
   virtual void synchronize(Stream stream) noexcept = 0;
+  // Whether work on it is recorded for a graph and does not run: nobody can wait for it.
+  virtual bool is_captured(Stream /*stream*/) noexcept { return false; }
 
   // nullptr: there are no events, or none can be made. Idle streams are waited for instead.
   virtual Event make_event() noexcept = 0;

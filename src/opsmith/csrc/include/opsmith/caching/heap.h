@@ -45,12 +45,13 @@ class Heap {
 
   // ---- blocks ----
 
-  // A free block of `stream`, cut to `size` and counted as allocated; nullptr if none is large enough.
-  Block* take(size_t size, size_t requested, Stream stream) {
+  // A free block of `stream` and `owner`, cut to `size` and counted as allocated; nullptr if none is large
+  // enough.
+  Block* take(size_t size, size_t requested, Stream stream, PrivatePool owner) {
     if (!settings_.cache) {
       return nullptr;
     }
-    Block* const block = pool(stream, kind_of(size)).find(size, most_for(size));
+    Block* const block = pool(stream, owner, kind_of(size)).find(size, most_for(size));
     if (block != nullptr) {
       remove_free(block);
       hand_out(block, size, requested);
@@ -112,10 +113,11 @@ class Heap {
   // ---- segments ----
 
   // Adds what the device gave, and takes a block of `size` from it.
-  Block* add_segment(void* data, size_t bytes, size_t size, size_t requested, Stream stream) {
+  Block* add_segment(void* data, size_t bytes, size_t size, size_t requested, Stream stream,
+                     PrivatePool owner) {
     const PoolKind kind = kind_of(size);
     auto segment = std::make_unique<Segment>(
-        Segment{&owner_, static_cast<char*>(data), bytes, stream, kind, &pool(stream, kind)});
+        Segment{&owner_, static_cast<char*>(data), bytes, stream, kind, owner, &pool(stream, owner, kind)});
     Block* const block = blocks_.make();
     block->data = segment->data;
     block->size = bytes;
@@ -133,12 +135,32 @@ class Heap {
     return block;
   }
 
-  // The segments that are wholly free, those first that were used last the longest ago, until they make
-  // `bytes`.
+  // The memory of `owner` is everybody's from now on.
+  void dissolve(PrivatePool owner) {
+    for (const auto& [address, segment] : segments_) {
+      if (segment->private_pool != owner) {
+        continue;
+      }
+      FreeBlocks& common = pool(segment->stream, 0, segment->kind);
+      for (Block* block = segment->first; block != nullptr; block = block->next) {
+        if (block->state == BlockState::kFree) {
+          segment->pool->remove(block);
+          common.insert(block);
+        }
+      }
+      segment->private_pool = 0;
+      segment->pool = &common;
+    }
+    std::erase_if(pools_, [&](const auto& pools) { return pools->owner == owner; });
+  }
+
+  // The segments that are wholly free and everybody's, those first that were used last the longest ago, until
+  // they make `bytes`.
   Segments take_free_segments(size_t bytes) {
     std::vector<Segment*> free_ones;
     for (const auto& [address, segment] : segments_) {
-      if (segment->first->is_whole_segment() && segment->first->state == BlockState::kFree) {
+      if (segment->private_pool == 0 && segment->first->is_whole_segment() &&
+          segment->first->state == BlockState::kFree) {
         free_ones.push_back(segment.get());
       }
     }
@@ -188,6 +210,7 @@ class Heap {
  private:
   struct Pools {
     Stream stream;
+    PrivatePool owner;
     std::array<FreeBlocks, 2> of_kind;  // by PoolKind
   };
 
@@ -206,13 +229,14 @@ class Heap {
                                                    : rest > kMostSmall && size < settings_.max_split_size;
   }
 
-  FreeBlocks& pool(Stream stream, PoolKind kind) {
+  FreeBlocks& pool(Stream stream, PrivatePool owner, PoolKind kind) {
     for (const auto& pools : pools_) {
-      if (pools->stream == stream) {
+      if (pools->stream == stream && pools->owner == owner) {
         return pools->of_kind[static_cast<size_t>(kind)];
       }
     }
-    pools_.push_back(std::make_unique<Pools>(Pools{stream, {FreeBlocks(granule_), FreeBlocks(granule_)}}));
+    pools_.push_back(
+        std::make_unique<Pools>(Pools{stream, owner, {FreeBlocks(granule_), FreeBlocks(granule_)}}));
     return pools_.back()->of_kind[static_cast<size_t>(kind)];
   }
 
