@@ -68,7 +68,7 @@ bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar
                 "Boolean alpha only supported for Boolean results.");
   OPSMITH_CHECK(context, !alpha.isFloatingPoint() || is_floating(dtype), InvalidArgument, false,
                 "For integral input tensors, argument alpha must not be a floating point number.");
-  return true;
+  return fits(context, alpha, dtype);
 }
 
 template <const char* Name, template <class> class Operation, class Dtypes>

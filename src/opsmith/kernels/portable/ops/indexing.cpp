@@ -159,13 +159,14 @@ bool lay_out_result(KernelRuntimeContext& context, const Tensor& self, IndexPlan
 }
 
 bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, IndexPlan& plan) {
+  OPSMITH_CHECK(context, static_cast<int64_t>(indices.size()) <= self.dim(), NotFound, false,
+                "too many indices for tensor of dimension %d (got %zu)", static_cast<int>(self.dim()),
+                indices.size());
   int64_t dim = 0;
   for (const std::optional<Tensor>& index : indices) {
     if (!index.has_value()) {
       ++dim;
     } else if (is_mask(*index)) {
-      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
-                    "a mask without dimensions is not supported");
       if (!add_mask(context, self, *index, dim, plan)) {
         return false;
       }
@@ -418,6 +419,9 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   for (int64_t i = 0; i < index.numel(); ++i) {
     check.checked(indices.at(i));
   }
+  // ATen says it in other words of tensors without elements.
+  OPSMITH_CHECK(context, !check.found_wrong() || self.dim() <= 1 || self.numel() != 0, InvalidArgument, out,
+                "INDICES element is out of DATA bounds, id=%" PRId64 " axis_dim=%" PRId64, check.wrong(), extent);
   OPSMITH_CHECK(context, !check.found_wrong(), NotFound, out, "index out of range in self");
   if (out.numel() == 0) {
     return out;
