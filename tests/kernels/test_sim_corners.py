@@ -196,6 +196,33 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "blocks of a number": lambda d: aten.im2col(
         torch.tensor(0.0, device=d), [3, 3], [1, 2], [0, 0], [2, 3]
     ),
+    "limits of whole numbers": lambda d: aten.hardtanh(
+        torch.tensor([3, 0], dtype=torch.uint8, device=d), -0.5, 1
+    ),
+    "limits that are no whole numbers": lambda d: aten.hardtanh(
+        torch.tensor(0, dtype=torch.uint8, device=d), torch.nan
+    ),
+    "threshold of halves": lambda d: aten.threshold(
+        torch.tensor([1.0], dtype=torch.float16, device=d), 2147483648, 5
+    ),
+    "slice of a number": lambda d: aten.slice_scatter(
+        torch.tensor(3.0, device=d), torch.tensor(3.0, device=d)
+    ),
+    "groups of parameters of two dtypes": lambda d: torch.group_norm(
+        torch.ones(0, 1, device=d), 1, torch.ones(1, device=d), torch.ones(1, device=d).half()
+    ),
+    "pool of nothing": lambda d: aten.adaptive_avg_pool3d(
+        torch.ones(2, 0, 1, 5, 1, device=d), [5, 2, 5]
+    ),
+    "an index and a mask of nothing": lambda d: aten.index_put(
+        torch.zeros(1, 0, device=d),
+        [torch.tensor([False], device=d), torch.tensor([0], device=d)],
+        torch.ones(0, device=d),
+    ),
+    "strides of a convolution of no images": lambda d: torch.conv_transpose1d(
+        torch.ones(0, 1, 5, device=d), torch.ones(1, 1, 1, device=d)
+    ),
+    "roll of nothing": lambda d: view(d, (0,), (0,)).roll(1),
     "roll of a number": lambda d: aten.roll(torch.tensor(0.5, device=d), [5], [0]),
     "roll of one channel": lambda d: aten.roll(view(d, (1, 1, 2, 1), (6, 1, 2, 2)), [1, 1], [2, 3]),
     "rows of no columns": lambda d: torch.zeros(3, 0, device=d).index_select(

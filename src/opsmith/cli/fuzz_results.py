@@ -16,7 +16,11 @@ from opsmith.output_files import write_output
 
 def write_findings(outcome: FuzzOutcome, path: Path) -> None:
     """Writes the counts and every finding to ``path``, as JSON."""
-    data = {**fuzz_summary(outcome), "findings": outcome.findings}
+    data = {
+        **fuzz_summary(outcome),
+        "findings": outcome.findings,
+        "expected_findings": outcome.expected,
+    }
     write_output(path, msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n")
 
 

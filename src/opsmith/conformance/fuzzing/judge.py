@@ -157,12 +157,13 @@ class _Comparison:
             if plain == "values" and (
                 self._is_as_near(ours, theirs)
                 or self._is_as_apart(step, ours)
-                or (self._overwrites(step) and not self._is_as_apart(step, theirs))
+                or self._is_wrong(step, theirs)
             ):
                 continue
             yield kind, text
         for kind, text in self._bits(ours, theirs):
-            if not is_undefined(step, kind, ours, theirs) and not self._is_as_apart(step, ours):
+            open_ = is_undefined(step, kind, ours, theirs) or self._is_as_apart(step, ours)
+            if not open_ and not self._is_wrong(step, theirs):
                 yield kind, text
 
     def _overwrites(self, step: Step) -> bool:
@@ -191,6 +192,16 @@ class _Comparison:
             mine.shape == best.shape and (equal(mine.cpu(), best) or is_rounding(mine.cpu(), best))
             for mine, best in zip(tensors_in(ours.result), tensors_in(right.result), strict=True)
         )
+
+    def _is_wrong(self, step: Step, theirs: SampleOutcome) -> bool:
+        """Whether the CPU has computed on what it overwrites, or written where ``out`` is not.
+
+        An operand without elements that is ``out`` as well has whatever the memory held, once it is resized.
+        """
+        overwrites = self._overwrites(step)
+        if overwrites and any(theirs.resized):
+            return True
+        return (overwrites or bool(written_by(step))) and not self._is_as_apart(step, theirs)
 
     def _memory_of(self, ref: Ref) -> int:
         tensor = self.theirs.value(ref)

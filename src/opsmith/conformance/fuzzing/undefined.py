@@ -146,11 +146,11 @@ def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: Sampl
 
 def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, and fewer
-    checks of what is empty.
+    checks of dimensions and numbers.
     """
-    return step.operator.partition(".")[0] in {"addr", "addr_", "max_pool1d"} and (
-        kind == "stride"
-        or (kind == "error only on the CPU" and not all(each.numel() for each in theirs.tensors))
+    base = step.operator.partition(".")[0].rstrip("_")
+    return (kind == "stride" and base in {"addr", "max_pool1d"}) or (
+        kind == "error only on the CPU" and base == "addr"
     )
 
 
@@ -161,6 +161,31 @@ def _strided_like_an_operand(
     derives one from the other, so that strides of what holds nothing are the same in both.
     """
     return kind == "stride" and step.operator == "hardtanh.out" and not theirs.tensors[-1].numel()
+
+
+def _negative_of_the_least_integer(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """PyTorch's CPU subtracts by adding ``-alpha``, which no integer holds where alpha is the least one."""
+    return kind == "values" and -(2**63) in (*step.arguments, *dict(step.keywords).values())
+
+
+def _scaled_otherwise_than_sized(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Where a scale and a size contradict each other, the CPU's kernels for two layouts do too."""
+    given = (*step.arguments, *dict(step.keywords).values())
+    return (
+        kind == "values"
+        and step.operator.startswith("upsample_nearest")
+        and any(isinstance(value, float) for value in given)
+    )
+
+
+def _written_twice(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Of two results that are to go into one tensor, either may be the last."""
+    written = [ref for ref in refs_in(step.keywords) if ref in written_by(step)]
+    return len(written) > len({*written})
 
 
 def _overlaps_itself(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
@@ -275,6 +300,9 @@ _RULES: tuple[Rule, ...] = (
     _taken_with_reason,
     _composed_elsewhere,
     _strided_like_an_operand,
+    _negative_of_the_least_integer,
+    _scaled_otherwise_than_sized,
+    _written_twice,
     _overlaps_itself,
     _median_of_expanded,
     _first_of_nothing,

@@ -34,9 +34,8 @@ at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight,
     const int64_t pad = 2 * at_dim(padding, dim);
     const int64_t window = at_dim(dilation, dim) * (weight.size(i) - 1) + 1;
     const int64_t step = at_dim(stride, dim);
-    sizes.push_back(transposed
-                        ? (input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
-                        : (input.size(i) + pad - window) / step + 1);
+    sizes.push_back(transposed ? (input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
+                               : (input.size(i) + pad - window) / step + 1);
   }
   return sizes;
 }
@@ -65,9 +64,9 @@ at::Tensor without_height(const at::Tensor& tensor, int64_t dims) {
 }  // namespace
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                       at::IntArrayRef output_padding, int64_t groups) {
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+                       at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
   TORCH_CHECK(weight.dim() >= 3, "weight should have at least three dimensions");
   TORCH_CHECK(groups > 0, "non-positive groups is not supported");
   const auto backend = at::native::select_conv_backend(
@@ -76,10 +75,14 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
       std::nullopt);
   at::DimVector sizes =
       sizes_of_result(input, weight, stride, padding, dilation, transposed, output_padding, groups);
+  const int64_t dims = input.dim();
+  const at::Tensor images = with_height(dims == 3 ? input.contiguous() : input);
   if (backend == at::native::ConvBackend::Empty) {
     TORCH_CHECK_INDEX(weight.numel() != 0 || input.size(1) == 0,
                       "select(): index 0 out of range for tensor of size [0] at dimension 0");
-    return contiguous(sizes, input.scalar_type());
+    // ATen multiplies the images by a number, and has the sizes from a view.
+    const at::Tensor product = without_height(with_scalar(images, 1), dims);
+    return product.sizes() == at::IntArrayRef(sizes) ? product : contiguous(sizes, input.scalar_type());
   }
   TORCH_CHECK(weight.numel() != 0, "non-empty weight tensor expected, but got: ", weight.sizes());
   for (const size_t dim : c10::irange(sizes.size() - 2)) {
@@ -94,9 +97,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                 ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
                 ". Output size is too small");
   }
-  const int64_t dims = input.dim();
-  const at::MemoryFormat format =
-      format_of(with_height(dims == 3 ? input.contiguous() : input), with_height(weight));
+  const at::MemoryFormat format = format_of(images, with_height(weight));
   if (dims == 3) {
     sizes.insert(sizes.begin() + 2, 1);
   }
@@ -110,16 +111,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     std::array<bool, 3> mask) {
   const at::ScalarType dtype = grad_output.scalar_type();
   TORCH_CHECK(!mask[2] || bias_sizes.has_value(), "convolution_backward: bias_sizes is missing");
-  TORCH_CHECK(transposed || std::all_of(output_padding.begin(), output_padding.end(), [](int64_t n) { return n == 0; }),
-              "output_padding is not supported for non-transposed convolutions; got: ", c10::Join(" ", output_padding));
+  TORCH_CHECK(transposed ||
+                  std::all_of(output_padding.begin(), output_padding.end(), [](int64_t n) { return n == 0; }),
+              "output_padding is not supported for non-transposed convolutions; got: ",
+              c10::Join(" ", output_padding));
   const bool empty = input.size(0) == 0 || input.size(1) == 0;
   const at::MemoryFormat format = format_of(input, weight);
   const auto gradient = [&](const at::Tensor& of) {
     return empty ? without_height(like(with_height(of)), of.dim()) : contiguous(of.sizes(), dtype, format);
   };
   return {mask[0] ? gradient(empty && input.dim() == 3 ? input.contiguous() : input) : at::Tensor(),
-          mask[1] ? gradient(weight) : at::Tensor(),
-          mask[2] ? contiguous(*bias_sizes, dtype) : at::Tensor()};
+          mask[1] ? gradient(weight) : at::Tensor(), mask[2] ? contiguous(*bias_sizes, dtype) : at::Tensor()};
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
@@ -130,6 +132,12 @@ at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_si
 }
 
 at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size) {
+  for (const int64_t dim : c10::irange(int64_t{1}, self.dim())) {
+    TORCH_CHECK(self.size(dim) > 0,
+                "adaptive_avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but "
+                "input has sizes ",
+                self.sizes(), " with dimension ", dim, " being empty");
+  }
   TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "Expected 4D or 5D tensor, but got ", self.sizes());
   at::DimVector sizes(self.sizes().slice(0, self.dim() - 3));
   sizes.append(output_size.begin(), output_size.end());

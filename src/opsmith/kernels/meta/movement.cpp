@@ -19,7 +19,7 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   const bool flat = dims.empty() && shifts.size() == 1;
   TORCH_CHECK(flat || shifts.size() == dims.size(),
               "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
-  if (self.numel() == 0 && !flat) {
+  if (self.numel() == 0 && (!flat || self.dim() == 1)) {
     return like(self);
   }
   at::MemoryFormat format = at::MemoryFormat::Contiguous;

@@ -98,7 +98,8 @@ at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
 at::Tensor div_by_scalar_rounded(const at::Tensor& self, const at::Scalar& other,
                                  std::optional<std::string_view> rounding) {
   TORCH_CHECK(!rounding.has_value() || *rounding == "trunc" || *rounding == "floor",
-              "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *rounding, "'");
+              "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *rounding,
+              "'");
   const at::ScalarType dtype = common_dtype(self, other);
   return with_number(self, rounding.has_value() ? dtype : quotient_dtype(dtype));
 }

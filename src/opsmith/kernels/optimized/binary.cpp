@@ -224,8 +224,8 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
 Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
   const double factor = value_of<double>(alpha);
-  OPSMITH_CHECK(context, !std::isfinite(factor) || std::isfinite(static_cast<float>(factor)), InvalidArgument, out,
-                "value cannot be converted to type float without overflow");
+  OPSMITH_CHECK(context, !std::isfinite(factor) || std::isfinite(static_cast<float>(factor)), InvalidArgument,
+                out, "value cannot be converted to type float without overflow");
   Operation operation{"add", true, static_cast<float>(factor), {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks

@@ -206,7 +206,7 @@ bool is_linear(KernelRuntimeContext& context, const Tensor& input, int64_t depth
                bool is_vector, const std::optional<Tensor>& bias, Tensor& out) {
   Dims sizes = sizes_of(input);
   if (sizes.rank < 1 || sizes[sizes.rank - 1] != depth ||
-      (bias.has_value() && (is_vector || bias->dim() != 1 || bias->sizes()[0] != features))) {
+      (bias.has_value() && (bias->dim() != (is_vector ? 0 : 1) || bias->numel() != features))) {
     return false;
   }
   if (is_vector) {
@@ -231,7 +231,8 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
   const int64_t features = is_vector ? 1 : weight.sizes()[0];
   const int64_t depth = weight.sizes()[weight.dim() - 1];
   OPSMITH_CHECK(context, is_linear(context, input, depth, features, is_vector, bias, out), InvalidArgument,
-                out, "linear: an input of [..., k] has a weight of [n, k] and a bias of [n], or a weight of [k]");
+                out,
+                "linear: an input of [..., k] has a weight of [n, k] and a bias of [n], or of [k] and []");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(input, features, bias, out);

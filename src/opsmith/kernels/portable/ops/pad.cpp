@@ -142,8 +142,8 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
   }
   const bool fills = std::any_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; });
   Bytes16 element;
-  if (!same_dtype(context, self, out) ||
-      (fills && !element_of(context, value, out.scalar_type(), element)) || !resize(context, out, sizes)) {
+  if (!same_dtype(context, self, out) || (fills && !element_of(context, value, out.scalar_type(), element)) ||
+      !resize(context, out, sizes)) {
     return out;
   }
   Destination to = destination_of(out);
