@@ -155,10 +155,10 @@ class _Comparison:
             if plain == "aliasing" and _shared(ours) == _shared(theirs):
                 continue
             if plain == "values" and (
-                self._is_as_near(ours, theirs)
-                or self._is_as_apart(step, ours)
-                or self._is_wrong(step, theirs)
+                self._is_as_near(ours, theirs) or self._is_as_apart(step, ours)
             ):
+                continue
+            if plain in {"values", "shape"} and self._is_wrong(step, theirs):
                 continue
             yield kind, text
         for kind, text in self._bits(ours, theirs):
