@@ -164,6 +164,11 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.tensor([], dtype=torch.uint8, device=d),
         alpha=300,
     ),
+    "alpha whose negative fits": lambda d: torch.sub(
+        torch.ones(2, dtype=torch.int32, device=d),
+        torch.ones(2, dtype=torch.int32, device=d),
+        alpha=2**31,
+    ),
     "alpha that does not fit into Float": lambda d: torch.add(
         torch.ones(2, device=d), torch.ones(2, device=d), alpha=1e300
     ),

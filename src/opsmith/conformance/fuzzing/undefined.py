@@ -134,6 +134,10 @@ _TAKEN_ELSEWHERE = (
     # PyTorch fills where a mask has one value for all, on its CPU: filling refuses the masks of bytes that
     # index assignment takes.
     "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char",
+    # Histograms of whole numbers are for devices only, as on PyTorch's GPUs.
+    "torch.histogram: input tensor and hist tensor should have the same dtype",
+    # The gradient of group_norm without a weight and without elements: a bug of its own.
+    "tensor does not have a device",
 )
 
 
@@ -145,13 +149,14 @@ def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: Sampl
 
 
 def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, and fewer
-    checks of dimensions and numbers.
+    """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, fewer
+    checks of dimensions and numbers, and bools that are added as numbers.
     """
     base = step.operator.partition(".")[0].rstrip("_")
-    return (kind == "stride" and base in {"addr", "max_pool1d"}) or (
-        kind == "error only on the CPU" and base == "addr"
-    )
+    if base == "addr":
+        truth = kind == "values" and theirs.tensors[0].dtype is torch.bool
+        return truth or kind in {"stride", "error only on the CPU"}
+    return kind == "stride" and base == "max_pool1d"
 
 
 def _strided_like_an_operand(
