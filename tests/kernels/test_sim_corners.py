@@ -227,6 +227,12 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "strides of a convolution of no images": lambda d: torch.conv_transpose1d(
         torch.ones(0, 1, 5, device=d), torch.ones(1, 1, 1, device=d)
     ),
+    "strides of a convolution of no channels": lambda d: torch.conv1d(
+        torch.ones(2, 0, 3, device=d),
+        torch.ones(2, 0, 3, device=d),
+        torch.ones(2, device=d),
+        padding=1,
+    ),
     "roll of nothing": lambda d: view(d, (0,), (0,)).roll(1),
     "roll of a number": lambda d: aten.roll(torch.tensor(0.5, device=d), [5], [0]),
     "roll of one channel": lambda d: aten.roll(view(d, (1, 1, 2, 1), (6, 1, 2, 2)), [1, 1], [2, 3]),

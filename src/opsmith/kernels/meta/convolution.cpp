@@ -80,9 +80,10 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
   if (backend == at::native::ConvBackend::Empty) {
     TORCH_CHECK_INDEX(weight.numel() != 0 || input.size(1) == 0,
                       "select(): index 0 out of range for tensor of size [0] at dimension 0");
-    // ATen multiplies the images by a number, and has the sizes from a view.
+    // ATen multiplies the images by a number, where they have channels, and has the sizes from a view.
     const at::Tensor product = without_height(with_scalar(images, 1), dims);
-    return product.sizes() == at::IntArrayRef(sizes) ? product : contiguous(sizes, input.scalar_type());
+    const bool keeps_strides = input.size(1) != 0 && product.sizes() == at::IntArrayRef(sizes);
+    return keeps_strides ? product : contiguous(sizes, input.scalar_type());
   }
   TORCH_CHECK(weight.numel() != 0, "non-empty weight tensor expected, but got: ", weight.sizes());
   for (const size_t dim : c10::irange(sizes.size() - 2)) {
