@@ -207,7 +207,7 @@ def _shares_elements(tensor: Tensor) -> bool:
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         rest = (1,) * (tensor.dim() - dim - 1)
         place += torch.arange(size).mul(stride).view(size, *rest)
-    return place.unique().numel() < place.numel()
+    return len({*place.flatten().tolist()}) < place.numel()
 
 
 def _median_of_expanded(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
