@@ -20,6 +20,7 @@ from opsmith.conformance.fuzzing.judge import first_difference
 from opsmith.conformance.fuzzing.operators import reason_left_out, signatures
 from opsmith.conformance.fuzzing.program import Leaf, Program, Ref, Step
 from opsmith.conformance.fuzzing.shrink import shrunk
+from opsmith.conformance.protocol import Board
 from opsmith.schema import GENERATED, read_catalogue
 
 pytestmark = pytest.mark.isolated
@@ -54,14 +55,26 @@ def test_programs_of_a_fixed_seed_do_not_differ() -> None:
 
 def test_wrong_kernels_and_crashes_are_found_and_shown(tmp_path: Path) -> None:
     output = tmp_path / "findings.json"
+    declared = tmp_path / "expected_failures.yaml"
+    declared.write_text(
+        "expected_failures:\n"
+        "  - {operators: [trunc*], checks: [fuzz], dtypes: [float32], reason: its kernel reads address 0}\n"
+        "  - {operators: [abs*], checks: [fuzz], dtypes: [float16], reason: another dtype}\n"
+    )
     summary, printed = fuzz(
         *("--fuzz", "120", "--seed", "5", "-j", "2", "--kernels", str(WRONG), "-o", str(output)),
+        *("--expected-failures", str(declared)),
         status=1,
     )
     kinds = {(each["operator"].rstrip("_"), each["kind"]) for each in summary["classes"]}
     assert ("abs", "values") in kinds or ("absolute", "values") in kinds, kinds
-    assert "crashed" in {kind for _, kind in kinds}, kinds
-    found = json.loads(output.read_text())["findings"]
+    written = json.loads(output.read_text())
+    expected = {
+        (each["operator"].partition(".")[0], each["kind"]) for each in written["expected_findings"]
+    }
+    assert expected == {("trunc", "crashed")}
+    assert f", {len(written['expected_findings'])} as expected; " in printed
+    found = written["findings"]
     assert len(found) == summary["differing"]
     # The program that is printed runs, without the wrong kernel here, and shows both sides.
     shown = next(each["program"] for each in summary["classes"] if each["kind"] == "values")
@@ -88,7 +101,9 @@ def test_what_differs_is_shrunk_to_a_program_that_says_so(sim: opsmith.LoadedBac
     found = first_difference(program, "sim")
     assert found is not None
     assert (found.operator, found.kind, found.step) == ("sinh", "values", 3)
-    small, found = shrunk(program, found, "sim")
+    tried: list[Program] = []
+    small, found = shrunk(program, found, "sim", tries=tried.append)
+    assert small in tried
     comment = f"{found.operator}, {found.kind}:\n{found.text}"
     assert small.text("sim", "sim", comment) == (
         """\
@@ -117,6 +132,16 @@ for device in "cpu", "sim":
     print(device, *map(shown, (a0,)))
 """
     )
+
+
+def test_what_a_worker_has_noted_is_left_behind_with_the_step(tmp_path: Path) -> None:
+    board = Board(tmp_path / "board")
+    board.note(b"abs")
+    board.at(3, on_device=True)
+    assert Board(tmp_path / "board").read() == (3, True, b"abs")
+    board.note(b"")
+    board.at(0, on_device=False)
+    assert Board(tmp_path / "board").read() == (0, False, b"")
 
 
 def test_a_program_is_the_same_whoever_draws_it() -> None:

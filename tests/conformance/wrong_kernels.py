@@ -17,7 +17,7 @@ def wrong_for_negative_numbers(self: Tensor, *, out: Tensor) -> Tensor:
     return out.copy_(self.mul(self))
 
 
-@sim.kernel("sign.out", dtypes=[torch.int64])
+@sim.kernel("trunc.out", dtypes=[torch.float32])
 def crash(self: Tensor, *, out: Tensor) -> Tensor:
     ctypes.string_at(0)
     return out

@@ -22,6 +22,13 @@ def view(device: str, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     return torch.arange(64.0, device=device).as_strided(size, stride)
 
 
+def gradient(call: Callable[..., Tensor], *operands: Tensor) -> Tensor:
+    """Of the sum of what ``call`` returns, for the first operand."""
+    first, *rest = operands
+    first = first.requires_grad_()
+    return torch.autograd.grad(call(first, *rest).sum(), first)[0]
+
+
 def as_seen(result: Any) -> Any:
     """What a user sees of a result, or of an error."""
     if isinstance(result, Tensor):
@@ -113,6 +120,137 @@ CALLS: dict[str, Callable[[str], Any]] = {
     ),
     "nothing of a transposed convolution": lambda d: torch.conv_transpose3d(
         torch.ones(2, 4, 1, 1, 1, device=d), torch.ones(4, 3, 2, 1, 3, device=d), padding=(1, 0, 0)
+    ),
+    "transposed convolution of no rows": lambda d: torch.conv_transpose2d(
+        torch.ones(1, 3, 0, 5, device=d), torch.ones(3, 0, 1, 3, device=d)
+    ),
+    "transposed convolution to no channels": lambda d: torch.conv_transpose1d(
+        torch.ones(3, 3, device=d), torch.ones(3, 0, 2, device=d)
+    ),
+    "transposed convolution of no images": lambda d: torch.conv_transpose3d(
+        torch.ones(0, 2, 1, 1, 1, device=d), torch.ones(2, 1, 1, 2, 1, device=d), output_padding=1
+    ),
+    "convolution without strides": lambda d: aten.conv1d(
+        torch.ones(1, 1, 1, device=d), torch.ones(1, 1, 1, device=d), None, []
+    ),
+    "convolution of one dimension with a permuted weight": lambda d: torch.conv1d(
+        view(d, (2, 1, 4), (5, 1, 1)), view(d, (2, 1, 2), (4, 1, 2))
+    ),
+    "convolution of three dimensions in float64": lambda d: torch.conv3d(
+        view(d, (2, 1, 1, 1, 1), (2, 1, 2, 2, 2)).double(),
+        torch.ones(2, 1, 1, 1, 1, dtype=torch.float64, device=d),
+    ),
+    "gradient of a convolution of nothing": lambda d: gradient(
+        torch.conv1d, view(d, (1, 0, 3), (9, 1, 3)), view(d, (1, 0, 3), (9, 1, 3))
+    ),
+    "gradient of a convolution with output padding": lambda d: gradient(
+        lambda a: torch.convolution(
+            a, torch.ones(1, 1, 1, device=d), None, [1], [0], [1], False, [1], 1
+        ),
+        torch.ones(1, 1, 3, device=d),
+    ),
+    "gradient of a pool of nothing": lambda d: gradient(
+        lambda a: torch.nn.functional.adaptive_avg_pool2d(a, 2), torch.ones(5, 0, 4, 4, device=d)
+    ),
+    "gradient of groups without channels": lambda d: gradient(
+        lambda a: torch.group_norm(a, 3, torch.ones(0, device=d)), torch.ones(3, 0, 5, 1, device=d)
+    ),
+    "remainder of a number": lambda d: aten.remainder.Scalar_Tensor(3, view(d, (0, 1), (1, 1))),
+    "nothing divided by a number": lambda d: aten.div.Scalar_mode(
+        view(d, (2, 0), (2, 12)), 2, rounding_mode=None
+    ),
+    "alpha that does not fit": lambda d: torch.add(
+        torch.tensor([], dtype=torch.uint8, device=d),
+        torch.tensor([], dtype=torch.uint8, device=d),
+        alpha=300,
+    ),
+    "alpha whose negative fits": lambda d: torch.sub(
+        torch.ones(2, dtype=torch.int32, device=d),
+        torch.ones(2, dtype=torch.int32, device=d),
+        alpha=2**31,
+    ),
+    "alpha that does not fit into Float": lambda d: torch.add(
+        torch.ones(2, device=d), torch.ones(2, device=d), alpha=1e300
+    ),
+    "beta that does not fit": lambda d: torch.addmm(
+        torch.ones(2, dtype=torch.int64, device=d),
+        torch.ones(2, 2, dtype=torch.int64, device=d),
+        torch.ones(2, 2, dtype=torch.int64, device=d),
+        beta=torch.inf,
+    ),
+    "no padding by a value that does not fit": lambda d: aten.constant_pad_nd(
+        torch.ones(0, dtype=torch.float16, device=d), [], -(2**63)
+    ),
+    "batches of a product in an odd order": lambda d: torch.bmm(
+        view(d, (2, 2, 3), (6, 3, 1)),
+        view(d, (2, 3, 2), (6, 2, 1)),
+        out=view(d, (2, 2, 2), (1, 8, 24)),
+    ),
+    "a vector as the weight of linear": lambda d: aten.linear.out(
+        torch.ones(2, 8, device=d), torch.ones(8, device=d), out=torch.zeros(2, device=d)
+    ),
+    "parameters of two dtypes": lambda d: torch.layer_norm(
+        torch.ones(2, device=d), [2], torch.ones(2, device=d), torch.ones(2, device=d).bfloat16()
+    ),
+    "place of one dimension in an image": lambda d: aten.grid_sampler_2d(
+        torch.ones(0, device=d), torch.ones(0, device=d), 0, 1, False
+    ),
+    "one place in each image": lambda d: aten.grid_sampler_2d(
+        view(d, (2, 1, 1, 2), (1, 2, 4, 2)), view(d, (2, 1, 1, 2), (1, 2, 4, 2)), 0, 2, True
+    ),
+    "blocks of a number": lambda d: aten.im2col(
+        torch.tensor(0.0, device=d), [3, 3], [1, 2], [0, 0], [2, 3]
+    ),
+    "limits of whole numbers": lambda d: aten.hardtanh(
+        torch.tensor([3, 0], dtype=torch.uint8, device=d), -0.5, 1
+    ),
+    "limits that are no whole numbers": lambda d: aten.hardtanh(
+        torch.tensor(0, dtype=torch.uint8, device=d), torch.nan
+    ),
+    "threshold of halves": lambda d: aten.threshold(
+        torch.tensor([1.0], dtype=torch.float16, device=d), 2147483648, 5
+    ),
+    "slice of a number": lambda d: aten.slice_scatter(
+        torch.tensor(3.0, device=d), torch.tensor(3.0, device=d)
+    ),
+    "groups of parameters of two dtypes": lambda d: torch.group_norm(
+        torch.ones(0, 1, device=d), 1, torch.ones(1, device=d), torch.ones(1, device=d).half()
+    ),
+    "pool of nothing": lambda d: aten.adaptive_avg_pool3d(
+        torch.ones(2, 0, 1, 5, 1, device=d), [5, 2, 5]
+    ),
+    "an index and a mask of nothing": lambda d: aten.index_put(
+        torch.zeros(1, 0, device=d),
+        [torch.tensor([False], device=d), torch.tensor([0], device=d)],
+        torch.ones(0, device=d),
+    ),
+    "strides of a convolution of no images": lambda d: torch.conv_transpose1d(
+        torch.ones(0, 1, 5, device=d), torch.ones(1, 1, 1, device=d)
+    ),
+    "strides of a convolution of no channels": lambda d: torch.conv1d(
+        torch.ones(2, 0, 3, device=d),
+        torch.ones(2, 0, 3, device=d),
+        torch.ones(2, device=d),
+        padding=1,
+    ),
+    "roll of nothing": lambda d: view(d, (0,), (0,)).roll(1),
+    "roll of a number": lambda d: aten.roll(torch.tensor(0.5, device=d), [5], [0]),
+    "roll of one channel": lambda d: aten.roll(view(d, (1, 1, 2, 1), (6, 1, 2, 2)), [1, 1], [2, 3]),
+    "rows of no columns": lambda d: torch.zeros(3, 0, device=d).index_select(
+        1, torch.tensor([0], device=d)
+    ),
+    "rows out of nothing": lambda d: torch.zeros(0, 4, device=d).index_select(
+        1, torch.tensor([-1], device=d)
+    ),
+    "mask without dimensions": lambda d: aten.index_put(
+        torch.zeros(3, 2, device=d),
+        [torch.tensor(True, device=d), torch.tensor([1], device=d)],
+        torch.ones(1, device=d),
+    ),
+    "mask without dimensions and too many indices": lambda d: aten.index_put(
+        torch.zeros(3, device=d),
+        [torch.tensor(True, device=d), torch.tensor([1], device=d)],
+        torch.ones(1, device=d),
     ),
     "channels of nothing": lambda d: aten.native_channel_shuffle(torch.ones(0, 4, 5, device=d), 2),
     "one group of channels": lambda d: aten.native_channel_shuffle(

@@ -125,9 +125,7 @@ def conform(
         )
         expected_failures = expected_failures or gaps
     _check_choice(upstream, torchcts, file, [op, dtype, check, samples, kernels])
-    _check_fuzz(
-        fuzz, [op, dtype, check, samples, upstream, torchcts, resume, expected_failures, junit]
-    )
+    _check_fuzz(fuzz, [op, dtype, check, samples, upstream, torchcts, resume, junit])
     for path in (output, junit):
         if path is not None:
             check_writable(path)
@@ -135,7 +133,7 @@ def conform(
         with shown_standing() as (report, building):
             findings = run_fuzz(
                 backend, programs=fuzz, seed=seed, jobs=jobs, timeout=timeout, kernels=kernels,
-                report=report, building=building,
+                expected_failures=expected_failures, report=report, building=building,
             )  # fmt: skip
         _end_fuzz(findings, output, json)
     chosen: Callable[..., Outcome] = (
@@ -189,7 +187,7 @@ def _check_fuzz(programs: int, of_others: Sequence[object]) -> None:
     if programs and any(of_others):
         raise FilterInvalid(
             "--fuzz runs random programs, and takes of the other options only --seed, --jobs, --timeout, "
-            "--kernels, --output and --json",
+            "--kernels, --expected-failures, --output and --json",
             remedy="leave the others out",
         )
 

@@ -16,7 +16,11 @@ from opsmith.output_files import write_output
 
 def write_findings(outcome: FuzzOutcome, path: Path) -> None:
     """Writes the counts and every finding to ``path``, as JSON."""
-    data = {**fuzz_summary(outcome), "findings": outcome.findings}
+    data = {
+        **fuzz_summary(outcome),
+        "findings": outcome.findings,
+        "expected_findings": outcome.expected,
+    }
     write_output(path, msgspec.json.format(msgspec.json.encode(data), indent=1) + b"\n")
 
 
@@ -28,10 +32,12 @@ def print_findings(outcome: FuzzOutcome) -> None:
         out.print(f"[bold red]{escape(title)}[/]", highlight=False, soft_wrap=True)
         out.print(finding.program, markup=False, highlight=False, soft_wrap=True)
     differ = len(outcome.findings)
+    expected = f", {len(outcome.expected):,} as expected" if outcome.expected else ""
     out.print(
         f"{escape(outcome.backend)}, torch {outcome.torch}, seed {outcome.seed}: "
         f"{outcome.programs:,} programs, {outcome.steps:,} steps, {len(outcome.operators):,} operators; "
-        f"{differ:,} programs differ, in {len(outcome.classes()):,} classes; {outcome.skipped:,} skipped",
+        f"{differ:,} programs differ, in {len(outcome.classes()):,} classes{expected}; "
+        f"{outcome.skipped:,} skipped",
         highlight=False,
         soft_wrap=True,
     )
@@ -48,6 +54,7 @@ def fuzz_summary(outcome: FuzzOutcome) -> Mapping[str, Any]:
         "skipped": outcome.skipped,
         "operators": sorted(outcome.operators),
         "differing": len(outcome.findings),
+        "expected": len(outcome.expected),
         "classes": [
             {"operator": finding.operator, "kind": finding.kind, "programs": count,
              "text": finding.text, "program": finding.program}

@@ -59,6 +59,19 @@ class ExpectedFailure:
             and any(self._names(pattern, verdict) for pattern in self.entries)
         )
 
+    def covers_program(self, operator: str, program: str) -> bool:
+        """Whether it declares what the random ``program`` shows of ``operator``, an ATen operator's name."""
+        base = operator.partition(".")[0]
+        return (
+            (not self.checks or Check.FUZZ in self.checks)
+            and (not self.dtypes or any(f"torch.{dtype}" in program for dtype in self.dtypes))
+            and any(
+                fnmatchcase(name, pattern.removeprefix("aten::").removeprefix("nn.functional."))
+                for pattern in self.entries
+                for name in (operator, base, base.removesuffix("_"))
+            )
+        )
+
     def claims(self) -> Iterator[tuple[str, ExpectedFailure]]:
         """Each word of it, and what it declares by that word: all of which must not pass."""
         for pattern in self.entries:

@@ -41,11 +41,15 @@ _TAIL = 300
 
 @dataclass
 class Listener:
-    """Told of each verdict, of the operators that a unit called, and regularly of the time passing."""
+    """Told of each verdict, of the operators that a unit called, and regularly of the time passing.
+
+    Before the verdict of a worker that has crashed or hung, it is told what that had noted.
+    """
 
     verdict: Callable[[Verdict], None]
     operators: Callable[[str, Iterable[str]], None]
     tick: Callable[[], None]
+    note: Callable[[bytes], None] = lambda note: None
 
 
 @dataclass
@@ -225,13 +229,14 @@ class Pool:
             )
         unit = worker.unit
         assert unit is not None
-        sample, on_device = worker.board.read()
+        sample, on_device, note = worker.board.read()
         # One that dies after its last check died of something that this left behind.
         check = unit.checks[min(worker.ended, len(unit.checks) - 1)]
         seconds = round(time.monotonic() - worker.started, 3)
         where = f"in sample {sample}"
         if not on_device:
             status, where = Status.SKIPPED, f"on PyTorch's CPU, {where}"
+        listener.note(note)
         listener.verdict(
             Verdict(unit.entry, check, unit.dtype, status, sample, seconds, f"{how}, {where}")
         )

@@ -81,21 +81,28 @@ def decode(line: bytes) -> Message:
 
 
 class Board:
-    """The mapped file: the number of the sample that is running, and whether on the device."""
+    """The mapped file: the number of the sample that is running, whether on the device, and a note."""
 
-    _LAYOUT = struct.Struct("<i?")
+    _LAYOUT = struct.Struct("<i?i")
+    _NOTE = 1 << 16
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            path.write_bytes(bytes(self._LAYOUT.size))
+            path.write_bytes(bytes(self._LAYOUT.size + self._NOTE))
         with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), self._LAYOUT.size)
+            self._memory = mmap.mmap(file.fileno(), self._LAYOUT.size + self._NOTE)
+        self._length = 0
 
     def at(self, sample: int, *, on_device: bool) -> None:
         """Says what is about to run."""
-        self._LAYOUT.pack_into(self._memory, 0, sample, on_device)
+        self._LAYOUT.pack_into(self._memory, 0, sample, on_device, self._length)
 
-    def read(self) -> tuple[int, bool]:
-        """The sample's number, and whether it runs on the device."""
-        sample, on_device = self._LAYOUT.unpack_from(self._memory, 0)
-        return sample, on_device
+    def note(self, text: bytes) -> None:
+        """Says what it is that will run, where the sample's number does not; nothing, if it is too long."""
+        self._length = len(text) if len(text) <= self._NOTE else 0
+        self._memory[self._LAYOUT.size : self._LAYOUT.size + self._length] = text[: self._length]
+
+    def read(self) -> tuple[int, bool, bytes]:
+        """The sample's number, whether it runs on the device, and the note."""
+        sample, on_device, length = self._LAYOUT.unpack_from(self._memory, 0)
+        return sample, on_device, self._memory[self._LAYOUT.size : self._LAYOUT.size + length]

@@ -10,15 +10,18 @@ import msgspec
 
 from opsmith.conformance.fuzzing.draw import draw_program
 from opsmith.conformance.fuzzing.findings import Finding
-from opsmith.conformance.fuzzing.judge import first_difference
+from opsmith.conformance.fuzzing.judge import Difference, first_difference
 from opsmith.conformance.fuzzing.program import Program
 from opsmith.conformance.fuzzing.shrink import shrunk
+from opsmith.conformance.protocol import Board
 from opsmith.conformance.results import Status
-from opsmith.conformance.subject import Refused, Watch
+from opsmith.conformance.subject import Refused
 from opsmith.plan import Plan, Route
 
 # One program of a class is enough to look at, and shrinking takes as long as hundreds of programs.
 _SHRUNK_OF_A_CLASS = 2
+# What is told of a program that is about to be tried.
+_TRIED = Difference("", "ended the process", "while a program that differs was made smaller", 0)
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,16 @@ class Examination:
     device: str
     plan: Plan
     backend: str
-    watch: Watch
+    board: Board
     _shrunk: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def of(self, index: int) -> Examined:
         """Runs program ``index``."""
-        self.watch.at(0, on_device=False)
+        self.board.at(0, on_device=False)
         program = draw_program(self.seed, index)
         steps, operators = len(program.steps), sorted({step.operator for step in program.steps})
         try:
-            found = first_difference(program, self.device, self.watch, self._refused)
+            found = first_difference(program, self.device, self.board, self._refused)
         except Refused as refused:
             return Examined(Status.SKIPPED, steps, operators, str(refused))
         if found is None:
@@ -56,14 +59,23 @@ class Examination:
         small = Program(program.leaves, program.steps[: found.step + 1]).needed()
         if self._shrunk[found.operator, found.kind] < _SHRUNK_OF_A_CLASS:
             self._shrunk[found.operator, found.kind] += 1
-            small, found = shrunk(program, found, self.device, self.watch)
-        comment = (
-            f"seed {self.seed}, program {index}: {found.operator}, {found.kind}:\n{found.text}"
-        )
-        text = small.text(self.backend, self.device, comment)
-        finding = Finding(index, found.operator, found.kind, found.text, text)
-        message = msgspec.json.encode(finding).decode()
+            small, found = shrunk(
+                program,
+                found,
+                self.device,
+                self.board,
+                lambda tried: self.board.note(self._shown(index, tried, _TRIED)),
+            )
+            self.board.note(b"")
+        message = self._shown(index, small, found).decode()
         return Examined(Status.FAILED, steps, operators, message)
+
+    def _shown(self, index: int, program: Program, found: Difference) -> bytes:
+        """A :class:`Finding` as JSON."""
+        operator = found.operator or program.steps[-1].operator
+        comment = f"seed {self.seed}, program {index}: {operator}, {found.kind}:\n{found.text}"
+        text = program.text(self.backend, self.device, comment)
+        return msgspec.json.encode(Finding(index, operator, found.kind, found.text, text))
 
     @cached_property
     def _refused(self) -> frozenset[str]:

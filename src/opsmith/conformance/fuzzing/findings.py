@@ -24,6 +24,7 @@ class Finding(msgspec.Struct, frozen=True):
 @dataclass(frozen=True)
 class FuzzOutcome:
     """``findings`` of ``programs`` programs with ``steps`` steps, which called ``operators``.
+    ``expected`` are those that ``expected_failures.yaml`` declares.
 
     ``skipped`` are the programs that crash PyTorch's CPU, or that call what the description refuses.
     """
@@ -35,6 +36,7 @@ class FuzzOutcome:
     steps: int
     operators: frozenset[str]
     findings: Sequence[Finding]
+    expected: Sequence[Finding]
     skipped: int
     interrupted: bool
 

@@ -43,6 +43,7 @@ LEFT_OUT = {
         "orgqr", "linalg_householder_product", "lu_unpack", "linalg_lu_solve", "linalg_ldl_solve", "lu_solve",
         "slow_conv*", "histogramdd*", "stft", "istft", "slice_inverse", "lift*",
     ),
+    "PyTorch's CPU loops as often as an element says, for hours": ("special_legendre_polynomial_p",),
     "decompositions have more than one right result": (
         "linalg_eig*", "linalg_svd", "svd", "qr", "linalg_qr", "linalg_ldl*", "linalg_lstsq",
     ),

@@ -13,6 +13,9 @@ import msgspec
 
 from opsmith.build.backend import build_backend
 from opsmith.build.progress import OnProgress
+from opsmith.cache_folder import cache_root
+from opsmith.conformance.database import known_entries
+from opsmith.conformance.expected_failures import read_expected_failures
 from opsmith.conformance.fuzzing.findings import Finding, FuzzOutcome
 from opsmith.conformance.pool import Listener, Pool, workers
 from opsmith.conformance.protocol import Setting
@@ -36,6 +39,7 @@ class _Gathered:
     skipped: int = 0
     operators: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
+    noted: bytes = b""
 
     def verdict(self, verdict: Verdict) -> None:
         self.done += 1
@@ -43,23 +47,31 @@ class _Gathered:
         match verdict.status:
             case Status.PASSED:
                 self.steps += verdict.samples
-            case Status.SKIPPED:
+            case Status.SKIPPED if not self.noted:
                 self.skipped += 1
             case Status.FAILED:
                 self.steps += verdict.samples
                 self.findings.append(msgspec.json.decode(verdict.message, type=Finding))
             case _:
                 self.findings.append(self._ended(index, verdict))
+        self.noted = b""
         self.report(Standing(self.done, self.programs, len(self.findings), verdict))
 
     def called(self, entry: str, operators: Iterable[str]) -> None:
         self.operators.update(operators)
 
+    def note(self, noted: bytes) -> None:
+        self.noted = noted
+
     def tick(self) -> None:
         """Nothing is written while it runs."""
 
     def _ended(self, index: int, verdict: Verdict) -> Finding:
-        """What a worker was at that crashed or hung: another one draws the program again, and shows it."""
+        """What a worker was at that crashed or hung: what it had noted, or the program drawn again."""
+        if self.noted:
+            noted = msgspec.json.decode(self.noted, type=Finding)
+            kind = verdict.status.value if verdict.status.is_bad else noted.kind
+            return msgspec.structs.replace(noted, kind=kind, text=verdict.message)
         arguments = [str(each) for each in (self.setting.seed, index, verdict.samples)]
         shown = subprocess.run(
             [sys.executable, "-m", "opsmith.conformance.fuzzing.show", *arguments],
@@ -80,16 +92,18 @@ def fuzz(
     jobs: int | None = None,
     timeout: float = 300.0,
     kernels: Path | None = None,
+    expected_failures: Path | None = None,
     report: OnStanding = lambda standing: None,
     building: OnProgress | None = None,
 ) -> FuzzOutcome:
     """Runs ``programs`` random programs of seed ``seed`` on the device of ``backend`` and on the CPU.
 
     Program i of a seed is the same for any backend, machine and number of workers.  ``jobs``, ``timeout``
-    (of one program, in seconds), ``kernels``, ``report`` and ``building`` are those of
-    :func:`opsmith.conformance.run`.  Ctrl-C ends the run with what is done.
+    (of one program, in seconds), ``kernels``, ``expected_failures``, ``report`` and ``building`` are those
+    of :func:`opsmith.conformance.run`.  Ctrl-C ends the run with what is done.
     """
     description = find_backend(backend)
+    declared = read_expected_failures(description, known_entries(cache_root()), expected_failures)
     built = build_backend(description, progress=building)
     setting = Setting(
         str(description),
@@ -104,9 +118,16 @@ def fuzz(
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         pool = Pool(setting, workers(jobs), timeout, Path(folder))
         try:
-            pool.run(units, Listener(gathered.verdict, gathered.called, gathered.tick))
+            pool.run(
+                units, Listener(gathered.verdict, gathered.called, gathered.tick, gathered.note)
+            )
         except KeyboardInterrupt:
             interrupted = True
+    expected = [
+        finding
+        for finding in gathered.findings
+        if any(each.covers_program(finding.operator, finding.program) for each in declared)
+    ]
     return FuzzOutcome(
         built.name,
         torch_version(),
@@ -114,7 +135,8 @@ def fuzz(
         gathered.done,
         gathered.steps,
         frozenset(gathered.operators),
-        gathered.findings,
+        [finding for finding in gathered.findings if finding not in expected],
+        expected,
         gathered.skipped,
         interrupted,
     )

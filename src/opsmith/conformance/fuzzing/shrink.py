@@ -6,7 +6,7 @@ numbers, shapes and layouts made plain.  What is kept is always shorter as a tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +34,16 @@ _LARGEST = 64
 
 
 def shrunk(
-    program: Program, found: Difference, device: str, watch: Watch | None = None
+    program: Program,
+    found: Difference,
+    device: str,
+    watch: Watch | None = None,
+    tries: Callable[[Program], None] = lambda program: None,
 ) -> tuple[Program, Difference]:
-    """A program that differs as ``found`` says, as small as a few hundred attempts make it."""
+    """A program that differs as ``found`` says, as small as a few hundred attempts make it.
+
+    ``tries`` is told of each attempt before it is run, since it may end the process.
+    """
     best = Program(program.leaves, program.steps[: found.step + 1]).needed()
     left = _ATTEMPTS
     progress = True
@@ -48,6 +55,7 @@ def shrunk(
             left -= 1
             if left < 0:
                 return best, found
+            tries(candidate)
             difference = _difference(candidate, device, watch)
             if difference is not None and _alike(difference, found):
                 best, found, progress = candidate, difference, True

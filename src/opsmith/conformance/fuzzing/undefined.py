@@ -130,6 +130,91 @@ def _refused_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: Sam
     )
 
 
+_TAKEN_ELSEWHERE = (
+    # PyTorch fills where a mask has one value for all, on its CPU: filling refuses the masks of bytes that
+    # index assignment takes.
+    "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char",
+    # Histograms of whole numbers are for devices only, as on PyTorch's GPUs.
+    "torch.histogram: input tensor and hist tensor should have the same dtype",
+    # The gradient of group_norm without a weight and without elements: a bug of its own.
+    "tensor does not have a device",
+)
+
+
+def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """What only PyTorch's CPU refuses."""
+    return kind == "error only on the CPU" and any(
+        text in str(theirs.result) for text in _TAKEN_ELSEWHERE
+    )
+
+
+def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, fewer
+    checks of dimensions and numbers, and bools that are added as numbers.
+    """
+    base = step.operator.partition(".")[0].rstrip("_")
+    if base == "addr":
+        truth = kind == "values" and theirs.tensors[0].dtype is torch.bool
+        return truth or kind in {"stride", "error only on the CPU"}
+    return kind == "stride" and base == "max_pool1d"
+
+
+def _strided_like_an_operand(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """``hardtanh`` allocates like its operand, and ``hardtanh.out`` resizes as ``clamp`` does: opsmith
+    derives one from the other, so that strides of what holds nothing are the same in both.
+    """
+    return kind == "stride" and step.operator == "hardtanh.out" and not theirs.tensors[-1].numel()
+
+
+def _negative_of_the_least_integer(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """PyTorch's CPU subtracts by adding ``-alpha``, which no integer holds where alpha is the least one."""
+    return kind == "values" and -(2**63) in (*step.arguments, *dict(step.keywords).values())
+
+
+def _scaled_otherwise_than_sized(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Where a scale and a size contradict each other, the CPU's kernels for two layouts do too."""
+    given = (*step.arguments, *dict(step.keywords).values())
+    return (
+        kind == "values"
+        and step.operator.startswith("upsample_nearest")
+        and any(isinstance(value, float) for value in given)
+    )
+
+
+def _written_twice(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Of two results that are to go into one tensor, either may be the last."""
+    written = [ref for ref in refs_in(step.keywords) if ref in written_by(step)]
+    return len(written) > len({*written})
+
+
+def _overlaps_itself(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Elements that share their memory are written in any order, and read before or after."""
+    return kind in {"values", "sign of zero", "bytes around"} and any(
+        _shares_elements(theirs.tensors[index])
+        for index in range(len(theirs.versions))
+        if theirs.versions[index]
+    )
+
+
+def _shares_elements(tensor: Tensor) -> bool:
+    place = torch.zeros(tensor.shape, dtype=torch.int64)
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        rest = (1,) * (tensor.dim() - dim - 1)
+        place += torch.arange(size).mul(stride).view(size, *rest)
+    return len({*place.flatten().tolist()}) < place.numel()
+
+
+def _median_of_expanded(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """PyTorch's CPU looks for the median of an expanded tensor in memory beside it."""
+    return kind == "values" and "median" in step.operator and _shares_elements(theirs.tensors[0])
+
+
 def _first_of_nothing(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """The first 0 elements of a tensor without dimensions are one: whatever the memory held."""
     return (
@@ -151,10 +236,13 @@ def _moments_of_infinity(step: Step, kind: str, ours: SampleOutcome, theirs: Sam
 def _products_that_are_no_numbers(
     step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
 ) -> bool:
-    """Whether NaN and infinity meet a zero of the padding, or of alpha, or are left out: BLAS leaves open."""
+    """Whether NaN and infinity meet a zero of the padding, of alpha or of an interpolation, or are left out,
+    BLAS leaves open.
+    """
+    base = step.operator.partition(".")[0].rstrip("_")
     return (
         kind == "values"
-        and step.operator.partition(".")[0].rstrip("_") in _PRODUCTS
+        and (base in _PRODUCTS or base.startswith("upsample"))
         and _are_close_where_finite(ours, theirs)
     )
 
@@ -199,7 +287,7 @@ def _holds(dtype: torch.dtype, tensor: Tensor) -> bool:
     info = torch.iinfo(dtype)
     numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     numbers = numbers.detach().double()
-    return bool(((numbers > info.min - 1) & (numbers < float(info.max) + 1)).all())
+    return bool(((numbers > float(info.min) - 1) & (numbers < float(info.max) + 1)).all())
 
 
 _RULES: tuple[Rule, ...] = (
@@ -214,6 +302,14 @@ _RULES: tuple[Rule, ...] = (
     _grown_versions,
     _filled_by_a_host_scalar,
     _refused_with_reason,
+    _taken_with_reason,
+    _composed_elsewhere,
+    _strided_like_an_operand,
+    _negative_of_the_least_integer,
+    _scaled_otherwise_than_sized,
+    _written_twice,
+    _overlaps_itself,
+    _median_of_expanded,
     _first_of_nothing,
     _products_that_are_no_numbers,
     _place_that_is_no_number,

@@ -1,8 +1,17 @@
-// Convolutions and averages of windows, and their gradients.
+// Convolutions, averages of windows and their gradients, and places in images.
 #include "meta_tensors.h"
 
+#include <ATen/native/AdaptivePooling.h>
+#include <ATen/native/ConvUtils.h>
+#include <ATen/native/GridSamplerUtils.h>
+#include <ATen/native/im2col_shape_check.h>
+#include <c10/util/StringUtil.h>
+#include <c10/util/irange.h>
+
+#include <algorithm>
 #include <array>
 #include <tuple>
+#include <utility>
 
 namespace opsmith::meta_functions {
 namespace {
@@ -12,29 +21,10 @@ int64_t at_dim(at::IntArrayRef values, size_t dim) {
   return values.size() == 1 ? values[0] : values[dim];
 }
 
-at::MemoryFormat format_of(const at::Tensor& first, const at::Tensor& second) {
-  for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
-    if (first.suggest_memory_format() == format || second.suggest_memory_format() == format) {
-      return format;
-    }
-  }
-  return at::MemoryFormat::Contiguous;
-}
-
-}  // namespace
-
-at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
-                       const std::optional<at::Tensor>& /*bias*/, at::IntArrayRef stride,
-                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                       at::IntArrayRef output_padding, int64_t groups) {
-  TORCH_CHECK(input.dim() >= 3 && input.dim() == weight.dim(), "Expected ", weight.dim(),
-              "-dimensional input for ", weight.dim(), "-dimensional weight ", weight.sizes(),
-              ", but got input of size: ", input.sizes(), " instead");
-  TORCH_CHECK(weight.size(0) >= groups, "Given groups=", groups, ", expected weight to be at least ", groups,
-              " at dimension 0, but got weight of size ", weight.sizes(), " instead");
-  TORCH_CHECK(transposed || weight.size(1) * groups == input.size(1), "Given groups=", groups,
-              ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ",
-              weight.size(1) * groups, " channels, but got ", input.size(1), " channels instead");
+// The sizes of a convolution's result, of arguments that ATen takes.
+at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
+                              at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                              at::IntArrayRef output_padding, int64_t groups) {
   at::DimVector sizes{input.size(0), transposed ? groups * weight.size(1) : weight.size(0)};
   if (input.size(1) == 0) {
     sizes[1] = 0;
@@ -44,38 +34,95 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     const int64_t pad = 2 * at_dim(padding, dim);
     const int64_t window = at_dim(dilation, dim) * (weight.size(i) - 1) + 1;
     const int64_t step = at_dim(stride, dim);
+    sizes.push_back(transposed ? (input.size(i) - 1) * step - pad + window + at_dim(output_padding, dim)
+                               : (input.size(i) + pad - window) / step + 1);
+  }
+  return sizes;
+}
+
+// The memory format of a convolution's results on the CPU, of operands with two or three spatial dimensions.
+// Of those with three, only oneDNN's kernels keep another format than the contiguous one.
+at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
+  for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
+    if (input.suggest_memory_format() == format || weight.suggest_memory_format() == format) {
+      const bool kept = format == at::MemoryFormat::ChannelsLast ||
+                        (input.is_floating_point() && input.scalar_type() != at::kDouble);
+      return kept ? format : at::MemoryFormat::Contiguous;
+    }
+  }
+  return at::MemoryFormat::Contiguous;
+}
+
+// As ATen computes them: one spatial dimension is two, of which the first has one element.
+at::Tensor with_height(const at::Tensor& tensor) {
+  return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor;
+}
+at::Tensor without_height(const at::Tensor& tensor, int64_t dims) {
+  return dims == 3 ? tensor.squeeze(2) : tensor;
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+                       at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
+  TORCH_CHECK(weight.dim() >= 3, "weight should have at least three dimensions");
+  TORCH_CHECK(groups > 0, "non-positive groups is not supported");
+  const auto backend = at::native::select_conv_backend(
+      input, weight, bias, c10::fromIntArrayRefSlow(stride), c10::fromIntArrayRefSlow(padding),
+      c10::fromIntArrayRefSlow(dilation), transposed, c10::fromIntArrayRefSlow(output_padding), groups,
+      std::nullopt);
+  at::DimVector sizes =
+      sizes_of_result(input, weight, stride, padding, dilation, transposed, output_padding, groups);
+  const int64_t dims = input.dim();
+  const at::Tensor images = with_height(dims == 3 ? input.contiguous() : input);
+  if (backend == at::native::ConvBackend::Empty) {
+    TORCH_CHECK_INDEX(weight.numel() != 0 || input.size(1) == 0,
+                      "select(): index 0 out of range for tensor of size [0] at dimension 0");
+    // ATen multiplies the images by a number, where they have channels, and has the sizes from a view.
+    const at::Tensor product = without_height(with_scalar(images, 1), dims);
+    const bool keeps_strides = input.size(1) != 0 && product.sizes() == at::IntArrayRef(sizes);
+    return keeps_strides ? product : contiguous(sizes, input.scalar_type());
+  }
+  TORCH_CHECK(weight.numel() != 0, "non-empty weight tensor expected, but got: ", weight.sizes());
+  for (const size_t dim : c10::irange(sizes.size() - 2)) {
     if (transposed) {
-      const int64_t more = at_dim(output_padding, dim);
+      const int64_t more = at_dim(output_padding, dim), step = at_dim(stride, dim);
       TORCH_CHECK(more < step || more < at_dim(dilation, dim),
                   "output padding must be smaller than either stride or dilation, but got output_padding: ",
                   more, " stride: ", step, " dilation: ", at_dim(dilation, dim));
-      sizes.push_back((input.size(i) - 1) * step - pad + window + more);
-    } else {
-      TORCH_CHECK(step > 0, "non-positive stride is not supported");
-      TORCH_CHECK(input.size(i) + pad >= window, "Calculated padded input size per channel: (",
-                  input.size(i) + pad, "). Kernel size: (", window,
-                  "). Kernel size can't be greater than actual input size");
-      sizes.push_back((input.size(i) + pad - window) / step + 1);
     }
-    TORCH_CHECK(sizes.back() > 0 || (transposed && sizes.back() == 0),
+    TORCH_CHECK(sizes[dim + 2] > 0 || (transposed && sizes[dim + 2] == 0),
                 "Given input size per channel: ", input.sizes().slice(2),
                 ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
                 ". Output size is too small");
   }
-  return contiguous(sizes, input.scalar_type(), format_of(input, weight));
+  const at::MemoryFormat format = format_of(images, with_height(weight));
+  if (dims == 3) {
+    sizes.insert(sizes.begin() + 2, 1);
+  }
+  return without_height(contiguous(sizes, input.scalar_type(), format), dims);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight,
     at::OptionalIntArrayRef bias_sizes, at::IntArrayRef /*stride*/, at::IntArrayRef /*padding*/,
-    at::IntArrayRef /*dilation*/, bool /*transposed*/, at::IntArrayRef /*output_padding*/, int64_t /*groups*/,
+    at::IntArrayRef /*dilation*/, bool transposed, at::IntArrayRef output_padding, int64_t /*groups*/,
     std::array<bool, 3> mask) {
   const at::ScalarType dtype = grad_output.scalar_type();
-  const at::MemoryFormat format = format_of(input, weight);
   TORCH_CHECK(!mask[2] || bias_sizes.has_value(), "convolution_backward: bias_sizes is missing");
-  return {mask[0] ? contiguous(input.sizes(), dtype, format) : at::Tensor(),
-          mask[1] ? contiguous(weight.sizes(), dtype, format) : at::Tensor(),
-          mask[2] ? contiguous(*bias_sizes, dtype) : at::Tensor()};
+  TORCH_CHECK(transposed ||
+                  std::all_of(output_padding.begin(), output_padding.end(), [](int64_t n) { return n == 0; }),
+              "output_padding is not supported for non-transposed convolutions; got: ",
+              c10::Join(" ", output_padding));
+  const bool empty = input.size(0) == 0 || input.size(1) == 0;
+  const at::MemoryFormat format = format_of(input, weight);
+  const auto gradient = [&](const at::Tensor& of) {
+    return empty ? without_height(like(with_height(of)), of.dim()) : contiguous(of.sizes(), dtype, format);
+  };
+  return {mask[0] ? gradient(empty && input.dim() == 3 ? input.contiguous() : input) : at::Tensor(),
+          mask[1] ? gradient(weight) : at::Tensor(), mask[2] ? contiguous(*bias_sizes, dtype) : at::Tensor()};
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {
@@ -86,6 +133,12 @@ at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_si
 }
 
 at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_size) {
+  for (const int64_t dim : c10::irange(int64_t{1}, self.dim())) {
+    TORCH_CHECK(self.size(dim) > 0,
+                "adaptive_avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but "
+                "input has sizes ",
+                self.sizes(), " with dimension ", dim, " being empty");
+  }
   TORCH_CHECK(self.dim() == 4 || self.dim() == 5, "Expected 4D or 5D tensor, but got ", self.sizes());
   at::DimVector sizes(self.sizes().slice(0, self.dim() - 3));
   sizes.append(output_size.begin(), output_size.end());
@@ -93,13 +146,41 @@ at::Tensor adaptive_avg_pool3d(const at::Tensor& self, at::IntArrayRef output_si
 }
 
 at::Tensor adaptive_avg_pool2d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool2d_backward");
   TORCH_CHECK(self.scalar_type() == grad_output.scalar_type(), "expected dtype ", self.scalar_type(),
               " for `grad_output` but got dtype ", grad_output.scalar_type());
   return contiguous(self.sizes(), self.scalar_type(), self.suggest_memory_format());
 }
 
-at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& /*grad_output*/, const at::Tensor& self) {
+at::Tensor adaptive_avg_pool3d_backward(const at::Tensor& grad_output, const at::Tensor& self) {
+  at::native::adaptive_pool_empty_output_check(grad_output, "adaptive_avg_pool3d_backward");
   return contiguous(self.sizes(), self.scalar_type());
+}
+
+at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel, at::IntArrayRef dilation,
+                  at::IntArrayRef padding, at::IntArrayRef stride) {
+  for (const auto& [name, list] :
+       {std::pair{"kernel_size", kernel}, {"dilation", dilation}, {"padding", padding}, {"stride", stride}}) {
+    TORCH_CHECK(list.size() == 2, "It is expected ", name, " equals to 2, but got size ", list.size());
+  }
+  at::native::im2col_shape_check(self, at::Tensor(), kernel[0], kernel[1], dilation[0], dilation[1],
+                                 padding[0], padding[1], stride[0], stride[1]);
+  at::DimVector sizes(self.sizes().slice(0, self.dim() - 3));
+  sizes.push_back(self.size(-3) * kernel[0] * kernel[1]);
+  int64_t places = 1;
+  for (const size_t dim : {0, 1}) {
+    const int64_t window = dilation[dim] * (kernel[dim] - 1) + 1;
+    places *= (self.size(dim == 0 ? -2 : -1) + 2 * padding[dim] - window) / stride[dim] + 1;
+  }
+  sizes.push_back(places);
+  return contiguous(sizes, self.scalar_type());
+}
+
+at::Tensor grid_sampler_2d(const at::Tensor& input, const at::Tensor& grid, int64_t /*interpolation_mode*/,
+                           int64_t /*padding_mode*/, bool /*align_corners*/) {
+  at::native::check_grid_sampler_common(input, grid);
+  at::native::check_grid_sampler_2d(input, grid);
+  return contiguous({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.scalar_type());
 }
 
 }  // namespace opsmith::meta_functions

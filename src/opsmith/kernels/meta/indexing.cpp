@@ -11,6 +11,8 @@ namespace opsmith::meta_functions {
 
 at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK(self.dim() <= 1 || self.size(wrapped) > 0 || index.numel() == 0,
+              "index_select(): self indexing axis dim should be positive");
   at::DimVector sizes(self.sizes());
   if (self.dim() > 0) {
     sizes[wrapped] = index.numel();

@@ -26,4 +26,7 @@ inline at::Tensor like(const at::Tensor& tensor) {
   return like(tensor, tensor.scalar_type());
 }
 
+// The result of a Tensor and a number (pointwise.cpp).
+at::Tensor with_scalar(const at::Tensor& self, const at::Scalar& other);
+
 }  // namespace opsmith::meta_functions

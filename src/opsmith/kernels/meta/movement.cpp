@@ -3,8 +3,10 @@
 #include "meta_tensors.h"
 
 #include <ATen/InferSize.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/Padding.h>
+#include <c10/util/irange.h>
 
 namespace opsmith::meta_functions {
 
@@ -17,11 +19,25 @@ at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef 
   const bool flat = dims.empty() && shifts.size() == 1;
   TORCH_CHECK(flat || shifts.size() == dims.size(),
               "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
-  if (self.numel() == 0 && !flat) {
+  if (self.numel() == 0 && (!flat || self.dim() == 1)) {
     return like(self);
   }
-  return contiguous(self.sizes(), self.scalar_type(),
-                    flat ? at::MemoryFormat::Contiguous : self.suggest_memory_format());
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;
+  for (const size_t i : c10::irange(dims.size())) {
+    // Each shift is a concatenation, which keeps a format that both parts have.
+    const int64_t dim = at::maybe_wrap_dim(dims[i], self.dim(), /*wrap_scalar=*/false);
+    if (self.dim() < 4) {
+      continue;
+    }
+    const at::Tensor from = i == 0 ? self : contiguous(self.sizes(), self.scalar_type(), format);
+    const int64_t size = self.size(dim);
+    const int64_t start = ((size - shifts[i]) % size + size) % size;
+    format = from.narrow(dim, start, size - start).suggest_memory_format();
+    if (from.narrow(dim, 0, start).suggest_memory_format() != format) {
+      format = at::MemoryFormat::Contiguous;
+    }
+  }
+  return contiguous(self.sizes(), self.scalar_type(), format);
 }
 
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {

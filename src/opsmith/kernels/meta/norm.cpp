@@ -25,6 +25,18 @@ void check_parameter(const char* name, const OptionalTensor& parameter, at::IntA
               " and normalized_shape = ", shape);
 }
 
+// Parameters have the input's dtype; or Float, both, where it is a half.
+void check_dtypes(at::ScalarType input, const OptionalTensor& weight, const OptionalTensor& bias) {
+  const OptionalTensor& first = is_given(weight) ? weight : bias;
+  const bool mixed =
+      is_given(first) && first->scalar_type() == at::kFloat && at::isReducedFloatingType(input);
+  const at::ScalarType expected = mixed ? at::kFloat : input;
+  for (const OptionalTensor* parameter : {&weight, &bias}) {
+    TORCH_CHECK(!is_given(*parameter) || (*parameter)->scalar_type() == expected, "expected scalar type ",
+                expected, " but found ", (*parameter)->scalar_type());
+  }
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
   const at::DimVector channels{input.size(1)};
@@ -66,6 +78,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& inpu
       shape);
   check_parameter("weight", weight, shape);
   check_parameter("bias", bias, shape);
+  check_dtypes(input.scalar_type(), weight, bias);
   TORCH_CHECK(static_cast<size_t>(input.dim()) >= shape.size() &&
                   input.sizes().slice(input.dim() - shape.size()) == shape,
               "Given normalized_shape=", shape, ", expected input with shape [*, ", c10::Join(", ", shape),
@@ -93,14 +106,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm_backward(
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& input,
-                                                          const OptionalTensor& /*weight*/,
-                                                          const OptionalTensor& /*bias*/, int64_t batch,
+                                                          const OptionalTensor& weight,
+                                                          const OptionalTensor& bias, int64_t batch,
                                                           int64_t channels, int64_t /*inner*/, int64_t groups,
                                                           double /*eps*/) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
   TORCH_CHECK(groups > 0 && channels % groups == 0,
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups = ", groups);
+  check_dtypes(input.scalar_type(), weight, bias);
   const at::ScalarType dtype = input.scalar_type();
   return {contiguous(input.sizes(), dtype, input.suggest_memory_format()), contiguous({batch, groups}, dtype),
           contiguous({batch, groups}, dtype)};

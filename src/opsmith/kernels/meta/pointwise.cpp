@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string_view>
 
 #include <c10/core/DefaultDtype.h>
 
@@ -79,10 +81,27 @@ at::Tensor sum_with_scalar(const at::Tensor& self, const at::Scalar& other, cons
   return with_scalar(self, other);
 }
 
+// A number and a Tensor: remainder
+at::Tensor number_with(const at::Scalar& self, const at::Tensor& other) {
+  return pointwise(common_dtype(other, self), contiguous({}, other.scalar_type()), other);
+}
+
+// What a dividend of this dtype is divided into where nothing rounds.
+at::ScalarType quotient_dtype(at::ScalarType dtype) {
+  return at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype;
+}
+
 at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
+  return with_number(self, quotient_dtype(common_dtype(self, other)));
+}
+
+at::Tensor div_by_scalar_rounded(const at::Tensor& self, const at::Scalar& other,
+                                 std::optional<std::string_view> rounding) {
+  TORCH_CHECK(!rounding.has_value() || *rounding == "trunc" || *rounding == "floor",
+              "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *rounding,
+              "'");
   const at::ScalarType dtype = common_dtype(self, other);
-  return with_number(
-      self, at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype);
+  return with_number(self, rounding.has_value() ? dtype : quotient_dtype(dtype));
 }
 
 // PyTorch asks whether the magnitude equals infinity; whole numbers it does not look at.

@@ -1,6 +1,7 @@
 // add, mul and the gradient of threshold, of operands that broadcast, of float32 or bfloat16. A number beside
 // bfloat16 is a float32.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -222,7 +223,10 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
 
 Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  Operation operation{"add", true, static_cast<float>(value_of<double>(alpha)), {}, {}};
+  const double factor = value_of<double>(alpha);
+  OPSMITH_CHECK(context, !std::isfinite(factor) || std::isfinite(static_cast<float>(factor)), InvalidArgument,
+                out, "value cannot be converted to type float without overflow");
+  Operation operation{"add", true, static_cast<float>(factor), {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "add.out", affine)

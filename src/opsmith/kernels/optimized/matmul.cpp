@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "../common/resize.h"
+#include "../common/temporary.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "product.h"
@@ -129,11 +130,25 @@ Tensor& bmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
                     self.sizes()[2] == mat2.sizes()[1] &&
                     resize(context, out, {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]}),
                 InvalidArgument, out, "bmm: batches of n × k and k × m have a product of n × m");
-  OPSMITH_CHECK(context, has_rows_or_columns(out), NotSupported, out,
-                "bmm: the result's rows or columns have to be contiguous");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    multiply<T>(context, product_of<T>(self, mat2, out), with);
+    Product<T> product = product_of<T>(self, mat2, out);
+    if (has_rows_or_columns(out)) {
+      multiply<T>(context, product, with);
+      return;
+    }
+    const Matrix<T> to = product.c;
+    T* const from = temporary<T>(context, out.numel());
+    if (from == nullptr) {
+      return;
+    }
+    product.c = {from, product.columns, 1, product.rows * product.columns};
+    multiply<T>(context, product, with);
+    for (int64_t i = 0; i < out.numel(); ++i) {
+      const int64_t row = i / product.columns;
+      to.data[row / product.rows * to.batch + row % product.rows * to.row + i % product.columns * to.column] =
+          from[i];
+    }
   };
   OPSMITH_BY_DTYPE("bmm.out", out.scalar_type(), compute)
   return out;
@@ -188,13 +203,17 @@ Product<T> linear_product(const Tensor& input, int64_t features, const std::opti
 }
 
 bool is_linear(KernelRuntimeContext& context, const Tensor& input, int64_t depth, int64_t features,
-               const std::optional<Tensor>& bias, Tensor& out) {
+               bool is_vector, const std::optional<Tensor>& bias, Tensor& out) {
   Dims sizes = sizes_of(input);
   if (sizes.rank < 1 || sizes[sizes.rank - 1] != depth ||
-      (bias.has_value() && (bias->dim() != 1 || bias->sizes()[0] != features))) {
+      (bias.has_value() && (bias->dim() != (is_vector ? 0 : 1) || bias->numel() != features))) {
     return false;
   }
-  sizes[sizes.rank - 1] = features;
+  if (is_vector) {
+    sizes.erase(sizes.rank - 1);
+  } else {
+    sizes[sizes.rank - 1] = features;
+  }
   return resize(context, out, sizes);
 }
 
@@ -206,15 +225,18 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
       context,
       have_one_dtype(input, weight, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
       NotSupported, out, "linear takes float32 or bfloat16, all operands the same");
-  OPSMITH_CHECK(
-      context,
-      weight.dim() == 2 && is_linear(context, input, weight.sizes()[1], weight.sizes()[0], bias, out),
-      InvalidArgument, out, "linear: an input of [..., k] has a weight of [n, k] and a bias of [n]");
+  const bool is_vector = weight.dim() == 1;
+  OPSMITH_CHECK(context, weight.dim() == 2 || is_vector, InvalidArgument, out,
+                "linear: the weight has %d dimensions", static_cast<int>(weight.dim()));
+  const int64_t features = is_vector ? 1 : weight.sizes()[0];
+  const int64_t depth = weight.sizes()[weight.dim() - 1];
+  OPSMITH_CHECK(context, is_linear(context, input, depth, features, is_vector, bias, out), InvalidArgument,
+                out,
+                "linear: an input of [..., k] has a weight of [n, k] and a bias of [n], or of [k] and []");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    Product<T> product = linear_product<T>(input, weight.sizes()[0], bias, out);
-    const Matrix<const T> by_rows = matrix<T>(weight);
-    product.b = {by_rows.data, by_rows.column, by_rows.row, 0};
+    Product<T> product = linear_product<T>(input, features, bias, out);
+    product.b = {static_cast<const T*>(weight.const_data_ptr()), 1, depth, 0};
     multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("linear.out", out.scalar_type(), compute)
@@ -260,7 +282,7 @@ Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, co
                 packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
                     packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
                     packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
-                    is_linear(context, input, depth, out_features, bias, out),
+                    is_linear(context, input, depth, out_features, false, bias, out),
                 InvalidArgument, out,
                 "linear_packed: the weight was packed for other features, or another dtype");
   const auto compute = [&](const auto& with) {

@@ -7,8 +7,7 @@ namespace opsmith::portable {
 
 // The dimension that a slice with the step is taken of, or -1 with the call rejected.
 inline int64_t sliced_dim(KernelRuntimeContext& context, const Tensor& self, int64_t dim, int64_t step) {
-  OPSMITH_CHECK(context, self.dim() != 0, InvalidArgument, -1,
-                "slice() cannot be applied to a 0-dim tensor.");
+  OPSMITH_CHECK(context, self.dim() != 0, NotFound, -1, "slice() cannot be applied to a 0-dim tensor.");
   OPSMITH_CHECK(context, step > 0, InvalidArgument, -1, "slice step must be positive");
   return wrap_dim(context, dim, self.dim());
 }

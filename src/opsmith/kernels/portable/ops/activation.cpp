@@ -35,7 +35,8 @@ template <const char* Name>
 Tensor& thresholded(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
                     const Scalar& threshold, const Scalar& value, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  if (!fits(context, threshold, dtype) || !fits(context, value, dtype)) {
+  const ScalarType computed = compute_dtype(dtype);
+  if (!fits(context, threshold, computed) || !fits(context, value, computed)) {
     return out;
   }
   return binary_of<Name>(context, Real{}, dtype, self, other, out, [&](auto type) {

@@ -71,6 +71,12 @@ bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar
   return true;
 }
 
+Scalar negative_of(const Scalar& number) {
+  return number.isFloatingPoint()
+             ? Scalar(-number.to<double>())
+             : Scalar(static_cast<int64_t>(0 - static_cast<uint64_t>(value_of<int64_t>(number))));
+}
+
 template <const char* Name, template <class> class Operation, class Dtypes>
 Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
                    const Tensor& other, const Scalar& alpha, Tensor& out) {
@@ -89,6 +95,9 @@ Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtyp
 template <const char* Name>
 Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             const Scalar& alpha, Tensor& out) {
+  if (!fits(context, alpha, dtype)) {
+    return out;
+  }
   return with_alpha<Name, Added>(context, RealB{}, dtype, self, other, alpha, out);
 }
 
@@ -103,6 +112,10 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
         context, Error::InvalidArgument,
         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
         "mask, use the `~` or `logical_not()` operator instead.");
+    return out;
+  }
+  // ATen adds the negative of alpha.
+  if (!fits(context, negative_of(alpha), dtype)) {
     return out;
   }
   return with_alpha<Name, Subtracted>(context, Real{}, dtype, self, other, alpha, out);

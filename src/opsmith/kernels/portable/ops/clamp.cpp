@@ -121,9 +121,14 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
   const ScalarType dtype = self.scalar_type();
   OPSMITH_CHECK(context, dtype != ScalarType::Bool, InvalidArgument, out,
                 "Bool inputs not supported for hardtanh");
+  // ATen takes the limits of whole numbers as Long.
+  if (!is_floating(dtype) &&
+      !(fits(context, min_val, ScalarType::Long) && fits(context, max_val, ScalarType::Long))) {
+    return out;
+  }
   OPSMITH_CHECK(
       context,
-      !(dtype == ScalarType::Byte && (value_of<double>(min_val) < 0 || value_of<double>(max_val) < 0)),
+      !(dtype == ScalarType::Byte && (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
       InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
   return clamp_between<kHardtanh>(context, dtype, self, ScalarTensor(min_val, dtype),
                                   ScalarTensor(max_val, dtype), out);

@@ -159,13 +159,14 @@ bool lay_out_result(KernelRuntimeContext& context, const Tensor& self, IndexPlan
 }
 
 bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices, IndexPlan& plan) {
+  OPSMITH_CHECK(context, static_cast<int64_t>(indices.size()) <= self.dim(), NotFound, false,
+                "too many indices for tensor of dimension %d (got %zu)", static_cast<int>(self.dim()),
+                indices.size());
   int64_t dim = 0;
   for (const std::optional<Tensor>& index : indices) {
     if (!index.has_value()) {
       ++dim;
     } else if (is_mask(*index)) {
-      OPSMITH_CHECK(context, index->dim() > 0, NotSupported, false,
-                    "a mask without dimensions is not supported");
       if (!add_mask(context, self, *index, dim, plan)) {
         return false;
       }
@@ -176,15 +177,20 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
                     NotFound, false, "tensors used as indices must be long, int, byte or bool tensors");
       OPSMITH_CHECK(context, dim < self.dim(), NotFound, false, "too many indices for tensor of dimension %d",
                     static_cast<int>(self.dim()));
-      OPSMITH_CHECK(context, self.sizes()[dim] != 0 || index->numel() == 0, NotFound, false,
-                    "index is out of bounds for dimension with size 0");
       plan.indexed[plan.count++] = {dim++, &*index, nullptr, 0};
     }
   }
   OPSMITH_CHECK(context, dim <= self.dim(), NotFound, false, "too many indices for tensor of dimension %d",
                 static_cast<int>(self.dim()));
   OPSMITH_CHECK(context, plan.count > 0, InvalidArgument, false, "at least one index is needed");
-  return broadcast_places(context, plan) && lay_out_result(context, self, plan);
+  if (!broadcast_places(context, plan)) {
+    return false;
+  }
+  for (int64_t i = 0; i < plan.count; ++i) {
+    OPSMITH_CHECK(context, self.sizes()[plan.indexed[i].dim] != 0 || plan.places.product() == 0, NotFound,
+                  false, "index is out of bounds for dimension with size 0");
+  }
+  return lay_out_result(context, self, plan);
 }
 
 // The offset in a tensor with `strides` for each place of the indices. Null with the call rejected.
@@ -418,6 +424,10 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   for (int64_t i = 0; i < index.numel(); ++i) {
     check.checked(indices.at(i));
   }
+  // ATen says it in other words of tensors without elements.
+  OPSMITH_CHECK(context, !check.found_wrong() || self.dim() <= 1 || self.numel() != 0, InvalidArgument, out,
+                "INDICES element is out of DATA bounds, id=%" PRId64 " axis_dim=%" PRId64, check.wrong(),
+                extent);
   OPSMITH_CHECK(context, !check.found_wrong(), NotFound, out, "index out of range in self");
   if (out.numel() == 0) {
     return out;

@@ -8,6 +8,7 @@
 #include "../common_dtype.h"
 #include "../gemm.h"
 #include "../lanes.h"
+#include "../scalar_tensor.h"
 
 namespace opsmith::portable {
 namespace {
@@ -352,6 +353,11 @@ Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tenso
   Factors factors{rank == 2 ? 1 : sizes[0], m, n, k, matrices_of(a), matrices_of(b), matrices_of(out),
                   matrices_of(out)};
   factors.alpha = alpha;
+  const bool multiplies = out.numel() != 0 && k != 0;
+  if (multiplies && !is_floating(out.scalar_type()) &&
+      !(fits(context, alpha, out.scalar_type()) && fits(context, beta, out.scalar_type()))) {
+    return out;
+  }
   if (addend != nullptr) {
     if (!expanded_to(context, *addend, out, factors.addend)) {
       return out;

@@ -391,6 +391,9 @@ template <class C>
   const Reader<C> x(input);
   const Reader<C> means(mean);
   const Reader<C> rstds(rstd);
+  if (shape.channels == 0) {
+    return;
+  }
   const int64_t own = shape.channels / groups;
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
   parallel(shape.batch * shape.channels, grain, [&](int64_t begin, int64_t end) {

@@ -140,13 +140,14 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
     kept[d] = std::max<int64_t>(0, kept[d] + std::min<int64_t>(before[d], 0) + std::min<int64_t>(after, 0));
     from.data += std::max<int64_t>(-before[d], 0) * from.strides[d] * width;
   }
+  const bool fills = std::any_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; });
   Bytes16 element;
-  if (!same_dtype(context, self, out) || !element_of(context, value, out.scalar_type(), element) ||
+  if (!same_dtype(context, self, out) || (fills && !element_of(context, value, out.scalar_type(), element)) ||
       !resize(context, out, sizes)) {
     return out;
   }
   Destination to = destination_of(out);
-  if (!(kept == sizes)) {
+  if (fills) {
     fill_strided(sizes, width, &element, to);
   }
   for (int64_t d = 0; d < rank; ++d) {
