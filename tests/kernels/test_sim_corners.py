@@ -125,6 +125,11 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "saved mean of a group with an infinity": lambda d: aten.native_group_norm(
         torch.tensor([[[math.inf, 1.0, 2.0]]], device=d), None, None, 1, 1, 3, 1, 1e-5
     )[1].isnan(),
+    "differences that are NaN, counted": lambda d: torch.cdist(
+        torch.tensor([[math.nan, 1.0], [math.inf, 1.0], [2.0, 1.0]], device=d),
+        torch.tensor([[math.inf, 1.0], [2.0, 3.0]], device=d),
+        p=0,
+    ).nan_to_num(-1),
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
