@@ -77,8 +77,8 @@ class Suite(Protocol):
     def call(self, file: Path, device: str, folder: Path) -> PytestCall:
         """How pytest runs ``file`` for ``device``; ``folder`` is for what that needs."""
 
-    def filtered(self, folder: Path) -> Mapping[str, str]:
-        """Why the suite itself ran no such test, by test, after a run in ``folder``."""
+    def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
+        """Why the suite itself ran no such test of ``file``, by test, after a run in ``folder``."""
 
     def ledger(self, description: Path, named: Path | None) -> Ledger:
         """What is known of its tests on the device of ``description``, or in the file ``named``."""
@@ -127,7 +127,7 @@ class Checkout:
         generic = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1", GENERIC_VARIABLE: "1"}
         return PytestCall(["--noconftest"], generic, file.parent)
 
-    def filtered(self, folder: Path) -> Mapping[str, str]:
+    def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
         """None: what is not made for the device does not exist."""
         return {}
 
@@ -294,7 +294,7 @@ class Upstream:
             session.start(self.description)
             self._alive.append(session)
         elif session.collected:
-            for test, reason in self.suite.filtered(session.folder).items():
+            for test, reason in self.suite.filtered(session.file, session.folder).items():
                 self._end(session, test, Status.SKIPPED, reason, 0.0)
         else:
             said = session.last_words() if status is not None else "it takes too long"
