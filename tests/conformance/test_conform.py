@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from opsmith.conformance.expected_failures import (
     with_unexpected_passes,
 )
 from opsmith.conformance.junit import write_junit
+from opsmith.conformance.ledger import read_ledger
 from opsmith.conformance.results import (
     Check,
     Results,
@@ -195,6 +197,7 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
         (["--torchcts"], "TorchCTS is not installed, or psutil, which it needs, is not\n  remedy: pip "
          "install --no-deps torchcts, and pip install psutil pytest expecttest numpy"),
         (["--torchcts", "--dtype", "int8"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
+        (["--ledger", "ledger.yaml"], "--ledger is about the tests of TorchCTS\n  remedy: say"),
         (["--torchcts", "--upstream", "."], "--upstream and --torchcts are two runs"),
         (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
         (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
@@ -575,6 +578,11 @@ TORCHCTS = {
 
         import pytest
 
+        def pytest_sessionfinish(session):
+            results = Path(session.config.getoption("--results-dir"))
+            results.mkdir(exist_ok=True)
+            (results / "chip_latest.json").touch()
+
         def pytest_addoption(parser):
             for option in ("level", "results-dir", "adaptive-isolation", "known-segfault-policy", "device"):
                 parser.addoption(f"--{option}")
@@ -583,9 +591,17 @@ TORCHCTS = {
         def manifest():
             return run_path("manifest.py")["manifest"]
         """,
+    "torchcts/core/__init__.py": "",
+    "torchcts/core/result_artifacts.py": """
+        def load_result_artifact(path):
+            detail = "requires capabilities: named_tensor"
+            skipped = ("::test_names[dtype0]", "torchcts/opinfo/test_forward.py::test_add")
+            return {"skips": {test: {"detail": detail} for test in skipped}}
+        """,
     "torchcts/operators/test_add.py": """
         import os
 
+        import pytest
         import torch
 
         def test_add(manifest):
@@ -601,27 +617,110 @@ TORCHCTS = {
 
         def test_behind_the_crash():
             pass
+
+        @pytest.mark.parametrize("value", [0, 1])
+        def test_less(value):
+            assert value < 0
+
+        def test_endless():
+            while True:
+                pass
         """,
 }
+
+LEDGER = """\
+failing:
+  - tests: [operators/test_add::test_count]
+    reason: it can count to two
+  - tests: [operators/test_add::test_behind_the_crash, "operators/test_add::test_less[*]"]
+    reason: it is told less
+left_out:
+  - tests: [operators/test_add::test_endless]
+    reason: it does not end
+"""
+
+
+def write_torchcts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in TORCHCTS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(dedent(text))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
 
 
 @pytest.mark.usefixtures("sim")
 def test_torchcts_runs_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in TORCHCTS.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(dedent(text))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    summary, _ = conform("--torchcts", "--file", "operators", "-j", "1", "--json", status=1)
-    assert summary["totals"]["passed"] == 2
+    write_torchcts(tmp_path, monkeypatch)
+    ledger = tmp_path / "ledger.yaml"
+    ledger.write_text(LEDGER)
+    call = ["--torchcts", "--file", "operators", "-j", "1"]
+    summary, printed = conform(*call, "--ledger", str(ledger), "--json", status=1)
+    assert summary["totals"] == {
+        "passed": 1, "failed": 0, "timed out": 0, "crashed": 1, "expected failure": 3,
+        "unexpected pass": 1, "skipped": 2,
+    }  # fmt: skip
+    of = "torchcts/operators/test_add::"
     assert {failure["entry"]: failure["message"] for failure in summary["failures"]} == {
-        "torchcts/operators/test_add::test_count": "assert 2 == 3",
-        "torchcts/operators/test_add::test_crash": "the process was ended by SIGABRT",
+        f"{of}test_crash": "the process was ended by SIGABRT",
+        f"{of}test_behind_the_crash": f"{ledger}:4:5 declares that `{of}test_behind_the_crash` "
+        "fails, and it does not: take it out",
+    }
+    assert {failure["entry"]: failure["message"] for failure in summary["expected_failures"]} == {
+        f"{of}test_count": "it can count to two; assert 2 == 3",
+        f"{of}test_less[0]": "it is told less; assert 0 < 0",
+        f"{of}test_less[1]": "it is told less; assert 1 < 0",
+    }
+    for line in (
+        "2 expected failure: it is told less",
+        "1 expected failure: it can count to two",
+        "1 skipped: it does not end",
+    ):
+        assert line in printed
+    skipped = {
+        verdict["entry"]: verdict["message"]
+        for verdict in json.loads(Path(summary["results"]).read_text())["verdicts"]
+        if verdict["status"] == "skipped"
+    }
+    assert skipped == {
+        f"{of}test_endless": "it does not end",
+        f"{of}test_names[dtype0]": "TorchCTS: requires capabilities: named_tensor",
     }
     _, printed = conform("--torchcts", "--file", "operators/test_ad", status=1)
     assert (
         "TorchCTS has no file `operators/test_ad.py` (did you mean operators/test_add.py?)"
         in printed
     )
+
+
+@pytest.mark.parametrize(
+    ("ledger", "message"),
+    [
+        (
+            "failing:\n  - {tests: [test_add], reason: why}",
+            "{path}:2:14: `test_add` names no test\n  remedy: name it with its file: "
+            "operators/test_add::test_binary[add-dtype0]",
+        ),
+        (
+            "left_out:\n  - {tests: ['operators/test_add::*'], reason: why}",
+            "{path}:2:14: `operators/test_add::*` names many tests",
+        ),
+        (
+            "failing:\n  - {tests: ['operators/test_add::test_add'], reason: ' '}",
+            "{path}:2:47: the reason of this entry is empty\n  remedy: say why",
+        ),
+    ],
+)
+def test_ledger_is_checked(ledger: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "torchcts_ledger.yaml"
+    path.write_text(ledger)
+    with pytest.raises(ExpectedFailureInvalid) as raised:
+        read_ledger(path, prefix="torchcts/")
+    assert str(raised.value).startswith(message.replace("{path}", str(path)))
+
+
+def test_the_ledger_of_sim_can_be_read() -> None:
+    ledger = read_ledger(find_backend("sim").with_name("torchcts_ledger.yaml"), prefix="torchcts/")
+    assert ledger.failing
+    assert all(entry.startswith("torchcts/") for entry in ledger.left_out)
 
 
 # ---- files

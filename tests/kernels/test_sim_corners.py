@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -253,6 +254,20 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.ones(1, device=d),
     ),
     "channels of nothing": lambda d: aten.native_channel_shuffle(torch.ones(0, 4, 5, device=d), 2),
+    "saved mean of a row with an infinity": lambda d: aten.native_layer_norm(
+        torch.tensor([[math.inf, 1.0, 2.0]], device=d), [3], None, None, 1e-5
+    )[1].isnan(),
+    "saved mean of a row of doubles with an infinity": lambda d: aten.native_layer_norm(
+        torch.tensor([[math.inf, 1.0, 2.0]], dtype=torch.float64, device=d), [3], None, None, 1e-5
+    )[1].isnan(),
+    "saved mean of a group with an infinity": lambda d: aten.native_group_norm(
+        torch.tensor([[[math.inf, 1.0, 2.0]]], device=d), None, None, 1, 1, 3, 1, 1e-5
+    )[1].isnan(),
+    "differences that are NaN, counted": lambda d: torch.cdist(
+        torch.tensor([[math.nan, 1.0], [math.inf, 1.0], [2.0, 1.0]], device=d),
+        torch.tensor([[math.inf, 1.0], [2.0, 3.0]], device=d),
+        p=0,
+    ).nan_to_num(-1),
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),

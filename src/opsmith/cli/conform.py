@@ -71,6 +71,10 @@ ExpectedFailures = Annotated[
     Path | None,
     typer.Option(help="Known failures, in the place of expected_failures.yaml beside it."),
 ]
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option(help="TorchCTS's known failures, in the place of torchcts_ledger.yaml beside it."),
+]
 UpstreamCheckout = Annotated[
     Path | None,
     typer.Option(help="A checkout of PyTorch: run its own device-generic tests instead."),
@@ -106,6 +110,7 @@ def conform(
     gaps: Annotated[Path | None, typer.Option(hidden=True)] = None,
     upstream: UpstreamCheckout = None,
     torchcts: TorchCts = False,
+    ledger: LedgerFile = None,
     file: Files = None,
     fuzz: Fuzz = 0,
     output: Output = None,
@@ -125,6 +130,10 @@ def conform(
         )
         expected_failures = expected_failures or gaps
     _check_choice(upstream, torchcts, file, [op, dtype, check, samples, kernels])
+    if ledger is not None and not torchcts:
+        raise FilterInvalid(
+            "--ledger is about the tests of TorchCTS", remedy="say --torchcts, or leave it out"
+        )
     _check_fuzz(fuzz, [op, dtype, check, samples, upstream, torchcts, resume, junit])
     for path in (output, junit):
         if path is not None:
@@ -137,7 +146,7 @@ def conform(
             )  # fmt: skip
         _end_fuzz(findings, output, json)
     chosen: Callable[..., Outcome] = (
-        partial(run_upstream, suite, backend, files=file or ())
+        partial(run_upstream, suite, backend, files=file or (), ledger=ledger)
         if (suite := _suite(upstream, torchcts)) is not None
         else partial(
             run,
@@ -277,7 +286,17 @@ def _print(results: Results) -> None:
     out.print(_table(results))
     counts = Counter(verdict.status for verdict in results.verdicts)
     out.print(", ".join(f"{counts[s]:,} {s.value}" for s in Status if counts[s]), highlight=False)
+    _print_reasons(results)
     _print_failures([verdict for verdict in results.verdicts if verdict.status.is_bad])
+
+
+def _print_reasons(results: Results) -> None:
+    """What is known to fail or left out, by the declared reason."""
+    declared = Counter(
+        (verdict.reason, verdict.status) for verdict in results.verdicts if verdict.reason
+    )
+    for (reason, status), count in declared.most_common():
+        out.print(f"{count:,} {status.value}: {escape(reason)}", soft_wrap=True, highlight=False)
 
 
 def _table(results: Results) -> Table:

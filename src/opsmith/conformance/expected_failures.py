@@ -83,7 +83,9 @@ class ExpectedFailure:
 
     def _names(self, pattern: str, verdict: Verdict) -> bool:
         if verdict.check is Check.UPSTREAM:
-            return not self.entries[pattern] and fnmatchcase(verdict.entry, pattern)
+            # In the name of a test, brackets hold its parameters.
+            literal = pattern.replace("[", "[[]")
+            return not self.entries[pattern] and fnmatchcase(verdict.entry, literal)
         return verdict.entry in self.entries[pattern]
 
 
@@ -160,7 +162,12 @@ def with_expected_failures(
             yield verdict
         else:
             message = f"{failure.reason}; {verdict.message}"
-            yield replace(verdict, status=Status.EXPECTED_FAILURE, message=message)
+            yield replace(
+                verdict,
+                status=Status.EXPECTED_FAILURE,
+                message=message,
+                reason=failure.reason,
+            )
 
 
 def with_unexpected_passes(

@@ -74,7 +74,8 @@ class Verdict:
 
     ``entry`` is OpInfo's name with its variant (``linalg.norm``, ``div.floor_rounding``); ``dtype`` as
     torch names it, ``float32``.  ``samples`` is how many inputs were run.  ``message`` says what
-    differed, why it was skipped, or the declared reason of an expected failure; empty where it passed.
+    differed, or why it was skipped; empty where it passed.  ``reason`` is the declared one of an
+    expected failure, with which its ``message`` begins, or of a test that was left out.
     """
 
     entry: str
@@ -84,6 +85,7 @@ class Verdict:
     samples: int = 0
     seconds: float = 0.0
     message: str = ""
+    reason: str = ""
 
     @property
     def key(self) -> tuple[str, str, Check]:

@@ -21,7 +21,7 @@ from opsmith.conformance.expected_failures import Key, everything, read_expected
 from opsmith.conformance.pool import Listener, Pool, workers
 from opsmith.conformance.protocol import Setting
 from opsmith.conformance.record import OnStanding, Record, Standing, latest_results, now
-from opsmith.conformance.results import Check, Results
+from opsmith.conformance.results import Check, Results, Status, Verdict
 from opsmith.conformance.selection import WorkUnit, select
 from opsmith.conformance.upstream import Suite, Upstream
 from opsmith.description import find_backend
@@ -109,25 +109,34 @@ def run_upstream(
     timeout: float = 300.0,
     resume: bool = False,
     expected_failures: Path | None = None,
+    ledger: Path | None = None,
     report: OnStanding = _nobody,
     building: OnProgress | None = None,
 ) -> Outcome:
     """Runs test files of ``suite``, PyTorch's own or TorchCTS, against the device of ``backend``.
 
     ``files`` names them; empty: the device-generic ones, or all.  A test that takes longer than ``timeout``
-    seconds fails.  Otherwise as :func:`run`.  Raises :class:`~opsmith.errors.ConformanceError` where
+    seconds fails.  ``ledger`` is read in the place of the one beside the description.  Otherwise as
+    :func:`run`.  Raises :class:`~opsmith.errors.ConformanceError` where
     there is no such file, or pytest cannot run it.
     """
     description = find_backend(backend)
     known = known_entries(cache_root())
     chosen = suite.chosen(files)
     prefixes = tuple(map(suite.prefix, chosen))
+    known_tests = suite.ledger(description, ledger)
     record = _record(description, known, expected_failures, None, 0, 0, report, building)
+    record = replace(record, expected_failures=(*record.expected_failures, *known_tests.failing))
     record.begin(
         latest_results(description),
         lambda key: key[2] is Check.UPSTREAM and f"{key[0]}::".startswith(prefixes),
         resume=resume,
     )
+    left_out = {
+        test: why for test, why in known_tests.left_out.items() if test.startswith(prefixes)
+    }
+    for test, why in left_out.items():
+        record.add(Verdict(test, Check.UPSTREAM, "", Status.SKIPPED, message=why, reason=why))
     with tempfile.TemporaryDirectory(prefix="opsmith-conform-") as folder:
         upstream = Upstream(
             suite,

@@ -7,10 +7,11 @@ level, with a manifest that declares the device for all that TorchCTS knows to a
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsmith.conformance.ledger import Ledger, read_ledger
 from opsmith.conformance.upstream import PytestCall
 from opsmith.errors import ConformanceError, nearest
 
@@ -122,6 +123,24 @@ class TorchCts:
             {"TORCHCTS_NON_INTERACTIVE": "1"},
             folder,
         )  # fmt: skip
+
+    def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
+        """What its contracts, levels and the manifest left out, from the file that it writes at its end."""
+        artifacts = importlib.import_module("torchcts.core.result_artifacts")
+        return {
+            name: f"TorchCTS: {skip['detail']}"
+            for latest in (folder / "results").glob("*_latest.json")
+            for test, skip in artifacts.load_result_artifact(str(latest))["skips"].items()
+            for path, _, name in [test.partition("::")]
+            if Path(path).name in {"", file.name}  # some are of OpInfo's files, whatever was run
+        }
+
+    def ledger(self, description: Path, named: Path | None) -> Ledger:
+        """That in the file ``named``, or in ``torchcts_ledger.yaml`` beside ``description``, if any."""
+        path = description.with_name("torchcts_ledger.yaml")
+        if named is None and not path.exists():
+            return Ledger()
+        return read_ledger(named or path, prefix="torchcts/")
 
 
 def find_torchcts() -> TorchCts:

@@ -24,6 +24,7 @@ from typing import Protocol
 import msgspec
 
 from opsmith.build.ninja import attached
+from opsmith.conformance.ledger import Ledger
 from opsmith.conformance.results import Check, Status, Verdict
 from opsmith.conformance.upstream_plugin import (
     DONE_VARIABLE,
@@ -76,6 +77,12 @@ class Suite(Protocol):
     def call(self, file: Path, device: str, folder: Path) -> PytestCall:
         """How pytest runs ``file`` for ``device``; ``folder`` is for what that needs."""
 
+    def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
+        """Why the suite itself ran no such test of ``file``, by test, after a run in ``folder``."""
+
+    def ledger(self, description: Path, named: Path | None) -> Ledger:
+        """What is known of its tests on the device of ``description``, or in the file ``named``."""
+
 
 @dataclass(frozen=True)
 class Checkout:
@@ -119,6 +126,14 @@ class Checkout:
         """How pytest runs ``file``.  The checkout's conftest.py and settings are for PyTorch's own CI."""
         generic = {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1", GENERIC_VARIABLE: "1"}
         return PytestCall(["--noconftest"], generic, file.parent)
+
+    def filtered(self, file: Path, folder: Path) -> Mapping[str, str]:
+        """None: what is not made for the device does not exist."""
+        return {}
+
+    def ledger(self, description: Path, named: Path | None) -> Ledger:
+        """An empty one: expected failures name tests of PyTorch as well."""
+        return Ledger()
 
 
 def read_checkout(path: Path) -> Checkout:
@@ -278,7 +293,10 @@ class Upstream:
             self._end(session, session.running, *how, time.monotonic() - session.began)
             session.start(self.description)
             self._alive.append(session)
-        elif not session.collected:
+        elif session.collected:
+            for test, reason in self.suite.filtered(session.file, session.folder).items():
+                self._end(session, test, Status.SKIPPED, reason, 0.0)
+        else:
             said = session.last_words() if status is not None else "it takes too long"
             call = self.suite.call(session.file, self.device, session.folder)
             command = ["python", "-m", "pytest", *call.arguments, str(session.file)]

@@ -16,7 +16,7 @@ SOURCES = (
     *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cl"),
     *(".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl"),
 )
-_EXPECTED_FAILURES = "expected_failures.yaml"
+_KNOWN_FAILURES = ("expected_failures.yaml", "torchcts_ledger.yaml")
 
 _INIT = '''\
 """The device `{backend}` for PyTorch: after `pip install`, `import torch` brings it."""
@@ -57,9 +57,8 @@ def described_files(backend: Backend, project: Project, *, with_sources: bool) -
     copied, written = {}, {}
     sources = []
     description = backend.location.path
-    files = own_files(backend)
-    if (expected := description.with_name(_EXPECTED_FAILURES)).is_file():
-        files = [*files, expected]
+    known_failures = [description.with_name(name) for name in _KNOWN_FAILURES]
+    files = [*own_files(backend), *(path for path in known_failures if path.is_file())]
     for path in sorted(files):
         if not path.is_relative_to(project.folder):
             raise _outside(path, backend, project)

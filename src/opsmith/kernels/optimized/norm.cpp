@@ -1,4 +1,5 @@
 // native_layer_norm and rms_norm, of contiguous tensors.
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -91,7 +92,8 @@ void layer_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& 
       float center, scale;
       function(from + row * rows.length, data<W>(weight), data<W>(bias), to + row * rows.length, rows.length,
                eps, &center, &scale, rows.streamed);
-      put(mean, row, center);
+      // Of infinities it is NaN, as PyTorch's.
+      put(mean, row, std::isnan(scale) ? scale : center);
       put(rstd, row, scale);
     }
   });

@@ -18,7 +18,9 @@ T distance(const T* a, const T* b, int64_t n, double p) {
   T sum = 0;
   if (p == 0) {
     for (int64_t i = 0; i < n; ++i) {
-      sum += a[i] != b[i] ? T(1) : T(0);
+      const T difference = a[i] - b[i];
+      // NaN stays NaN, as do equal infinities.
+      sum += std::isnan(difference) ? difference : static_cast<T>(difference != 0);
     }
     return sum;
   }

@@ -93,6 +93,8 @@ struct MomentsSoFar {
     count = total;
   }
   Moments<C> result() const { return {mean, squares / count}; }
+  // The mean that is saved for a gradient: of infinities it is NaN, as PyTorch's.
+  C saved_mean() const { return std::isnan(squares) ? squares : mean; }
 };
 
 bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTensor& t, ScalarType dtype,
@@ -154,7 +156,7 @@ template <class C>
                MomentsSoFar<C> moments;
                for_each_block<C>(x, first, shape.n,
                                  [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
-               const C center = moments.mean;
+               const C center = moments.saved_mean();
                const C scale =
                    C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
                means.put(line, center);
@@ -309,7 +311,7 @@ template <class C>
                for_each_block<C>(x, line * n, n, [&](int64_t, int64_t count, const C* values) {
                  moments.add(values, count);
                });
-               const C center = moments.mean;
+               const C center = moments.saved_mean();
                const C rate = C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) +
                                                static_cast<C>(eps));
                means.put(line, center);
