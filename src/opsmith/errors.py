@@ -150,6 +150,10 @@ class InterceptionRejected(DescriptionError):
     """An operator that the fallback policy wants intercepted, and that cannot be."""
 
 
+class AutocastRejected(DescriptionError):
+    """The description has autocast cast for an operator for which that cannot be."""
+
+
 class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 

@@ -76,11 +76,12 @@ def test_the_command(describe: Describe, tmp_path: Path) -> None:
     backend = describe("- {op: relu, kernel_name: chip::relu}")
     folder = tmp_path / "out"
     arguments = ("gen", str(backend), "-o", str(folder))
-    assert opsmith(*arguments) == f"{folder}: 5 files, 5 written\n"
+    assert opsmith(*arguments) == f"{folder}: 6 files, 6 written\n"
     names = [
         "ChipFunctions.h",
         "ChipNativeFunctions.h",
         "RegisterAutogradChip_0.cpp",
+        "RegisterChipAutocast.cpp",
         "RegisterChipFallback.cpp",
         "RegisterChip_0.cpp",
     ]
@@ -100,7 +101,7 @@ def test_the_command(describe: Describe, tmp_path: Path) -> None:
     assert not (folder / "ChipFunctions.h").exists()
     assert last_line(opsmith(*arguments, "--json")) == {
         "folder": str(folder),
-        "files": [names[1], names[0], names[4], names[2], names[3]],
+        "files": [names[1], names[0], names[5], names[2], names[3], names[4]],
         "missing": ["ChipFunctions.h"],
         "changed": ["RegisterChip_0.cpp"],
         "superfluous": ["RegisterChip_7.cpp"],

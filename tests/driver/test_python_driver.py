@@ -300,8 +300,8 @@ def test_a_forked_child_neither_calls_the_driver_nor_waits(chip: Describe) -> No
         """,
     )
     assert done.stdout.splitlines() == [
-        "the chip device cannot be used after fork; use the spawn start method: "
-        'torch.multiprocessing.set_start_method("spawn")',
+        "Cannot re-initialize chip in forked subprocess. To use chip with multiprocessing, you must use the "
+        "'spawn' start method: torch.multiprocessing.set_start_method(\"spawn\")",
         "7 [2.0, 2.0, 2.0]",
     ], done.stderr
 

@@ -73,6 +73,7 @@ NAMES = [
     "ChipNativeFunctions.h",
     "ChipFunctions.h",
     "RegisterChip_0.cpp",
+    "RegisterChipAutocast.cpp",
     "RegisterChipFallback.cpp",
 ]
 

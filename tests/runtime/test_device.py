@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parents[1]
 MILLISECOND = 1000  # what the fault `slow` counts in
 FORKED = (
-    "the sim device cannot be used after fork; use the spawn start method: "
-    'torch.multiprocessing.set_start_method("spawn")'
+    "Cannot re-initialize sim in forked subprocess. To use sim with multiprocessing, you must use the "
+    "'spawn' start method: torch.multiprocessing.set_start_method(\"spawn\")"
 )
 
 

@@ -113,3 +113,17 @@ def test_the_registry_of_places_knows_the_device(sim: LoadedBackend) -> None:
     torch.save(torch.ones(2, device="sim"), legacy, _use_new_zipfile_serialization=False)
     legacy.seek(0)
     assert torch.load(legacy).device == torch.device("sim:0")
+
+
+def test_metadata_of_a_tensor_is_saved_with_it(sim: LoadedBackend) -> None:
+    tensor = torch.ones(3, device="sim")
+    assert torch._utils.get_tensor_metadata(tensor) == {}
+    metadata = {"packed": True, "signed": False}
+    torch._utils.set_tensor_metadata(tensor, metadata)
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    found = {}
+    for place in (None, "sim:1", "cpu"):
+        file.seek(0)
+        found[place] = torch._utils.get_tensor_metadata(torch.load(file, map_location=place))
+    assert found == {None: metadata, "sim:1": metadata, "cpu": {}}

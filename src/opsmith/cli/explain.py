@@ -61,6 +61,7 @@ def _as_json(explanation: Explanation) -> dict[str, object]:
         "why": entry.why,
         "served_by": served_operator(entry),
         "autograd": _autograd(entry),
+        "autocast": explanation.autocast.why if explanation.autocast else None,
         "meta": explanation.meta.why if explanation.meta else None,
         "dispatch_table": [
             {"key": row.key, "kernel": row.kernel, "kind": row.kind} for row in explanation.table
@@ -87,6 +88,8 @@ def _facts(explanation: Explanation, backend: str) -> Table:
         facts.add_row("chain", "\n".join(chain))
     if autograd := _autograd(entry):
         facts.add_row("autograd", autograd)
+    if explanation.autocast:
+        facts.add_row("autocast", explanation.autocast.why)
     if explanation.meta:
         facts.add_row("meta", explanation.meta.why)
     return facts

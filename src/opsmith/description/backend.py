@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.autocast import AutocastKey, autocast
 from opsmith.description.build_options import build_options
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
@@ -93,6 +94,7 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
     rng: Literal["philox", "cpu"] = "philox"
+    autocast: AutocastKey = AutocastKey()
 
 
 def shipped_backends() -> dict[str, Path]:
@@ -196,6 +198,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         fallback=_fallback(document, raw.fallback, catalogue),
         rng=Rng(raw.rng),
         rng_location=document.locate("rng"),
+        autocast=autocast(document, raw.autocast, catalogue),
         files=(path, *manifests),
     )
 

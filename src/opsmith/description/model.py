@@ -69,6 +69,19 @@ class Rng(Enum):
     """Those that the CPU's generator gives for the same seed."""
 
 
+class Precision(Enum):
+    """In which dtype ``torch.autocast`` has an operator run."""
+
+    LOWER = "lower_precision"
+    """In that of the autocast: its floating Tensors are cast to it."""
+    FLOAT32 = "float32"
+    """In float32: they are cast to it, or the operator is told that its result has that dtype."""
+    WIDEST = "widest"
+    """In the widest dtype among them."""
+    UNCHANGED = "unchanged"
+    """As it is called."""
+
+
 class FallbackDefault(Enum):
     """What happens to operators that nothing else serves."""
 
@@ -315,6 +328,17 @@ class Fallback:
 
 
 @dataclass(frozen=True)
+class Autocast:
+    """What ``torch.autocast`` does on the device otherwise than PyTorch's own lists say.
+
+    ``dtypes`` are those to which it may cast, the default first, as ``ScalarType`` names.
+    """
+
+    dtypes: tuple[str, ...] = ("Half", "BFloat16")
+    operators: tuple[tuple[NamedOperator, Precision], ...] = ()
+
+
+@dataclass(frozen=True)
 class Backend:
     """A device name, a driver, kernel libraries in order of preference, and a fallback policy.
 
@@ -329,6 +353,7 @@ class Backend:
     fallback: Fallback
     rng: Rng
     rng_location: Location
+    autocast: Autocast = Autocast()
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""
 

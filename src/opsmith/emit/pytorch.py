@@ -3,7 +3,8 @@
 Writes ``<Name>NativeFunctions.h`` (what the kernels' authors must define), ``<Name>Functions.h`` (what
 they may call), ``Register<Name>_<n>.cpp`` (the generated functions and their registration),
 ``RegisterCustom<Name>.cpp`` (its own operators), ``RegisterAutograd<Name>_<n>.cpp`` (what differentiates
-them) and ``Register<Name>Fallback.cpp``.  Deterministic: the same plan gives the same bytes.
+them), ``Register<Name>Autocast.cpp`` and ``Register<Name>Fallback.cpp``.  Deterministic: the same plan
+gives the same bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from opsmith.description import Kernel, StubKernel
+from opsmith.emit.autocast import autocast_file
 from opsmith.emit.autograd import autograd_declarations, autograd_shard, gradient_operators
 from opsmith.emit.custom import custom_file, meta_declarations
 from opsmith.emit.format import formatted
@@ -101,6 +103,7 @@ def _texts(
         yield f"RegisterAutograd{name}_{index}.cpp", autograd_shard(plan, entries, signatures)
     for suffix, headers, code in stub_registrations(plan):
         yield f"Register{name}Stubs{suffix}.cpp", _stubs(plan, headers, code)
+    yield f"Register{name}Autocast.cpp", autocast_file(plan)
     yield f"Register{name}Fallback.cpp", _fallback(plan)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from opsmith.plan import Entry, Meta, Plan
+from opsmith.plan import AutocastRule, Entry, Meta, Plan
 from opsmith.schema import read_catalogue
 
 # The keys that a call on an out-of-tree device can meet, in the dispatcher's order of priority
@@ -49,13 +49,15 @@ class TableRow:
 class Explanation:
     """Everything that decides how one operator is served.
 
-    ``meta`` is what shapes the results, of a custom operator or where the description says it.
+    ``meta`` is what shapes the results, of a custom operator or where the description says it; ``autocast``
+    what the description says of ``torch.autocast``.
     """
 
     entry: Entry
     schema: str
     meta: Meta | None
     table: tuple[TableRow, ...]
+    autocast: AutocastRule | None = None
 
 
 def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
@@ -68,7 +70,8 @@ def explain(plan: Plan, operator: str, *, loaded: bool) -> Explanation:
     declared = plan.operator(entry.name) or read_catalogue().operators[entry.name]
     table = dispatch_table(declared.qualified_name) if loaded else ()
     schema = f"{declared.namespace}::{declared.schema}"
-    return Explanation(entry, schema, plan.meta(entry.name) or entry.meta, table)
+    autocast = plan.autocast_rule(declared.qualified_name)
+    return Explanation(entry, schema, plan.meta(entry.name) or entry.meta, table, autocast)
 
 
 def dispatch_table(

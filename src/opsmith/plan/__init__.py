@@ -3,6 +3,7 @@
 from opsmith.plan.derivation_rules import Derivation, Into, Rule
 from opsmith.plan.interception import decompositions
 from opsmith.plan.model import (
+    AutocastRule,
     Autograd,
     AutogradRoute,
     Elementwise,
@@ -22,6 +23,7 @@ from opsmith.plan.opened import OpenedBackend, open_backend, plan_backend
 from opsmith.plan.resolver import resolve, resolve_group
 
 __all__ = [
+    "AutocastRule",
     "Autograd",
     "AutogradRoute",
     "Derivation",

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.description import Abi, Execution, Kernel, StubKernel
+from opsmith.description import Abi, Autocast, Execution, Kernel, Precision, StubKernel
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.overlap import RefusedOverlap
@@ -341,6 +341,24 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class AutocastRule:
+    """In which precision ``torch.autocast`` has an operator run, in the place of what PyTorch's lists say.
+
+    ``operator`` has its namespace.  ``sets_dtype``: it is told the dtype of its result, in an argument.
+    """
+
+    operator: str
+    precision: Precision
+    location: Location
+    sets_dtype: bool = False
+
+    @property
+    def why(self) -> str:
+        """The rule in words."""
+        return f"`{self.precision.value}` ({self.location})"
+
+
+@dataclass(frozen=True)
 class NotServed:
     """Something that the description holds and this plan does not use, and why.
 
@@ -362,6 +380,8 @@ class Plan:
     generated for them; ``metas`` are their kernels for the meta device.  ``stubs`` are the DispatchStubs
     that the description fills, by name; ``not_served`` is what it holds and no route uses, by place.
     ``external_namespaces`` are the namespaces of operators among ``custom`` that others define.
+    ``autocast`` is what the description changes of PyTorch's lists for ``torch.autocast``, which casts to
+    ``autocast_dtypes``, to the first unless it is told another.
     """
 
     backend: str
@@ -373,6 +393,8 @@ class Plan:
     stubs: tuple[StubKernel, ...] = ()
     metas: tuple[Meta, ...] = ()
     external_namespaces: tuple[str, ...] = ()
+    autocast: tuple[AutocastRule, ...] = ()
+    autocast_dtypes: tuple[str, ...] = Autocast().dtypes
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:
@@ -413,6 +435,9 @@ class Plan:
             metas=tuple(
                 replace(meta, location=_moved(meta.location, folder)) for meta in self.metas
             ),
+            autocast=tuple(
+                replace(rule, location=_relative(rule.location, folder)) for rule in self.autocast
+            ),
         )
 
     @property
@@ -435,6 +460,10 @@ class Plan:
     def meta(self, name: str) -> Meta | None:
         """The meta kernel of the custom operator ``name``; None where nothing shapes its results."""
         return next((meta for meta in self.metas if meta.operator == name), None)
+
+    def autocast_rule(self, qualified_name: str) -> AutocastRule | None:
+        """What the description says of an operator under ``torch.autocast``, if anything."""
+        return next((rule for rule in self.autocast if rule.operator == qualified_name), None)
 
     def operator(self, name: str) -> Operator | None:
         """The custom operator ``name``; None for one of PyTorch's."""

@@ -21,6 +21,7 @@ from opsmith.description import (
     StubKernel,
 )
 from opsmith.errors import KernelRejected, nearest
+from opsmith.plan.autocast import autocast_rules
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
 from opsmith.plan.interception import Interceptions, draws_from_generator
@@ -217,6 +218,8 @@ class _Resolver:
             custom=custom,
             metas=tuple(meta for operator in custom if (meta := self.metas.of(operator))),
             external_namespaces=tuple(sorted(self.metas.external_namespaces)),
+            autocast=autocast_rules(self.backend.autocast, self.catalogue),
+            autocast_dtypes=self.backend.autocast.dtypes,
         )
 
     def _obstacle(self, kernel: Kernel) -> str:

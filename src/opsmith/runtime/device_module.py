@@ -205,7 +205,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         """The dtypes that ``torch.autocast`` may use here."""
-        return [torch.float16, torch.bfloat16]
+        return [getattr(torch, name.lower()) for name in torch.ops.opsmith.autocast_dtypes()]
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
         """True: what has no kernel for bfloat16 runs on the CPU."""

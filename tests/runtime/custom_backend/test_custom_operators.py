@@ -371,3 +371,43 @@ def test_a_kernel_draws_from_the_generator_that_it_is_given() -> None:
     torch.manual_seed(0)
     assert torch.equal(myop.noise(on(5)), drawn)
     assert not torch.equal(myop.noise(on(5)), drawn)
+
+
+# ---- autocast, whose lists the description changes
+
+
+def test_autocast_casts_as_the_description_says() -> None:
+    half, full = on(4, 4).bfloat16(), on(4, 4)
+    with torch.autocast(DEVICE):
+        dtypes = {
+            "the default": torch.get_autocast_dtype(DEVICE),
+            "a custom operator": myop.scale(full).dtype,
+            "lower precision": torch.lerp(full, full, 0.5).dtype,
+            "float32": half.sin().dtype,
+            "float32, told": half.mean().dtype,
+            "told another": half.mean(dtype=torch.float64).dtype,
+            "widest": torch.maximum(half, full).dtype,
+            "widest of equals": torch.maximum(half, half).dtype,
+            "unchanged, else lower": torch.mm(full, full).dtype,
+            "unchanged, else float32": half.exp().dtype,
+            "unchanged, else told": half.cumsum(0).dtype,
+            "PyTorch's lists": torch.bmm(full[None], full[None]).dtype,
+        }
+        torch.nn.functional.binary_cross_entropy(
+            full.sigmoid(), full.sigmoid()
+        )  # unchanged: not refused
+    assert dtypes == {
+        "the default": torch.bfloat16,
+        "a custom operator": torch.bfloat16,
+        "lower precision": torch.bfloat16,
+        "float32": torch.float32,
+        "float32, told": torch.float32,
+        "told another": torch.float64,
+        "widest": torch.float32,
+        "widest of equals": torch.bfloat16,
+        "unchanged, else lower": torch.float32,
+        "unchanged, else float32": torch.bfloat16,
+        "unchanged, else told": torch.bfloat16,
+        "PyTorch's lists": torch.bfloat16,
+    }
+    assert torch.get_device_module(DEVICE).get_amp_supported_dtype() == [torch.bfloat16, torch.half]

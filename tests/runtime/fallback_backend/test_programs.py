@@ -419,7 +419,8 @@ def test_after_fork_every_use_says_what_to_do() -> None:
         return said
 
     text = (
-        f"RuntimeError: the {DEVICE} device cannot be used after fork; use the spawn start method: "
+        f"RuntimeError: Cannot re-initialize {DEVICE} in forked subprocess. To use {DEVICE} with "
+        "multiprocessing, you must use the 'spawn' start method: "
         'torch.multiprocessing.set_start_method("spawn")'
     )
     assert in_child(uses) == dict.fromkeys(USES, text)

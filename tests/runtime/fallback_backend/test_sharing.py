@@ -387,8 +387,8 @@ def test_a_forked_process_is_refused() -> None:
     process.start()
     queue.put(torch.ones(1000, device="sim"))
     assert answers.get(timeout=SECONDS) == (
-        "the sim device cannot be used after fork; use the spawn start method: "
-        'torch.multiprocessing.set_start_method("spawn")'
+        "Cannot re-initialize sim in forked subprocess. To use sim with multiprocessing, you must use the "
+        "'spawn' start method: torch.multiprocessing.set_start_method(\"spawn\")"
     )
     process.join(SECONDS)
     assert process.exitcode == 0

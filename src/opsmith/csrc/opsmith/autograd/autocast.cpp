@@ -2,13 +2,18 @@
 // widest dtype of their arguments, as on PyTorch's own accelerators. All others run as they are called.
 //
 // PyTorch's templates would make a function of every operator; here a boxed one casts for all of a kind.
+#include <opsmith/autograd/autocast.h>
+
+#include <algorithm>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/library.h>
 
-// PyTorch's macros are made for this namespace.
 namespace at::autocast {
 namespace {
 
@@ -36,7 +41,10 @@ void in_float32(const c10::FunctionSchema& /*schema*/, Arguments arguments) {
 
 // For operators that are told the dtype of their result: float32, unless it is given.
 void to_float32(const c10::FunctionSchema& schema, Arguments arguments) {
-  if (is_eligible(arguments[0].toTensor(), kDevice)) {
+  const auto is_cast = [](const c10::IValue& argument) {
+    return argument.isTensor() && is_eligible(argument.toTensor(), kDevice);
+  };
+  if (std::ranges::any_of(arguments, is_cast)) {
     for (const size_t place : c10::irange(arguments.size())) {
       if (arguments[place].isNone() && schema.arguments()[place].name() == "dtype") {
         arguments[place] = at::kFloat;
@@ -75,30 +83,100 @@ at::Tensor binary_cross_entropy_banned(const at::Tensor& /*self*/, const at::Ten
               "binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss, which may be autocast.");
 }
 
-// `names` are the arguments of PyTorch's macros: "relu", or "pow, Tensor_Scalar".
 template <void (*kPrepare)(const c10::FunctionSchema&, Arguments)>
-void register_for(torch::Library& m, std::initializer_list<std::string> names) {
-  for (std::string name : names) {
-    if (const size_t comma = name.find(", "); comma != std::string::npos) {
-      name.replace(comma, 2, ".");
-    }
-    m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&prepare_and_call<kPrepare>>());
+c10::KernelFunction boxed() {
+  return c10::KernelFunction::makeFromBoxedFunction<&prepare_and_call<kPrepare>>();
+}
+
+c10::KernelFunction kernel_for(opsmith::Precision precision) {
+  switch (precision) {
+    case opsmith::Precision::kLower:
+      return boxed<&in_lower_precision>();
+    case opsmith::Precision::kFloat32:
+      return boxed<&in_float32>();
+    case opsmith::Precision::kFloat32Result:
+      return boxed<&to_float32>();
+    case opsmith::Precision::kWidest:
+      return boxed<&in_the_widest_dtype>();
+    case opsmith::Precision::kUnchanged:
+      break;
   }
+  return c10::KernelFunction::makeFallthrough();
 }
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
+// What lasts as long as the process.
+struct Registered {
+  torch::Library fallthrough{torch::Library::IMPL, "_", c10::DispatchKey::AutocastPrivateUse1, __FILE__,
+                             __LINE__};
+  torch::Library aten{torch::Library::IMPL, "aten", c10::DispatchKey::AutocastPrivateUse1, __FILE__,
+                      __LINE__};
+  std::vector<c10::RegistrationHandleRAII> boxed;
+  std::vector<std::string> dtypes;
+};
+
+Registered& registered() {
+  static Registered& kept = *new Registered;
+  return kept;
 }
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
-#define OPSMITH_NAME(...) #__VA_ARGS__,
-  register_for<&in_lower_precision>(m, {AT_FORALL_LOWER_PRECISION_FP(OPSMITH_NAME)});
-  register_for<&in_float32>(m, {AT_FORALL_FP32(OPSMITH_NAME)});
-  register_for<&to_float32>(m, {AT_FORALL_FP32_SET_OPT_DTYPE(OPSMITH_NAME)});
-  register_for<&in_the_widest_dtype>(m, {AT_FORALL_PROMOTE(OPSMITH_NAME)});
-  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
-  m.impl("binary_cross_entropy", &binary_cross_entropy_banned);
+std::vector<std::string> autocast_dtypes() {
+  return registered().dtypes;
+}
+
+TORCH_LIBRARY_FRAGMENT(opsmith, m) {
+  m.def("autocast_dtypes() -> str[]", &autocast_dtypes);
 }
 
 }  // namespace
 }  // namespace at::autocast
+
+namespace opsmith {
+
+void set_autocast(std::initializer_list<c10::ScalarType> dtypes, std::initializer_list<AutocastRule> rules) {
+  using namespace at;  // PyTorch's macros are made for it
+  using namespace at::autocast;
+  auto& [fallthrough, m, boxed, names] = registered();
+  for (const c10::ScalarType dtype : dtypes) {
+    names.emplace_back(c10::toString(dtype));
+  }
+  set_autocast_dtype(kDevice, *dtypes.begin());
+  fallthrough.fallback(torch::CppFunction::makeFallthrough());
+
+  const auto add = [&](const std::string& name, Precision precision) {
+    boxed.push_back(c10::Dispatcher::singleton().registerImpl(
+        torch::jit::parseName(name), c10::DispatchKey::AutocastPrivateUse1, kernel_for(precision),
+        std::nullopt, nullptr, "registered at " __FILE__));
+  };
+  for (const auto& [name, precision] : rules) {
+    add(name, precision);
+  }
+  const auto is_pytorchs = [&](const std::string& name) {
+    return std::ranges::none_of(rules, [&](const AutocastRule& rule) { return name == rule.name; });
+  };
+  // `listed` are the arguments of PyTorch's macros: "relu", or "pow, Tensor_Scalar".
+  const auto add_listed = [&](Precision precision, std::initializer_list<std::string> listed) {
+    for (std::string name : listed) {
+      if (const size_t comma = name.find(", "); comma != std::string::npos) {
+        name.replace(comma, 2, ".");
+      }
+      if (name = "aten::" + name; is_pytorchs(name)) {
+        add(name, precision);
+      }
+    }
+  };
+#define OPSMITH_NAME(...) #__VA_ARGS__,
+  add_listed(Precision::kLower, {AT_FORALL_LOWER_PRECISION_FP(OPSMITH_NAME)});
+  add_listed(Precision::kFloat32, {AT_FORALL_FP32(OPSMITH_NAME)});
+  add_listed(Precision::kFloat32Result, {AT_FORALL_FP32_SET_OPT_DTYPE(OPSMITH_NAME)});
+  add_listed(Precision::kWidest, {AT_FORALL_PROMOTE(OPSMITH_NAME)});
+#define OPSMITH_WITH_DTYPE(FUNCTION, NAME, ...)                                      \
+  if (is_pytorchs("aten::" NAME)) {                                                  \
+    KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE(FUNCTION, NAME, __VA_ARGS__) \
+  }
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(OPSMITH_WITH_DTYPE)
+  if (is_pytorchs("aten::binary_cross_entropy")) {
+    m.impl("binary_cross_entropy", &binary_cross_entropy_banned);
+  }
+}
+
+}  // namespace opsmith

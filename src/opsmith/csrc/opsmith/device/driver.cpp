@@ -278,8 +278,9 @@ namespace detail {
 const opsmith_driver* loaded_driver = nullptr;
 
 void throw_no_driver() {
-  TORCH_CHECK(!has_forked, "the ", device_type_name(),
-              " device cannot be used after fork; use the spawn start method: "
+  TORCH_CHECK(!has_forked, "Cannot re-initialize ", device_type_name(), " in forked subprocess. To use ",
+              device_type_name(),
+              " with multiprocessing, you must use the 'spawn' start method: "
               "torch.multiprocessing.set_start_method(\"spawn\")");
   TORCH_CHECK(false, "no driver is loaded for the ", device_type_name(),
               " device; call opsmith.load(\"<backend>\") first");

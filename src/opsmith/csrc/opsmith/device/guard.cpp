@@ -58,12 +58,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
 
   c10::DeviceCapability getDeviceCapability(c10::Device) const override {
-    // Any dtype can be stored and copied, save the quantized ones, which need storage of their own kind.
-    c10::DeviceCapability capability;
-    auto& supported = capability.capability_data.supported_scalar_types;
-    supported.has_QInt8 = supported.has_QUInt8 = supported.has_QInt32 = 0;
-    supported.has_QUInt4x2 = supported.has_QUInt2x4 = 0;
-    return capability;
+    return {};  // any dtype can be stored and copied, and the fallback serves what no kernel takes
   }
 
   void synchronizeDevice(c10::DeviceIndex device) const override { synchronize_device(device); }
