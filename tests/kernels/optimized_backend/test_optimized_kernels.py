@@ -229,6 +229,24 @@ def test_softmax_along_any_dimension(shape: tuple[int, ...], dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (5,), (3, 1), (4, 17), (2, 3, 33), (7, 1000), (0, 3)])
+def test_gradients_of_softmax(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, grad = random(*shape, dtype=dtype, scale=3), random(*shape, dtype=dtype)
+    for dim, name in itertools.product(
+        range(-max(1, len(shape)), max(1, len(shape))), ("softmax", "log_softmax")
+    ):
+        backward = getattr(torch.ops.aten, f"_{name}_backward_data")
+        y = getattr(x.float(), name)(dim).to(dtype)
+        for g, result in ((grad, y), (permuted(grad), y), (grad, permuted(y))):
+            agree(
+                lambda a, b, backward=backward, dim=dim: backward(a, b, dim, dtype),
+                g,
+                result,
+                exact=backward(g.double(), result.double(), dim, torch.float64),
+            )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_softmax_of_special_values(dtype: torch.dtype) -> None:
     rows = [
         [math.inf, 1, 2],
@@ -288,6 +306,43 @@ def test_norms(shape: tuple[int, int], dtypes: tuple[torch.dtype, torch.dtype]) 
             rtol=1.6e-2 if x.dtype != torch.float32 else 3e-6,
             atol=1e-5,
         )
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [(torch.float32, torch.float32), (torch.bfloat16,) * 2, (torch.bfloat16, torch.float32)],
+)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (40, 16), (500, 17), (7, 768), (0, 4)])
+def test_gradients_of_layer_norm(
+    shape: tuple[int, int], dtypes: tuple[torch.dtype, torch.dtype]
+) -> None:
+    x, grad = random(*shape, dtype=dtypes[0], scale=2), random(*shape, dtype=dtypes[0])
+    weight, bias = random(shape[1], dtype=dtypes[1]), random(shape[1], dtype=dtypes[1])
+    _, mean, rstd = torch.native_layer_norm(x.double(), shape[1:], None, None, 1e-5)
+    for w, b, mask in (
+        (weight, bias, [True] * 3),
+        (weight, None, [True, True, False]),
+        (None, None, [True, False, False]),
+        (weight, bias, [False, True, True]),
+    ):
+        operands = (mean.to(dtypes[1]), rstd.to(dtypes[1]), w, b)
+        ours = torch.ops.aten.native_layer_norm_backward(
+            *(each if each is None else each.to(DEVICE) for each in (grad, x)),
+            shape[1:],
+            *(each if each is None else each.to(DEVICE) for each in operands),
+            mask,
+        )
+        exact = torch.ops.aten.native_layer_norm_backward(
+            grad.double(),
+            x.double(),
+            shape[1:],
+            *(each if each is None else each.double() for each in operands),
+            mask,
+        )
+        for got, want, asked in zip(ours, exact, mask, strict=True):
+            if asked:
+                largest = max(1.0, want.abs().max().item() if want.numel() else 0.0)
+                close(got.cpu() / largest, want / largest)
 
 
 def test_the_variance_of_rows_far_from_zero() -> None:

@@ -163,7 +163,7 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
   const T* const x = static_cast<const T*>(self.const_data_ptr());
   const T* const y = static_cast<const T*>(other.const_data_ptr());
   T* const z = static_cast<T*>(out.mutable_data_ptr());
-  const bool is_large = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes;
+  const bool is_large = is_streamed(out, {&self, &other});
   if (x_is && y_is && same_layout(self, out) && same_layout(other, out)) {
     parallel(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
       operation.of_elements(x + begin, y + begin, z + begin, end - begin, is_large);

@@ -1,10 +1,12 @@
-// native_layer_norm and rms_norm, of contiguous tensors.
+// native_layer_norm with its gradients, and rms_norm, of contiguous tensors.
 #include <cmath>
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <tuple>
 
 #include "../common/resize.h"
+#include "../common/temporary.h"
 #include "bfloat16.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
@@ -100,6 +102,65 @@ void layer_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& 
 }
 
 template <class T, class W>
+using LayerNormGradient = void(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean,
+                               float rstd, float* weight_sums, float* bias_sums);
+
+float number_at(const Tensor& tensor, int64_t i) {
+  return tensor.scalar_type() == ScalarType::Float
+             ? static_cast<const float*>(tensor.const_data_ptr())[i]
+             : widened(static_cast<const Bfloat16*>(tensor.const_data_ptr())[i]);
+}
+
+void put_sums(const float* sums, int64_t n, Tensor& to) {
+  if (to.scalar_type() == ScalarType::Float) {
+    std::copy_n(sums, n, static_cast<float*>(to.mutable_data_ptr()));
+  } else {
+    OPSMITH_BEST(narrow)(sums, static_cast<Bfloat16*>(to.mutable_data_ptr()), n);
+  }
+}
+
+// Gradients of x, weight and bias, each unless it is null. Parts of the rows are summed up apart.
+template <class T, class W>
+void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor& x, const Rows& rows,
+                         const Tensor& mean, const Tensor& rstd, const std::optional<Tensor>& weight,
+                         Tensor* x_grad, Tensor* weight_grad, Tensor* bias_grad,
+                         LayerNormGradient<T, W>* function) {
+  constexpr int64_t kParts = 16;
+  const int64_t n = rows.length;
+  const int64_t rows_of_part = std::max(rows_per_thread(n * kCost), ceil_divided(rows.count, kParts));
+  const int64_t parts = std::max<int64_t>(1, ceil_divided(rows.count, rows_of_part));
+  float* const sums = temporary<float>(context, parts * 2 * n);
+  if (sums == nullptr) {
+    return;
+  }
+  const T* const g = static_cast<const T*>(grad.const_data_ptr());
+  const T* const from = static_cast<const T*>(x.const_data_ptr());
+  T* const to = x_grad == nullptr ? nullptr : static_cast<T*>(x_grad->mutable_data_ptr());
+  std::fill_n(sums, parts * 2 * n, 0.0f);
+  parallel(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      float* const own = sums + part * 2 * n;
+      for (int64_t row = part * rows_of_part; row < std::min(rows.count, (part + 1) * rows_of_part); ++row) {
+        function(g + row * n, from + row * n, data<W>(weight), to == nullptr ? nullptr : to + row * n, n,
+                 number_at(mean, row), number_at(rstd, row), weight_grad == nullptr ? nullptr : own,
+                 bias_grad == nullptr ? nullptr : own + n);
+      }
+    }
+  });
+  for (int64_t part = 1; part < parts; ++part) {
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      sums[i] += sums[part * 2 * n + i];
+    }
+  }
+  if (weight_grad != nullptr) {
+    put_sums(sums, n, *weight_grad);
+  }
+  if (bias_grad != nullptr) {
+    put_sums(sums + n, n, *bias_grad);
+  }
+}
+
+template <class T, class W>
 void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& weight, float eps, Tensor& out,
               RmsNorm<T, W>* function) {
   const T* const from = static_cast<const T*>(x.const_data_ptr());
@@ -114,6 +175,10 @@ void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& we
 
 constexpr bool kLayerNormFloat = ::opsmith::selected("native_layer_norm.out", ScalarType::Float);
 constexpr bool kLayerNormBfloat16 = ::opsmith::selected("native_layer_norm.out", ScalarType::BFloat16);
+constexpr bool kLayerNormGradientFloat =
+    ::opsmith::selected("native_layer_norm_backward.out", ScalarType::Float);
+constexpr bool kLayerNormGradientBfloat16 =
+    ::opsmith::selected("native_layer_norm_backward.out", ScalarType::BFloat16);
 constexpr bool kRmsNormFloat = ::opsmith::selected("optimized::rms_norm.out", ScalarType::Float);
 constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out", ScalarType::BFloat16);
 
@@ -166,6 +231,59 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
     } else {
       layer_norm<Bfloat16, Bfloat16>(input, rows, weight, bias, epsilon, out, mean, rstd,
                                      OPSMITH_BEST(layer_norm_bfloat16));
+    }
+  }
+  return results;
+}
+
+// Gradients of input, weight and bias, as output_mask asks for.
+std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
+    KernelRuntimeContext& context, const Tensor& grad_out, const Tensor& input, Shape normalized_shape,
+    const Tensor& mean, const Tensor& rstd, const std::optional<Tensor>& weight,
+    const std::optional<Tensor>& bias, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+  std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  const ScalarType dtype = input.scalar_type();
+  Tensor* const x_grad = output_mask[0] ? &out0 : nullptr;
+  Tensor* const weight_grad = output_mask[1] && weight.has_value() ? &out1 : nullptr;
+  Tensor* const bias_grad = output_mask[2] && bias.has_value() ? &out2 : nullptr;
+  OPSMITH_CHECK(context,
+                is_taken(dtype) && grad_out.scalar_type() == dtype && has_dtype(weight, input) &&
+                    has_dtype(bias, input) && is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()) &&
+                    (x_grad == nullptr || out0.scalar_type() == dtype) &&
+                    (weight_grad == nullptr || out1.scalar_type() == weight->scalar_type()) &&
+                    (bias_grad == nullptr || out2.scalar_type() == bias->scalar_type()),
+                NotSupported, results,
+                "layer_norm_backward takes float32, or bfloat16 with parameters of either");
+  OPSMITH_CHECK(
+      context,
+      ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
+          has_shape(bias, normalized_shape),
+      InvalidArgument, results,
+      "layer_norm_backward: the operand's last dimensions, weight and bias have the normalized shape");
+  const Rows rows = rows_of(input, normalized_shape);
+  OPSMITH_CHECK(context,
+                sizes_of(grad_out) == sizes_of(input) &&
+                    (rows.length == 0 || (mean.numel() == rows.count && rstd.numel() == rows.count)),
+                InvalidArgument, results,
+                "layer_norm_backward: grad_out, mean and rstd do not belong to input");
+  if ((x_grad != nullptr && !resize_like(context, out0, input)) ||
+      (weight_grad != nullptr && !resize_like(context, out1, *weight)) ||
+      (bias_grad != nullptr && !resize_like(context, out2, *bias)) || rows.length == 0) {
+    return results;
+  }
+  const auto compute = [&](auto* function) {
+    layer_norm_gradient(context, grad_out, input, rows, mean, rstd, weight, x_grad, weight_grad, bias_grad,
+                        function);
+  };
+  if (dtype == ScalarType::Float) {
+    if constexpr (kLayerNormGradientFloat) {
+      compute(OPSMITH_BEST(layer_norm_gradient_float));
+    }
+  } else if constexpr (kLayerNormGradientBfloat16) {
+    if (weight.has_value() && weight->scalar_type() == ScalarType::Float) {
+      compute(OPSMITH_BEST(layer_norm_gradient_bfloat16_float));
+    } else {
+      compute(OPSMITH_BEST(layer_norm_gradient_bfloat16));
     }
   }
   return results;

@@ -1,8 +1,9 @@
-// _softmax and _log_softmax, along any dimension of a dense tensor.
+// _softmax and _log_softmax, along any dimension of a dense tensor, and their gradients.
 #include <cstring>
 
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
+#include "../common/temporary.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "threads.h"
@@ -38,37 +39,46 @@ void rearrange(const Tensor& from, Tensor& to, const T* x, T* y) {
   });
 }
 
-template <class T>
-void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Columns<T>* columns) {
-  const T* x = static_cast<const T*>(self.const_data_ptr());
-  T* const y = static_cast<T*>(out.mutable_data_ptr());
+// Calls rows(offset, size), or columns(offset, size, stride, columns), for all of a dense tensor: it consists
+// of blocks of size × stride elements; a dimension of size 1 has no stride of its own.
+template <class OfRows, class OfColumns>
+void for_each_line(const Tensor& out, int64_t dim, const OfRows& rows, const OfColumns& columns) {
   const int64_t size = out.dim() == 0 ? 1 : out.sizes()[dim];
-  // A dense tensor consists of blocks of size × stride elements; a dimension of size 1 has no stride of its
-  // own.
   const int64_t stride = size == 1 ? out.numel() : out.strides()[dim];
   const int64_t blocks = out.numel() / (size * stride);
-  if (!same_layout(self, out)) {
-    rearrange(self, out, x, y);
-    x = y;
-  }
   if (stride == 1) {
-    const bool streamed = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes && size >= kStreamedRow;
-    parallel(blocks, rows_per_thread(size * kCost), [=](int64_t begin, int64_t end) {
+    parallel(blocks, rows_per_thread(size * kCost), [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
-        rows(x + block * size, y + block * size, size, streamed);
+        rows(block * size, size);
       }
     });
     return;
   }
   const int64_t parts = ceil_divided(stride, kColumns);
   const int64_t cost = size * std::min(stride, kColumns) * kCost;
-  parallel(blocks * parts, rows_per_thread(cost), [=](int64_t begin, int64_t end) {
+  parallel(blocks * parts, rows_per_thread(cost), [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const int64_t first = part % parts * kColumns;
-      const int64_t offset = part / parts * size * stride + first;
-      columns(x + offset, y + offset, size, stride, std::min(stride - first, kColumns));
+      columns(part / parts * size * stride + first, size, stride, std::min(stride - first, kColumns));
     }
   });
+}
+
+template <class T>
+void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Columns<T>* columns) {
+  const T* x = static_cast<const T*>(self.const_data_ptr());
+  T* const y = static_cast<T*>(out.mutable_data_ptr());
+  if (!same_layout(self, out)) {
+    rearrange(self, out, x, y);
+    x = y;
+  }
+  const bool is_large = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes;
+  for_each_line(
+      out, dim,
+      [=](int64_t at, int64_t size) { rows(x + at, y + at, size, is_large && size >= kStreamedRow); },
+      [=](int64_t at, int64_t size, int64_t stride, int64_t count) {
+        columns(x + at, y + at, size, stride, count);
+      });
 }
 
 Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out, const char* name,
@@ -86,6 +96,56 @@ Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, 
     compute(self, dimension, out, rows.on_float, columns.on_float);
   } else {
     compute(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
+  }
+  return out;
+}
+
+template <class T>
+using GradientRows = void(const T* g, const T* y, T* z, int64_t n);
+template <class T>
+using GradientColumns = void(const T* g, const T* y, T* z, int64_t n, int64_t stride, int64_t columns);
+
+template <class T>
+void compute_gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor& output, int64_t dim,
+                      Tensor& out, GradientRows<T>* rows, GradientColumns<T>* columns) {
+  const T* g = static_cast<const T*>(grad.const_data_ptr());
+  const T* y = static_cast<const T*>(output.const_data_ptr());
+  T* const z = static_cast<T*>(out.mutable_data_ptr());
+  if (!same_layout(output, out)) {
+    T* const copy = temporary<T>(context, out.numel());
+    if (copy == nullptr) {
+      return;
+    }
+    rearrange(output, out, y, copy);
+    y = copy;
+  }
+  if (!same_layout(grad, out)) {
+    rearrange(grad, out, g, z);
+    g = z;
+  }
+  for_each_line(
+      out, dim, [=](int64_t at, int64_t size) { rows(g + at, y + at, z + at, size); },
+      [=](int64_t at, int64_t size, int64_t stride, int64_t count) {
+        columns(g + at, y + at, z + at, size, stride, count);
+      });
+}
+
+Tensor& gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor& output, int64_t dim,
+                 Tensor& out, const char* name, const ByDtype<GradientRows>& rows,
+                 const ByDtype<GradientColumns>& columns) {
+  const ScalarType dtype = grad.scalar_type();
+  OPSMITH_CHECK(context, output.scalar_type() == dtype && out.scalar_type() == dtype && rows.has(dtype),
+                NotSupported, out, "%s takes float32 or bfloat16, all operands the same", name);
+  OPSMITH_CHECK(context, sizes_of(grad) == sizes_of(output), InvalidArgument, out,
+                "%s: grad_output and output must have the same sizes", name);
+  const int64_t dimension = wrap_dim(context, dim, output.dim());
+  if (dimension < 0 || !resize_like(context, out, output) || out.numel() == 0) {
+    return out;
+  }
+  if (dtype == ScalarType::Float) {
+    compute_gradient(context, grad, output, dimension, out, rows.on_float, columns.on_float);
+  } else {
+    compute_gradient(context, grad, output, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
   }
   return out;
 }
@@ -108,6 +168,26 @@ Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64
   OPSMITH_SET_FUNCTIONS(rows, "_log_softmax.out", log_softmax)
   OPSMITH_SET_FUNCTIONS(columns, "_log_softmax.out", log_softmax_columns)
   return softmax(context, self, dim, out, "log_softmax", rows, columns);
+}
+
+Tensor& softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                  const Tensor& output, int64_t dim, ScalarType /*input_dtype*/,
+                                  Tensor& grad_input) {
+  ByDtype<GradientRows> rows;
+  ByDtype<GradientColumns> columns;
+  OPSMITH_SET_FUNCTIONS(rows, "_softmax_backward_data.out", softmax_gradient)
+  OPSMITH_SET_FUNCTIONS(columns, "_softmax_backward_data.out", softmax_gradient_columns)
+  return gradient(context, grad_output, output, dim, grad_input, "softmax_backward", rows, columns);
+}
+
+Tensor& log_softmax_backward_data_out(KernelRuntimeContext& context, const Tensor& grad_output,
+                                      const Tensor& output, int64_t dim, ScalarType /*input_dtype*/,
+                                      Tensor& out) {
+  ByDtype<GradientRows> rows;
+  ByDtype<GradientColumns> columns;
+  OPSMITH_SET_FUNCTIONS(rows, "_log_softmax_backward_data.out", log_softmax_gradient)
+  OPSMITH_SET_FUNCTIONS(columns, "_log_softmax_backward_data.out", log_softmax_gradient_columns)
+  return gradient(context, grad_output, output, dim, out, "log_softmax_backward", rows, columns);
 }
 
 }  // namespace opsmith::optimized::native

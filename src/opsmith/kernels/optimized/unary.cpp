@@ -22,7 +22,7 @@ template <class T>
 void compute(const Tensor& self, Tensor& out, Unary<T>* function) {
   const T* const x = reinterpret_cast<const T*>(self.const_data_ptr());
   T* const y = reinterpret_cast<T*>(out.mutable_data_ptr());
-  const bool streamed = static_cast<int64_t>(out.nbytes()) >= kStreamedBytes;
+  const bool streamed = is_streamed(out, {&self});
   if (same_layout(self, out)) {
     parallel(out.numel(), kGrain,
              [=](int64_t begin, int64_t end) { function(x + begin, y + begin, end - begin, streamed); });

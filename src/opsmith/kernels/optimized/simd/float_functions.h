@@ -52,22 +52,33 @@ void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t 
 
 // ---- softmax.cpp: y may be x
 
-#define OPSMITH_SOFTMAX(T, suffix)                                                             \
-  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                           \
-  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                       \
-  /* Along the rows of n × columns, whose rows begin `stride` elements apart. */               \
-  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns); \
-  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns);
+#define OPSMITH_SOFTMAX(T, suffix)                                                                    \
+  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                                  \
+  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed);                              \
+  /* Along the rows of n × columns, whose rows begin `stride` elements apart. */                      \
+  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns);        \
+  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns);    \
+  /* From the results' gradients g and the results y; z may be either. */                             \
+  void softmax_gradient_##suffix(const T* g, const T* y, T* z, int64_t n);                            \
+  void log_softmax_gradient_##suffix(const T* g, const T* y, T* z, int64_t n);                        \
+  void softmax_gradient_columns_##suffix(const T* g, const T* y, T* z, int64_t n, int64_t stride,     \
+                                         int64_t columns);                                            \
+  void log_softmax_gradient_columns_##suffix(const T* g, const T* y, T* z, int64_t n, int64_t stride, \
+                                             int64_t columns);
 OPSMITH_SOFTMAX(float, float)
 OPSMITH_SOFTMAX(Bfloat16, bfloat16)
 #undef OPSMITH_SOFTMAX
 
 // ---- norm.cpp: one row; weight and bias may be null
 
-#define OPSMITH_NORM(T, W, suffix)                                                                 \
-  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, \
-                           float* mean, float* rstd, bool streamed);                               \
-  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed);
+#define OPSMITH_NORM(T, W, suffix)                                                                        \
+  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps,        \
+                           float* mean, float* rstd, bool streamed);                                      \
+  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed);         \
+  /* From the result's gradient g: z is x's gradient, and weight's and bias's are added to; each may be   \
+   * null. */                                                                                             \
+  void layer_norm_gradient_##suffix(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean, \
+                                    float rstd, float* weight_sums, float* bias_sums);
 OPSMITH_NORM(float, float, float)
 OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_NORM(Bfloat16, float, bfloat16_float)

@@ -1,4 +1,4 @@
-// layer_norm and rms_norm of one row.
+// layer_norm with its gradients, and rms_norm, of one row.
 //
 // The variance is of the deviations from the mean, in a second pass over the row while it is in the
 // first-level cache: a single pass over x² would cancel where the mean is large.
@@ -61,6 +61,45 @@ OPSMITH_INLINE void layer_norm(const T* x, const W* weight, const W* bias, T* y,
   finish(x, weight, bias, y, n, center, scale, 0.0f, streamed);
 }
 
+// With h = (x - mean)·rstd and w = g·weight: rstd·(w - Σw/n - h·Σ(w·h)/n) is x's gradient, and weight's and
+// bias's get g·h and g.
+template <class T, class W>
+OPSMITH_INLINE void layer_norm_gradient(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean,
+                                        float rstd, float* weight_sums, float* bias_sums) {
+  const F center = splat(mean), scale = splat(rstd), one = splat(1.0f);
+  const auto each = [&](auto step) OPSMITH_ALWAYS_INLINE {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      step(i, kLanes, load(g + i), (load(x + i) - center) * scale,
+           weight == nullptr ? one : load(weight + i));
+    }
+    if (i < n) {
+      const int64_t count = n - i;
+      step(i, count, lanes_or(load_some(g + i, count), count, zero()),
+           (load_some(x + i, count) - center) * scale,
+           weight == nullptr ? one : load_some(weight + i, count));
+    }
+  };
+  F total = zero(), product = zero();
+  each([&](int64_t i, int64_t count, F grad, F h, F w) OPSMITH_ALWAYS_INLINE {
+    total = fma(grad, w, total);
+    product = fma(grad * w, lanes_or(h, count, zero()), product);
+    if (weight_sums != nullptr) {
+      store_some(weight_sums + i, fma(grad, h, load_some(weight_sums + i, count)), count);
+    }
+    if (bias_sums != nullptr) {
+      store_some(bias_sums + i, grad + load_some(bias_sums + i, count), count);
+    }
+  });
+  if (z == nullptr) {
+    return;
+  }
+  const float each_share = 1.0f / static_cast<float>(n);
+  const F shift = splat(-sum(total) * each_share), slope = splat(-sum(product) * each_share);
+  each([&](int64_t i, int64_t count, F grad, F h, F w)
+           OPSMITH_ALWAYS_INLINE { store_some(z + i, fma(h, slope, fma(grad, w, shift)) * scale, count); });
+}
+
 template <class T, class W>
 OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) {
   const float square = total(x, n, [](F v) OPSMITH_ALWAYS_INLINE { return v * v; }) / static_cast<float>(n);
@@ -70,13 +109,17 @@ OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float
 
 }  // namespace
 
-#define OPSMITH_NORM(T, W, suffix)                                                                 \
-  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, \
-                           float* mean, float* rstd, bool streamed) {                              \
-    layer_norm(x, weight, bias, y, n, eps, mean, rstd, streamed);                                  \
-  }                                                                                                \
-  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) { \
-    rms_norm(x, weight, y, n, eps, streamed);                                                      \
+#define OPSMITH_NORM(T, W, suffix)                                                                        \
+  void layer_norm_##suffix(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps,        \
+                           float* mean, float* rstd, bool streamed) {                                     \
+    layer_norm(x, weight, bias, y, n, eps, mean, rstd, streamed);                                         \
+  }                                                                                                       \
+  void rms_norm_##suffix(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed) {        \
+    rms_norm(x, weight, y, n, eps, streamed);                                                             \
+  }                                                                                                       \
+  void layer_norm_gradient_##suffix(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean, \
+                                    float rstd, float* weight_sums, float* bias_sums) {                   \
+    layer_norm_gradient(g, x, weight, z, n, mean, rstd, weight_sums, bias_sums);                          \
   }
 OPSMITH_NORM(float, float, float)
 OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)

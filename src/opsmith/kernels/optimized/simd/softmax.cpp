@@ -1,6 +1,6 @@
 // softmax and log_softmax along contiguous elements, and along the rows of a matrix for each column.
 //
-// e^(x - max) / Σ e^(x - max), and x - max - log Σ e^(x - max).
+// e^(x - max) / Σ e^(x - max), and x - max - log Σ e^(x - max); and their gradients from the results.
 #include "elementary.h"
 #include "map.h"
 #include "../gemm_operands.h"
@@ -123,6 +123,44 @@ OPSMITH_INLINE void columns_of(const T* x, T* y, int64_t n, int64_t stride, int6
   });
 }
 
+// y (g - Σ g y), and of log_softmax g - e^y Σ g.
+template <bool kLog>
+OPSMITH_INLINE F gradient_of(F g, F y, F total) {
+  return kLog ? g - exp(y) * total : y * (g - total);
+}
+
+template <bool kLog, class T>
+OPSMITH_INLINE void gradient_row(const T* g, const T* y, T* z, int64_t n) {
+  F sums = zero();
+  const auto add = [&](F a, F b) OPSMITH_ALWAYS_INLINE { sums = kLog ? sums + a : fma(a, b, sums); };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    add(load(g + i), load(y + i));
+  }
+  if (i < n) {
+    add(lanes_or(load_some(g + i, n - i), n - i, zero()), lanes_or(load_some(y + i, n - i), n - i, zero()));
+  }
+  const F all = splat(sum(sums));
+  map(g, y, z, n, false, [all](Pair v) OPSMITH_ALWAYS_INLINE { return gradient_of<kLog>(v.x, v.y, all); });
+}
+
+template <bool kLog, class T>
+OPSMITH_INLINE void gradient_columns(const T* g, const T* y, T* z, int64_t n, int64_t stride,
+                                     int64_t columns) {
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    const int64_t lanes = least(columns - j, kLanes);
+    F sums = zero();
+    for (int64_t i = 0; i < n; ++i) {
+      const F a = load_some(g + i * stride + j, lanes);
+      sums = kLog ? sums + a : fma(a, load_some(y + i * stride + j, lanes), sums);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = i * stride + j;
+      store_some(z + at, gradient_of<kLog>(load_some(g + at, lanes), load_some(y + at, lanes), sums), lanes);
+    }
+  }
+}
+
 template <bool kLog, class T>
 OPSMITH_INLINE void all_columns(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {
   int64_t i = 0;
@@ -136,18 +174,32 @@ OPSMITH_INLINE void all_columns(const T* x, T* y, int64_t n, int64_t stride, int
 
 }  // namespace
 
-#define OPSMITH_SOFTMAX(T, suffix)                                                                  \
-  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                               \
-    softmax_row(x, y, n, streamed);                                                                 \
-  }                                                                                                 \
-  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                           \
-    log_softmax_row(x, y, n, streamed);                                                             \
-  }                                                                                                 \
-  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {     \
-    all_columns<false>(x, y, n, stride, columns);                                                   \
-  }                                                                                                 \
-  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) { \
-    all_columns<true>(x, y, n, stride, columns);                                                    \
+#define OPSMITH_SOFTMAX(T, suffix)                                                                    \
+  void softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                                 \
+    softmax_row(x, y, n, streamed);                                                                   \
+  }                                                                                                   \
+  void log_softmax_##suffix(const T* x, T* y, int64_t n, bool streamed) {                             \
+    log_softmax_row(x, y, n, streamed);                                                               \
+  }                                                                                                   \
+  void softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {       \
+    all_columns<false>(x, y, n, stride, columns);                                                     \
+  }                                                                                                   \
+  void log_softmax_columns_##suffix(const T* x, T* y, int64_t n, int64_t stride, int64_t columns) {   \
+    all_columns<true>(x, y, n, stride, columns);                                                      \
+  }                                                                                                   \
+  void softmax_gradient_##suffix(const T* g, const T* y, T* z, int64_t n) {                           \
+    gradient_row<false>(g, y, z, n);                                                                  \
+  }                                                                                                   \
+  void log_softmax_gradient_##suffix(const T* g, const T* y, T* z, int64_t n) {                       \
+    gradient_row<true>(g, y, z, n);                                                                   \
+  }                                                                                                   \
+  void softmax_gradient_columns_##suffix(const T* g, const T* y, T* z, int64_t n, int64_t stride,     \
+                                         int64_t columns) {                                           \
+    gradient_columns<false>(g, y, z, n, stride, columns);                                             \
+  }                                                                                                   \
+  void log_softmax_gradient_columns_##suffix(const T* g, const T* y, T* z, int64_t n, int64_t stride, \
+                                             int64_t columns) {                                       \
+    gradient_columns<true>(g, y, z, n, stride, columns);                                              \
   }
 OPSMITH_SOFTMAX(float, float)
 OPSMITH_SOFTMAX(Bfloat16, bfloat16)

@@ -284,6 +284,15 @@ template <class T>
   const int64_t* const indices = reinterpret_cast<const int64_t*>(places.data);
   T* const to = reinterpret_cast<T*>(result.data);
   const int64_t plane_size = result.size[1] * result.size[2];
+  // Of a plane that is dense the place is the offset.
+  const bool is_dense = result.stride[2] == 1 && result.stride[1] == result.size[2] &&
+                        (result.size[0] == 1 || result.stride[0] == plane_size);
+  const auto offset_of = [&](int64_t place) {
+    return is_dense ? place
+                    : place / plane_size * result.stride[0] +
+                          place % plane_size / result.size[2] * result.stride[1] +
+                          place % result.size[2] * result.stride[2];
+  };
   parallel(result.planes(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, result.pixels())),
            [&](int64_t begin, int64_t end) {
              for (int64_t plane = begin; plane < end; ++plane) {
@@ -298,9 +307,7 @@ template <class T>
                      if (place < 0 || place >= result.pixels()) {
                        continue;  // checked before
                      }
-                     T* const element = destination + place / plane_size * result.stride[0] +
-                                        place % plane_size / result.size[2] * result.stride[1] +
-                                        place % result.size[2] * result.stride[2];
+                     T* const element = destination + offset_of(place);
                      const T* const value =
                          from + source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2];
                      store_element(element,
