@@ -32,6 +32,8 @@ constexpr int64_t kStripUnits = 98304;
 constexpr int64_t kRows = 96;
 // Pixels of a strip, or of a step of the weight's gradient.
 constexpr int64_t kMostPixels = 256;
+// Units of patches that all threads gather before they multiply.
+constexpr int64_t kUnitsTogether = int64_t{1} << 22;
 // As many pieces of the work as all threads should have.
 constexpr int64_t kFewTasks = 8;
 // A group with up to so many channels on either side is summed up place by place of the kernel, rather than
@@ -294,7 +296,7 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
     const int64_t group = task % groups;
     const auto block = blocks.block(task / groups, group);
     const Pixels from = blocks.pixels(block);
-    const float* const filled = kernel_size == 0 ? memory : blocks.fill(block, 1, memory, p.with.copy_floats);
+    const float* const filled = blocks.fill(block, 1, memory, p.with.copy_floats);
     T* const lines = reinterpret_cast<T*>(memory + blocks.size());
     int64_t begin[kSpatial] = {};
     blocks.begin_of(block, begin);
@@ -401,8 +403,8 @@ class PatchProduct {
         kernel_size_(dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size),
         blocks_(product.source, dims, product.source_channels(), kUnit == 2, true),
         gathered_(ceil_divided(product.source_channels(), kUnit) * kernel_size_),
-        // The bias is the weight of one more unit, which is 1 in all patches. Without any, there is one of 0.
-        units_(gathered_ + (product.bias != nullptr || gathered_ == 0 ? 1 : 0)),
+        // The bias is the weight of one more unit, which is 1 in all patches.
+        units_(gathered_ + (product.bias != nullptr ? 1 : 0)),
         chunk_(kUnit == 2 ? units_ : ceil_divided(units_, ceil_divided(units_, kDepth))),
         strip_(
             std::min(std::clamp(kStripUnits / chunk_ / kTilePixels * kTilePixels, kTilePixels, kMostPixels),
@@ -422,12 +424,12 @@ class PatchProduct {
     blocks_.offsets(p_.source_channels(), offsets);
     offsets_ = offsets;
     const int64_t tasks = blocks_.blocks() * groups;
-    if (tasks < kFewTasks && rows > kRows / 2 && gathered_ > 0) {
+    if (tasks < kFewTasks && rows > kRows / 2) {
       return multiply_together();
     }
     const int64_t cost = blocks_.most_pixels() * rows / 16 * units_ + blocks_.size();
     return run_tasks(context, tasks, std::max<int64_t>(1, cost),
-                     block_units() + panel_units() + rows * strip_,
+                     blocks_.size() + panel_units() + rows * strip_,
                      [&](int64_t task, float* memory) { multiply(task / groups, task % groups, memory); });
   }
 
@@ -444,7 +446,6 @@ class PatchProduct {
     bool is_direct;  // one after the other
   };
 
-  int64_t block_units() const { return gathered_ == 0 ? 0 : blocks_.size(); }
   int64_t panel_units() const { return strip_ * chunk_; }
   int64_t pixels_of(const Block& block) const { return block.samples * blocks_.pixels(block).of_sample(); }
 
@@ -468,9 +469,8 @@ class PatchProduct {
   void multiply(int64_t index, int64_t group, float* memory) const {
     const int64_t channels = p_.source_channels(), rows = p_.rows();
     const Block block = blocks_.block(index, group * channels);
-    const float* const filled =
-        gathered_ == 0 ? memory : blocks_.fill(block, channels, memory, p_.with.copy_units);
-    float* const panels = memory + block_units();
+    const float* const filled = blocks_.fill(block, channels, memory, p_.with.copy_units);
+    float* const panels = memory + blocks_.size();
     T* const sums = reinterpret_cast<T*>(panels + panel_units());
     for (int64_t first = 0; first < pixels_of(block); first += strip_) {
       const Strip strip = strip_of(block, first, group);
@@ -490,6 +490,7 @@ class PatchProduct {
     }
   }
 
+  // Some blocks at a time, since each time the threads wait for one another.
   bool multiply_together() const {
     KernelRuntimeContext& context = p_.convolution.context;
     const int64_t channels = p_.source_channels(), rows = p_.rows(), groups = p_.convolution.groups;
@@ -497,37 +498,45 @@ class PatchProduct {
     const int64_t rows_of_part = ceil_divided(rows, ceil_divided(rows, kRows / 2));
     FeatureMapBlocks<T> part(p_.source, dims_, channels_of_part, kUnit == 2, true);
     part.divide_as(blocks_.band(), blocks_.samples());
-    const Tasks gathering(context, ceil_divided(channels, channels_of_part),
-                          std::max<int64_t>(1, channels_of_part * kernel_size_ * blocks_.most_pixels() / 8),
-                          part.size());
-    const Tasks multiplying(context, ceil_divided(rows, rows_of_part),
-                            std::max<int64_t>(1, rows_of_part * blocks_.most_pixels() / 16 * units_),
-                            rows_of_part * strip_);
-    const int64_t strips = ceil_divided(blocks_.most_pixels(), strip_);
-    float* const panels = temporary<float>(context, strips * strip_ * units_);
+    const int64_t tasks = blocks_.blocks() * groups, most = blocks_.most_pixels();
+    const int64_t panels_of_block = ceil_divided(most, strip_) * strip_ * units_;
+    const int64_t at_once = std::clamp<int64_t>(kUnitsTogether / panels_of_block, 1, tasks);
+    const Tasks gathering(context, at_once * ceil_divided(channels, channels_of_part),
+                          std::max<int64_t>(1, channels_of_part * kernel_size_ * most / 8), part.size());
+    const Tasks multiplying(context, at_once * ceil_divided(rows, rows_of_part),
+                            std::max<int64_t>(1, rows_of_part * most / 16 * units_), rows_of_part * strip_);
+    float* const panels = temporary<float>(context, at_once * panels_of_block);
     if (!gathering.has_memory() || !multiplying.has_memory() || panels == nullptr) {
       return false;
     }
-    for (int64_t task = 0; task < blocks_.blocks() * groups; ++task) {
-      const int64_t group = task % groups;
-      const Block block = blocks_.block(task / groups, group * channels);
-      const int64_t pixels = pixels_of(block);
-      gathering.run([&](int64_t of_channels, float* memory) {
-        const int64_t channel = of_channels * channels_of_part;
+    for (int64_t begin = 0; begin < tasks; begin += at_once) {
+      gathering.run([&](int64_t index, float* memory) {
+        const int64_t task = begin + index % at_once, channel = index / at_once * channels_of_part;
+        if (task >= tasks) {
+          return;
+        }
+        const Block own = part.block(task / groups, task % groups * channels + channel);
         const int64_t count = std::min(channels_of_part, channels - channel);
-        const Block own{block.sample, block.samples, block.channel + channel, block.begin, block.end};
         const float* const filled = part.fill(own, count, memory, p_.with.copy_units);
-        gather_panels(part, own, filled, offsets_, ceil_divided(count, kUnit) * kernel_size_, 0, pixels,
-                      panels + channel / kUnit * kernel_size_ * kPanel, units_);
+        gather_panels(part, own, filled, offsets_, ceil_divided(count, kUnit) * kernel_size_, 0,
+                      pixels_of(own),
+                      panels + index % at_once * panels_of_block + channel / kUnit * kernel_size_ * kPanel,
+                      units_);
+        if (channel == 0 && gathered_ < units_) {
+          put_ones(panels + index % at_once * panels_of_block + gathered_ * kPanel, pixels_of(own), units_);
+        }
       });
-      if (gathered_ < units_) {
-        put_ones(panels + gathered_ * kPanel, pixels, units_);
-      }
-      multiplying.run([&](int64_t of_rows, float* memory) {
-        const int64_t row = of_rows * rows_of_part;
-        for (int64_t first = 0; first < pixels; first += strip_) {
-          multiply_rows(strip_of(block, first, group), group, row, std::min(rows_of_part, rows - row),
-                        panels + first * units_, units_, 0, units_, reinterpret_cast<T*>(memory));
+      multiplying.run([&](int64_t index, float* memory) {
+        const int64_t task = begin + index % at_once, row = index / at_once * rows_of_part;
+        if (task >= tasks) {
+          return;
+        }
+        const Block block = blocks_.block(task / groups, task % groups * channels);
+        for (int64_t first = 0; first < pixels_of(block); first += strip_) {
+          multiply_rows(strip_of(block, first, task % groups), task % groups, row,
+                        std::min(rows_of_part, rows - row),
+                        panels + index % at_once * panels_of_block + first * units_, units_, 0, units_,
+                        reinterpret_cast<T*>(memory));
         }
       });
     }
@@ -610,6 +619,25 @@ class PatchProduct {
   const int64_t* offsets_ = nullptr;
 };
 
+// Pixels that no place in the kernel reaches.
+template <class T>
+void put_bias(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
+  const FeatureMap<T> to = phase_of(p.result, dims);
+  parallel(to.planes(), rows_per_thread(to.pixels()), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      const T value = p.bias == nullptr ? T{} : p.bias[plane % to.channels];
+      for (int64_t x = 0; x < to.size[0]; ++x) {
+        for (int64_t y = 0; y < to.size[1]; ++y) {
+          T* const row = to.data + to.plane(plane) + x * to.stride[0] + y * to.stride[1];
+          for (int64_t z = 0; z < to.size[2]; ++z) {
+            row[z * to.stride[2]] = value;
+          }
+        }
+      }
+    }
+  });
+}
+
 template <class T>
 bool multiply_maps(const MapProduct<T>& p) {
   const ConvolutionWindow& window = p.convolution.window;
@@ -631,7 +659,9 @@ bool multiply_maps(const MapProduct<T>& p) {
           dims[d] =
               p.from_small ? dim_of_large(window, d, size[d], phase[d]) : dim_of_small(window, d, size[d]);
         }
-        if (!(is_few ? add_depthwise(p, dims) : PatchProduct<T>(p, dims).run())) {
+        if (p.source_channels() * dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size == 0) {
+          put_bias(p, dims);
+        } else if (!(is_few ? add_depthwise(p, dims) : PatchProduct<T>(p, dims).run())) {
           return false;
         }
       }
