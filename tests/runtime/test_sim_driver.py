@@ -449,6 +449,34 @@ def test_a_host_function_runs_after_earlier_work(
     assert seen == [(42, b"\x09", Status.INVALID_ARGUMENT, own)]
 
 
+def test_who_queues_far_ahead_waits_for_the_stream(driver: SimDriver, stream: int) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def wait(_: int) -> None:
+        started.set()
+        release.wait(60)
+
+    first, other = HostFunction(wait), HostFunction(lambda _: None)
+    queued: list[int] = []
+
+    def queue() -> None:
+        driver.check("stream_host_function", stream, first, 0)
+        for number in range(3000):
+            driver.check("stream_host_function", stream, other, number)
+            queued.append(number)
+
+    thread = threading.Thread(target=queue)
+    thread.start()
+    started.wait(60)
+    thread.join(1)
+    done = len(queued)
+    release.set()
+    thread.join(60)
+    assert done == 1023  # and the first
+    assert len(queued) == 3000
+    driver.check("stream_synchronize", stream)
+
+
 def test_destroying_a_stream_finishes_its_work(driver: SimDriver) -> None:
     before = driver.statistics()
     driver.inject("slow", 5 * MILLISECOND)

@@ -16,6 +16,9 @@ struct AtomicStreamCounts {
 };
 constinit AtomicStreamCounts counts[kMaxDevices];
 
+// Tasks that are not done: who queues more waits for the stream, as for a real device's.
+constexpr size_t kMostPending = 1024;
+
 // The stream whose thread this is.
 constinit thread_local const opsmith_stream_s* served_stream = nullptr;
 
@@ -51,7 +54,11 @@ opsmith_stream_s::~opsmith_stream_s() {
 }
 
 opsmith_stream_s::Ticket opsmith_stream_s::enqueue(const char* what, std::function<void()> task) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // Not a stream's own thread: this stream may wait for that one.
+  if (sim::served_stream == nullptr) {
+    progress_.wait(lock, [this] { return enqueued_.load() - completed_.load() < sim::kMostPending; });
+  }
   return push(what, std::move(task), true);
 }
 

@@ -288,30 +288,29 @@ template <class T>
   const bool is_dense = result.stride[2] == 1 && result.stride[1] == result.size[2] &&
                         (result.size[0] == 1 || result.stride[0] == plane_size);
   const auto offset_of = [&](int64_t place) {
-    return is_dense ? place
-                    : place / plane_size * result.stride[0] +
-                          place % plane_size / result.size[2] * result.stride[1] +
-                          place % result.size[2] * result.stride[2];
+    return place / plane_size * result.stride[0] + place % plane_size / result.size[2] * result.stride[1] +
+           place % result.size[2] * result.stride[2];
   };
   parallel(result.planes(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, result.pixels())),
-           [&](int64_t begin, int64_t end) {
+           [&, is_dense](int64_t begin, int64_t end) {
+             const int64_t columns = grad.size[2], pixels = result.pixels();
              for (int64_t plane = begin; plane < end; ++plane) {
                const int64_t source = grad.plane(plane);
                const int64_t index = places.plane(plane);
                T* const destination = to + result.plane(plane);
                for (int64_t z = 0; z < grad.size[0]; ++z) {
                  for (int64_t y = 0; y < grad.size[1]; ++y) {
-                   for (int64_t x = 0; x < grad.size[2]; ++x) {
-                     const int64_t place =
-                         indices[index + z * places.stride[0] + y * places.stride[1] + x * places.stride[2]];
-                     if (place < 0 || place >= result.pixels()) {
+                   const int64_t* const at = indices + index + z * places.stride[0] + y * places.stride[1];
+                   const T* const value = from + source + z * grad.stride[0] + y * grad.stride[1];
+                   const int64_t place_step = places.stride[2], step = grad.stride[2];
+                   for (int64_t x = 0; x < columns; ++x) {
+                     const int64_t place = at[x * place_step];
+                     if (place < 0 || place >= pixels) {
                        continue;  // checked before
                      }
-                     T* const element = destination + offset_of(place);
-                     const T* const value =
-                         from + source + z * grad.stride[0] + y * grad.stride[1] + x * grad.stride[2];
-                     store_element(element,
-                                   static_cast<compute_t<T>>(load_element(element) + load_element(value)));
+                     T* const element = destination + (is_dense ? place : offset_of(place));
+                     store_element(element, static_cast<compute_t<T>>(load_element(element) +
+                                                                      load_element(value + x * step)));
                    }
                  }
                }
