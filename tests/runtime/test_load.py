@@ -111,8 +111,8 @@ def test_a_driver_with_another_abi_version(describe: Describe) -> None:
     text = error_of(run)
     assert text.startswith(f"opsmith.errors.DriverInvalid: {path}:2:1: the driver ")
     assert text.endswith(
-        "was built with version 99 of opsmith_driver.h (a table of 256 bytes), but this opsmith has "
-        "version 1 (256 bytes)\n"
+        "was built with version 99 of opsmith_driver.h (a table of 304 bytes), but this opsmith has "
+        "version 1 (304 bytes)\n"
         "  remedy: rebuild the driver with this opsmith's header"
     )
 

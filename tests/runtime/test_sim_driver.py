@@ -655,7 +655,7 @@ def test_an_unknown_fault_lists_the_known_ones(driver: SimDriver, fault: str) ->
         f"unknown fault '{fault}'; the faults are: device_properties, device_memory, allocate, release, "
     )
     assert text.endswith(
-        "memory_unimport, device_lost:D (D from 0 to 7), each also with :N, after N calls, and slow"
+        "graph_dump, device_lost:D (D from 0 to 7), each also with :N, after N calls, and slow"
     )
 
 

@@ -38,7 +38,8 @@ NAMES = frozenset(
     "nn.functional.conv3d nn.functional.conv_transpose2d nn.functional.adaptive_avg_pool2d "
     "nn.functional.adaptive_avg_pool3d index_select index_put nn.functional.embedding sort repeat roll "
     "view_copy nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad "
-    "_native_batch_norm_legit nn.functional.instance_norm".split()
+    "_native_batch_norm_legit nn.functional.instance_norm nn.functional.unfold "
+    "nn.functional.grid_sample".split()
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.int64)
 CHECKED: Counter[str] = Counter()
@@ -176,6 +177,13 @@ def test_fill(layout: str) -> None:
     with Beside():
         torch.fill(operand, 2)
         torch.fill(operand, torch.tensor(2.0, device=DEVICE))
+
+
+def test_a_number_and_a_tensor() -> None:
+    operand = torch.ones(2, 3, device=DEVICE)
+    with Beside():
+        torch.ops.aten.div.Scalar_mode(operand, 2, rounding_mode="floor")
+        torch.remainder(5, operand)
 
 
 def test_every_operator_was_seen() -> None:

@@ -518,10 +518,9 @@ class PatchProduct {
         const Block own = part.block(task / groups, task % groups * channels + channel);
         const int64_t count = std::min(channels_of_part, channels - channel);
         const float* const filled = part.fill(own, count, memory, p_.with.copy_units);
-        gather_panels(part, own, filled, offsets_, ceil_divided(count, kUnit) * kernel_size_, 0,
-                      pixels_of(own),
-                      panels + index % at_once * panels_of_block + channel / kUnit * kernel_size_ * kPanel,
-                      units_);
+        gather_panels(
+            part, own, filled, offsets_, ceil_divided(count, kUnit) * kernel_size_, 0, pixels_of(own),
+            panels + index % at_once * panels_of_block + channel / kUnit * kernel_size_ * kPanel, units_);
         if (channel == 0 && gathered_ < units_) {
           put_ones(panels + index % at_once * panels_of_block + gathered_ * kPanel, pixels_of(own), units_);
         }

@@ -250,8 +250,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
                 is_taken(dtype) && grad_out.scalar_type() == dtype && has_dtype(weight, input) &&
                     has_dtype(bias, input) && is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()) &&
                     (x_grad == nullptr || out0.scalar_type() == dtype) &&
-                    (weight_grad == nullptr || out1.scalar_type() == weight->scalar_type()) &&
-                    (bias_grad == nullptr || out2.scalar_type() == bias->scalar_type()),
+                    (weight_grad == nullptr || is_taken(out1.scalar_type())) &&
+                    (bias_grad == nullptr || is_taken(out2.scalar_type())),
                 NotSupported, results,
                 "layer_norm_backward takes float32, or bfloat16 with parameters of either");
   OPSMITH_CHECK(
