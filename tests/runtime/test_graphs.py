@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import opsmith
 
-pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"))
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 opsmith.load("sim")
 
 
