@@ -56,7 +56,7 @@ def test_work_on_a_stream_that_was_not_recorded() -> None:
     source = torch.full((64,), 7.0).pin_memory()
     for is_recorded in (True, False):
         tensor = torch.zeros(64, device=DEVICE)
-        with fault("slow", 100_000), stream:
+        with fault("slow", 500_000), stream:
             tensor.copy_(source, non_blocking=True)
             if is_recorded:
                 tensor.record_stream(stream)
