@@ -185,6 +185,14 @@ class QueuedLeanCall<Result (*)(KernelRuntimeContext&, Taken...), Given...> fina
   std::tuple<KeptArgument<Taken, Given>...> arguments_;
 };
 
+// Calls `visit` with each defined Tensor of an argument, which may be of a type that holds none.
+template <class Given, class Visit>
+C10_ALWAYS_INLINE void each_tensor_in(const Given& given, const Visit& visit) {
+  if constexpr (requires { each_tensor(given, visit); }) {
+    each_tensor(given, visit);
+  }
+}
+
 // What a call's Tensors say of when its kernel may run.
 struct Amount {
   C10_ALWAYS_INLINE void add(const at::TensorBase& tensor) {
@@ -193,14 +201,7 @@ struct Amount {
   }
   template <class Given>
   C10_ALWAYS_INLINE void look_into(const Given& given) {
-    const auto look = [this](const at::TensorBase& tensor) { add(tensor); };
-    if constexpr (std::is_same_v<Given, at::Tensor>) {
-      if (given.defined()) {
-        add(given);
-      }
-    } else if constexpr (requires { each_tensor(given, look); }) {
-      each_tensor(given, look);
-    }
+    each_tensor_in(given, [this](const at::TensorBase& tensor) { add(tensor); });
   }
 
   int64_t elements = 0;
@@ -210,14 +211,9 @@ struct Amount {
 // The graph that is captured keeps what the host owns of a call's operands.
 template <class Given>
 void keep_host_memory(const Given& given) {
-  const auto keep = [](const at::TensorBase& tensor) {
-    if (tensor.defined()) {
-      keep_for_graph(std::make_shared<c10::Storage>(tensor.storage()));
-    }
-  };
-  if constexpr (requires { each_tensor(given, keep); }) {
-    each_tensor(given, keep);
-  }
+  each_tensor_in(given, [](const at::TensorBase& tensor) {
+    keep_for_graph(std::make_shared<c10::Storage>(tensor.storage()));
+  });
 }
 
 template <class Kernel, class... Given>
@@ -227,12 +223,7 @@ C10_NOINLINE void queue_lean(Kernel kernel, const LeanCall& call, c10::DeviceInd
   const Copies copies = work->take_copies();
   queue_on_host(std::move(work));
   const auto note = [&](const at::TensorBase& tensor) { note_use(tensor, call.operator_name); };
-  const auto note_each = [&](const auto& argument) {
-    if constexpr (requires { each_tensor(argument, note); }) {
-      each_tensor(argument, note);
-    }
-  };
-  (note_each(given), ...);
+  (each_tensor_in(given, note), ...);
   for (const auto& [out, copy] : copies.written) {
     copy_in_order(out, copy);
   }

@@ -151,10 +151,8 @@ class CachingAllocator {
 
   // Whether `pointer` lies in a block that is allocated. Walks the blocks of a segment.
   bool contains(const void* pointer) const {
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
-    const std::lock_guard lock(mutex_);
-    const Block* const block = heap_.find(address);
-    return block != nullptr && block->state == BlockState::kAllocated;
+    const std::optional<BlockView> block = block_at(pointer);
+    return block.has_value() && block->is_allocated;
   }
 
   // The block that `pointer` lies in, allocated or free; none for memory of elsewhere. Walks likewise.

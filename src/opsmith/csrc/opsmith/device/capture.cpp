@@ -86,11 +86,11 @@ bool is_captured(opsmith_stream stream) noexcept {
          answer != 0;
 }
 
-}  // namespace detail
-
 bool current_stream_is_captured(c10::DeviceIndex device) {
   return is_captured(current_stream(device));
 }
+
+}  // namespace detail
 
 void refuse_capture(const std::string& what, const std::string& why, c10::DeviceIndex device) {
   const std::string text =

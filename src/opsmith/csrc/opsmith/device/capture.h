@@ -21,6 +21,7 @@ class QueuedWork;
 namespace detail {
 extern std::atomic<bool> something_is_captured;
 bool is_captured(opsmith_stream stream) noexcept;
+bool current_stream_is_captured(c10::DeviceIndex device);
 }  // namespace detail
 
 // Whether what is queued on `stream` is recorded.
@@ -30,15 +31,17 @@ inline bool is_captured(opsmith_stream stream) noexcept {
 }
 
 // Whether what this thread queues on `device` is.
-bool current_stream_is_captured(c10::DeviceIndex device);
+inline bool current_stream_is_captured(c10::DeviceIndex device) {
+  return C10_UNLIKELY(detail::something_is_captured.load(std::memory_order_relaxed)) &&
+         detail::current_stream_is_captured(device);
+}
 
 // Ends the capture, and throws NotImplementedError: `what`, like "aten::item", cannot be recorded, and `why`.
 [[noreturn]] void refuse_capture(const std::string& what, const std::string& why, c10::DeviceIndex device);
 
 // Throws so where the current stream of `device` is captured.
 inline void refuse_if_captured(const char* what, const char* why, c10::DeviceIndex device) {
-  if (C10_UNLIKELY(detail::something_is_captured.load(std::memory_order_relaxed)) &&
-      current_stream_is_captured(device)) {
+  if (current_stream_is_captured(device)) {
     refuse_capture(what, why, device);
   }
 }

@@ -6,10 +6,12 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
@@ -71,31 +73,29 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
     TORCH_CHECK(entry.is_present, "the driver ", path, " leaves the required entry `", entry.name, "` NULL",
                 kRemedy, "implement it as opsmith_driver.h says");
   }
-  const int events = (driver.event_create != nullptr) + (driver.event_destroy != nullptr) +
-                     (driver.event_record != nullptr) + (driver.event_query != nullptr) +
-                     (driver.event_synchronize != nullptr) + (driver.event_elapsed != nullptr) +
-                     (driver.stream_wait_event != nullptr);
-  TORCH_CHECK(events == 0 || events == 7, "the driver ", path, " has ", events,
-              " of the 7 entries for events (event_* and stream_wait_event)", kRemedy,
-              "implement all of them or none");
-  const int pinned = (driver.pinned_allocate != nullptr) + (driver.pinned_release != nullptr) +
-                     (driver.pinned_contains != nullptr);
-  TORCH_CHECK(pinned == 0 || pinned == 3, "the driver ", path, " has ", pinned,
-              " of the 3 entries for pinned memory (pinned_*)", kRemedy, "implement all of them or none");
-  TORCH_CHECK((driver.range_push != nullptr) == (driver.range_pop != nullptr), "the driver ", path,
-              " has 1 of the 2 entries for ranges (range_push and range_pop)", kRemedy,
-              "implement both of them or none");
-  const int sharing = (driver.memory_export != nullptr) + (driver.memory_import != nullptr) +
-                      (driver.memory_unimport != nullptr);
-  TORCH_CHECK(sharing == 0 || sharing == 3, "the driver ", path, " has ", sharing,
-              " of the 3 entries for memory that is shared between processes (memory_*)", kRemedy,
-              "implement all of them or none");
-  const int graphs = (driver.capture_begin != nullptr) + (driver.capture_end != nullptr) +
-                     (driver.stream_is_captured != nullptr) + (driver.graph_launch != nullptr) +
-                     (driver.graph_destroy != nullptr) + (driver.graph_dump != nullptr);
-  TORCH_CHECK(graphs == 0 || graphs == 6, "the driver ", path, " has ", graphs,
-              " of the 6 entries for graphs (capture_*, stream_is_captured and graph_*)", kRemedy,
-              "implement all of them or none");
+  const struct {
+    const char* what;
+    std::vector<bool> present;
+  } optional[] = {
+      {"events (event_* and stream_wait_event)",
+       {driver.event_create != nullptr, driver.event_destroy != nullptr, driver.event_record != nullptr,
+        driver.event_query != nullptr, driver.event_synchronize != nullptr, driver.event_elapsed != nullptr,
+        driver.stream_wait_event != nullptr}},
+      {"pinned memory (pinned_*)",
+       {driver.pinned_allocate != nullptr, driver.pinned_release != nullptr,
+        driver.pinned_contains != nullptr}},
+      {"ranges (range_push and range_pop)", {driver.range_push != nullptr, driver.range_pop != nullptr}},
+      {"memory that is shared between processes (memory_*)",
+       {driver.memory_export != nullptr, driver.memory_import != nullptr, driver.memory_unimport != nullptr}},
+      {"graphs (capture_*, stream_is_captured and graph_*)",
+       {driver.capture_begin != nullptr, driver.capture_end != nullptr, driver.stream_is_captured != nullptr,
+        driver.graph_launch != nullptr, driver.graph_destroy != nullptr, driver.graph_dump != nullptr}},
+  };
+  for (const auto& [what, present] : optional) {
+    const auto count = std::count(present.begin(), present.end(), true);
+    TORCH_CHECK(count == 0 || count == std::ssize(present), "the driver ", path, " has ", count, " of the ",
+                present.size(), " entries for ", what, kRemedy, "implement all of them or none");
+  }
 }
 
 const opsmith_driver& open_table(const std::string& path) {

@@ -72,6 +72,20 @@ class Serving {
 void keep_failure(opsmith_status status, c10::DeviceIndex device) noexcept;
 void keep_failure(opsmith_status status, std::string text) noexcept;
 
+// Waits where a failure cannot be raised. What failed may be tried again, and memory may be in use until
+// then.
+template <class Wait>
+void finish(const Wait& wait, c10::DeviceIndex device) noexcept {
+  const opsmith_status status = wait();
+  if (C10_LIKELY(status == OPSMITH_OK)) {
+    return;
+  }
+  keep_failure(status, device);
+  if (status == OPSMITH_FAILED) {
+    wait();
+  }
+}
+
 // Whether this process is a fork of one that had loaded its driver: then the device cannot be used here.
 bool is_in_bad_fork();
 

@@ -24,15 +24,6 @@ opsmith_event native_event(caching::Event event) {
 
 }  // namespace
 
-// What failed may be tried again, and memory may be in use until then.
-template <class Wait>
-void DriverMemory::finished(const Wait& wait) noexcept {
-  const opsmith_status status = wait();
-  if (C10_UNLIKELY(!succeeded(status) && status == OPSMITH_FAILED)) {
-    wait();
-  }
-}
-
 caching::NewMemory DriverMemory::allocate(size_t bytes) {
   void* data = nullptr;
   const opsmith_status status = driver().allocate(device_, bytes, &data);
@@ -77,7 +68,7 @@ bool DriverMemory::is_idle(caching::Stream stream) noexcept {
 
 void DriverMemory::synchronize(caching::Stream stream) noexcept {
   const Unwatched scope;
-  finished([stream] { return detail::loaded_driver->stream_synchronize(native(stream)); });
+  finish([stream] { return detail::loaded_driver->stream_synchronize(native(stream)); }, device_);
 }
 
 bool DriverMemory::is_captured(caching::Stream stream) noexcept {
@@ -110,7 +101,7 @@ bool DriverMemory::is_done(caching::Event event) noexcept {
 
 void DriverMemory::synchronize_event(caching::Event event) noexcept {
   const Unwatched scope;
-  finished([event] { return detail::loaded_driver->event_synchronize(native_event(event)); });
+  finish([event] { return detail::loaded_driver->event_synchronize(native_event(event)); }, device_);
 }
 
 void DriverMemory::fill(void* data, uint8_t value, size_t bytes, caching::Stream stream) noexcept {

@@ -35,8 +35,6 @@ class DriverMemory final : public caching::DeviceMemory {
  private:
   // The next check() raises a failure, since nobody can be told of it here.
   bool succeeded(opsmith_status status) noexcept;
-  template <class Wait>
-  void finished(const Wait& wait) noexcept;
   void check_window(void* data, size_t bytes);
 
   c10::DeviceIndex device_;

@@ -132,13 +132,7 @@ void synchronize_stream(opsmith_stream stream, c10::DeviceIndex device) {
 void finish_stream(opsmith_stream stream, c10::DeviceIndex device) noexcept {
   if (C10_UNLIKELY(detail::loaded_driver->stream_query(stream) == OPSMITH_NOT_READY &&
                    !is_captured(stream))) {
-    const opsmith_status status = detail::loaded_driver->stream_synchronize(stream);
-    if (C10_UNLIKELY(status != OPSMITH_OK)) {
-      keep_failure(status, device);
-    }
-    if (C10_UNLIKELY(status == OPSMITH_FAILED)) {  // it may be tried again, and the memory may be in use yet
-      detail::loaded_driver->stream_synchronize(stream);
-    }
+    finish([stream] { return detail::loaded_driver->stream_synchronize(stream); }, device);
   }
 }
 

@@ -137,47 +137,40 @@ void note_pointer(const void* pointer, opsmith_stream stream, const char* operat
   }
 }
 
-bool is_watched(opsmith_status status) {
-  return status == OPSMITH_OK && !is_unwatched;
+// `status`, of which `note` takes account if a watched call succeeded.
+template <class Note>
+opsmith_status noted(opsmith_status status, const Note& note) {
+  if (status == OPSMITH_OK && !is_unwatched) {
+    note();
+  }
+  return status;
 }
 
 opsmith_status copy(void* destination, int destination_device, const void* source, int source_device,
                     size_t bytes, opsmith_stream stream) {
   const opsmith_status status =
       unwatched.copy(destination, destination_device, source, source_device, bytes, stream);
-  if (is_watched(status)) {
+  return noted(status, [&] {
     if (destination_device != OPSMITH_HOST) {
       note_pointer(destination, stream, "a copy");
     }
     if (source_device != OPSMITH_HOST) {
       note_pointer(source, stream, "a copy");
     }
-  }
-  return status;
+  });
 }
 
 opsmith_status fill(int device, void* destination, uint8_t value, size_t bytes, opsmith_stream stream) {
-  const opsmith_status status = unwatched.fill(device, destination, value, bytes, stream);
-  if (is_watched(status)) {
-    note_pointer(destination, stream, "a fill");
-  }
-  return status;
+  return noted(unwatched.fill(device, destination, value, bytes, stream),
+               [&] { note_pointer(destination, stream, "a fill"); });
 }
 
 opsmith_status stream_query(opsmith_stream stream) {
-  const opsmith_status status = unwatched.stream_query(stream);
-  if (is_watched(status)) {
-    watch->host_waited(stream);
-  }
-  return status;
+  return noted(unwatched.stream_query(stream), [&] { watch->host_waited(stream); });
 }
 
 opsmith_status stream_synchronize(opsmith_stream stream) {
-  const opsmith_status status = unwatched.stream_synchronize(stream);
-  if (is_watched(status)) {
-    watch->host_waited(stream);
-  }
-  return status;
+  return noted(unwatched.stream_synchronize(stream), [&] { watch->host_waited(stream); });
 }
 
 opsmith_status event_destroy(opsmith_event event) {
@@ -186,35 +179,19 @@ opsmith_status event_destroy(opsmith_event event) {
 }
 
 opsmith_status event_record(opsmith_event event, opsmith_stream stream) {
-  const opsmith_status status = unwatched.event_record(event, stream);
-  if (is_watched(status)) {
-    watch->record(event, stream);
-  }
-  return status;
+  return noted(unwatched.event_record(event, stream), [&] { watch->record(event, stream); });
 }
 
 opsmith_status event_query(opsmith_event event) {
-  const opsmith_status status = unwatched.event_query(event);
-  if (is_watched(status)) {
-    watch->host_waited(event);
-  }
-  return status;
+  return noted(unwatched.event_query(event), [&] { watch->host_waited(event); });
 }
 
 opsmith_status event_synchronize(opsmith_event event) {
-  const opsmith_status status = unwatched.event_synchronize(event);
-  if (is_watched(status)) {
-    watch->host_waited(event);
-  }
-  return status;
+  return noted(unwatched.event_synchronize(event), [&] { watch->host_waited(event); });
 }
 
 opsmith_status stream_wait_event(opsmith_stream stream, opsmith_event event) {
-  const opsmith_status status = unwatched.stream_wait_event(stream, event);
-  if (is_watched(status)) {
-    watch->wait(stream, event);
-  }
-  return status;
+  return noted(unwatched.stream_wait_event(stream, event), [&] { watch->wait(stream, event); });
 }
 
 }  // namespace

@@ -96,7 +96,6 @@ class Heap {
     }
   }
 
-  // Walks the blocks of a segment.
   // The block that `address` lies in, or nullptr. Walks the blocks of a segment.
   const Block* find(uintptr_t address) const {
     auto found = segments_.upper_bound(address);
