@@ -483,10 +483,11 @@ def test_convolutions_and_their_gradients(
     )
     x, bias = random(batch, channels, *size, dtype=dtype), random(out_channels, dtype=dtype)
     many = len(size)
-    for (stride, padding, dilation), layout, added in itertools.product(
-        [(1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 2, 2), (2, 0, 2)],
+    # What addresses a map knows of no dtype: the other ones take the extremes.
+    steps = [(1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 2, 2), (2, 0, 2)]
+    for (stride, padding, dilation), layout in itertools.product(
+        steps if dtype == torch.float32 else steps[1:4:2],
         [torch.contiguous_format, *([torch.channels_last] if many == 2 else [])],
-        [None, bias],
     ):
         reach = [dilation * (taps - 1) + 1 for taps in kernel]
         if transposed:
@@ -503,12 +504,13 @@ def test_convolutions_and_their_gradients(
             transposed, [stride - 1 if transposed else 0] * many, groups,
         )  # fmt: skip
         a = x.contiguous(memory_format=layout)
-        there = [each if each is None else each.to(DEVICE) for each in (a, weight, added)]
-        exact = [each if each is None else each.double() for each in (a, weight, added)]
+        there = [each.to(DEVICE) for each in (a, weight, bias)]
+        exact = [each.double() for each in (a, weight, bias)]
         wanted = torch.convolution(*exact, *how)
         close(torch.convolution(*there, *how), wanted)
-        if added is None:
-            continue
+        if stride == padding == dilation == 1:
+            without = torch.convolution(*there[:2], None, *how)
+            close(without, torch.convolution(*exact[:2], None, *how))
         grad = random(*wanted.shape, dtype=dtype).contiguous(memory_format=layout)
         backward = torch.ops.aten.convolution_backward
         gradients = backward(
