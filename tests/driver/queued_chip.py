@@ -10,27 +10,37 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 from opsmith.driver import HOST, AddressRange, DeviceProperties, Driver, MemoryHandle
 
 _BYTES = 128 << 20
 
 
+Work = Callable[[], None]
+
+
 class Queue:
     """A stream: one thread that does its work in order."""
 
     def __init__(self) -> None:
-        self.work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.capture: Capture | None = None
+        self.work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self.queued = self.done = 0
         self.changed = threading.Condition()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def put(self, work: Callable[[], None]) -> None:
+    def put(self, work: Work) -> None:
+        if self.capture is not None:
+            self.capture.work.append(work)
+            return
         with self.changed:
             self.queued += 1
             self.work.put(work)
 
     def wait(self) -> None:
+        if self.capture is not None:
+            raise RuntimeError("the stream is captured")
         with self.changed:
             last = self.queued
             self.changed.wait_for(lambda: self.done >= last)
@@ -43,10 +53,19 @@ class Queue:
                 self.changed.notify_all()
 
 
+class Capture:
+    """The work of the streams that take part, in the order in which it was queued; a graph afterwards."""
+
+    def __init__(self, first: Queue) -> None:
+        self.streams = {first}
+        self.work: list[Work] = []
+
+
 class Mark:
     """An event: what was recorded last, and when it happened."""
 
     def __init__(self) -> None:
+        self.capture: Capture | None = None
         self.happened: threading.Event | None = None
         self.time = 0.0
 
@@ -130,7 +149,7 @@ class QueuedChip(Driver):
 
     def stream_query(self, stream: Queue) -> bool:
         with stream.changed:
-            return stream.done == stream.queued
+            return stream.capture is None and stream.done == stream.queued
 
     def stream_synchronize(self, stream: Queue) -> None:
         stream.wait()
@@ -145,6 +164,7 @@ class QueuedChip(Driver):
         pass
 
     def event_record(self, event: Mark, stream: Queue) -> None:
+        event.capture = stream.capture
         happened = event.happened = threading.Event()
 
         def happen() -> None:
@@ -164,7 +184,10 @@ class QueuedChip(Driver):
         return (end.time - start.time) * 1000
 
     def stream_wait_event(self, stream: Queue, event: Mark) -> None:
-        if (happened := event.happened) is not None:
+        if event.capture is not None and event.capture.streams:
+            stream.capture = event.capture
+            event.capture.streams.add(stream)
+        elif (happened := event.happened) is not None:
             stream.put(lambda: happened.wait() and None)
 
     def pinned_allocate(self, nbytes: int) -> int:
@@ -207,3 +230,27 @@ class QueuedChip(Driver):
 
     def memory_unimport(self, device: int, address: int) -> None:
         del self.imported[address]
+
+    def capture_begin(self, stream: Queue) -> None:
+        stream.capture = Capture(stream)
+
+    def capture_end(self, stream: Queue) -> Capture:
+        graph = stream.capture
+        assert graph is not None
+        for each in graph.streams:
+            each.capture = None
+        graph.streams.clear()
+        return graph
+
+    def stream_is_captured(self, stream: Queue) -> bool:
+        return stream.capture is not None
+
+    def graph_launch(self, graph: Capture, stream: Queue) -> None:
+        for work in graph.work:
+            stream.put(work)
+
+    def graph_destroy(self, graph: Capture) -> None:
+        graph.work.clear()
+
+    def graph_dump(self, graph: Capture, path: str) -> None:
+        Path(path).write_text(f"digraph {{ work [label={len(graph.work)}] }}\n")

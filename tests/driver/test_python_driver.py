@@ -110,7 +110,7 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 BY_DAY = frozenset(
     "entries,ordinals out of range,order on created streams,query tells of pending work,host functions,"
     "streams wait for events,pinned copies,window contents,nested ranges,"
-    "imported contents,threads at once".split(",")
+    "imported contents,recorded work,recorded streams,threads at once".split(",")
 )
 
 
@@ -246,14 +246,38 @@ Chip = Checked
     ]
 
 
-@pytest.mark.nightly
-def test_memory_of_a_driver_in_python_is_shared(tmp_path: Path) -> None:
+@pytest.fixture
+def queued(tmp_path: Path) -> Path:
+    """The description of a backend on queued_chip.py."""
     backend = tmp_path / "backend.yaml"
     backend.write_text(
         f'backend: queued\ndriver: {{python: "{HERE}/queued_chip.py:QueuedChip"}}\nlibraries: []\n'
     )
+    return backend
+
+
+@pytest.mark.nightly
+def test_graphs_of_a_driver_in_python(queued: Path) -> None:
     done = run(
-        backend,
+        queued,
+        """
+        x, y = torch.ones(3, device="queued"), torch.zeros(3, device="queued")
+        graph = torch.accelerator.Graph()
+        with graph:
+            y.copy_(x)
+        print(y.tolist())
+        x.fill_(5)
+        graph.replay()
+        print(y.tolist())
+        """,
+    )
+    assert (done.returncode, done.stdout) == (0, "[0.0, 0.0, 0.0]\n[5.0, 5.0, 5.0]\n"), done.stderr
+
+
+@pytest.mark.nightly
+def test_memory_of_a_driver_in_python_is_shared(queued: Path) -> None:
+    done = run(
+        queued,
         """
         from multiprocessing import get_context
 

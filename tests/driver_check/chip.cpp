@@ -4,7 +4,7 @@
 //
 // CHIP_LIE=<name> makes it break the contract in one way. chip_fail() makes calls of an entry fail.
 // CHIP_WITHOUT=<sets> leaves out optional entries: "events pinned host_function host_window ranges
-// sharing".
+// sharing graphs".
 #include <opsmith_driver.h>
 
 #include <sys/mman.h>
@@ -24,6 +24,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using Clock = std::chrono::steady_clock;
@@ -33,16 +34,33 @@ struct Record {
   Clock::time_point time;
 };
 
+using Task = std::function<void()>;
+
+// In the order in which it was queued, which has whatever a task waits for before it.
+struct opsmith_graph_s {
+  std::vector<Task> tasks;
+};
+
+// What is recorded of the streams that take part. The first one does not yet wait for those that are `open`.
+struct Capture {
+  opsmith_stream first = nullptr;
+  opsmith_graph graph = nullptr;
+  std::set<opsmith_stream> streams;
+  std::set<opsmith_stream> open;
+};
+
 struct opsmith_event_s {
   int device = 0;
   opsmith_stream stream = nullptr;
   std::shared_ptr<Record> record;
+  std::shared_ptr<Capture> capture;
 };
 
 struct opsmith_stream_s {
   int device = 0;
   int priority = 0;
-  std::deque<std::function<void()>> tasks;
+  std::deque<Task> tasks;
+  std::shared_ptr<Capture> capture;
 };
 
 namespace {
@@ -289,6 +307,25 @@ char* bytes_at(const void* pointer, int device) {
 
 // ---- streams ----
 
+void enqueue(opsmith_stream stream, Task task) {
+  if (stream->capture == nullptr) {
+    stream->tasks.push_back(std::move(task));
+    return;
+  }
+  if (stream != stream->capture->first) {
+    stream->capture->open.insert(stream);
+  }
+  if (lies("records nothing")) {
+    stream->tasks.push_back(task);
+  }
+  stream->capture->graph->tasks.push_back(std::move(task));
+}
+
+#define NOT_CAPTURED(stream)                               \
+  if ((stream)->capture != nullptr) {                      \
+    return fail(OPSMITH_FAILED, "the stream is captured"); \
+  }
+
 void run_one(opsmith_stream stream) {
   const bool backwards = lies("unordered") || (lies("unordered when urgent") && stream->priority < 0);
   auto task = std::move(backwards ? stream->tasks.back() : stream->tasks.front());
@@ -349,6 +386,9 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
   }
   const auto task = [=] { std::memmove(to, from, bytes); };
   const bool pageable = (to_host && !is_pinned(destination)) || (from_host && !is_pinned(source));
+  if (pageable) {
+    NOT_CAPTURED(stream)
+  }
   if (pageable && !(lies("late reads") && from_host) && !(lies("late writes") && to_host)) {
     drain(stream);
     if (lies("one bounce buffer") && bytes <= sizeof bounce) {
@@ -360,7 +400,7 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     }
     task();
   } else {
-    stream->tasks.push_back(task);
+    enqueue(stream, task);
   }
   return OPSMITH_OK;
 }
@@ -376,7 +416,7 @@ opsmith_status fill(int device, void* destination, uint8_t value, size_t bytes, 
   bytes -= lies("short fills") ? bytes % 4 : 0;
   char* const to = bytes_at(destination, device);
   value = lies("fills with zero") ? 0 : value;
-  stream->tasks.push_back([=] { std::memset(to, value, bytes); });
+  enqueue(stream, [=] { std::memset(to, value, bytes); });
   return OPSMITH_OK;
 }
 
@@ -387,7 +427,7 @@ opsmith_status default_stream(int device, opsmith_stream* stream) {
     *stream = nullptr;
   }
   if (lies("many default streams")) {
-    *stream = new opsmith_stream_s{device, 0, {}};
+    *stream = new opsmith_stream_s{device, 0, {}, nullptr};
   }
   return OPSMITH_OK;
 }
@@ -400,7 +440,7 @@ opsmith_status stream_create(int device, int priority, opsmith_stream* stream) {
     *stream = nullptr;
     return OPSMITH_OK;
   }
-  *stream = new opsmith_stream_s{device, priority, {}};
+  *stream = new opsmith_stream_s{device, priority, {}, nullptr};
   if (lies("leak of files")) {
     open("/dev/null", O_RDONLY);
   }
@@ -429,6 +469,9 @@ opsmith_status stream_query(opsmith_stream stream) {
   if (lies("never idle") || lies("always idle")) {
     return lies("never idle") ? OPSMITH_NOT_READY : OPSMITH_OK;
   }
+  if (stream->capture != nullptr) {
+    return OPSMITH_NOT_READY;
+  }
   if (!stream->tasks.empty()) {
     run_one(stream);
     return OPSMITH_NOT_READY;
@@ -440,6 +483,9 @@ opsmith_status stream_synchronize(opsmith_stream stream) {
   ENTRY("stream_synchronize")
   while (lies("hang")) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  if (!lies("waits while captured")) {
+    NOT_CAPTURED(stream)
   }
   if (lies("does not wait") && stream->tasks.size() > 16) {
     return OPSMITH_OK;
@@ -457,9 +503,9 @@ opsmith_status stream_host_function(opsmith_stream stream, void (*function)(void
   if (lies("no host functions")) {
     return OPSMITH_OK;
   }
-  stream->tasks.push_back([=] { function(argument); });
+  enqueue(stream, [=] { function(argument); });
   if (lies("host functions twice")) {
-    stream->tasks.push_back([=] { function(argument); });
+    enqueue(stream, [=] { function(argument); });
   }
   return OPSMITH_OK;
 }
@@ -468,7 +514,7 @@ opsmith_status stream_host_function(opsmith_stream stream, void (*function)(void
 
 opsmith_status event_create(int device, int /*timing*/, opsmith_event* event) {
   DEVICE("event_create")
-  *event = lies("NULL event") ? nullptr : new opsmith_event_s{device, nullptr, nullptr};
+  *event = lies("NULL event") ? nullptr : new opsmith_event_s{device, nullptr, nullptr, nullptr};
   return OPSMITH_OK;
 }
 
@@ -491,10 +537,11 @@ opsmith_status event_record(opsmith_event event, opsmith_stream stream) {
   auto record = std::make_shared<Record>();
   event->record = record;
   event->stream = stream;
+  event->capture = stream->capture;
   if (lies("events at once")) {
     record->done = true;
   }
-  stream->tasks.push_back([record] {
+  enqueue(stream, [record] {
     record->done = true;
     record->time = Clock::now();
   });
@@ -535,8 +582,18 @@ opsmith_status event_elapsed(opsmith_event start, opsmith_event end, double* mil
 
 opsmith_status stream_wait_event(opsmith_stream stream, opsmith_event event) {
   ENTRY("stream_wait_event")
+  if (event->capture != nullptr && event->capture->graph != nullptr) {
+    if (stream == event->capture->first) {
+      event->capture->open.erase(event->stream);
+    } else if (!lies("records one stream")) {
+      stream->capture = event->capture;
+      stream->capture->streams.insert(stream);
+      stream->capture->open.insert(stream);
+    }
+    return OPSMITH_OK;
+  }
   if (event->record != nullptr && !lies("waits for nothing")) {
-    stream->tasks.push_back([record = event->record, other = event->stream, stream] {
+    enqueue(stream, [record = event->record, other = event->stream, stream] {
       if (other != stream) {
         drain_until(record, other);
       }
@@ -674,6 +731,70 @@ opsmith_status memory_unimport(int device, void* pointer) {
   return OPSMITH_OK;
 }
 
+// ---- graphs ----
+
+opsmith_status capture_begin(opsmith_stream stream) {
+  ENTRY("capture_begin")
+  NOT_CAPTURED(stream)
+  stream->capture = std::make_shared<Capture>();
+  *stream->capture = {stream, new opsmith_graph_s, {stream}, {}};
+  return OPSMITH_OK;
+}
+
+opsmith_status capture_end(opsmith_stream stream, opsmith_graph* graph) {
+  ENTRY("capture_end")
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr || capture->first != stream) {
+    return fail(OPSMITH_INVALID_ARGUMENT, "no capture began on the stream");
+  }
+  for (const opsmith_stream each : capture->streams) {
+    each->capture = nullptr;
+  }
+  *graph = std::exchange(capture->graph, nullptr);
+  if (lies("NULL graph")) {
+    *graph = nullptr;
+  }
+  if (!capture->open.empty()) {
+    delete std::exchange(*graph, nullptr);
+    return fail(OPSMITH_FAILED, "the stream does not wait for others that are captured");
+  }
+  return OPSMITH_OK;
+}
+
+opsmith_status stream_is_captured(opsmith_stream stream, int* is_captured) {
+  ENTRY("stream_is_captured")
+  *is_captured = stream->capture != nullptr;
+  return OPSMITH_OK;
+}
+
+opsmith_status graph_launch(opsmith_graph graph, opsmith_stream stream) {
+  ENTRY("graph_launch")
+  for (const Task& task : graph->tasks) {
+    enqueue(stream, task);
+  }
+  if (lies("runs graphs once")) {
+    graph->tasks.clear();
+  }
+  return OPSMITH_OK;
+}
+
+opsmith_status graph_destroy(opsmith_graph graph) {
+  ENTRY("graph_destroy")
+  delete graph;
+  return OPSMITH_OK;
+}
+
+opsmith_status graph_dump(opsmith_graph graph, const char* path) {
+  ENTRY("graph_dump")
+  std::FILE* const file = std::fopen(path, "w");
+  if (file == nullptr) {
+    return fail(OPSMITH_FAILED, std::string(path) + " cannot be written");
+  }
+  std::fprintf(file, "digraph { tasks [label=\"%zu\"] }\n", graph->tasks.size());
+  std::fclose(file);
+  return OPSMITH_OK;
+}
+
 opsmith_driver made_table() {
   opsmith_driver table{};
   table.abi_version = lies("version 9") ? 9 : OPSMITH_DRIVER_ABI_VERSION;
@@ -724,6 +845,14 @@ opsmith_driver made_table() {
     table.memory_export = memory_export;
     table.memory_import = memory_import;
     table.memory_unimport = lies("half of sharing") ? nullptr : memory_unimport;
+  }
+  if (has("graphs")) {
+    table.capture_begin = capture_begin;
+    table.capture_end = capture_end;
+    table.stream_is_captured = stream_is_captured;
+    table.graph_launch = graph_launch;
+    table.graph_destroy = graph_destroy;
+    table.graph_dump = lies("half of graphs") ? nullptr : graph_dump;
   }
   return table;
 }

@@ -52,6 +52,7 @@ def recorded_work(subject: Subject) -> None:
         subject.copy_within(to, source, _SIZE, stream)
         with _graph(subject, stream) as graph:
             _expect_captured(subject, stream, False)
+            subject.driver.synchronize(stream)
             expect_bytes(subject.read(to, _SIZE), bytes([7]) * _SIZE, "memory of recorded work")
             for value in (1, 2):
                 subject.fill(source, value, _SIZE, stream)
