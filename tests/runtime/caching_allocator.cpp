@@ -249,6 +249,25 @@ void limits_are_kept() {
   allocator.allocate(50 * kMiB, &first);  // the cache gives way
 }
 
+void memory_of_a_private_pool_stays_its_own() {
+  CachingAllocator allocator(device);
+  Block* const own = allocator.allocate(1000, &first, 7);
+  void* const data = allocator.data(own);
+  allocator.free(own);
+  allocator.empty_cache();
+  CLAIM(device.live.size() == 1);  // a graph's work may use what its capture gave back
+  CLAIM(allocator.data(allocator.allocate(1000, &first)) != data);
+  CLAIM(allocator.data(allocator.allocate(1000, &first, 8)) != data);
+  Block* const again = allocator.allocate(1000, &first, 7);
+  CLAIM(allocator.data(again) == data);
+  CLAIM(allocator.snapshot().segments.size() == 3);
+  allocator.dissolve(7);
+  CLAIM(allocator.contains(data));
+  allocator.free(again);
+  allocator.empty_cache();
+  CLAIM(device.live.size() == 2);
+}
+
 void large_segments_stay_whole() {
   CachingAllocator allocator(device, parse_settings("max_split_size_mb:32"));
   allocator.free(allocator.allocate(64 * kMiB, &first));
@@ -445,6 +464,7 @@ const std::map<std::string, void (*)()> cases = {
     CASE(a_full_device_gets_the_cache_back),
     CASE(a_full_device_waits_for_streams),
     CASE(limits_are_kept),
+    CASE(memory_of_a_private_pool_stays_its_own),
     CASE(large_segments_stay_whole),
     CASE(garbage_is_collected),
     CASE(nothing_is_kept_without_a_cache),
