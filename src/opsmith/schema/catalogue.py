@@ -262,7 +262,6 @@ _COMPOSED = {
     "NestedTensorCPU": frozenset({"bmm", "to_padded_tensor"}),
     "CPU": frozenset(
         {
-            "_nested_compute_contiguous_strides_offsets",
             "_nested_from_padded",
             "_nested_tensor_from_mask",
             "_nested_tensor_from_mask_left_aligned",

@@ -102,3 +102,20 @@ def test_devices_do_not_mix() -> None:
         nested("cpu") + nested(DEVICE)
     with pytest.raises(RuntimeError, match="device"):
         functional.linear(nested(DEVICE), torch.ones(5, 4))
+
+
+def test_sizes_on_the_device_are_read_there_or_refused() -> None:
+    sizes = torch.tensor([[2, 3], [4, 3]])
+    aten = torch.ops.aten
+    strides, offsets = aten._nested_compute_contiguous_strides_offsets(sizes.to(DEVICE))
+    assert (strides.tolist(), offsets.tolist()) == ([[3, 1], [3, 1]], [0, 6])
+    for name, call in {
+        "nested_size": lambda: aten._nested_view_from_buffer(
+            torch.ones(18, device=DEVICE), sizes.to(DEVICE), strides, offsets
+        ),
+        "cpu_nested_shape_example": lambda: aten._nested_from_padded(
+            torch.ones(2, 4, 4, device=DEVICE), sizes.to(DEVICE)
+        ),
+    }.items():
+        with pytest.raises(RuntimeError, match=f"`{name}` is on {DEVICE}:0, but sizes of nested"):
+            call()

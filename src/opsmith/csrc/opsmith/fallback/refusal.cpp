@@ -180,6 +180,17 @@ void throw_no_cpu_kernel(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValu
                               lines_for_a_kernel(op.operator_name()));
 }
 
+void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto values = torch::jit::last(stack, schema.arguments().size());
+  for_each_tensor(schema, values, [&](const c10::Argument& argument, const at::Tensor& tensor) {
+    const bool is_size = tensor.scalar_type() == at::kLong && &argument != &schema.arguments().front();
+    TORCH_CHECK(!is_size || tensor.is_cpu(), full_name(op.operator_name()), ": `", argument.name(),
+                "` is on ", tensor.device(),
+                ", but sizes of nested tensors are on the CPU: pass it with .cpu()");
+  });
+}
+
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   refuse_unless_overridden(op, keys, stack,
                            "no library has a kernel for it, and the description forbids the fallback",
