@@ -260,6 +260,7 @@ for _ in range(9):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@queued
 def test_a_wait_is_given_up_after_a_time(sim: LoadedBackend) -> None:
     code = f"""{LOADED}
 x = torch.zeros({MANY}, device="sim")

@@ -121,7 +121,7 @@ def test_a_device_is_lost_at_any_call_of_a_training_step() -> None:
             driver.inject(f"device_lost:{device}:{2 ** device // 2}")
             first, second = failures([lambda: step(f"sim:{device}")] * 2)
             gc.collect()
-            print(f" on sim:{device}" in first, first == second, torch.accelerator.memory_allocated(device))
+            print(f" on sim:{device}" in first, first.startswith(second), torch.accelerator.memory_allocated(device))
             driver.clear_faults()
             assert step("sim:0") == wanted
         """,
