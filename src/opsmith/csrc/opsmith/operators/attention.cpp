@@ -9,6 +9,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
 #include <ATen/ops/amax.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/softmax.h>
 #include <c10/core/SymBool.h>
 
@@ -282,8 +283,16 @@ fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor
                               "call torch.nn.functional.scaled_dot_product_attention, which chooses");
   auto [out, logsumexp] = Attention::call(query, key, value, unexpanded(attn_bias), is_causal,
                                           scale_of(query, scale));
-  return {std::move(out),  std::move(logsumexp), at::Tensor(), at::Tensor(), query.size(-2), key.size(-2),
-          at::Tensor(), at::Tensor(),         at::Tensor()};
+  // Seed and offset of the dropout that there is none of: compiled graphs save them, and want Tensors.
+  return {std::move(out),
+          std::move(logsumexp),
+          at::Tensor(),
+          at::Tensor(),
+          query.size(-2),
+          key.size(-2),
+          at::scalar_tensor(0, at::kLong),
+          at::scalar_tensor(0, at::kLong),
+          at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_attention_backward(
