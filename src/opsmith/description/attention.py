@@ -13,9 +13,7 @@ from opsmith.description.document import Document, Step
 from opsmith.description.model import AttentionFeature, AttentionLimits
 from opsmith.errors import SyntaxInvalid
 
-_Feature = Literal[
-    "dropout", "mask", "mask_gradient", "causal", "grouped_heads", "other_value_dim"
-]
+_Feature = Literal["dropout", "mask", "mask_gradient", "causal", "grouped_heads", "other_value_dim"]
 
 
 class DescribedAttention(msgspec.Struct, forbid_unknown_fields=True):

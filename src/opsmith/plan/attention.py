@@ -1,10 +1,10 @@
 """Which kernels take scaled dot-product attention as one call, and which calls.
 
-PyTorch asks ``_fused_sdp_choice`` of a device by which of its ways a call is to be computed: as one operator,
-``_scaled_dot_product_fused_attention_overrideable``, or by its parts.  A library has a kernel for that operator,
-or, since its results are not all Tensors, one on lean tensors for ``opsmith_fused::attention``, around which
-opsmith's runtime has a kernel for PyTorch's.  Called by the resolver, and by ``emit`` for what the runtime
-answers.
+PyTorch asks ``_fused_sdp_choice`` of a device by which of its ways a call is to be computed: as one
+operator, ``_scaled_dot_product_fused_attention_overrideable``, or by its parts.  A library has a kernel for
+that operator, or, since its results are not all Tensors, one on lean tensors for
+``opsmith_fused::attention``, around which opsmith's runtime has a kernel for PyTorch's.  Called by the
+resolver, and by ``emit`` for what the runtime answers.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ FUSED = {
 
 # Their schemas: what the runtime calls.
 _SCHEMAS = {
-    "opsmith_fused::attention.out": "attention.out(Tensor query, Tensor key, Tensor value, Tensor? bias, bool "
-    "is_causal, float scale, *, Tensor(a!) out, Tensor(b!) logsumexp) -> (Tensor(a!), Tensor(b!))",
-    "opsmith_fused::attention_backward.out": "attention_backward.out(Tensor grad_out, Tensor query, Tensor key, "
-    "Tensor value, Tensor? bias, Tensor out, Tensor logsumexp, bool is_causal, float scale, *, Tensor(a!) "
-    "grad_query, Tensor(b!) grad_key, Tensor(c!) grad_value) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-    "opsmith_fused::safe_softmax.out": "safe_softmax.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    f"opsmith_fused::{schema.partition('(')[0]}": schema
+    for schema in (
+        "attention.out(Tensor query, Tensor key, Tensor value, Tensor? bias, bool is_causal, float scale, *, "
+        "Tensor(a!) out, Tensor(b!) logsumexp) -> (Tensor(a!), Tensor(b!))",
+        "attention_backward.out(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? bias, "
+        "Tensor out, Tensor logsumexp, bool is_causal, float scale, *, Tensor(a!) grad_query, Tensor(b!) "
+        "grad_key, Tensor(c!) grad_value) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
+        "safe_softmax.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
+    )
 }
 _LIMITED = frozenset({FORWARD, BACKWARD, *_SCHEMAS})
 
@@ -89,8 +92,8 @@ class FusedAttention:
         """What the device answers, in words."""
         if not self.forward:
             return (
-                f"answers that attention is computed by its parts: no library has a kernel for `{FORWARD}` or "
-                f"`{FUSED[FORWARD]}`"
+                "answers that attention is computed by its parts: no library has a kernel for "
+                f"`{FORWARD}` or `{FUSED[FORWARD]}`"
             )
         taken = "; ".join(
             f"`{each.kernel.symbol}` ({each.kernel.location}) takes {each.claims or 'every call'}"
@@ -99,13 +102,18 @@ class FusedAttention:
         gradients = (
             "" if self.backward else "; where no gradient is needed: no library has its backward"
         )
-        return f"answers `overrideable`, PyTorch's word for one call, where {taken}{gradients}; else by its parts"
+        return (
+            f"answers `overrideable`, PyTorch's word for one call, where {taken}{gradients}; else that it is "
+            "computed by its parts"
+        )
 
 
 def fused_attention(entry_of: Callable[[str], Entry | None]) -> FusedAttention:
     """The kernels among a plan's entries, which ``entry_of`` gives by name."""
     softmax = entry_of(FUSED[SAFE_SOFTMAX])
-    taken = {name for link in _links(softmax) if link.kernel for name in _dtypes(link.kernel, "self")}
+    taken = {
+        name for link in _links(softmax) if link.kernel for name in _dtypes(link.kernel, "self")
+    }
     return FusedAttention(
         tuple(_kernels(FORWARD, entry_of)),
         tuple(_kernels(BACKWARD, entry_of)),

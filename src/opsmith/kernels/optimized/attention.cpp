@@ -47,10 +47,9 @@ bool sizes_of_call(KernelRuntimeContext& context, const Tensor& query, const Ten
   const ScalarType dtype = query.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype) && key.scalar_type() == dtype && value.scalar_type() == dtype,
                 NotSupported, false, "attention takes float32 or bfloat16, all operands the same");
-  OPSMITH_CHECK(
-      context,
-      !bias.has_value() || bias->scalar_type() == dtype || bias->scalar_type() == ScalarType::Float,
-      NotSupported, false, "attention: the bias has the operands' dtype, or float32");
+  OPSMITH_CHECK(context,
+                !bias.has_value() || bias->scalar_type() == dtype || bias->scalar_type() == ScalarType::Float,
+                NotSupported, false, "attention: the bias has the operands' dtype, or float32");
   OPSMITH_CHECK(context, query.dim() == 4 && key.dim() == 4 && value.dim() == 4, InvalidArgument, false,
                 "attention: query, key and value are [batch, heads, length, dim]");
   const Dims q = sizes_of(query), k = sizes_of(key), v = sizes_of(value);
@@ -152,8 +151,7 @@ void attend(KernelRuntimeContext& context, const Sizes& sizes, const Tensor& que
       std::max(ceil_divided(sizes.queries, kPieceRows),
                std::min(ceil_divided(kFewPieces, heads), ceil_divided(sizes.queries, 2 * kQueryBlock)));
   // Whole blocks of queries.
-  const int64_t rows =
-      ceil_divided(ceil_divided(sizes.queries, pieces_of_head), kQueryBlock) * kQueryBlock;
+  const int64_t rows = ceil_divided(ceil_divided(sizes.queries, pieces_of_head), kQueryBlock) * kQueryBlock;
   const int64_t each = ceil_divided(sizes.queries, rows);
   const int64_t cost = std::min(rows, sizes.queries) * sizes.keys * (sizes.dim + sizes.value_dim) / 16;
   const int64_t memory = attention_memory(rows, sizes.dim, sizes.value_dim);
@@ -253,8 +251,9 @@ std::tuple<Tensor&, Tensor&, Tensor&> attention_backward_out(
   }
   const ScalarType dtype = query.scalar_type();
   bool is_alike = logsumexp.scalar_type() == ScalarType::Float;
-  for (const Tensor* each : {&grad_out, &out, static_cast<const Tensor*>(&grad_query),
-                             static_cast<const Tensor*>(&grad_key), static_cast<const Tensor*>(&grad_value)}) {
+  for (const Tensor* each :
+       {&grad_out, &out, static_cast<const Tensor*>(&grad_query), static_cast<const Tensor*>(&grad_key),
+        static_cast<const Tensor*>(&grad_value)}) {
     is_alike = is_alike && each->scalar_type() == dtype;
   }
   OPSMITH_CHECK(context, is_alike, NotSupported, results,

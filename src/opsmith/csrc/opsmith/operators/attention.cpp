@@ -24,15 +24,15 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-using Attention = Operator<"opsmith_fused::attention", "",
-                           std::tuple<at::Tensor, at::Tensor>(
-                               const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                               const std::optional<at::Tensor>&, bool, double)>;
-using AttentionBackward = Operator<"opsmith_fused::attention_backward", "",
-                                   std::tuple<at::Tensor, at::Tensor, at::Tensor>(
-                                       const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                       const at::Tensor&, const std::optional<at::Tensor>&, const at::Tensor&,
-                                       const at::Tensor&, bool, double)>;
+using Attention =
+    Operator<"opsmith_fused::attention", "",
+             std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                                const std::optional<at::Tensor>&, bool, double)>;
+using AttentionBackward =
+    Operator<"opsmith_fused::attention_backward", "",
+             std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+                 const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                 const std::optional<at::Tensor>&, const at::Tensor&, const at::Tensor&, bool, double)>;
 using SafeSoftmax = Operator<"opsmith_fused::safe_softmax", "", at::Tensor(const at::Tensor&, int64_t)>;
 
 struct Kernels {
@@ -87,7 +87,8 @@ bool is_transformed(const Asked& asked) {
          active.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
 }
 
-// Whether the mask broadcasts to the scores and is of the operands' dtype, or of bool, which PyTorch converts.
+// Whether the mask broadcasts to the scores and is of the operands' dtype, or of bool, which PyTorch
+// converts.
 bool fits(const at::Tensor& mask, const Asked& asked) {
   if (mask.is_nested() || mask.dim() > 4 || mask.device() != asked.query.device() ||
       (mask.scalar_type() != at::kBool && mask.scalar_type() != asked.query.scalar_type())) {
@@ -119,9 +120,8 @@ const char* obstacle(const Asked& asked) {
       !same(query.sym_size(3), key.sym_size(3))) {
     return "the sizes of query, key and value broadcast";
   }
-  for (const c10::SymInt& size :
-       {query.sym_size(0), query.sym_size(1), query.sym_size(2), query.sym_size(3), key.sym_size(1),
-        key.sym_size(2), value.sym_size(3)}) {
+  for (const c10::SymInt& size : {query.sym_size(0), query.sym_size(1), query.sym_size(2), query.sym_size(3),
+                                  key.sym_size(1), key.sym_size(2), value.sym_size(3)}) {
     if (TORCH_GUARD_OR_FALSE(size.sym_eq(0))) {
       return "some size is 0";
     }
@@ -182,7 +182,7 @@ std::string refusal(const std::vector<AttentionKernel>& all, const char* what, c
     return c10::str("no library has a kernel for ", what, " of ", asked.query.scalar_type());
   }
   if (const unsigned lacking = features_of(asked) & kernel->without; lacking != 0) {
-    return c10::str("`", kernel->name, "` has not ", name_of(lacking & ~(lacking - 1)));
+    return c10::str("`", kernel->name, "` does not have ", name_of(lacking & ~(lacking - 1)));
   }
   const c10::SymInt dim = asked.query.sym_size(3);
   const bool is_small = kernel->most_head_dim == 0 || TORCH_GUARD_OR_FALSE(dim.sym_le(kernel->most_head_dim));
@@ -206,8 +206,8 @@ std::string refusal(const Asked& asked) {
   return found;
 }
 
-// Whether the user has put `math` before `overrideable`. The order that PyTorch starts with is made for its own
-// devices, and says nothing of this one.
+// Whether the user has put `math` before `overrideable`. The order that PyTorch starts with is made for its
+// own devices, and says nothing of this one.
 bool prefers_math() {
   using Backend = at::SDPBackend;
   constexpr std::array<Backend, at::num_sdp_backends> kDefault{
@@ -281,8 +281,8 @@ fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor
                               "_scaled_dot_product_fused_attention_overrideable on ", query.device(),
                               ": `opsmith_fused::attention` has neither dropout nor a debug mask\n  remedy: "
                               "call torch.nn.functional.scaled_dot_product_attention, which chooses");
-  auto [out, logsumexp] = Attention::call(query, key, value, unexpanded(attn_bias), is_causal,
-                                          scale_of(query, scale));
+  auto [out, logsumexp] =
+      Attention::call(query, key, value, unexpanded(attn_bias), is_causal, scale_of(query, scale));
   // Seed and offset of the dropout that there is none of: compiled graphs save them, and want Tensors.
   return {std::move(out),
           std::move(logsumexp),
@@ -301,17 +301,16 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_attention_backw
     const at::Tensor& logsumexp, const at::Tensor& /*cum_seq_q*/, const at::Tensor& /*cum_seq_k*/,
     int64_t /*max_q*/, int64_t /*max_k*/, double dropout_p, bool is_causal, const at::Tensor& /*philox_seed*/,
     const at::Tensor& /*philox_offset*/, std::optional<double> scale) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      dropout_p == 0 && !grad_input_mask[3],
-      "_scaled_dot_product_fused_attention_overrideable_backward on ", query.device(),
-      ": `opsmith_fused::attention_backward` has neither dropout nor the gradient of the bias\n  remedy: call "
-      "torch.nn.functional.scaled_dot_product_attention, which chooses");
+  TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0 && !grad_input_mask[3],
+                              "_scaled_dot_product_fused_attention_overrideable_backward on ", query.device(),
+                              ": `opsmith_fused::attention_backward` has neither dropout nor the gradient of "
+                              "the bias\n  remedy: call "
+                              "torch.nn.functional.scaled_dot_product_attention, which chooses");
   if (!grad_out.defined()) {
     return {};
   }
-  auto [grad_query, grad_key, grad_value] =
-      AttentionBackward::call(grad_out, query, key, value, unexpanded(attn_bias), out, logsumexp, is_causal,
-                              scale_of(query, scale));
+  auto [grad_query, grad_key, grad_value] = AttentionBackward::call(
+      grad_out, query, key, value, unexpanded(attn_bias), out, logsumexp, is_causal, scale_of(query, scale));
   return {std::move(grad_query), std::move(grad_key), std::move(grad_value), at::Tensor()};
 }
 
@@ -322,7 +321,8 @@ at::Tensor _safe_softmax(const at::Tensor& self, int64_t dim, std::optional<at::
   }
   at::Tensor result = at::softmax(input, dim);
   if (result.numel() > 0) {
-    result.masked_fill_(at::amax(input, dim, /*keepdim=*/true).eq(-std::numeric_limits<double>::infinity()), 0);
+    result.masked_fill_(at::amax(input, dim, /*keepdim=*/true).eq(-std::numeric_limits<double>::infinity()),
+                        0);
   }
   return result;
 }

@@ -1,5 +1,5 @@
-// Scaled dot-product attention: which way of computing it PyTorch is told to take, and the kernels of that way
-// around a library's kernels on lean tensors.
+// Scaled dot-product attention: which way of computing it PyTorch is told to take, and the kernels of that
+// way around a library's kernels on lean tensors.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct AttentionKernel {
 void set_attention_kernels(std::vector<AttentionKernel> forward, std::vector<AttentionKernel> backward,
                            DtypeSet safe_softmax);
 
-// aten::_fused_sdp_choice, an at::SDPBackend: `overrideable` where a kernel takes the call, else `math`; as far
-// as torch.nn.attention.sdpa_kernel allows either. Throws RuntimeError where it allows none that could.
+// aten::_fused_sdp_choice, an at::SDPBackend: `overrideable` where a kernel takes the call, else `math`; as
+// far as torch.nn.attention.sdpa_kernel allows either. Throws RuntimeError where it allows none that could.
 int64_t _fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                           const std::optional<at::Tensor>& attn_mask, double dropout_p, bool is_causal,
                           std::optional<double> scale, bool enable_gqa);

@@ -286,8 +286,8 @@ OPSMITH_INLINE void forward(const AttentionForward<T>& a) {
   for (int64_t i = 0; i < rows; ++i) {
     const float total = known.totals[i];
     a.logsumexp[a.begin + i] = total == 0.0f ? 0.0f : known.tops[i] + __builtin_logf(total);
-    scale_row(sums + i * value_dim, total == 0.0f ? 0.0f : 1.0f / total, a.out.data + (a.begin + i) * a.out.row,
-              a.out.column, a.value_dim);
+    scale_row(sums + i * value_dim, total == 0.0f ? 0.0f : 1.0f / total,
+              a.out.data + (a.begin + i) * a.out.row, a.out.column, a.value_dim);
   }
 }
 
@@ -340,9 +340,9 @@ OPSMITH_INLINE void clear(float* x, int64_t n) {
 template <class T>
 OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
   const int64_t dim = whole_panels(a.dim), value_dim = whole_panels(a.value_dim);
-  float* const keys_packed = a.memory;                                // their transpose's panels
-  float* const values_packed = keys_packed + kKeyBlock * dim;         // their transpose's panels
-  float* const key_panels = values_packed + kKeyBlock * value_dim;    // of keys as they are
+  float* const keys_packed = a.memory;                              // their transpose's panels
+  float* const values_packed = keys_packed + kKeyBlock * dim;       // their transpose's panels
+  float* const key_panels = values_packed + kKeyBlock * value_dim;  // of keys as they are
   float* const key_sums = key_panels + kKeyBlock * dim;
   float* const value_sums = key_sums + kKeyBlock * dim;
   float* const widened = value_sums + kKeyBlock * value_dim;
@@ -355,9 +355,9 @@ OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
   clear(query_sums, a.heads * a.queries * dim);
   for (int64_t head = 0; head < a.heads; ++head) {
     for (int64_t i = 0; i < a.queries; ++i) {
-      shifts[head * a.queries + i] = dot(a.gradient.data + head * a.gradient_head + i * a.gradient.row,
-                                         a.gradient.column, a.out.data + head * a.out_head + i * a.out.row,
-                                         a.out.column, a.value_dim);
+      shifts[head * a.queries + i] =
+          dot(a.gradient.data + head * a.gradient_head + i * a.gradient.row, a.gradient.column,
+              a.out.data + head * a.out_head + i * a.out.row, a.out.column, a.value_dim);
     }
   }
   for (int64_t key = 0; key < a.keys; key += kKeyBlock) {
@@ -381,8 +381,8 @@ OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
         const int64_t keys = a.causal ? least(block, row + count - key) : block;
         const FloatRows q = float_rows(query, row, count, a.dim, dim, queries, true);
         const FloatRows g = float_rows(gradient, row, count, a.value_dim, value_dim, gradients, true);
-        multiply({q.data, q.row, 1}, keys_packed, kPanel, a.dim * kPanel, count, a.dim, keys, a.scale, weights,
-                 kScorePitch, false);
+        multiply({q.data, q.row, 1}, keys_packed, kPanel, a.dim * kPanel, count, a.dim, keys, a.scale,
+                 weights, kScorePitch, false);
         for (int64_t i = 0; i < count; ++i) {
           float* const line = weights + i * kScorePitch;
           const int64_t n = seen(a, row + i, key, keys);
@@ -399,8 +399,8 @@ OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
         }
         multiply({weight_gradients, kScorePitch, 1}, key_panels, kPanel, block * kPanel, count, keys, a.dim,
                  1.0f, query_sums + (head * a.queries + row) * dim, dim, true);
-        multiply({weight_gradients, 1, kScorePitch}, q.data, q.row, kPanel, keys, count, a.dim, 1.0f, key_sums,
-                 dim, true);
+        multiply({weight_gradients, 1, kScorePitch}, q.data, q.row, kPanel, keys, count, a.dim, 1.0f,
+                 key_sums, dim, true);
       }
     }
     put_rows(key_sums, dim, a.key_gradient, key, block, a.dim);
@@ -415,12 +415,12 @@ OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
 
 }  // namespace
 
-#define OPSMITH_ATTENTION(T, suffix)                                    \
-  void attention_##suffix(const AttentionForward<T>& head) {            \
-    forward(head);                                                      \
-  }                                                                     \
+#define OPSMITH_ATTENTION(T, suffix)                                   \
+  void attention_##suffix(const AttentionForward<T>& head) {           \
+    forward(head);                                                     \
+  }                                                                    \
   void attention_gradient_##suffix(const AttentionBackward<T>& head) { \
-    backward(head);                                                     \
+    backward(head);                                                    \
   }
 OPSMITH_ATTENTION(float, float)
 OPSMITH_ATTENTION(Bfloat16, bfloat16)

@@ -105,7 +105,7 @@ void pair_panel(float* panel, int64_t depth);
 
 // ---- attention.cpp
 
-#define OPSMITH_ATTENTION(T, suffix)                         \
+#define OPSMITH_ATTENTION(T, suffix)                        \
   void attention_##suffix(const AttentionForward<T>& head); \
   void attention_gradient_##suffix(const AttentionBackward<T>& head);
 OPSMITH_ATTENTION(float, float)
