@@ -165,17 +165,22 @@ def check_attention(kernel: Kernel, catalogue: Catalogue) -> None:
             location=kernel.location,
             remedy=f"remove `attention`: it belongs to `{FORWARD}` and to `{FUSED[FORWARD]}.out`",
         )
-    if not kernel.operator.startswith("opsmith_fused::"):
+    if not kernel.operator.startswith(f"{FUSED_NAMESPACE}::"):
         return
     operator = catalogue.operators.get(kernel.operator)
     wanted = _SCHEMAS.get(kernel.operator)
-    if operator is not None and (wanted is None or operator.schema != wanted):
-        known = ", ".join(f"`opsmith_fused::{schema}`" for schema in _SCHEMAS.values())
+    if wanted is None:
         raise KernelRejected(
-            f"`{kernel.operator}` is not an operator that opsmith calls"
-            + ("" if wanted is None else f" with the schema `{operator.schema}`"),
+            f"`{kernel.operator}` is in `{FUSED_NAMESPACE}`, whose operators opsmith's runtime calls, and is "
+            "none of them",
             location=kernel.location,
-            remedy=f"those in `opsmith_fused` are {known}; choose another namespace for your own",
+            remedy=f"choose another namespace; those in `{FUSED_NAMESPACE}` are {', '.join(_SCHEMAS)}",
+        )
+    if operator is not None and operator.schema != wanted:
+        raise KernelRejected(
+            f"opsmith's runtime calls `{kernel.operator}` with another schema than `{operator.schema}`",
+            location=kernel.location,
+            remedy=f'write `func: "{FUSED_NAMESPACE}::{wanted}"`',
         )
 
 

@@ -257,26 +257,31 @@ def _attention() -> Iterator[OperatorCall]:
 def _attention_of(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
 ) -> Iterator[OperatorCall]:
-    dtype = query.dtype
-    wide = [each.double().requires_grad_() for each in (query, key, value)]
+    dtype, heads = query.dtype, key.shape[:2]
     each_head = query.shape[1] // key.shape[1]
-    k, v = (each.repeat_interleave(each_head, 1) for each in wide[1:])
-    scores = wide[0] @ k.mT * scale
+    q = query.double()
+    k, v = (each.double().repeat_interleave(each_head, 1) for each in (key, value))
+    scores = q @ k.mT * scale
     if bias is not None:
         scores = scores + bias.double()
     if causal:
         scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
     seen = (scores > -math.inf).any(-1, keepdim=True)
     sums = torch.where(seen, scores, 0).logsumexp(-1, keepdim=True).where(seen, 0)
-    out = (scores - sums).exp() @ v
-    sums = sums.squeeze(-1).detach().float()
+    weights = (scores - sums).exp()
+    out, sums = (weights @ v).to(dtype), sums.squeeze(-1).float()
     given = (query, key, value, bias)
-    results = out.detach().to(dtype), sums
-    yield _defined("opsmith_fused::attention.out", results, *given, causal, scale)
+    yield _defined("opsmith_fused::attention.out", (out, sums), *given, causal, scale)
     gradient = torch.randn(out.shape).to(dtype)
-    grads = torch.autograd.grad(out, wide, gradient.double())
-    results = tuple(each.to(dtype) for each in grads)
-    rest = (out.detach().to(dtype), sums, causal, scale)
+    # Of the result as it is given, which has been rounded.
+    shifts = (gradient.double() * out.double()).sum(-1, keepdim=True)
+    of_scores = weights * (gradient.double() @ v.mT - shifts) * scale
+    of_keys, of_values = (
+        each.unflatten(1, (heads[1], each_head)).sum(2)
+        for each in (of_scores.mT @ q, weights.mT @ gradient.double())
+    )
+    results = tuple(each.to(dtype) for each in (of_scores @ k, of_keys, of_values))
+    rest = (out, sums, causal, scale)
     yield _defined("opsmith_fused::attention_backward.out", results, gradient, *given, *rest)
 
 
