@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -41,11 +42,11 @@ def operands(
     return [torch.randn(batch, *shape, dim).transpose(1, 2) for shape in shapes]
 
 
-def choice(*given: object, **options: object) -> SDPBackend:
+def choice(*given: Any, **options: Any) -> SDPBackend:
     return SDPBackend(torch._fused_sdp_choice(*given, **options))
 
 
-def results(device: str, given: list[Tensor], **options: object) -> list[Tensor]:
+def results(device: str, given: list[Tensor], **options: Any) -> list[Tensor]:
     """The result, its strides and the gradients of the operands."""
     own = [each.detach().to(device).requires_grad_() for each in given]
     options = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in options.items()}
@@ -58,7 +59,7 @@ def results(device: str, given: list[Tensor], **options: object) -> list[Tensor]
 SEEN = torch.ones(2, 1, 33, 40, dtype=torch.bool).tril(3)
 SEEN[0, 0, 5] = False  # the query sees nothing
 
-CASES = {
+CASES: dict[str, tuple[list[Tensor], dict[str, Any]]] = {
     "plain": (operands(), {}),
     "causal": (operands(queries=300, keys=300), {"is_causal": True}),
     "causal, of other lengths": (operands(keys=40), {"is_causal": True}),

@@ -291,7 +291,8 @@ at::Tensor& silu_autograd_(at::Tensor& self) {
   return self;
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor, at::Tensor>
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
+           at::Tensor>
 attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
           const std::optional<at::Tensor>& /*attn_bias*/, double /*dropout_p*/, bool /*is_causal*/,
           bool /*return_debug_mask*/, std::optional<double> scale) {

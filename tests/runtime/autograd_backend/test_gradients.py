@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -365,7 +366,7 @@ def test_attention_is_one_call_where_the_description_says_so() -> None:
     (x,) = on_device(floats(2, 4, 5, 8), grad=False)
     torch.testing.assert_close(attention(x, x, x).cpu(), attention(*(x.cpu(),) * 3))
     assert calls("attention") == 1
-    others: tuple[tuple[Tensor, Tensor, dict[str, object]], ...] = (
+    others: tuple[tuple[Tensor, Tensor, dict[str, Any]], ...] = (
         (x.double(), x.double(), {}),
         (x[..., :6], x[..., :6], {}),
         (torch.cat([x, x], -1), torch.cat([x, x], -1), {}),

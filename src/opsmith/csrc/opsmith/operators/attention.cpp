@@ -272,7 +272,7 @@ int64_t _fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const 
   return static_cast<int64_t>(at::SDPBackend::math);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor,
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
            at::Tensor>
 fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                 const OptionalTensor& attn_bias, double dropout_p, bool is_causal, bool return_debug_mask,

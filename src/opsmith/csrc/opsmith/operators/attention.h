@@ -45,7 +45,7 @@ int64_t _fused_sdp_choice(const at::Tensor& query, const at::Tensor& key, const 
 
 // aten::_scaled_dot_product_fused_attention_overrideable and its backward, by opsmith_fused::attention and
 // opsmith_fused::attention_backward.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, int64_t, int64_t, at::Tensor, at::Tensor,
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
            at::Tensor>
 fused_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                 const std::optional<at::Tensor>& attn_bias, double dropout_p, bool is_causal,
