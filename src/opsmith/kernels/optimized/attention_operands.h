@@ -12,7 +12,7 @@ namespace opsmith::optimized {
 // cache, and what is packed of the keys in the first. Scores have a pitch that is no power of two, so that a
 // column of them does not fall into one set of a cache.
 constexpr int64_t kKeyBlock = 256;
-constexpr int64_t kQueryBlock = 96;
+constexpr int64_t kQueryBlock = 48;
 constexpr int64_t kScorePitch = kKeyBlock + kPanel;
 
 // Rows of a matrix: element (i, j) lies at i·row + j·column.
