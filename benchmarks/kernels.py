@@ -8,6 +8,7 @@ same way, and write to a result that is there.  Rounds take turns on the same va
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -225,6 +226,34 @@ def batched_products(dtype: torch.dtype, short: str) -> Iterator[Case]:
         yield Case(f"bmm {short} {batch}×{rows}×{depth}×{columns}", "bmm", False, there_bmm, bmm)
 
 
+# Batch, heads, length, dim.
+ATTENTIONS = [(8, 4, 64, 32), (8, 8, 128, 64), (4, 8, 512, 64), (1, 12, 1024, 64)]
+
+
+def attentions(dtype: torch.dtype) -> Iterator[Case]:
+    """Attention of the heads that layers have, and its gradients, beside the CPU's flash attention."""
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    forward = torch.nn.functional.scaled_dot_product_attention
+    for sizes, is_causal in itertools.product(ATTENTIONS, (False, True)):
+        batch, heads, length, dim = sizes
+        given = [torch.randn(batch, length, heads, dim).to(dtype).transpose(1, 2) for _ in range(4)]
+        calls: dict[str, tuple[Call, Call]] = {}
+        for device in (DEVICE, "cpu"):
+            *operands, gradient = (each.to(device) for each in given)
+            leaves = [each.clone().requires_grad_() for each in operands]
+            result = forward(*leaves, is_causal=is_causal)
+            calls[device] = (
+                partial(forward, *operands, is_causal=is_causal),
+                partial(torch.autograd.grad, result, leaves, gradient, retain_graph=True),
+            )
+        name = f"{short} {'×'.join(map(str, sizes))}{', causal' if is_causal else ''}"
+        operator = "scaled_dot_product_attention"
+        for what, ours, peer in zip(
+            ("attention", "gradients of attention"), calls[DEVICE], calls["cpu"], strict=True
+        ):
+            yield Case(f"{what} {name}", operator, False, ours, peer)
+
+
 def quantized() -> Iterator[Case]:
     """Quantization, and linear of int8, which oneDNN multiplies for PyTorch.
 
@@ -311,6 +340,7 @@ def time_all(threads: int) -> None:
             results += [timed(case, f"{elements:.0e}") for case in elementwise(dtype, elements)]
         results += [timed(case, "") for case in products(dtype)]
         results += [timed(case, "") for case in convolutions(dtype)]
+        results += [timed(case, "") for case in attentions(dtype)]
     print(json.dumps([vars(each) for each in results]))
 
 

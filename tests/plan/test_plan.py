@@ -13,6 +13,7 @@ import torch
 from torchgen.model import BaseTy, BaseType
 
 from opsmith.description import Kernel, read_backend
+from opsmith.emit import emit
 from opsmith.errors import Location, OperatorUnknown, SettingInvalid
 from opsmith.plan import Elementwise, Plan, Route, plan_backend, resolve
 from opsmith.plan import kept_plans as cache_room
@@ -424,3 +425,49 @@ def test_the_cpus_numbers_leave_out_kernels_that_draw_others(
         "numbers, and the description asks for the CPU's (DIR/backend.yaml:5:1); it draws from the device's "
         "generator, which gives the CPU's numbers"
     )
+
+
+# ---- attention
+
+
+def test_which_calls_of_attention_are_one_operator(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    forward = "_scaled_dot_product_fused_attention_overrideable"
+    path = describe(
+        f"""
+        - op: {forward}
+          kernel_name: chip::attention
+          dtypes: {{query: [Half]}}
+          attention: {{most_head_dim: 256, head_dim_multiple: 8, without: [mask_gradient, dropout]}}
+        """
+    )
+    plan = planned(path, catalogue)
+    assert (
+        " answers `overrideable`, PyTorch's word for one call, where `chip::attention` "
+        "(DIR/kernels.yaml:5:5) takes Half, head dims up to 256, multiples of 8, without dropout or a mask's "
+        "gradient; where no gradient is needed: no library has its backward; else that it is computed by its "
+        "parts"
+    ) in shown(plan, path, "_fused_sdp_choice")
+    assert (
+        f"PyTorch's composite kernel calls `{forward}` where `_fused_sdp_choice` says so, and else "
+        "decomposes it"
+    ) in shown(plan, path, "scaled_dot_product_attention")
+    generated = "".join(file.text for file in emit(plan, laid_out=False))
+    assert (
+        '{{"chip::attention", opsmith::DtypeSet{at::ScalarType::Half}, 256, 8, opsmith::kDropout | '
+        "opsmith::kMaskGradient}}"
+    ) in generated
+
+
+def test_without_a_kernel_attention_is_computed_by_its_parts(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe()
+    plan = planned(path, catalogue)
+    assert "answers that attention is computed by its parts: no library has a kernel" in shown(
+        plan, path, "_fused_sdp_choice"
+    )
+    text = shown(plan, path, "_scaled_dot_product_fused_attention_overrideable")
+    assert "PyTorch's composite kernel refuses the call, which it leaves to devices" in text
+    assert "set_attention_kernels" not in "".join(file.text for file in emit(plan, laid_out=False))

@@ -10,6 +10,8 @@ from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,
     ArgMeta,
+    AttentionFeature,
+    AttentionLimits,
     Autocast,
     Backend,
     BuildOptions,
@@ -48,6 +50,8 @@ __all__ = [
     "SCALAR_TYPE_OF",
     "Abi",
     "ArgMeta",
+    "AttentionFeature",
+    "AttentionLimits",
     "Autocast",
     "Backend",
     "BuildOptions",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.attention import DescribedAttention, attention_limits
 from opsmith.description.build_options import build_options
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document
@@ -58,6 +59,7 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     execution: Literal["device", "host", "fallback"] | None = None
     on_error: Literal["raise", "fallback"] = "raise"
     rng: Literal["philox"] | None = None
+    attention: DescribedAttention | None = None
     dtypes: list[str] | dict[str, list[str]] = []
 
 
@@ -325,6 +327,7 @@ def _kernel(
         fails_over=entry.on_error == "fallback",
         rng=Rng(rng) if (rng := entry.rng or manifest.rng) else None,
         capture=manifest.capture,
+        attention=attention_limits(document, ("kernels", index), entry.attention),
         class_name=_class_name(entry.kernel_name or entry.autograd, manifest.class_name),
     )
 

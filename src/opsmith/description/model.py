@@ -89,6 +89,36 @@ class FallbackDefault(Enum):
     NONE = "none"
 
 
+class AttentionFeature(Enum):
+    """What a call of scaled dot-product attention may ask for and a kernel need not have."""
+
+    DROPOUT = "dropout"
+    """Weights that are left out at random."""
+    MASK = "mask"
+    """A mask, which comes as a Tensor that is added to the scores."""
+    MASK_GRADIENT = "mask_gradient"
+    """The gradient of such a Tensor."""
+    CAUSAL = "causal"
+    """Queries that see no later keys."""
+    GROUPED_HEADS = "grouped_heads"
+    """Fewer heads of keys and values than of queries."""
+    OTHER_VALUE_DIM = "other_value_dim"
+    """Values of another dim than the keys'."""
+
+
+@dataclass(frozen=True)
+class AttentionLimits:
+    """Which calls of scaled dot-product attention a kernel takes, beside its dtypes.
+
+    ``most_head_dim``, where given, and ``head_dim_multiple`` are of queries' and keys' last dimension;
+    ``without`` is what the kernel has not.
+    """
+
+    most_head_dim: int | None = None
+    head_dim_multiple: int = 1
+    without: tuple[AttentionFeature, ...] = ()
+
+
 @dataclass(frozen=True)
 class ArgMeta:
     """What an ExecuTorch kernel takes for one argument: one of ``dtypes``, in one dim order.
@@ -147,6 +177,8 @@ class Kernel:
 
     ``through`` is not empty where the kernel is PyTorch's own and these do its work; ``symbol`` is then
     a function of libtorch or, where ``structured``, a class.
+
+    ``attention`` is what a kernel for scaled dot-product attention says of the calls that it takes.
     """
 
     operator: str
@@ -172,6 +204,7 @@ class Kernel:
     arg_meta: tuple[ArgMeta, ...] = ()
     dim_order: DimOrder = DimOrder.CONTIGUOUS
     through: tuple[StubKernel, ...] = ()
+    attention: AttentionLimits | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from opsmith.description import Kernel, StubKernel
+from opsmith.description import AttentionFeature, Kernel, StubKernel
 from opsmith.emit.autocast import autocast_file
 from opsmith.emit.autograd import autograd_declarations, autograd_shard, gradient_operators
 from opsmith.emit.custom import custom_file, meta_declarations
@@ -26,6 +26,7 @@ from opsmith.emit.stubs import stub_declaration, stub_headers, stub_registration
 from opsmith.emit.text import (
     banner,
     class_name,
+    dtype_set,
     in_namespace_of,
     includes,
     quoted,
@@ -40,6 +41,7 @@ from opsmith.emit.wrapper import (
     wrapper,
 )
 from opsmith.plan import Entry, Meta, MetaRule, Plan, Route
+from opsmith.plan.attention import AttentionKernel, fused_attention
 from opsmith.schema import Composite
 
 _OTHER_LAYOUTS = (
@@ -316,6 +318,43 @@ def _other_layouts(plan: Plan) -> Iterator[str]:
         yield "}\n}\n"
 
 
+def _attention(plan: Plan) -> Iterator[str]:
+    """Which calls of attention the runtime says that kernels take; nothing where none is there."""
+    fused = fused_attention(plan.by_name.get)
+    if not (fused.forward or fused.safe_softmax):
+        return
+    yield "namespace {\n"
+    yield "// Which calls of scaled_dot_product_attention are one operator."
+    yield "[[maybe_unused]] const bool attention_set = [] {"
+    yield "opsmith::set_attention_kernels("
+    yield f"{{{', '.join(map(_attention_kernel, fused.forward))}}},"
+    yield f"{{{', '.join(map(_attention_kernel, fused.backward))}}},"
+    yield f"{dtype_set(fused.safe_softmax)});"
+    yield "return true;"
+    yield "}();\n"
+    yield "}  // namespace\n"
+
+
+_ATTENTION_FEATURES = {
+    AttentionFeature.DROPOUT: "kDropout",
+    AttentionFeature.MASK: "kMask",
+    AttentionFeature.MASK_GRADIENT: "kMaskGradient",
+    AttentionFeature.CAUSAL: "kCausal",
+    AttentionFeature.GROUPED_HEADS: "kGroupedHeads",
+    AttentionFeature.OTHER_VALUE_DIM: "kOtherValueDim",
+}
+
+
+def _attention_kernel(each: AttentionKernel) -> str:
+    limits = each.limits
+    dtypes = dtype_set(each.dtypes) if each.dtypes else "std::nullopt"
+    without = " | ".join(f"opsmith::{_ATTENTION_FEATURES[one]}" for one in limits.without) or "0"
+    return (
+        f"{{{quoted(each.kernel.symbol)}, {dtypes}, {limits.most_head_dim or 0}, "
+        f"{limits.head_dim_multiple}, {without}}}"
+    )
+
+
 def _fallback(plan: Plan) -> str:
     unserved = [entry for entry in plan.entries if not (entry.kernel or entry.interception)]
     last_resorts = [entry for entry in unserved if entry.route in BOXED_KERNELS]
@@ -324,11 +363,13 @@ def _fallback(plan: Plan) -> str:
     ]
     interceptions = _interceptions(plan)
     refused = [entry for entry in plan.entries if entry.refusal]
+    attention = list(_attention(plan))
     lines = [
         banner(plan, "what happens to operators that nothing else serves."),
         "#include <opsmith/fallback/fallback.h>",
         "#include <opsmith/fallback/pure_outputs.h>",
         *(["#include <opsmith/fallback/interception.h>"] if interceptions else []),
+        *(["#include <opsmith/operators/attention.h>"] if attention else []),
         "",
         "#include <torch/library.h>\n",
         "TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {",
@@ -349,6 +390,7 @@ def _fallback(plan: Plan) -> str:
         "return true;",
         "}();\n",
         "}  // namespace\n",
+        *attention,
     ]
     if refused:
         lines += [

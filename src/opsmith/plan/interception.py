@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from opsmith.description import Fallback
 from opsmith.errors import InterceptionRejected, Location
+from opsmith.plan.attention import ATTENTION, FORWARD
 from opsmith.plan.model import Entry, Interception, Route
 from opsmith.schema import Catalogue, Composite, Operator, read_parts
 
@@ -187,11 +188,17 @@ class Interceptions:
 
     def _gains(self, operator: Operator) -> bool:
         """Whether some call would fall back more than once, and none is the device's own work."""
+        if operator.name == ATTENTION and self._has_kernel(FORWARD):
+            return False
         outcomes = self._of_parts(operator)
         return any(outcome.falls > 1 for outcome in outcomes) and not any(
             outcome.raises or outcome.heavy or (outcome.served and outcome.falls < 2)
             for outcome in outcomes
         )
+
+    def _has_kernel(self, name: str) -> bool:
+        operator = self._catalogue.operators.get(name)
+        return operator is not None and self._entry_of(operator).kernel is not None
 
     def _decompositions(self, operator: Operator) -> tuple[Mapping[str, int], ...]:
         return decompositions(operator, self._catalogue)

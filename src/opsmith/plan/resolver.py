@@ -21,6 +21,16 @@ from opsmith.description import (
     StubKernel,
 )
 from opsmith.errors import KernelRejected, nearest
+from opsmith.plan.attention import (
+    ATTENTION,
+    BACKWARD,
+    CHOICE,
+    FORWARD,
+    FUSED,
+    check_attention,
+    fused_attention,
+    has_fused,
+)
 from opsmith.plan.autocast import autocast_rules
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
@@ -162,6 +172,7 @@ class _Resolver:
         for library in backend.libraries:
             # Those that take what no other takes are asked last.
             for kernel in sorted(library.kernels, key=lambda kernel: not kernel.arg_meta):
+                check_attention(kernel, catalogue)
                 if kernel.abi is not Abi.EXECUTORCH:
                     self._check(kernel)
                 if not kernel.symbol:
@@ -231,6 +242,14 @@ class _Resolver:
     def _found_obstacle(self, kernel: Kernel) -> str:
         if kernel.abi is Abi.EXECUTORCH and (reason := self.lean.obstacle(kernel)):
             return reason
+        if (
+            kernel.library == "runtime"
+            and kernel.operator in (FORWARD, BACKWARD)
+            and not has_fused(
+                kernel.operator, self.backend.libraries, lambda fused: not self._obstacle(fused)
+            )
+        ):
+            return f"has nothing to call: no library has one for `{FUSED[kernel.operator]}`"
         if kernel.rng is Rng.PHILOX and self.backend.rng is Rng.CPU:
             asked = self.backend.rng_location
             return f"draws Philox numbers, and the description asks for the CPU's ({asked})"
@@ -343,12 +362,32 @@ class _Resolver:
 
     def entry(self, operator: Operator) -> Entry:
         """The plan for ``operator``."""
-        entry = self._below_autograd(operator)
+        entry = self._explained(operator, self._below_autograd(operator))
         entry = self.interceptions.intercepted(operator, entry) or entry
         if layouts := self._other_layouts(operator, entry):
             entry = replace(entry, other_layouts=layouts)
         if autograd := self.differentiation.of(entry, operator):
             return replace(entry, autograd=autograd)
+        return entry
+
+    def _explained(self, operator: Operator, entry: Entry) -> Entry:
+        """``entry`` with what decides how attention is computed, which no kernel's line says."""
+        if operator.name not in (CHOICE, ATTENTION):
+            return entry
+
+        def entry_of(name: str) -> Entry | None:
+            found = self.catalogue.operators.get(name)
+            return None if found is None else self._below_autograd(found)
+
+        fused = fused_attention(entry_of)
+        if operator.name == CHOICE and entry.library == "runtime":
+            return replace(entry, why=f"{entry.why} {fused.why}")
+        if entry.route is Route.COMPOSITE and fused.forward:
+            return replace(
+                entry,
+                why=f"PyTorch's composite kernel calls `{FORWARD}` where `{CHOICE}` says so, and else "
+                "decomposes it into other operators",
+            )
         return entry
 
     def _other_layouts(self, operator: Operator, entry: Entry) -> tuple[OtherLayout, ...]:
@@ -637,7 +676,9 @@ class _Resolver:
             return replace(self._unserved(operator, reason + note), by_name=True)
         if operator.name in read_host_readers().readers:
             return self._host_reader(operator, note)
-        if operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
+        if operator.name in (FORWARD, BACKWARD):
+            how = "PyTorch's composite kernel refuses the call, which it leaves to devices"
+        elif operator.composite is Composite.NON_FUNCTIONAL and group is not None and group.out:
             if group.structured and self._falls_back(group.out):
                 # The CPU's kernel checks and shapes too, and twice is what makes a small call slow.
                 once = (

@@ -1,4 +1,4 @@
-"""Calls of operators that are not ATen's: quantized ones, packed products, and ``rms_norm``.
+"""Calls of operators that are not ATen's: quantized ones, packed products, attention and ``rms_norm``.
 
 What they have to give comes from PyTorch's reference of ``quantized_decomposed``, which is written in
 Python, or from the definition, in ATen's operators.
@@ -41,6 +41,8 @@ def custom() -> Iterator[OperatorCall]:
     yield from _linear_int8()
     yield from _packed()
     yield from _rms_norm()
+    yield from _attention()
+    yield from _safe_softmax()
 
 
 def _images() -> list[Tensor]:
@@ -166,8 +168,9 @@ def _choose() -> Iterator[OperatorCall]:
                 )  # fmt: skip
 
 
-def _defined(operator: str, result: Tensor, *arguments: Any) -> OperatorCall:
-    return OperatorCall(operator, arguments, (result,), origin="by definition")
+def _defined(operator: str, result: Tensor | tuple[Tensor, ...], *arguments: Any) -> OperatorCall:
+    results = result if isinstance(result, tuple) else (result,)
+    return OperatorCall(operator, arguments, results, origin="by definition")
 
 
 def _linear_int8() -> Iterator[OperatorCall]:
@@ -219,3 +222,75 @@ def _rms_norm() -> Iterator[OperatorCall]:
                 x.double(), (n,), None if given is None else given.double(), least
             )
             yield _defined("optimized::rms_norm.out", wide.to(dtype), x, [n], given, eps)
+
+
+def _attention() -> Iterator[OperatorCall]:
+    sizes = (
+        (1, 1, 1, 1, 1, 1, 3, 3),
+        (2, 3, 3, 5, 9, 16, 16, 0),
+        (1, 4, 2, 100, 270, 20, 20, 2),  # more than a block of queries, and of keys
+        (2, 2, 1, 33, 17, 8, 40, 4),
+        (1, 1, 1, 3, 0, 4, 4, 0),
+    )
+    for (
+        batch,
+        heads,
+        shared,
+        queries,
+        keys,
+        dim,
+        value_dim,
+        bias_dims,
+    ), causal in itertools.product(sizes, (False, True)):
+        query = torch.randn(batch, heads, queries, dim)
+        key = torch.randn(batch, keys, shared, dim).transpose(1, 2)
+        value = torch.randn(batch, shared, keys, value_dim)
+        bias = torch.randn(1, heads, queries, keys)[(0,) * (4 - bias_dims)] if bias_dims else None
+        if bias is not None and queries > 4:
+            bias[..., 4, :] = -math.inf  # sees nothing
+        for dtype in (torch.float32, torch.bfloat16):
+            given = query.to(dtype), key.to(dtype), value.to(dtype)
+            mask = None if bias is None else bias.to(dtype)
+            yield from _attention_of(*given, mask, causal, 0.3)
+
+
+def _attention_of(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
+) -> Iterator[OperatorCall]:
+    dtype, heads = query.dtype, key.shape[:2]
+    each_head = query.shape[1] // key.shape[1]
+    q = query.double()
+    k, v = (each.double().repeat_interleave(each_head, 1) for each in (key, value))
+    scores = q @ k.mT * scale
+    if bias is not None:
+        scores = scores + bias.double()
+    if causal:
+        scores = scores.masked_fill(~torch.ones_like(scores, dtype=torch.bool).tril(), -math.inf)
+    seen = (scores > -math.inf).any(-1, keepdim=True)
+    sums = torch.where(seen, scores, 0).logsumexp(-1, keepdim=True).where(seen, 0)
+    weights = (scores - sums).exp()
+    out, sums = (weights @ v).to(dtype), sums.squeeze(-1).float()
+    given = (query, key, value, bias)
+    yield _defined("opsmith_fused::attention.out", (out, sums), *given, causal, scale)
+    gradient = torch.randn(out.shape).to(dtype)
+    # Of the result as it is given, which has been rounded.
+    shifts = (gradient.double() * out.double()).sum(-1, keepdim=True)
+    of_scores = weights * (gradient.double() @ v.mT - shifts) * scale
+    of_keys, of_values = (
+        each.unflatten(1, (heads[1], each_head)).sum(2)
+        for each in (of_scores.mT @ q, weights.mT @ gradient.double())
+    )
+    results = tuple(each.to(dtype) for each in (of_scores @ k, of_keys, of_values))
+    rest = (out, sums, causal, scale)
+    yield _defined("opsmith_fused::attention_backward.out", results, gradient, *given, *rest)
+
+
+def _safe_softmax() -> Iterator[OperatorCall]:
+    for shape, dim in (((), 0), ((3, 70), -1), ((4, 5, 33), 1), ((70, 3), 0), ((0, 4), 1)):
+        x = torch.randn(shape)
+        if x.dim() > 1 and x.numel():
+            x.select(dim - 1, 1).fill_(-math.inf)
+            x.select(dim - 1, 2).select(-1, 0).fill_(math.nan)
+        for dtype in (torch.float32, torch.bfloat16):
+            result = torch.ops.aten._safe_softmax(x.to(dtype).double(), dim)
+            yield _defined("opsmith_fused::safe_softmax.out", result.to(dtype), x.to(dtype), dim)

@@ -291,6 +291,18 @@ at::Tensor& silu_autograd_(at::Tensor& self) {
   return self;
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
+           at::Tensor>
+attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+          const std::optional<at::Tensor>& /*attn_bias*/, double /*dropout_p*/, bool /*is_causal*/,
+          bool /*return_debug_mask*/, std::optional<double> scale) {
+  count("attention");
+  const at::Tensor result = std::get<0>(at::_scaled_dot_product_attention_math(
+      host(query), host(key), host(value), std::nullopt, 0.0, false, std::nullopt, scale));
+  const at::Tensor none = at::empty({0}, query.options());
+  return {to_device(result, query), none, none, none, query.size(2), key.size(2), none, none, none};
+}
+
 }  // namespace chip
 
 TORCH_LIBRARY_FRAGMENT(chip_test, m) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ COUNTED = (
         "linear_backward",
     ),
     *("matmul_out", "Matmul::backward", "Sigmoid::forward", "Tanh::forward", "tanh_"),
-    "SiluInplace::forward",
+    *("SiluInplace::forward", "attention"),
 )
 
 Operation = Callable[..., Tensor]
@@ -357,3 +358,24 @@ def test_compile_traces_forward_and_backward() -> None:
 
     same(torch.compile(step, backend="aot_eager", fullgraph=True), floats(5, 4), floats(3, 4))
     assert calls("relu_backward") > 0 and calls("linear_backward") > 0
+
+
+def test_attention_is_one_call_where_the_description_says_so() -> None:
+    """No gradient: there is no kernel for it."""
+    attention = functional.scaled_dot_product_attention
+    (x,) = on_device(floats(2, 4, 5, 8), grad=False)
+    torch.testing.assert_close(attention(x, x, x).cpu(), attention(*(x.cpu(),) * 3))
+    assert calls("attention") == 1
+    others: tuple[tuple[Tensor, Tensor, dict[str, Any]], ...] = (
+        (x.double(), x.double(), {}),
+        (x[..., :6], x[..., :6], {}),
+        (torch.cat([x, x], -1), torch.cat([x, x], -1), {}),
+        (x, x, {"is_causal": True}),
+        (x, x, {"dropout_p": 0.5}),
+        (x, x, {"attn_mask": torch.ones(5, 5, device="chip", dtype=torch.bool)}),
+        (x, x[:, :2], {"enable_gqa": True}),
+        (x.clone().requires_grad_(), x, {}),
+    )
+    for query, key, options in others:
+        assert attention(query, key, key, **options).shape == query.shape
+        assert calls("attention") == 0, options

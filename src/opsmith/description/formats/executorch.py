@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from opsmith.description.attention import DescribedAttention, attention_limits
 from opsmith.description.custom import DescribedMeta, read_declaration, read_meta, schema_name
 from opsmith.description.document import Document, Step
 from opsmith.description.dtypes import expand_dtypes
@@ -77,6 +78,7 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
     dtypes: list[str] | dict[str, list[str]] = []
     dim_order: Literal["contiguous", "any"] | None = None
     rng: Literal["philox"] | None = None
+    attention: DescribedAttention | None = None
     meta: str | DescribedMeta | None = None
 
 
@@ -300,7 +302,12 @@ class _EntryReader:
 
     def _own_kernel(self, raw: ManifestEntry) -> list[Kernel]:
         """The kernel that the entry itself names."""
-        of_the_kernel = {"dtypes": raw.dtypes, "dim_order": raw.dim_order, "rng": raw.rng}
+        of_the_kernel = {
+            "dtypes": raw.dtypes,
+            "dim_order": raw.dim_order,
+            "rng": raw.rng,
+            "attention": raw.attention,
+        }
         for key, given in of_the_kernel.items():
             if given and not raw.kernel_name:
                 raise SyntaxInvalid(
@@ -319,7 +326,9 @@ class _EntryReader:
         kernel = self._kernel(raw.kernel_name, (), ("kernel_name",))
         order = DimOrder(raw.dim_order) if raw.dim_order else self.header.dim_order
         rng = Rng(raw.rng) if raw.rng else None
-        return [replace(kernel, dtypes=self._kernel_dtypes(raw), dim_order=order, rng=rng)]
+        attention = attention_limits(self.document, self.steps, raw.attention)
+        dtypes = self._kernel_dtypes(raw)
+        return [replace(kernel, dtypes=dtypes, dim_order=order, rng=rng, attention=attention)]
 
     def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if "dtypes" not in self.document.at(*self.steps):

@@ -1,5 +1,7 @@
 // _softmax and _log_softmax, along any dimension of a dense tensor, and their gradients.
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
@@ -64,8 +66,9 @@ void for_each_line(const Tensor& out, int64_t dim, const OfRows& rows, const OfC
   });
 }
 
-template <class T>
-void compute(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Columns<T>* columns) {
+// `rows` and `columns` are called as Rows and Columns are.
+template <class T, class OfRows, class OfColumns>
+void compute(const Tensor& self, int64_t dim, Tensor& out, const OfRows& rows, const OfColumns& columns) {
   const T* x = static_cast<const T*>(self.const_data_ptr());
   T* const y = static_cast<T*>(out.mutable_data_ptr());
   if (!same_layout(self, out)) {
@@ -93,11 +96,48 @@ Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, 
     return out;
   }
   if (self.scalar_type() == ScalarType::Float) {
-    compute(self, dimension, out, rows.on_float, columns.on_float);
+    compute<float>(self, dimension, out, rows.on_float, columns.on_float);
   } else {
-    compute(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
+    compute<Bfloat16>(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
   }
   return out;
+}
+
+// Whether n elements, `stride` apart, are -inf, all of them.
+template <class T>
+bool is_masked(const T* x, int64_t n, int64_t stride) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (widened(x[i * stride]) != -std::numeric_limits<float>::infinity()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class T>
+void safe_softmax(const Tensor& self, int64_t dim, Tensor& out, Rows<T>* rows, Columns<T>* columns) {
+  compute<T>(
+      self, dim, out,
+      [rows](const T* x, T* y, int64_t n, bool streamed) {
+        if (is_masked(x, n, 1)) {
+          std::fill_n(y, n, T{});
+        } else {
+          rows(x, y, n, streamed);
+        }
+      },
+      [columns](const T* x, T* y, int64_t n, int64_t stride, int64_t count) {
+        static_assert(kColumns <= 64);
+        uint64_t masked = 0;  // y may be x
+        for (int64_t j = 0; j < count; ++j) {
+          masked |= static_cast<uint64_t>(is_masked(x + j, n, stride)) << j;
+        }
+        columns(x, y, n, stride, count);
+        for (int64_t j = 0; j < count; ++j) {
+          for (int64_t i = 0; (masked >> j & 1) != 0 && i < n; ++i) {
+            y[i * stride + j] = T{};
+          }
+        }
+      });
 }
 
 template <class T>
@@ -159,6 +199,27 @@ Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t d
   OPSMITH_SET_FUNCTIONS(rows, "_softmax.out", softmax)
   OPSMITH_SET_FUNCTIONS(columns, "_softmax.out", softmax_columns)
   return softmax(context, self, dim, out, "softmax", rows, columns);
+}
+
+// softmax, and 0 for a line that consists of -inf alone.
+Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out) {
+  ByDtype<Rows> rows;
+  ByDtype<Columns> columns;
+  OPSMITH_SET_FUNCTIONS(rows, "opsmith_fused::safe_softmax.out", softmax)
+  OPSMITH_SET_FUNCTIONS(columns, "opsmith_fused::safe_softmax.out", softmax_columns)
+  const ScalarType dtype = self.scalar_type();
+  OPSMITH_CHECK(context, dtype == out.scalar_type() && rows.has(dtype), NotSupported, out,
+                "safe_softmax takes float32 or bfloat16, and its result has the same dtype");
+  const int64_t dimension = wrap_dim(context, dim, self.dim());
+  if (dimension < 0 || !resize_like(context, out, self) || out.numel() == 0) {
+    return out;
+  }
+  if (dtype == ScalarType::Float) {
+    safe_softmax(self, dimension, out, rows.on_float, columns.on_float);
+  } else {
+    safe_softmax(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
+  }
+  return out;
 }
 
 Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from opsmith.description import Kernel
 from opsmith.errors import KernelRejected
+from opsmith.plan.attention import FUSED_NAMESPACE
 from opsmith.schema import Catalogue, Operator, Variant
 from opsmith.schema.catalogue import function_schema
 
@@ -96,7 +97,7 @@ def lean_operator(
         replace(_argument(kernel, operator, argument), out=argument.name in outs)
         for argument in schema.arguments.flat_all
     )
-    if operator.namespace != "aten" and operator.namespace not in external_namespaces:
+    if operator.namespace not in {"aten", FUSED_NAMESPACE, *external_namespaces}:
         _check_custom(kernel, operator, schema)
     return LeanOperator(operator, arguments)
 

@@ -4,6 +4,7 @@
 // All are plain functions of pointers and counts: shapes, dtypes, threads and errors are the callers'.
 // `streamed`: the result is stored past the caches.
 
+#include "../attention_operands.h"
 #include "../convolution_operands.h"
 #include "../gemm_operands.h"
 
@@ -101,6 +102,15 @@ OPSMITH_GEMM(Bfloat16, bfloat16)
 #undef OPSMITH_GEMM
 // A panel of bfloat16 in the place of one of float32 that they were widened to.
 void pair_panel(float* panel, int64_t depth);
+
+// ---- attention.cpp
+
+#define OPSMITH_ATTENTION(T, suffix)                        \
+  void attention_##suffix(const AttentionForward<T>& head); \
+  void attention_gradient_##suffix(const AttentionBackward<T>& head);
+OPSMITH_ATTENTION(float, float)
+OPSMITH_ATTENTION(Bfloat16, bfloat16)
+#undef OPSMITH_ATTENTION
 
 // ---- convolution.cpp
 
