@@ -243,6 +243,18 @@ Tensors flattened(const std::vector<Tensors>& lists) {
   return all;
 }
 
+// A tensor of all ranks is theirs one after the other, whatever its shape; gloo cuts its first dimension.
+at::Tensor flat(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_contiguous(), "a tensor of all ranks' elements has to be contiguous");
+  return tensor.view({-1});
+}
+Tensors flat(Tensors tensors) {
+  for (at::Tensor& tensor : tensors) {
+    tensor = flat(tensor);
+  }
+  return tensors;
+}
+
 class HostCollectives final : public c10d::Backend {
  public:
   HostCollectives(c10::intrusive_ptr<Backend> host, std::string name)
@@ -313,8 +325,8 @@ class HostCollectives final : public c10d::Backend {
                           const c10d::AllgatherOptions& options) override {
     return start(c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", {output},
                  [&](Collective& collective) {
-                   at::Tensor read = collective.host(input, Access::kRead);
-                   at::Tensor written = collective.host(output, Access::kOverwrite);
+                   at::Tensor read = flat(collective.host(input, Access::kRead));
+                   at::Tensor written = flat(collective.host(output, Access::kOverwrite));
                    return host_->_allgather_base(written, read, options);
                  });
   }
@@ -333,8 +345,8 @@ class HostCollectives final : public c10d::Backend {
                                           const c10d::AllgatherOptions& options) override {
     return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", outputs,
                  [&](Collective& collective) {
-                   Tensors read = collective.host(inputs, Access::kRead);
-                   Tensors written = collective.host(outputs, Access::kOverwrite);
+                   Tensors read = flat(collective.host(inputs, Access::kRead));
+                   Tensors written = flat(collective.host(outputs, Access::kOverwrite));
                    return host_->allgather_into_tensor_coalesced(written, read, options);
                  });
   }
@@ -380,8 +392,8 @@ class HostCollectives final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override {
     return start(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced", outputs,
                  [&](Collective& collective) {
-                   Tensors read = collective.host(inputs, Access::kRead);
-                   Tensors written = collective.host(outputs, Access::kOverwrite);
+                   Tensors read = flat(collective.host(inputs, Access::kRead));
+                   Tensors written = flat(collective.host(outputs, Access::kOverwrite));
                    return host_->reduce_scatter_tensor_coalesced(
                        written, read, with_reduction(options, collective, written));
                  });
