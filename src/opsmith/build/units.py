@@ -30,7 +30,7 @@ _WITH_CLASHING_HEADER = re.compile(r"Stubs_[A-Za-z]\w*\.cpp$")
 # on what comes along.
 _FEWER_HEADERS = ("-DAT_PER_OPERATOR_HEADERS",)
 # Of the runtime: what brings all of PyTorch's operators, and what wants a library in a mode of its own.
-_ISOLATED = ("autocast", "kineto")
+_ISOLATED = ("autocast", "collectives", "kineto")
 # In a path between quotes; what a backslash means there is the compiler's own affair.
 _UNNAMEABLE = re.compile(r'["\\\n]')
 

@@ -264,6 +264,7 @@ def _register(built: BuiltBackend) -> None:
 
     from opsmith.runtime.data_parallel import serve_data_parallel
     from opsmith.runtime.device_module import register_device_module
+    from opsmith.runtime.distributed import serve_collectives
     from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
     from opsmith.runtime.sharing import share_between_processes
@@ -278,6 +279,7 @@ def _register(built: BuiltBackend) -> None:
     accept_as_default_tensor_type(built.name)
     exchange_with_dlpack(built.name)
     serve_data_parallel(built.name)
+    serve_collectives(built.name)
     can_share = torch.ops.opsmith.can_share_memory()
     (share_between_processes if can_share else refuse_to_share)(built.name)
     lay_out_fake_convolutions(built.name)

@@ -1,0 +1,184 @@
+"""torch.distributed on the device: each collective, what is built on them, and what goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranks import expect_ranks, run_ranks
+
+WINDOWS = pytest.mark.parametrize("window", ["on", "off"])
+
+
+@WINDOWS
+def test_collectives(window: str) -> None:
+    expect_ranks(
+        """
+        def full(value, *shape): return torch.full(shape or (3,), float(value), device="sim")
+        def values(*tensors): return [tensor.tolist() for tensor in tensors]
+
+        assert str(dist.get_backend_config()) == "sim:simccl"
+        x = full(rank + 1)
+        dist.all_reduce(x)
+        dist.all_reduce(x, op=dist.ReduceOp.AVG)
+        assert x.tolist() == [3.0] * 3
+        whole = torch.tensor([7 * rank, 8], device="sim")
+        dist.all_reduce(whole, op=dist.ReduceOp.AVG)
+        assert whole.tolist() == [3, 8]
+        dist.all_reduce(x, op=dist.ReduceOp.MAX)
+        z = full(1) * (1 + 2j)
+        dist.all_reduce(z)
+        assert z.tolist() == [2 + 4j] * 3
+        half = full(rank).bfloat16()
+        dist.all_reduce(half)
+        assert half.tolist() == [1.0] * 3
+        y = full(rank)
+        dist.broadcast(y, 1)
+        assert y.tolist() == [1.0] * 3
+        dist.reduce(y, 0)
+        assert rank or y.tolist() == [2.0] * 3
+        gathered = [full(0), full(0)]
+        dist.all_gather(gathered, full(rank))
+        assert values(*gathered) == values(full(0), full(1))
+        dist.gather(full(rank), gathered if rank == 0 else None)
+        flat = full(0, 1, 6)
+        dist.all_gather_into_tensor(flat, full(rank))
+        assert flat.tolist() == [[0.0] * 3 + [1.0] * 3]
+        part = full(0)
+        dist.scatter(part, [full(5), full(6)] if rank == 0 else None)
+        assert part.tolist() == [5.0 + rank] * 3
+        dist.reduce_scatter(part, [full(1), full(2)])
+        assert part.tolist() == [2.0 + 2 * rank] * 3
+        dist.reduce_scatter_tensor(part, full(4, 6), op=dist.ReduceOp.AVG)
+        assert part.tolist() == [4.0] * 3
+        swapped = [full(0), full(0)]
+        dist.all_to_all(swapped, [full(10 * rank), full(10 * rank + 1)])
+        assert values(*swapped) == values(full(rank), full(10 + rank))
+        uneven = full(0, 2 - rank)
+        dist.all_to_all_single(uneven, full(rank, 1 + rank), [1 - rank, 1], [1, rank])
+        assert uneven.tolist() == [0.0, 1.0][rank:]
+        dist.send(full(9), 1) if rank == 0 else dist.recv(part, 0)
+        assert rank == 0 or part.tolist() == [9.0] * 3
+        calls = [dist.P2POp(dist.isend, full(rank), 1 - rank), dist.P2POp(dist.irecv, part, 1 - rank)]
+        for work in dist.batch_isend_irecv(calls): work.wait()
+        assert part.tolist() == [1.0 - rank] * 3
+        several = [full(1), full(2, 4)]
+        with dist._coalescing_manager(device=torch.device("sim"), async_ops=True) as manager:
+            for each in several: dist.all_reduce(each)
+        manager.wait()
+        assert values(*several) == values(full(2), full(4, 4))
+        work = dist.all_reduce(x, async_op=True)
+        assert [each.tolist() for each in work.get_future().wait()] == [[6.0] * 3]
+        assert work.is_completed() and x.tolist() == [6.0] * 3
+        objects = [None] * size
+        dist.all_gather_object(objects, {"rank": rank})
+        assert objects == [{"rank": 0}, {"rank": 1}]
+        on_cpu = torch.ones(2)
+        dist.all_reduce(on_cpu)
+        dist.all_reduce(full(0, 0))
+        dist.barrier()
+        alone = dist.new_group([0])
+        if rank == 0:
+            dist.all_reduce(y, group=alone)
+        dist.destroy_process_group()
+        """,
+        OPSMITH_HOST_WINDOW=window,
+    )
+
+
+@WINDOWS
+def test_training_on_two_processes_is_training_on_one(window: str) -> None:
+    expect_ranks(
+        """
+        import tempfile
+        from torch.distributed import checkpoint
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor.parallel import (
+            ColwiseParallel, RowwiseParallel, parallelize_module)
+
+        source = torch.Generator().manual_seed(0)
+        images, labels = torch.randn(8, 8, generator=source), torch.randn(8, 4, generator=source)
+
+        def network():
+            torch.manual_seed(1)
+            return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)).to("sim")
+
+        def train(model, x, y):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                (model(x.to("sim")) - y.to("sim")).square().mean().backward()
+                optimizer.step()
+            parameters = model.parameters()
+            return [getattr(p, "full_tensor", lambda p=p: p)().detach().cpu() for p in parameters]
+
+        def expect(found):
+            for ours, theirs in zip(found, alone, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+        alone = train(network(), images, labels)
+        own = images[rank::size], labels[rank::size]
+        together = nn.SyncBatchNorm.convert_sync_batchnorm
+        expect(train(nn.parallel.DistributedDataParallel(together(network())), *own))
+
+        mesh = init_device_mesh("sim", (size,))
+        sharded = together(network())
+        for layer in (sharded[0], sharded[3], sharded):
+            fully_shard(layer, mesh=mesh)
+        expect(train(sharded, *own))
+        folder = [tempfile.mkdtemp() if rank == 0 else None]
+        dist.broadcast_object_list(folder)
+        checkpoint.save(sharded.state_dict(), checkpoint_id=folder[0])
+        empty = {name: torch.zeros_like(value) for name, value in sharded.state_dict().items()}
+        checkpoint.load(empty, checkpoint_id=folder[0])
+        expect([empty[name].full_tensor().cpu() for name, _ in sharded.named_parameters()])
+
+        split = network()
+        split[1] = nn.Identity()
+        alone = train(split, images, labels)
+        split = network()
+        split[1] = nn.Identity()
+        parallelize_module(split, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})
+        expect(train(split, images, labels))
+        dist.destroy_process_group()
+        """,
+        OPSMITH_HOST_WINDOW=window,
+    )
+
+
+CATCH = """
+import sys
+try:
+    {call}
+except Exception as error:
+    print(type(error).__name__, str(error).splitlines()[0])
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_a_rank_that_does_not_come_is_told_with_the_operation() -> None:
+    call = (
+        'dist.all_reduce(torch.ones(3, device="sim")) if rank == 0 else __import__("time").sleep(4)'
+    )
+    (_, told, _), _ = run_ranks(CATCH.format(call=call), timeout=2)
+    expected = "DistBackendError all_reduce of float32[3] on sim:0 failed on rank 0 of 2: "
+    assert told.startswith(expected)
+    assert "Timed out waiting 2000ms" in told
+
+
+def test_a_rank_that_dies_is_told_with_the_operation() -> None:
+    call = 'os._exit(3) if rank == 1 else dist.broadcast(torch.ones(3, device="sim"), 1)'
+    (_, told, _), (status, _, _) = run_ranks(CATCH.format(call=call))
+    assert status == 3
+    assert told.startswith(
+        "DistBackendError broadcast of float32[3] on sim:0 failed on rank 0 of 2: "
+    )
+
+
+def test_calls_that_differ_are_told_where_ranks_compare_them() -> None:
+    call = 'dist.all_reduce(torch.ones(3 + rank, device="sim"))'
+    ranks = run_ranks(CATCH.format(call=call), TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    for _, told, _ in ranks:
+        assert "Detected mismatch between collectives on ranks" in told
+        assert "OpType=ALLREDUCE" in told
