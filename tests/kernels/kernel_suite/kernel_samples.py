@@ -328,9 +328,12 @@ def _models() -> Iterator[Call]:
         rare = rare.view(6, 2, 3, 2)
         if dtype in (torch.float32, torch.float64):  # else the CPU multiplies zeros there
             for groups, stride in ((1, 2), (2, 1), (3, 2)):
-                yield lambda x=x, k=rare, g=groups, s=stride: functional.conv_transpose2d(
-                    x, k, None, s, 1, 0, g
-                )
+                for value in (1.0, -INF, NAN):
+                    given = x.clone()
+                    given[1, :, 2, 3] = value
+                    yield lambda x=given, k=rare, g=groups, s=stride: functional.conv_transpose2d(
+                        x, k, None, s, 1, 0, g
+                    )
             back = numbers(3, 6, 3, 4, dtype=dtype)
             yield lambda x=x[:, :2], k=rare, g=back: aten.convolution_backward(
                 g, x, k, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]

@@ -3,8 +3,8 @@
 // Note [Gaps]
 // A large map is computed as a convolution of the small one with zeros in the gaps between and around its
 // pixels. Finite weights do nothing there, but zero times infinity is NaN, where the sum has no term. So, if
-// a weight is not finite, the map is computed with zeros in the place of all such weights, and their own
-// products are added to it.
+// a weight is not finite, the map is computed with 1 or -1 in the place of all such weights, and their own
+// products are added to it: these are infinite or NaN, and so is then the sum, whatever the ones brought.
 #pragma once
 
 #include <algorithm>
@@ -114,13 +114,15 @@ inline bool has_products_of_gaps(const Tensor& weight, const Tensor& large) {
   return (large.numel() >= weight.numel() || has_nonfinite(large)) && has_nonfinite(weight);
 }
 
-// Zeros in the place of all elements that are not finite.
+// 1 with its sign in the place of each element that is not finite.
 inline void make_finite(ScalarType dtype, void* elements, int64_t n) {
   detail::with_exponent(dtype, [&](auto type, auto bits) {
     using U = decltype(type);
     U* const each = static_cast<U*>(elements);
+    const U one = static_cast<U>(bits >> 1 & bits);
+    const U sign = static_cast<U>(U{1} << (8 * sizeof(U) - 1));
     for (int64_t i = 0; i < n; ++i) {
-      each[i] = (each[i] & bits) == bits ? U{} : each[i];
+      each[i] = (each[i] & bits) == bits ? static_cast<U>((each[i] & sign) | one) : each[i];
     }
   });
 }

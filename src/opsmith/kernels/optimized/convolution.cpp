@@ -1172,7 +1172,7 @@ Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
   return convolution;
 }
 
-// The weight with zeros in the place of what is not finite, contiguous. Without memory, null.
+// The weight as make_finite leaves it, contiguous. Without memory, null.
 template <class T>
 Convolution<const T> finite_of(const Convolution<const T>& convolution, const Tensor& weight) {
   Convolution<const T> finite = convolution;
