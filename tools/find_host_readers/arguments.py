@@ -19,7 +19,7 @@ from operator_calls import Call, overload
 
 _DTYPES = (torch.float32, torch.int64, torch.complex64, torch.bool)
 _SAMPLES = 12
-# Calls made from a schema; most are refused.
+# Calls made from a schema, of each kind; most are refused.
 _MADE = 300
 
 
@@ -50,8 +50,8 @@ def _samples(info: Any) -> Iterator[Call]:
 def made_calls(schema: Any) -> Iterator[Call]:
     """Calls with values of the types that ``schema`` has, the same ones for the same schema."""
     source = random.Random(str(schema))
-    for _ in range(_MADE):
-        tensors = _Tensors(source)
+    for number in range(2 * _MADE):
+        tensors = _Tensors(source) if number < _MADE else _TensorsByChannel(source)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for argument in schema.arguments:
@@ -90,6 +90,22 @@ class _Tensors:
             )
         values = [source.random() * 3 for _ in range(torch.Size(shape).numel())]
         return torch.tensor(values).reshape(shape).to(dtype)
+
+
+class _TensorsByChannel(_Tensors):
+    """Tensors of one call: the first is an image or a sequence, all others have a number for each channel."""
+
+    def __init__(self, source: random.Random) -> None:
+        super().__init__(source)
+        self._shape = [source.choice((1, 2, 3, 4)) for _ in range(source.choice((2, 3, 4, 5)))]
+        self._is_first = True
+
+    def one(self) -> torch.Tensor:
+        shape = self._shape if self._is_first else self._shape[1:2]
+        self._is_first = False
+        return torch.tensor(
+            [self._source.random() * 3 for _ in range(torch.Size(shape).numel())]
+        ).reshape(shape)
 
 
 def _value(kind: str, source: random.Random, tensors: _Tensors) -> Any:

@@ -116,6 +116,7 @@ class TorchCts:
         (folder / "manifest.py").write_text(_MANIFEST.format(device=device, level=_LEVEL), "utf-8")
         return PytestCall(
             [
+                "-p", "opsmith.conformance.torchcts_plugin",
                 "--device", device, "--level", str(_LEVEL), "--results-dir", str(folder / "results"),
                 # Each test that crashes ends one process, which is started again behind it.
                 "--adaptive-isolation", "off", "--known-segfault-policy", "off",

@@ -322,6 +322,22 @@ def _models() -> Iterator[Call]:
             image = x.contiguous(memory_format=torch.channels_last)
             for given in (x, image):
                 yield lambda x=given, k=kernel, g=groups: functional.conv2d(x, k, None, 2, 1, 1, g)
+        # Between the pixels of a transposed convolution there is nothing to multiply these with.
+        rare = numbers(6, 2, 3, 2, dtype=dtype).flatten()
+        rare[[5, 40]] = torch.tensor([INF, NAN], dtype=dtype)
+        rare = rare.view(6, 2, 3, 2)
+        if dtype in (torch.float32, torch.float64):  # else the CPU multiplies zeros there
+            for groups, stride in ((1, 2), (2, 1), (3, 2)):
+                for value in (1.0, -INF, NAN):
+                    given = x.clone()
+                    given[1, :, 2, 3] = value
+                    yield lambda x=given, k=rare, g=groups, s=stride: functional.conv_transpose2d(
+                        x, k, None, s, 1, 0, g
+                    )
+            back = numbers(3, 6, 3, 4, dtype=dtype)
+            yield lambda x=x[:, :2], k=rare, g=back: aten.convolution_backward(
+                g, x, k, None, [2, 2], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
+            )
         for ceil_mode in (False, True):
             yield lambda x=x, c=ceil_mode: aten.max_pool2d_with_indices(
                 x, [3, 2], [2, 2], [1, 0], [1, 2], c

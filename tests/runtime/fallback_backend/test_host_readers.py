@@ -44,7 +44,13 @@ def count(device: str) -> Tensor:
     return torch.ops.aten.range.out_(2, 6, out=torch.empty(0, device=device))
 
 
-CALLS = [draw_sobol, forward_sobol, sample_grid, saturate, choose, count]
+def norm(device: str) -> tuple[Tensor, ...]:
+    mean, variance = torch.zeros(3, device=device), torch.ones(3, device=device)
+    image = floats(2, 3, 2, 2).to(device)
+    return torch.ops.aten._batch_norm_no_update(image, None, None, mean, variance, 0.1, 1e-5)
+
+
+CALLS = [norm, draw_sobol, forward_sobol, sample_grid, saturate, choose, count]
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -129,7 +129,17 @@ QUANTIZED: dict[str, Callable[[str], Tensor]] = {
     "by channel": by_channel,
     "by channel to the device": lambda device: by_channel("cpu").to(device),
     "scales": lambda device: by_channel(device).q_per_channel_scales(),
-}
+    "copy_ of another scale": lambda device: quantized(device).copy_(
+        torch.quantize_per_tensor(torch.ones(2, 3, device=device), 0.5, 1, torch.quint8)
+    ),
+    "into another scale": lambda device: torch.ops.aten.quantize_per_tensor.out(
+        torch.ones(2, 3, device=device), 0.5, 1, torch.quint8, out=quantized(device)
+    ),
+    "into other scales of channels": lambda device: torch.ops.aten.quantize_per_channel.out(
+        torch.ones(2, 3, device=device), torch.tensor([0.5, 0.25], device=device),
+        torch.tensor([1, 2], device=device), 0, torch.qint8, out=by_channel(device),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings(*UNFINISHED)

@@ -14,6 +14,7 @@
 #include "../common/resize.h"
 #include "../common/temporary.h"
 #include "../common/convolution_shape.h"
+#include "../common/nonfinite_weight.h"
 #include "by_dtype.h"
 #include "feature_map_blocks.h"
 #include "simd/float_functions.h"
@@ -1171,6 +1172,51 @@ Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
   return convolution;
 }
 
+// The weight as make_finite leaves it, contiguous. Without memory, null.
+template <class T>
+Convolution<const T> finite_of(const Convolution<const T>& convolution, const Tensor& weight) {
+  Convolution<const T> finite = convolution;
+  T* const elements = temporary<T>(convolution.context, weight.numel());
+  if (elements != nullptr) {
+    StridedIterator<1> all;
+    for (size_t d = 0; d < static_cast<size_t>(weight.dim()); ++d) {
+      all.add(weight.sizes()[d], {weight.strides()[d]});
+    }
+    T* to = elements;
+    all.for_each(0, weight.numel(),
+                 [&](const auto& at, const auto&) { *to++ = convolution.weight.data[at[0]]; });
+    make_finite(weight.scalar_type(), elements, weight.numel());
+  }
+  const int64_t (&kernel)[kSpatial] = convolution.window.kernel;
+  const int64_t places = convolution.window.kernel_size();
+  finite.weight = {elements, weight.sizes()[1] * places, places, {kernel[1] * kernel[2], kernel[2], 1}};
+  return finite;
+}
+
+// The large map `to` where the weight is not finite. See Note [Gaps] in nonfinite_weight.h.
+template <class T>
+[[gnu::cold, gnu::noinline]] bool multiply_apart(const MapProduct<T>& product, const Tensor& weight,
+                                                 const Tensor& from, Tensor& to) {
+  const Convolution<const T> finite = finite_of(product.convolution, weight);
+  if (finite.weight.data == nullptr || !multiply_maps<T>({finite, product.source, product.result,
+                                                          product.from_small, product.bias, product.with})) {
+    return false;
+  }
+  using Number = std::conditional_t<std::is_same_v<T, float>, float, executorch::aten::BFloat16>;
+  add_nonfinite_products<Number>(finite.window, finite.groups, weight, from, to);
+  return true;
+}
+
+// The map `to` from the other one.
+template <class T>
+bool make_map(const Convolution<const T>& convolution, const Tensor& weight, const T* bias,
+              const Tensor& from, bool from_small, const ConvolutionFunctions<T>& with, Tensor& to) {
+  const MapProduct<T> product{
+      convolution, feature_map_of<const T>(from), feature_map_of<T>(to), from_small, bias, with};
+  return multiply_maps(product) &&
+         (!from_small || !has_products_of_gaps(weight, to) || multiply_apart(product, weight, from, to));
+}
+
 // Calls compute with simd's functions of the dtype; false where no selected program uses it.
 #define OPSMITH_CONVOLUTION_BY_DTYPE(name, dtype, compute)                                              \
   if ((dtype) == ScalarType::Float) {                                                                   \
@@ -1225,8 +1271,9 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   const auto compute = [&](const auto& with) {
     using T = typename ElementOf<std::decay_t<decltype(with)>>::Type;
     const auto convolution = convolution_of<const T>(context, weight, parameters);
-    multiply_maps<T>({convolution, feature_map_of<const T>(input), feature_map_of<T>(out), transposed,
-                      bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, with});
+    make_map<T>(convolution, weight,
+                bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, input, transposed,
+                with, out);
   };
   OPSMITH_CONVOLUTION_BY_DTYPE("convolution.out", dtype, compute)
   return out;
@@ -1262,7 +1309,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     const auto convolution = convolution_of<const T>(context, weight, parameters);
     bool done = true;
     if (output_mask[0]) {
-      done = multiply_maps<T>({convolution, grad, feature_map_of<T>(out0), !transposed, nullptr, with});
+      done = make_map<T>(convolution, weight, nullptr, grad_output, !transposed, with, out0);
     }
     if (done && output_mask[1]) {
       const auto gradient = convolution_of<T>(context, out1, parameters);

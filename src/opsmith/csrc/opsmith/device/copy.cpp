@@ -204,6 +204,11 @@ at::Tensor _copy_from(const at::Tensor& self, const at::Tensor& destination, boo
     TORCH_CHECK(destination.sizes() == at::IntArrayRef(shape), "output with shape ", destination.sizes(),
                 " doesn't match the broadcast shape ", at::IntArrayRef(shape));
   }
+  if (C10_UNLIKELY(self.is_quantized() && destination.is_quantized())) {
+    TORCH_CHECK(self.scalar_type() == destination.scalar_type(),
+                "Quantized Copy only works with Tensors of same dtype");
+    give_quantizer(self, destination);
+  }
   if (destination.numel() == 0) {
     return destination;
   }

@@ -150,6 +150,11 @@ void copy_elements(const at::Tensor& tensor, char* memory) {
 
 }  // namespace
 
+void give_quantizer(const at::Tensor& from, const at::Tensor& to) {
+  TORCH_CHECK(from.qscheme() == to.qscheme(), "Quantized Copy only works with same qscheme");
+  at::get_qtensorimpl(to)->set_quantizer_(quantizer_like(from.unsafeGetTensorImpl(), to.device()));
+}
+
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
   if (tensor.numel() == 0) {
     return {0, 0};
@@ -312,11 +317,12 @@ bool HostViews::has_other_storage(const TensorEntry& entry) const {
          storages_[entry.storage].host.get();
 }
 
-// Whether host code changed anything but elements.
+// Whether host code changed anything but elements, or may have: out variants give their result another
+// quantizer.
 bool HostViews::has_new_metadata(const TensorEntry& entry) const {
   const c10::TensorImpl* device = entry.device.unsafeGetTensorImpl();
   const c10::TensorImpl* host = entry.host.unsafeGetTensorImpl();
-  return has_other_storage(entry) || device->sizes() != host->sizes() ||
+  return has_other_storage(entry) || is_quantized(host) || device->sizes() != host->sizes() ||
          device->strides() != host->strides() || device->storage_offset() != host->storage_offset() ||
          (device->key_set() ^ host->key_set()).has_any(kFlags);
 }
@@ -328,10 +334,15 @@ bool HostViews::has_new_metadata(const TensorEntry& entry) const {
 // change at the end, where nothing can fail.
 void HostViews::commit_metadata() {
   std::vector<std::pair<size_t, c10::Storage>> storages;  // of tensors that have another one now
+  std::vector<std::pair<size_t, at::QuantizerPtr>> quantizers;
   for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& host = tensors_[i].host;
+    const c10::Device device = tensors_[i].device.device();
     if (tensors_[i].written && has_other_storage(tensors_[i])) {
-      const at::Tensor& host = tensors_[i].host;
-      storages.emplace_back(i, device_storage(host.storage(), tensors_[i].device.device().index()));
+      storages.emplace_back(i, device_storage(host.storage(), device.index()));
+    }
+    if (C10_UNLIKELY(tensors_[i].written && is_quantized(host.unsafeGetTensorImpl()))) {
+      quantizers.emplace_back(i, quantizer_like(host.unsafeGetTensorImpl(), device));
     }
   }
   std::vector<std::pair<size_t, c10::DataPtr>> memories;  // of storages that were resized
@@ -355,6 +366,9 @@ void HostViews::commit_metadata() {
   }
   for (auto& [index, storage] : storages) {
     tensors_[index].device.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(storage));
+  }
+  for (auto& [index, quantizer] : quantizers) {
+    at::get_qtensorimpl(tensors_[index].device)->set_quantizer_(std::move(quantizer));
   }
   for (const TensorEntry& entry : tensors_) {
     if (entry.written) {

@@ -101,6 +101,9 @@ class HostViews {
   uint64_t waited_ = 0;  // a bit for each device whose stream is known to be idle
 };
 
+// Gives the quantized tensor `to` the quantizer of `from`, wherever both are.
+void give_quantizer(const at::Tensor& from, const at::Tensor& to);
+
 // Bytes [begin, end) of its storage that the elements of a strided tensor lie in; empty when it has none.
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor);
 

@@ -6,6 +6,7 @@
 #include "../../common/resize.h"
 #include "../../common/temporary.h"
 #include "../../common/convolution_shape.h"
+#include "../../common/nonfinite_weight.h"
 #include "../gemm.h"
 #include "../../common/feature_map.h"
 #include "../lanes.h"
@@ -414,12 +415,9 @@ template <class C>
            });
 }
 
-// The weight as (groups, rows, depth) for a product: as it stands, or with its two kinds of channels
-// exchanged within each group. Null with the call rejected.
-const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t groups, bool exchanged) {
-  if (!exchanged && is_contiguous(weight)) {
-    return static_cast<const char*>(weight.const_data_ptr());
-  }
+// A copy of the weight as (groups, rows, depth) for a product: with its two kinds of channels exchanged
+// within each group, or as it stands. Null with the call rejected.
+char* copied_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t groups, bool exchanged) {
   char* const rows = temporary<char>(context, static_cast<int64_t>(weight.nbytes()));
   if (rows == nullptr) {
     return nullptr;
@@ -436,6 +434,41 @@ const char* weight_rows(KernelRuntimeContext& context, const Tensor& weight, int
   copy_strided(sizes, weight.element_size(), {static_cast<const char*>(weight.const_data_ptr()), strides},
                {rows, contiguous_strides(sizes)});
   return rows;
+}
+
+template <class C>
+void small_from_large(const Convolution& convolution, const Tensor& weight, const char* bias,
+                      const ByteFeatureMap& large, const ByteFeatureMap& small) {
+  const char* const rows = is_contiguous(weight)
+                               ? static_cast<const char*>(weight.const_data_ptr())
+                               : copied_rows(convolution.context, weight, convolution.groups, false);
+  if (rows != nullptr) {
+    map_product<C>(convolution, rows, bias, large, false, small);
+  }
+}
+
+// See Note [Gaps] in nonfinite_weight.h.
+template <const char* kName, class C>
+void large_from_small(const Convolution& convolution, const Tensor& weight, const char* bias,
+                      const Tensor& small, Tensor& large) {
+  const int64_t spatial = weight.dim() - 2;
+  char* const rows = copied_rows(convolution.context, weight, convolution.groups, true);
+  const auto compute = [&] {
+    map_product<C>(convolution, rows, bias, feature_map_of(small, spatial), true,
+                   feature_map_of(large, spatial));
+  };
+  if (rows == nullptr) {
+    return;
+  }
+  compute();
+  if (has_products_of_gaps(weight, large)) {
+    make_finite(convolution.dtype, rows, weight.numel());
+    compute();
+    with_dtype<kName>(convolution.context, Floating{}, convolution.dtype, [&](auto type) {
+      add_nonfinite_products<typename decltype(type)::type>(convolution.window, convolution.groups, weight,
+                                                            small, large);
+    });
+  }
 }
 
 Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
@@ -469,15 +502,17 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
     return out;
   }
   const int64_t spatial = input.dim() - 2;
-  const char* const rows = weight_rows(context, weight, groups, transposed);
-  if (rows != nullptr) {
-    const Convolution convolution = convolution_of(context, weight, parameters);
-    const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
-    with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
-      map_product<typename decltype(type)::type>(convolution, rows, added, feature_map_of(input, spatial),
-                                                 transposed, feature_map_of(out, spatial));
-    });
-  }
+  const Convolution convolution = convolution_of(context, weight, parameters);
+  const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
+  with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
+    using C = typename decltype(type)::type;
+    if (transposed) {
+      large_from_small<kForward, C>(convolution, weight, added, input, out);
+    } else {
+      small_from_large<C>(convolution, weight, added, feature_map_of(input, spatial),
+                          feature_map_of(out, spatial));
+    }
+  });
   return out;
 }
 
@@ -502,15 +537,16 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
       (output_mask[2] && !resize(context, out2, {sizes[1]}))) {
     return results;
   }
-  const char* const rows = output_mask[0] ? weight_rows(context, weight, groups, !transposed) : nullptr;
   const Convolution convolution = convolution_of(context, weight, parameters);
   const int64_t spatial = input.dim() - 2;
   const ByteFeatureMap given = feature_map_of(input, spatial);
   const ByteFeatureMap grad = feature_map_of(grad_output, spatial);
   with_wide_type<kBackward>(context, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
-    if (rows != nullptr) {
-      map_product<C>(convolution, rows, nullptr, grad, !transposed, feature_map_of(out0, spatial));
+    if (output_mask[0] && transposed) {
+      small_from_large<C>(convolution, weight, nullptr, grad, feature_map_of(out0, spatial));
+    } else if (output_mask[0]) {
+      large_from_small<kBackward, C>(convolution, weight, nullptr, grad_output, out0);
     }
     if (output_mask[1]) {
       weight_product<C>(convolution, transposed ? grad : given, transposed ? given : grad,
