@@ -85,6 +85,11 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
       return [exponent = power != 0](bool base) { return base || !exponent; };
     });
   }
+  // ATen computes with a double where the base is one or a float, and else with an exponent of the base's
+  // dtype.
+  if (dtype != ScalarType::Float && !fits(context, exponent, dtype)) {
+    return out;
+  }
   return binary<kTensorScalar>(context, Real{}, dtype, self, ScalarTensor(exponent, compute_dtype(dtype)),
                                out, kPower);
 }
