@@ -156,6 +156,11 @@ AT_THE_EDGE: dict[str, Callable[[str], object]] = {
         .to(torch.int8)
         .addcmul(values(d).to(torch.int8), values(d).to(torch.int8), value=300)
     ),
+    "a power of one into integers": lambda d: torch.pow(
+        1, values(d), out=torch.empty(0, dtype=torch.int64, device=d)
+    ),
+    "a stack of two shapes": lambda d: torch.stack([values(d), values(d)[0]], 2),
+    "a stack of transposed tensors": lambda d: torch.stack([values(d).T, values(d).half().T], 1),
     "alpha=True": lambda d: torch.add(values(d), values(d), alpha=True),
     "a mean into integers": lambda d: torch.mean(
         values(d), [], out=torch.empty(0, dtype=torch.int64, device=d)
