@@ -161,6 +161,16 @@ AT_THE_EDGE: dict[str, Callable[[str], object]] = {
     ),
     "a stack of two shapes": lambda d: torch.stack([values(d), values(d)[0]], 2),
     "a stack of transposed tensors": lambda d: torch.stack([values(d).T, values(d).half().T], 1),
+    "hardtanh beyond what a half holds": lambda d: nn.functional.hardtanh(
+        values(d).half(), -1e5, 1e5
+    ),
+    "a negative zero less nothing": lambda d: torch.sub(
+        torch.full((2,), -0.0).to(d), torch.ones(2).to(d), alpha=0
+    ),
+    "the largest of distances that are no numbers": lambda d: [
+        torch.cdist(values(d).log(), values(d).log(), p=torch.inf),
+        torch.pdist(values(d).mul(torch.inf), p=torch.inf),
+    ],
     "alpha=True": lambda d: torch.add(values(d), values(d), alpha=True),
     "a mean into integers": lambda d: torch.mean(
         values(d), [], out=torch.empty(0, dtype=torch.int64, device=d)

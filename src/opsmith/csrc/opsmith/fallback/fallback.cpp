@@ -160,10 +160,10 @@ Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
 
 // How the operator uses `tensor`, which is its `argument`.
 Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const c10::Argument& argument) {
-  // Some CPU kernels (gelu.out, avg_pool3d.out) write to a tensor with gaps as if it had none, and leave
-  // elements as they were.
+  // Some CPU kernels (gelu.out, avg_pool3d.out, upsample_bilinear2d.out) write to a tensor with gaps as if it
+  // had none, or in another order than its own, and leave elements as they were.
   const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
-                          !is_made_of_parts(tensor) && tensor.is_non_overlapping_and_dense() &&
+                          !is_made_of_parts(tensor) && tensor.is_contiguous(tensor.suggest_memory_format()) &&
                           has_pure_outputs(op);
   return overwrites ? Access::kOverwrite : access_to(op, argument);
 }
