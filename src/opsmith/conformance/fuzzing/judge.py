@@ -182,10 +182,12 @@ class _Comparison:
 
         The program ends there: nobody gives the device the CPU's numbers in tensors that no step names.
         """
-        return (
-            found.kind.startswith("values")
-            and self._overwrites(step)
-            and (self._is_as_apart(step, ours) or self._is_wrong(step, theirs))
+        return found.kind.startswith("values") and (
+            is_undefined(step, "values", ours, theirs)
+            or (
+                self._overwrites(step)
+                and (self._is_as_apart(step, ours) or self._is_wrong(step, theirs))
+            )
         )
 
     def _overwrites(self, step: Step) -> bool:
