@@ -171,6 +171,9 @@ AT_THE_EDGE: dict[str, Callable[[str], object]] = {
         torch.cdist(values(d).log(), values(d).log(), p=torch.inf),
         torch.pdist(values(d).mul(torch.inf), p=torch.inf),
     ],
+    "nothing scattered of more than a half holds": lambda d: (
+        values(d).half().scatter(1, torch.empty(2, 0, dtype=torch.int64).to(d), 1e10)
+    ),
     "alpha=True": lambda d: torch.add(values(d), values(d), alpha=True),
     "a mean into integers": lambda d: torch.mean(
         values(d), [], out=torch.empty(0, dtype=torch.int64, device=d)
