@@ -263,7 +263,7 @@ def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: Samp
     """
     base = step.operator.partition(".")[0].rstrip("_")
     if base == "ldexp":
-        return kind in {"stride", "values", "sign of zero"}
+        return kind in {"stride", "values", "sign of zero", "error only on the CPU"}
     if base == "linear":  # into an `out` that is not contiguous
         return kind == "error only on the CPU" and bool(written_by(step))
     if base == "addr":
@@ -359,8 +359,10 @@ def _polynomial_of_no_number(
 
 
 def _beyond_its_memory(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """PyTorch's CPU gives a buffer of this operator contiguous strides without a look at its memory."""
-    return kind == "unreadable" and step.operator.startswith("log_sigmoid_forward")
+    """PyTorch's CPU gives what these operators write contiguous strides without a look at its memory."""
+    return kind == "unreadable" and any(
+        part in step.operator for part in ("log_sigmoid_forward", "_pad")
+    )
 
 
 def _first_of_nothing(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
