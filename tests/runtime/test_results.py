@@ -120,6 +120,109 @@ def test_integers_overflow_before_they_go_into_a_float() -> None:
     assert torch.add(large, large, out=torch.zeros(1, device="sim")).item() == -2
 
 
+# ---- calls at the edge of what is taken ----
+
+
+def filled(mask: Tensor, value: Tensor) -> Tensor:
+    numbers = torch.arange(6, dtype=torch.int32).view(2, 3).to(mask.device)
+    numbers[mask] = value
+    return numbers
+
+
+def gradients_of_nothing(device: str, dtype: torch.dtype) -> list[tuple[Tensor, torch.dtype]]:
+    operands = [torch.ones(0, 3, 3), torch.ones(2, 3, 2).to(dtype), torch.ones(2).to(dtype)]
+    operands = [operand.to(device).requires_grad_() for operand in operands]
+    found = torch.autograd.grad(nn.functional.conv1d(*operands).sum(), operands)
+    return [(each, each.dtype) for each in found]
+
+
+AT_THE_EDGE: dict[str, Callable[[str], object]] = {
+    "a sum with more than a float holds": lambda d: values(d) + 1e300,
+    "a product with more than a bfloat16 holds": lambda d: values(d).bfloat16() * -1e39,
+    "a quotient of more than a half holds": lambda d: 1e39 / values(d).half(),
+    "a half filled with more than it holds": lambda d: values(d).half().fill_(1e5),
+    "a half to more than it holds": lambda d: values(d).half() ** 70000,
+    "a float to more than it holds": lambda d: values(d) ** 1e300,
+    "a byte to more than it holds": lambda d: values(d).byte() ** 300,
+    "a threshold over what a half holds": lambda d: nn.functional.threshold(
+        values(d).half(), 1e5, 0
+    ),
+    "a value over what a half holds": lambda d: nn.functional.threshold(values(d).half(), 0, 1e5),
+    "elu by more than a float holds": lambda d: nn.functional.elu(values(d), 1e300),
+    "leaky_relu by more than a float holds": lambda d: nn.functional.leaky_relu(values(d), 1e300),
+    "softplus by more than a float holds": lambda d: nn.functional.softplus(values(d), 1e300),
+    "addcmul by more than a byte holds": lambda d: (
+        values(d)
+        .to(torch.int8)
+        .addcmul(values(d).to(torch.int8), values(d).to(torch.int8), value=300)
+    ),
+    "a power of one into integers": lambda d: torch.pow(
+        1, values(d), out=torch.empty(0, dtype=torch.int64, device=d)
+    ),
+    "a stack of two shapes": lambda d: torch.stack([values(d), values(d)[0]], 2),
+    "a stack of transposed tensors": lambda d: torch.stack([values(d).T, values(d).half().T], 1),
+    "hardtanh beyond what a half holds": lambda d: nn.functional.hardtanh(
+        values(d).half(), -1e5, 1e5
+    ),
+    "a negative zero less nothing": lambda d: torch.sub(
+        torch.full((2,), -0.0).to(d), torch.ones(2).to(d), alpha=0
+    ),
+    "the largest of distances that are no numbers": lambda d: [
+        torch.cdist(values(d).log(), values(d).log(), p=torch.inf),
+        torch.pdist(values(d).mul(torch.inf), p=torch.inf),
+    ],
+    "nothing scattered of more than a half holds": lambda d: (
+        values(d).half().scatter(1, torch.empty(2, 0, dtype=torch.int64).to(d), 1e10)
+    ),
+    "alpha=True": lambda d: torch.add(values(d), values(d), alpha=True),
+    "a mean into integers": lambda d: torch.mean(
+        values(d), [], out=torch.empty(0, dtype=torch.int64, device=d)
+    ),
+    "numbers of another dtype where a mask is set": lambda d: filled(
+        values(d) > 2, torch.tensor(9.5)
+    ),
+    "too large a number where a mask is set": lambda d: filled(values(d) > 2, torch.tensor(1e20)),
+    "several numbers of another dtype": lambda d: filled(values(d) > 2, values(d)[0]),
+    "a padding that leaves no column": lambda d: nn.functional.pad(
+        values(d)[None], (-2, -1, 2, 0), "replicate"
+    ),
+    "a padding that leaves nothing": lambda d: nn.functional.pad(
+        values(d)[None], (-2, -1, -1, -1), "reflect"
+    ),
+    "a transposed convolution without a pixel": lambda d: nn.functional.conv_transpose2d(
+        torch.ones(1, 2, 1, 1).to(d), torch.ones(2, 1, 2, 2).to(d), padding=1
+    ),
+    "gradients of no images": lambda d: gradients_of_nothing(d, torch.float32),
+    "gradients of no images and a weight of doubles": lambda d: gradients_of_nothing(
+        d, torch.float64
+    ),
+}
+
+
+def outcome(call: Callable[[str], object], device: str) -> object:
+    """What the call returns, as text, or the type of what it raises."""
+    try:
+        return str(call(device)).replace(f", device='{device}:0'", "")
+    except RuntimeError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("name", AT_THE_EDGE)
+def test_what_is_at_the_edge_is_taken_or_refused_as_on_the_cpu(name: str) -> None:
+    assert outcome(AT_THE_EDGE[name], "sim") == outcome(AT_THE_EDGE[name], "cpu")
+
+
+def test_an_out_that_shares_elements_is_not_handed_to_kernels_that_do_not_look() -> None:
+    images, none = torch.ones(2, 3, 4, device="sim"), torch.ones(1, device="sim").expand(3)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch.ops.aten.native_batch_norm.out(
+            *(images, None, None, None, None, True, 0.1, 1e-5),
+            out=torch.empty_like(images),
+            save_mean=none,
+            save_invstd=torch.ones(3, device="sim"),
+        )
+
+
 # ---- indices and dimensions that do not exist ----
 
 

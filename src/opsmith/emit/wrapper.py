@@ -187,6 +187,11 @@ class _Writer:
                 f"const opsmith::{kind}<opsmith::Operands::{operands}, opsmith::Runs::{runs}> "
                 f"call({', '.join([self._quoted_name(), *options, *tensors])});"
             )
+            generators = [p.name for p in self.signature.parameters() if p.type == "Generator"]
+            if generators and tensors and not factory:
+                self.headers.add("opsmith/generated/generator_argument.h")
+                checked = ", ".join([*generators, *tensors])
+                lines.append(f"opsmith::check_generator_of({checked});")
         if factory:
             self.headers.add("opsmith/generated/factory.h")
             if tensors and self.entry.route is Route.DERIVED:

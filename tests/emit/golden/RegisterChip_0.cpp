@@ -33,6 +33,7 @@
 #include <ATen/ops/topk_meta.h>
 #include <ATen/ops/topk_ops.h>
 #include <opsmith/generated/factory.h>
+#include <opsmith/generated/generator_argument.h>
 #include <torch/library.h>
 
 namespace chip {
@@ -285,6 +286,7 @@ at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optiona
                                 at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.float_out",
                                                                               self, out);
+  opsmith::check_generator_of(generator, self, out);
   const auto shape =
       at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt);
   auto result = opsmith::result_in(out, shape, self);
@@ -302,6 +304,7 @@ at::Tensor& bernoulli_float_out(const at::Tensor& self, double p, ::std::optiona
 // device
 at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli.p", self);
+  opsmith::check_generator_of(generator, self);
   auto result = opsmith::allocate_as(
       at::_ops::bernoulli_p::redispatch(opsmith::kMeta, opsmith::meta(self), p, ::std::nullopt));
   auto operand = opsmith::operand_in(result, self);
@@ -315,6 +318,7 @@ at::Tensor bernoulli_p(const at::Tensor& self, double p, ::std::optional<at::Gen
 // kernel: `chip::bernoulli_` (kernels.yaml:10:6)
 at::Tensor& bernoulli__float(at::Tensor& self, double p, ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::bernoulli_.float", self);
+  opsmith::check_generator_of(generator, self);
   return ::chip::bernoulli_(self, p, generator);
 }
 
@@ -627,6 +631,7 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
                                  ::std::optional<at::Generator> generator, at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise.out",
                                                                               self, noise, out);
+  opsmith::check_generator_of(generator, self, noise, out);
   return ::chip::rrelu_with_noise_out(self, noise, lower, upper, training, generator, out);
 }
 
@@ -641,6 +646,7 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
                               ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call("aten::rrelu_with_noise_", self,
                                                                               noise);
+  opsmith::check_generator_of(generator, self, noise);
   if (C10_UNLIKELY(opsmith::shares_elements(self))) {
     return opsmith::call_boxed<at::_ops::rrelu_with_noise_, &opsmith::fallback>(self, noise, lower, upper,
                                                                                 training, generator);
@@ -666,6 +672,7 @@ at::Tensor& rrelu_with_noise_(at::Tensor& self, at::Tensor& noise, const at::Sca
                                                                  ::std::optional<at::Generator> generator) {
   const opsmith::Call<opsmith::Operands::kAny, opsmith::Runs::kOnDevice> call(
       "aten::rrelu_with_noise_functional", self, noise);
+  opsmith::check_generator_of(generator, self, noise);
   const auto shapes = at::_ops::rrelu_with_noise_functional::redispatch(
       opsmith::kMeta, opsmith::meta(self), opsmith::meta(noise), lower, upper, training, ::std::nullopt);
   auto out = opsmith::allocate_as(std::get<0>(shapes));

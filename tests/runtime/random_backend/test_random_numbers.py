@@ -241,6 +241,18 @@ def test_generators_of_other_devices_are_refused() -> None:
         assert refusal(RuntimeError, call) == text
 
 
+def test_tensors_of_the_cpu_refuse_the_devices_generators() -> None:
+    text = "Expected a 'cpu' device type for generator but found 'sim'. Make one with torch.Generator()."
+    given = {"generator": torch.Generator(device="sim")}
+    for draw in (
+        lambda: torch.rand(3, **given),
+        lambda: torch.randperm(3, **given),
+        lambda: torch.multinomial(torch.ones(3), 2, **given),
+        lambda: torch.normal(torch.zeros(3), torch.ones(3), **given),
+    ):
+        assert refusal(RuntimeError, draw) == text
+
+
 def test_states_of_all_devices() -> None:
     torch.sim.manual_seed_all(5)
     torch.rand(3, device="sim:1")

@@ -53,7 +53,10 @@ class _Gathered:
                 self.steps += verdict.samples
                 self.findings.append(msgspec.json.decode(verdict.message, type=Finding))
             case _:
-                self.findings.append(self._ended(index, verdict))
+                if (finding := self._ended(index, verdict)) is None:
+                    self.skipped += 1
+                else:
+                    self.findings.append(finding)
         self.noted = b""
         self.report(Standing(self.done, self.programs, len(self.findings), verdict))
 
@@ -66,8 +69,11 @@ class _Gathered:
     def tick(self) -> None:
         """Nothing is written while it runs."""
 
-    def _ended(self, index: int, verdict: Verdict) -> Finding:
-        """What a worker was at that crashed or hung: what it had noted, or the program drawn again."""
+    def _ended(self, index: int, verdict: Verdict) -> Finding | None:
+        """What a worker was at that crashed or hung: what it had noted, or the program drawn again.
+
+        None where drawing crashes too: then it is PyTorch's CPU that does.
+        """
         if self.noted:
             noted = msgspec.json.decode(self.noted, type=Finding)
             kind = verdict.status.value if verdict.status.is_bad else noted.kind
@@ -79,8 +85,10 @@ class _Gathered:
                 [self.setting.fuzz, self.device, verdict.status.value, verdict.message]
             ),
             capture_output=True,
-            check=True,
         )
+        if shown.returncode < 0:
+            return None
+        shown.check_returncode()
         return msgspec.json.decode(shown.stdout, type=Finding)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from opsmith.conformance.comparison import SampleOutcome
 from opsmith.conformance.fuzzing.execution import written_by
-from opsmith.conformance.fuzzing.program import SETITEM, Step, refs_in
+from opsmith.conformance.fuzzing.program import GRAD, SETITEM, Step, refs_in
 
 Rule = Callable[[Step, str, SampleOutcome, SampleOutcome], bool]
 
@@ -55,8 +55,17 @@ _PRODUCTS = {
 
 
 def _zero_of_a_sum(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """Whether a sum of products begins with zero or with the first product, BLAS leaves open."""
-    return kind == "sign of zero" and step.operator.partition(".")[0].rstrip("_") in _PRODUCTS
+    """Whether a sum of products begins with zero or with the first product, BLAS leaves open.
+
+    An element that is its mean is a zero after rounding, of either sign.
+    """
+    base = step.operator.partition(".")[0].rstrip("_")
+    sums = (
+        base in _PRODUCTS
+        or base.endswith(("_norm", "pinv", "pinverse"))
+        or base.startswith("upsample")
+    )
+    return kind == "sign of zero" and sums
 
 
 def _largest_zero(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
@@ -120,12 +129,109 @@ _REFUSED_ELSEWHERE = (
     "Expected reduction dim to be specified for input.numel() == 0",
     # PyTorch's CPU fails an assertion of its own, where there are elements.
     "at least one index is needed",
+    # An in-place comparison makes whole numbers require a gradient; assigning them is copying on any device,
+    # and filling on the CPU, where nothing asks for their dtype.
+    "Autograd not support dtype",
 )
 
 
+def _gradient_of_a_filled_tensor(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """``a[i] = 0`` fills on the CPU and copies elsewhere, as above: gradients are zeros with the strides of
+    what came in, or contiguous ones.
+    """
+    return (
+        kind == "stride"
+        and step.operator == GRAD
+        and all(
+            mine.stride() == other.stride() or (mine.is_contiguous() and not other.any())
+            for mine, other in zip(ours.tensors, theirs.tensors, strict=True)
+        )
+    )
+
+
+def _formatted_by_one_dnn(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """Of images with three dimensions, the CPU keeps channels last where oneDNN computes: it is left large
+    batches and windows.  PyTorch's meta kernel says that they are kept.
+    """
+    return (
+        kind == "stride"
+        and step.operator.partition(".")[0] in {"conv3d", "conv_transpose3d", "convolution", "grad"}
+        and theirs.tensors[-1].is_contiguous()
+        and any(_has_channels_last(tensor) for tensor in ours.tensors[len(ours.versions) :])
+    )
+
+
+def _has_channels_last(tensor: Tensor) -> bool:
+    image = tensor if tensor.dim() == 5 else tensor[None]
+    return image.dim() == 5 and image.is_contiguous(memory_format=torch.channels_last_3d)
+
+
+def _gradient_of_a_group_norm(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """PyTorch's formula makes what it is given contiguous, on any device but the CPU and CUDA."""
+    return (
+        kind == "stride"
+        and step.operator == GRAD
+        and "NativeGroupNormBackward0" in _formulas(theirs.tensors[0])
+        and all(
+            mine.stride() == other.stride() or mine.is_contiguous()
+            for mine, other in zip(ours.tensors, theirs.tensors, strict=True)
+        )
+    )
+
+
+def _formulas(tensor: Tensor) -> set[str]:
+    """The names of what autograd calls for the gradient of ``tensor``."""
+    waiting, seen = [tensor.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [following for following, _ in node.next_functions]
+    return {node.name() for node in seen}
+
+
+def _strides_over_one_element(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """The CPU convolves one spatial dimension as two, one of which has one element: a gradient's strides over
+    dimensions of one element are what comes of that.
+    """
+    return (
+        kind == "stride"
+        and step.operator == GRAD
+        and "ConvolutionBackward0" in _formulas(theirs.tensors[0])
+        and all(
+            size == 1 or mine_stride == other_stride
+            for mine, other in zip(ours.tensors, theirs.tensors, strict=True)
+            for size, mine_stride, other_stride in zip(
+                other.shape, mine.stride(), other.stride(), strict=True
+            )
+        )
+    )
+
+
+_OTHERWISE_RAISED = (
+    # One of PyTorch's own assertions.
+    "Could this error message be improved?",
+    # An index out of range, which index_select finds in another way where all is contiguous.
+    "INDICES element is out of DATA bounds",
+)
+
+
+def _asserted(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """Where the CPU's error is of a type that says nothing of the call."""
+    return kind == "type of error" and any(text in str(theirs.result) for text in _OTHERWISE_RAISED)
+
+
 def _refused_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
-    """What PyTorch refuses on any device, and its CPU does not notice."""
-    return kind == "error only on the device" and any(
+    """What PyTorch refuses on any device, and its CPU does not notice, or not before another error."""
+    return kind in {"error only on the device", "type of error"} and any(
         text in str(ours.result) for text in _REFUSED_ELSEWHERE
     )
 
@@ -136,6 +242,8 @@ _TAKEN_ELSEWHERE = (
     "masked_fill_ only supports boolean masks, but got mask with dtype unsigned char",
     # Histograms of whole numbers are for devices only, as on PyTorch's GPUs.
     "torch.histogram: input tensor and hist tensor should have the same dtype",
+    # The gradient of a real number that is filled into a complex tensor.
+    "input_is_complex == grad_is_complex",
     # The gradient of group_norm without a weight and without elements: a bug of its own.
     "tensor does not have a device",
 )
@@ -150,9 +258,14 @@ def _taken_with_reason(step: Step, kind: str, ours: SampleOutcome, theirs: Sampl
 
 def _composed_elsewhere(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """PyTorch has kernels of its CPU's own for these, and composes them elsewhere: other strides, fewer
-    checks of dimensions and numbers, and bools that are added as numbers.
+    checks of dimensions and numbers, bools that are added as numbers, and ``ldexp`` by a power of two, which
+    may be infinite where the product is not.
     """
     base = step.operator.partition(".")[0].rstrip("_")
+    if base == "ldexp":
+        return kind in {"stride", "values", "sign of zero", "error only on the CPU"}
+    if base == "linear":  # into an `out` that is not contiguous
+        return kind == "error only on the CPU" and bool(written_by(step))
     if base == "addr":
         truth = kind == "values" and theirs.tensors[0].dtype is torch.bool
         return truth or kind in {"stride", "error only on the CPU"}
@@ -163,9 +276,9 @@ def _strided_like_an_operand(
     step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
 ) -> bool:
     """``hardtanh`` allocates like its operand, and ``hardtanh.out`` resizes as ``clamp`` does: opsmith
-    derives one from the other, so that strides of what holds nothing are the same in both.
+    derives one from the other, so that strides over less than two elements are the same in both.
     """
-    return kind == "stride" and step.operator == "hardtanh.out" and not theirs.tensors[-1].numel()
+    return kind == "stride" and step.operator == "hardtanh.out" and theirs.tensors[-1].numel() < 2
 
 
 def _negative_of_the_least_integer(
@@ -215,6 +328,43 @@ def _median_of_expanded(step: Step, kind: str, ours: SampleOutcome, theirs: Samp
     return kind == "values" and "median" in step.operator and _shares_elements(theirs.tensors[0])
 
 
+def _padded_by_what_is_padded(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """A circular padding that is longer than what its negative other side has left is copied from memory that
+    nothing was written to yet.
+    """
+    given = (*step.arguments, *dict(step.keywords).values())
+    circular = step.operator == "_pad_circular" or "circular" in given
+    pads = next((value for value in given if isinstance(value, list)), [])
+    return (
+        kind in {"values", "sign of zero"}
+        and circular
+        and any(
+            low < 0 < high or high < 0 < low
+            for low, high in zip(pads[::2], pads[1::2], strict=False)
+        )
+    )
+
+
+def _polynomial_of_no_number(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """PyTorch's CPU returns of NaN, in some of its polynomials, a variable that nothing was assigned to."""
+    return (
+        kind == "values"
+        and "_polynomial_" in step.operator
+        and any(bool(tensor.isnan().any()) for tensor in theirs.tensors[: len(theirs.versions)])
+    )
+
+
+def _beyond_its_memory(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
+    """PyTorch's CPU gives what these operators write contiguous strides without a look at its memory."""
+    return kind == "unreadable" and any(
+        part in step.operator for part in ("log_sigmoid_forward", "_pad")
+    )
+
+
 def _first_of_nothing(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """The first 0 elements of a tensor without dimensions are one: whatever the memory held."""
     return (
@@ -252,7 +402,7 @@ def _place_that_is_no_number(
 ) -> bool:
     """Which pixel a place is at that is no number, C++ leaves open: it is a cast out of range."""
     return (
-        kind == "values"
+        kind in {"values", "sign of zero"}
         and "grid_sampler" in step.operator
         and not all(bool(tensor.isfinite().all()) for tensor in theirs.tensors[:2])
     )
@@ -301,6 +451,11 @@ _RULES: tuple[Rule, ...] = (
     _gelu_of_infinity,
     _grown_versions,
     _filled_by_a_host_scalar,
+    _gradient_of_a_filled_tensor,
+    _formatted_by_one_dnn,
+    _gradient_of_a_group_norm,
+    _asserted,
+    _strides_over_one_element,
     _refused_with_reason,
     _taken_with_reason,
     _composed_elsewhere,
@@ -310,6 +465,9 @@ _RULES: tuple[Rule, ...] = (
     _written_twice,
     _overlaps_itself,
     _median_of_expanded,
+    _padded_by_what_is_padded,
+    _polynomial_of_no_number,
+    _beyond_its_memory,
     _first_of_nothing,
     _products_that_are_no_numbers,
     _place_that_is_no_number,

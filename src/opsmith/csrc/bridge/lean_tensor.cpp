@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -17,9 +18,11 @@ void check_size(const LeanCall& call, const at::TensorBase& tensor, size_t most_
                               "\n  remedy: split the Tensor, or move it to the CPU: .cpu()");
 }
 
+// As TensorIterator casts: what a floating-point dtype does not hold is infinite.
 template <class T>
 void convert_element(const at::Tensor& scalar, void* element) {
-  const T value = scalar.item().to<T>();
+  const at::Scalar given = scalar.item();
+  const T value = std::is_floating_point_v<T> ? static_cast<T>(given.to<double>()) : given.to<T>();
   std::memcpy(element, &value, sizeof(T));
 }
 

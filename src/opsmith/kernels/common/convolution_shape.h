@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "dims.h"
 #include "dtype_names.h"
 #include "feature_map.h"
+#include "resize.h"
 
 namespace opsmith {
 
@@ -110,6 +112,33 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
     output.push_back(result);
   }
   return true;
+}
+
+// Whether ATen computes nothing: then the operands' dtypes and shapes need not fit, and gradients are zeros.
+inline bool is_empty_convolution(const Tensor& input) {
+  return input.dim() >= 2 && (input.sizes()[0] == 0 || input.sizes()[1] == 0);
+}
+
+// The gradients where that is so.
+inline void convolution_backward_of_nothing(KernelRuntimeContext& context, const Tensor& input,
+                                            const Tensor& weight,
+                                            const std::optional<ConvolutionParameters::List>& bias_sizes,
+                                            executorch::aten::ArrayRef<bool> output_mask, Tensor& out0,
+                                            Tensor& out1, Tensor& out2) {
+  const auto zero = [&](Tensor& gradient, const Dims& sizes) {
+    if (resize(context, gradient, sizes) && gradient.nbytes() > 0) {
+      std::memset(gradient.mutable_data_ptr(), 0, gradient.nbytes());
+    }
+  };
+  if (output_mask[0]) {
+    zero(out0, sizes_of(input));
+  }
+  if (output_mask[1]) {
+    zero(out1, sizes_of(weight));
+  }
+  if (output_mask[2] && bias_sizes.has_value()) {
+    zero(out2, Dims(*bias_sizes));
+  }
 }
 
 inline bool convolution_takes_bias(KernelRuntimeContext& context, const Tensor& input,

@@ -38,9 +38,15 @@ void with_width(const at::TensorBase& tensor, const F& f) {
   }
 }
 
-// `value` as one element of the tensor's dtype; overflow raises.
+// `value` as one element of the tensor's dtype. Overflow raises; in halves that is for Tensors with
+// dimensions only, as on the CPU.
 template <class U>
 U element_of(const at::TensorBase& tensor, const at::Scalar& value) {
+  if (tensor.scalar_type() == at::kHalf && tensor.dim() != 0) {
+    static_cast<void>(value.to<at::Half>());
+  } else if (tensor.scalar_type() == at::kBFloat16 && tensor.dim() != 0) {
+    static_cast<void>(value.to<at::BFloat16>());
+  }
   const at::Tensor element = at::detail::scalar_tensor_static(value, tensor.scalar_type(), at::kCPU);
   U bytes;
   std::memcpy(&bytes, element.const_data_ptr(), sizeof(U));

@@ -1,6 +1,7 @@
 // Convolutions, averages of windows and their gradients, and places in images.
 #include "meta_tensors.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/native/AdaptivePooling.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/GridSamplerUtils.h>
@@ -40,8 +41,40 @@ at::DimVector sizes_of_result(const at::Tensor& input, const at::Tensor& weight,
   return sizes;
 }
 
+// What else a convolution is asked for.
+struct Settings {
+  at::IntArrayRef stride;
+  at::IntArrayRef dilation;
+  bool transposed;
+  at::IntArrayRef output_padding;
+  int64_t groups;
+};
+
+constexpr std::array<size_t, 3> kDims{0, 1, 2};
+
+// Whether the CPU leaves the convolution to oneDNN's kernels (ATen's ConvParams::use_mkldnn), of operands
+// that have two or three spatial dimensions. Of Float that is where its own would be slower.
+bool is_left_to_one_dnn(const at::Tensor& input, const at::Tensor& weight, const Settings& settings) {
+  const int64_t dims = input.dim() - 2;
+  const auto any = [&](const auto& holds) { return std::any_of(kDims.begin(), kDims.begin() + dims, holds); };
+  if (settings.transposed &&
+      any([&](size_t dim) { return at_dim(settings.output_padding, dim) >= at_dim(settings.stride, dim); })) {
+    return false;
+  }
+  if (input.scalar_type() != at::kFloat) {
+    return at::isReducedFloatingType(input.scalar_type());
+  }
+  const bool steps = any(
+      [&](size_t dim) { return at_dim(settings.stride, dim) != 1 || at_dim(settings.dilation, dim) != 1; });
+  const int64_t height = weight.size(-2), width = weight.size(-1);
+  const int64_t pixels = input.size(0) * input.size(1) * input.size(2) * input.size(3);
+  return (steps || input.size(0) >= 16 || width != 1 || height != 1 || at::get_num_threads() > 1) &&
+         (settings.groups > 1 || (width > 3 && height > 3) || input.size(0) > 1 || pixels > 20480);
+}
+
 // The memory format of a convolution's results on the CPU, of operands with two or three spatial dimensions.
-// Of those with three, only oneDNN's kernels keep another format than the contiguous one.
+// Of those with three, only oneDNN's kernels keep another format than the contiguous one; which calls it is
+// left, PyTorch's meta kernel does not ask.
 at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
   for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
     if (input.suggest_memory_format() == format || weight.suggest_memory_format() == format) {
@@ -86,6 +119,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
     return keeps_strides ? product : contiguous(sizes, input.scalar_type());
   }
   TORCH_CHECK(weight.numel() != 0, "non-empty weight tensor expected, but got: ", weight.sizes());
+  const Settings settings{stride, dilation, transposed, output_padding, groups};
+  const bool to_one_dnn = is_left_to_one_dnn(images, with_height(weight), settings);
   for (const size_t dim : c10::irange(sizes.size() - 2)) {
     if (transposed) {
       const int64_t more = at_dim(output_padding, dim), step = at_dim(stride, dim);
@@ -93,15 +128,17 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                   "output padding must be smaller than either stride or dilation, but got output_padding: ",
                   more, " stride: ", step, " dilation: ", at_dim(dilation, dim));
     }
-    TORCH_CHECK(sizes[dim + 2] > 0 || (transposed && sizes[dim + 2] == 0),
-                "Given input size per channel: ", input.sizes().slice(2),
-                ". Calculated output size per channel: ", at::IntArrayRef(sizes).slice(2),
-                ". Output size is too small");
   }
-  const at::MemoryFormat format = format_of(images, with_height(weight));
   if (dims == 3) {
     sizes.insert(sizes.begin() + 2, 1);
   }
+  const at::IntArrayRef pixels = at::IntArrayRef(sizes).slice(2);
+  TORCH_CHECK(std::all_of(pixels.begin(), pixels.end(),
+                          [&](int64_t n) { return n > 0 || (n == 0 && transposed && to_one_dnn); }),
+              "Given input size per channel: (", c10::Join(" x ", images.sizes().slice(2)),
+              "). Calculated output size per channel: (", c10::Join(" x ", pixels),
+              "). Output size is too small");
+  const at::MemoryFormat format = format_of(images, with_height(weight));
   return without_height(contiguous(sizes, input.scalar_type(), format), dims);
 }
 
@@ -122,7 +159,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     return empty ? without_height(like(with_height(of)), of.dim()) : contiguous(of.sizes(), dtype, format);
   };
   return {mask[0] ? gradient(empty && input.dim() == 3 ? input.contiguous() : input) : at::Tensor(),
-          mask[1] ? gradient(weight) : at::Tensor(), mask[2] ? contiguous(*bias_sizes, dtype) : at::Tensor()};
+          mask[1] ? gradient(weight) : at::Tensor(),
+          mask[2] ? contiguous(*bias_sizes, empty ? weight.scalar_type() : dtype) : at::Tensor()};
 }
 
 at::Tensor adaptive_avg_pool2d(const at::Tensor& self, at::IntArrayRef output_size) {

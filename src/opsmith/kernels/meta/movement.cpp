@@ -6,12 +6,44 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/Padding.h>
+#include <ATen/native/TypeProperties.h>
 #include <c10/util/irange.h>
 
 namespace opsmith::meta_functions {
 
 at::Tensor view_copy(const at::Tensor& self, at::IntArrayRef size) {
   return contiguous(at::infer_size_dv(size, self.numel()), self.scalar_type());
+}
+
+at::Tensor stack(at::TensorList tensors, int64_t dim) {
+  TORCH_CHECK(!tensors.empty(), "stack expects a non-empty TensorList");
+  const at::Tensor& first = tensors[0];
+  dim = at::maybe_wrap_dim(dim, first.dim() + 1);
+  for (const size_t i : c10::irange(tensors.size())) {
+    TORCH_CHECK(tensors[i].sizes() == first.sizes(), "stack expects each tensor to be equal size, but got ",
+                first.sizes(), " at entry 0 and ", tensors[i].sizes(), " at entry ", i);
+  }
+  // A concatenation, which keeps a format that all parts have: along a dimension that is split afterwards, or
+  // along one that is new, the last.
+  const bool splits = dim < first.dim();
+  const auto part = [&](const at::Tensor& tensor) { return splits ? tensor : tensor.unsqueeze(dim); };
+  const at::Tensor model = part(first);
+  at::MemoryFormat format = model.suggest_memory_format();
+  for (const at::Tensor& tensor : tensors) {
+    if (part(tensor).suggest_memory_format() != format) {
+      format = at::MemoryFormat::Contiguous;
+    }
+  }
+  const int64_t count = static_cast<int64_t>(tensors.size());
+  at::DimVector sizes(model.sizes());
+  sizes[static_cast<size_t>(dim)] *= count;
+  const at::Tensor joined = contiguous(sizes, at::native::result_type(tensors), format);
+  if (!splits) {
+    return joined;
+  }
+  sizes = at::DimVector(first.sizes());
+  sizes.insert(sizes.begin() + static_cast<ptrdiff_t>(dim), count);
+  return joined.view(sizes);
 }
 
 at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {

@@ -223,6 +223,8 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
 
 Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
+  OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
+                "Boolean alpha only supported for Boolean results.");
   const double factor = value_of<double>(alpha);
   OPSMITH_CHECK(context, !std::isfinite(factor) || std::isfinite(static_cast<float>(factor)), InvalidArgument,
                 out, "value cannot be converted to type float without overflow");

@@ -1282,11 +1282,15 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
 // Gradients of input, weight and bias, as output_mask asks for.
 std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& input, const Tensor& weight,
-    std::optional<ConvolutionParameters::List> /*bias_sizes*/, ConvolutionParameters::List stride,
+    std::optional<ConvolutionParameters::List> bias_sizes, ConvolutionParameters::List stride,
     ConvolutionParameters::List padding, ConvolutionParameters::List dilation, bool transposed,
     ConvolutionParameters::List output_padding, int64_t groups, executorch::aten::ArrayRef<bool> output_mask,
     Tensor& out0, Tensor& out1, Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  if (is_empty_convolution(input)) {
+    convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
+    return results;
+  }
   const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
   Dims sizes;
   if (!convolution_sizes(context, input, weight, parameters, sizes)) {

@@ -72,6 +72,11 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   return (*generators)[device];
 }
 
+void throw_generator_of_other_device() {
+  TORCH_CHECK(false, "Expected a 'cpu' device type for generator but found '", device_type_name(),
+              "'. Make one with torch.Generator().");
+}
+
 at::Generator cpu_generator(const at::Generator& device_generator) {
   check_generator(device_generator);
   return draws_numbers_of_the_cpu ? device_generator.get<GeneratorOfCpu>()->cpu()

@@ -23,4 +23,7 @@ at::Generator new_generator(c10::DeviceIndex device);
 // when `device_generator` is not of this device type.
 at::Generator cpu_generator(const at::Generator& device_generator);
 
+// For a Generator of the device by which a call came here whose Tensors are all on the CPU.
+[[noreturn]] void throw_generator_of_other_device();
+
 }  // namespace opsmith

@@ -13,6 +13,7 @@
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/written_argument.h>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/StringUtil.h>
 
@@ -59,6 +60,11 @@ struct Place {
   c10::DeviceIndex results;  // -1: on the CPU, since the call asks for it
 };
 
+bool is_generator_of_device(const c10::IValue& value) {
+  return value.isGenerator() && value.toGenerator().defined() &&
+         value.toGenerator().device().is_privateuseone();
+}
+
 Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
   const c10::FunctionSchema& schema = op.schema();
   std::optional<c10::Device> device;     // of the first tensor on this device type
@@ -103,6 +109,10 @@ Place place_of(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> values)
   }
   if (C10_UNLIKELY(device.has_value() && other.has_value())) {
     throw_mixed_devices(op, values, *device, *other);
+  }
+  if (C10_UNLIKELY(!device.has_value() && other.has_value() && other->is_cpu() &&
+                   std::any_of(values.begin(), values.end(), is_generator_of_device))) {
+    throw_generator_of_other_device();
   }
   const bool requests_this_type = requested.has_value() && requested->is_privateuseone();
   Place place{};
@@ -150,10 +160,10 @@ Access access_to(const c10::OperatorHandle& op, const c10::Argument& argument) {
 
 // How the operator uses `tensor`, which is its `argument`.
 Access access_to(const at::Tensor& tensor, const c10::OperatorHandle& op, const c10::Argument& argument) {
-  // Some CPU kernels (gelu.out, avg_pool3d.out) write to a tensor with gaps as if it had none, and leave
-  // elements as they were.
+  // Some CPU kernels (gelu.out, avg_pool3d.out, upsample_bilinear2d.out) write to a tensor with gaps as if it
+  // had none, or in another order than its own, and leave elements as they were.
   const bool overwrites = C10_UNLIKELY(!has_host_window()) && argument.is_out() &&
-                          !is_made_of_parts(tensor) && tensor.is_non_overlapping_and_dense() &&
+                          !is_made_of_parts(tensor) && tensor.is_contiguous(tensor.suggest_memory_format()) &&
                           has_pure_outputs(op);
   return overwrites ? Access::kOverwrite : access_to(op, argument);
 }
@@ -163,6 +173,11 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.is_privateuseone()) {
+      // Some CPU kernels (native_batch_norm.out, max_pool3d_with_indices.out) take `out` for contiguous
+      // without a look: where elements share their memory, that is to write to memory of others.
+      if (argument.is_out() && !is_made_of_parts(tensor)) {
+        at::assert_no_internal_overlap(tensor);
+      }
       value = call.view(tensor, access_to(tensor, op, argument));
     }
   } else if (value.isNone()) {

@@ -3,7 +3,9 @@
 #include "../elementary_functions.h"
 #include "../pointwise_bodies.h"
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 namespace opsmith::portable::native {
 namespace {
@@ -35,13 +37,19 @@ template <const char* Name>
 Tensor& thresholded(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
                     const Scalar& threshold, const Scalar& value, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  const ScalarType computed = compute_dtype(dtype);
-  if (!fits(context, threshold, computed) || !fits(context, value, computed)) {
+  if (!fits(context, threshold, compute_dtype(dtype)) || !fits(context, value, dtype)) {
     return out;
   }
   return binary_of<Name>(context, Real{}, dtype, self, other, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return Thresholded<C>{value_of<C>(threshold), value_of<C>(value)};
+  });
+}
+
+// Whether the dtype in which ATen computes with `self` can hold the numbers; rejects the call where not.
+bool fit(KernelRuntimeContext& context, const Tensor& self, std::initializer_list<const Scalar*> numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](const Scalar* number) {
+    return fits(context, *number, compute_dtype(self.scalar_type()));
   });
 }
 
@@ -82,6 +90,9 @@ Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad
 
 Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& negative_slope,
                        Tensor& out) {
+  if (!fit(context, self, {&negative_slope})) {
+    return out;
+  }
   return unary_of<kLeakyRelu>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return [slope = value_of<C>(negative_slope)](C a) { return a > C(0) ? a : a * slope; };
@@ -127,6 +138,9 @@ Tensor& silu_backward_out(KernelRuntimeContext& context, const Tensor& grad_outp
 
 Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& alpha, const Scalar& scale,
                 const Scalar& input_scale, Tensor& out) {
+  if (!fit(context, self, {&alpha, &scale, &input_scale})) {
+    return out;
+  }
   return unary_of<kElu>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return [negative = value_of<C>(alpha) * value_of<C>(scale), positive = value_of<C>(scale),
@@ -138,6 +152,9 @@ Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar&
 
 Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& beta,
                      const Scalar& threshold, Tensor& out) {
+  if (!fit(context, self, {&beta, &threshold})) {
+    return out;
+  }
   return unary_of<kSoftplus>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
     using C = typename decltype(type)::type;
     return [beta = value_of<C>(beta), threshold = value_of<C>(threshold)](C a) {

@@ -48,14 +48,6 @@ struct Added {
   }
 };
 
-template <class C>
-struct Subtracted {
-  wrapping_t<C> alpha;
-  C operator()(C a, C b) const {
-    return static_cast<C>(static_cast<wrapping_t<C>>(a) - alpha * static_cast<wrapping_t<C>>(b));
-  }
-};
-
 constexpr auto kProduct = [](auto a, auto b) {
   using W = wrapping_t<decltype(a)>;
   return static_cast<W>(a) * static_cast<W>(b);
@@ -114,11 +106,11 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
         "mask, use the `~` or `logical_not()` operator instead.");
     return out;
   }
-  // ATen adds the negative of alpha.
-  if (!fits(context, negative_of(alpha), dtype)) {
-    return out;
-  }
-  return with_alpha<Name, Subtracted>(context, Real{}, dtype, self, other, alpha, out);
+  // As ATen does, which tells in the sign of a zero that is multiplied by an integer.
+  const Scalar factor = negative_of(alpha);
+  return fits(context, factor, dtype)
+             ? with_alpha<Name, Added>(context, Real{}, dtype, self, other, factor, out)
+             : out;
 }
 
 template <const char* Name>

@@ -122,8 +122,8 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
   OPSMITH_CHECK(context, dtype != ScalarType::Bool, InvalidArgument, out,
                 "Bool inputs not supported for hardtanh");
   // ATen takes the limits of whole numbers as Long.
-  if (!is_floating(dtype) &&
-      !(fits(context, min_val, ScalarType::Long) && fits(context, max_val, ScalarType::Long))) {
+  const ScalarType held = is_floating(dtype) ? dtype : ScalarType::Long;
+  if (!fits(context, min_val, held) || !fits(context, max_val, held)) {
     return out;
   }
   OPSMITH_CHECK(

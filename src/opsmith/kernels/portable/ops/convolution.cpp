@@ -523,6 +523,10 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
     Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  if (is_empty_convolution(input)) {
+    convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
+    return results;
+  }
   const ConvolutionParameters parameters{stride, padding, dilation, transposed, output_padding, groups};
   Dims shape;
   if (!convolution_sizes(context, input, weight, parameters, shape)) {

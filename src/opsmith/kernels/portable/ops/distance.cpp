@@ -12,8 +12,9 @@ namespace {
 constexpr char kCdist[] = "_cdist_forward.out";
 constexpr char kPdist[] = "_pdist_forward.out";
 
-// The p-norm of the difference of two rows of n elements.
-template <class T>
+// The p-norm of the difference of two rows of n elements. Whether the largest difference is one that is no
+// number, ATen answers in one way for pdist and in another for cdist.
+template <bool KeepsNan, class T>
 T distance(const T* a, const T* b, int64_t n, double p) {
   T sum = 0;
   if (p == 0) {
@@ -39,7 +40,7 @@ T distance(const T* a, const T* b, int64_t n, double p) {
   if (std::isinf(p)) {
     for (int64_t i = 0; i < n; ++i) {
       const T difference = std::fabs(a[i] - b[i]);
-      sum = difference > sum || difference != difference ? difference : sum;
+      sum = difference > sum || (KeepsNan && difference != difference) ? difference : sum;
     }
     return sum;
   }
@@ -123,7 +124,7 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
                  }
                  T* const to = out.mutable_data_ptr<T>() + row * columns;
                  for (int64_t column = 0; column < columns; ++column) {
-                   to[column] = distance<T>(a, b + column * n, n, p);
+                   to[column] = distance<false>(a, b + column * n, n, p);
                  }
                }
              });
@@ -152,7 +153,7 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
                for (int64_t i = begin; i < end; ++i) {
                  T* next = to + i * (2 * rows - i - 1) / 2;
                  for (int64_t j = i + 1; j < rows; ++j) {
-                   *next++ = distance<T>(from + i * n, from + j * n, n, p);
+                   *next++ = distance<true>(from + i * n, from + j * n, n, p);
                  }
                }
              });

@@ -6,6 +6,7 @@
 #include "../common_dtype.h"
 #include "../index_values.h"
 #include "../movement.h"
+#include "../scalar_tensor.h"
 
 namespace opsmith::portable {
 namespace {
@@ -337,6 +338,14 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
   return out;
 }
 
+// Whether the call fills where a mask is set, for which ATen converts the value: one mask, and one value.
+bool is_masked_fill(OptionalTensors indices, const Tensor& values) {
+  const auto given = [](const std::optional<Tensor>& index) { return index.has_value(); };
+  const auto first = std::find_if(indices.begin(), indices.end(), given);
+  return values.numel() == 1 && contains(RealB{}, values.scalar_type()) && first != indices.end() &&
+         is_mask(**first) && std::none_of(first + 1, indices.end(), given);
+}
+
 // Elements that several indices name are taken in order: the last one stays, or all are added.
 Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                       const Tensor& values, bool accumulate, Tensor& out) {
@@ -346,6 +355,12 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   IndexPlan plan;
   if (!make_plan(context, self, indices, plan)) {
     return out;
+  }
+  if (self.scalar_type() != values.scalar_type() && !accumulate && is_masked_fill(indices, values)) {
+    const Scalar value = element_of(values);
+    return fits(context, value, self.scalar_type())
+               ? index_put_out(context, self, indices, ScalarTensor(value, self.scalar_type()), false, out)
+               : out;
   }
   OPSMITH_CHECK(
       context, self.scalar_type() == values.scalar_type(), InvalidArgument, out,

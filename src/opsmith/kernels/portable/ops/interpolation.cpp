@@ -47,11 +47,14 @@ constexpr auto kInterpolated = [](auto type) { return Interpolated<typename decl
 
 Tensor& addcmul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& tensor1,
                     const Tensor& tensor2, const Scalar& value, Tensor& out) {
-  return ternary_of<kAddcmul>(context, Real{}, common_dtype(self, tensor1, tensor2), self, tensor1, tensor2,
-                              out, [&](auto type) {
-                                using C = typename decltype(type)::type;
-                                return AddedProduct<C>{value_of<C>(value)};
-                              });
+  const ScalarType dtype = common_dtype(self, tensor1, tensor2);
+  if (!fits(context, value, compute_dtype(dtype))) {
+    return out;
+  }
+  return ternary_of<kAddcmul>(context, Real{}, dtype, self, tensor1, tensor2, out, [&](auto type) {
+    using C = typename decltype(type)::type;
+    return AddedProduct<C>{value_of<C>(value)};
+  });
 }
 
 Tensor& addcdiv_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& tensor1,

@@ -31,6 +31,7 @@ bool padded_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
                 "%s expects an input of %d or %d dimensions, but got %d", name, static_cast<int>(Spatial + 1),
                 static_cast<int>(Spatial + 2), static_cast<int>(rank));
   sizes = sizes_of(self);
+  bool has_size = false;  // in one dimension, as ATen asks
   for (int64_t s = 0; s < Spatial; ++s) {
     const int64_t d = rank - 1 - s;
     const int64_t size = sizes[d];
@@ -44,7 +45,8 @@ bool padded_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
         "(%" PRId64 ", %" PRId64 ") at dimension %" PRId64 " of input with size %" PRId64,
         before, after, d, size);
     sizes[d] = size + before + after;
-    OPSMITH_CHECK(context, sizes[d] >= 1, InvalidArgument, false,
+    has_size = has_size || sizes[d] >= 1;
+    OPSMITH_CHECK(context, sizes[d] >= 0 && (has_size || s + 1 < Spatial), InvalidArgument, false,
                   "input (size %" PRId64 " at dimension %" PRId64
                   ") is too small: the padded size is %" PRId64,
                   size, d, sizes[d]);

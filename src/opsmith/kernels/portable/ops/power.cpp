@@ -1,4 +1,5 @@
 // Powers.
+#include "../movement.h"
 #include "../pointwise_bodies.h"
 
 #include <cmath>
@@ -85,12 +86,24 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
       return [exponent = power != 0](bool base) { return base || !exponent; };
     });
   }
+  // ATen computes with a double where the base is one or a float, and else with an exponent of the base's
+  // dtype.
+  if (dtype != ScalarType::Float && !fits(context, exponent, dtype)) {
+    return out;
+  }
   return binary<kTensorScalar>(context, Real{}, dtype, self, ScalarTensor(exponent, compute_dtype(dtype)),
                                out, kPower);
 }
 
 Tensor& pow_scalar_out(KernelRuntimeContext& context, const Scalar& self, const Tensor& exponent,
                        Tensor& out) {
+  if (!self.isBoolean() && value_of<double>(self) == 1.0) {  // ATen fills `out` with ones, whatever its dtype
+    Bytes16 one;
+    if (resize(context, out, sizes_of(exponent)) && element_of(context, self, out.scalar_type(), one)) {
+      fill_strided(sizes_of(out), out.element_size(), &one, destination_of(out));
+    }
+    return out;
+  }
   const ScalarType dtype = common_dtype(self, exponent);
   return binary<kScalar>(context, Real{}, dtype, ScalarTensor(self, dtype), exponent, out, kPower);
 }

@@ -348,9 +348,9 @@ Tensor& scatter_src_out(KernelRuntimeContext& context, const Tensor& self, int64
 
 Tensor& scatter_value_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
                           const Scalar& value, Tensor& out) {
-  Bytes16 element;
+  Bytes16 element{};  // which ATen does not look at where no index is given
   const int64_t d = begin_scatter(context, "scatter", self, dim, index, nullptr, out);
-  if (d >= 0 && element_of(context, value, out.scalar_type(), element)) {
+  if (d >= 0 && (index.numel() == 0 || element_of(context, value, out.scalar_type(), element))) {
     assign(context, {self, d, index, nullptr, &element, out});
   }
   return out;

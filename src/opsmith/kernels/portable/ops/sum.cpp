@@ -124,6 +124,9 @@ Tensor& mean(KernelRuntimeContext& context, const Tensor& self, const OptionalAr
       "mean(): could not infer output dtype. %s dtype must be either a floating point or complex dtype. "
       "Got: %s",
       dtype.has_value() ? "Optional" : "Input", name_of(result));
+  OPSMITH_CHECK(context, is_floating(out.scalar_type()), InvalidArgument, out,
+                "result type %s can't be cast to the desired output type %s", name_of(result),
+                name_of(out.scalar_type()));
   DimSet dims = 0;
   if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
     with_compute_dtype<Name>(context, Floating{}, out.scalar_type(), [&](auto type) {
