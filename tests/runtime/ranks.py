@@ -17,6 +17,7 @@ import opsmith
 opsmith.load("sim")
 import torch
 from torch import distributed as dist, nn
+dist.set_debug_level_from_env()  # which a fork has read before
 dist.init_process_group(
     init_method="file://" + os.environ["TEST_STORE"],
     rank=int(os.environ["RANK"]),

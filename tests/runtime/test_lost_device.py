@@ -121,14 +121,15 @@ def test_a_device_is_lost_at_any_call_of_a_training_step() -> None:
             driver.inject(f"device_lost:{device}:{2 ** device // 2}")
             first, second = failures([lambda: step(f"sim:{device}")] * 2)
             gc.collect()
-            print(f" on sim:{device}" in first, first.startswith(second), torch.accelerator.memory_allocated(device))
+            is_told = f" on sim:{device}" in first and first.startswith(second)
+            print(is_told, torch.accelerator.memory_allocated(device))
             driver.clear_faults()
             assert step("sim:0") == wanted
         """,
         OPSMITH_SIM_DEVICES="8",
         OPSMITH_LAUNCH_BLOCKING="0",
     )
-    assert lines == ["True True 0"] * 7
+    assert lines == ["True 0"] * 7
 
 
 @pytest.mark.parametrize("mode", ["zero_copy", "copying"])

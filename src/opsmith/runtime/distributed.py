@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.distributed.distributed_c10d import _create_process_group_wrapper
 
 
 def backend_name(device: str) -> str:
@@ -47,13 +46,20 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
     group._register_backend(torch.device("cpu"), distributed.ProcessGroup.BackendType.GLOO, gloo)
     torch.ops.opsmith.add_collectives(group.boxed(), name)
     group._set_default_backend(distributed.ProcessGroup.BackendType.CUSTOM)
-    if distributed.get_debug_level() is distributed.DebugLevel.DETAIL:
-        _check_calls(group, torch.device(device), options)
+    _check_calls_if_debugged(group, torch.device(device), options)
     return group
 
 
-def _check_calls(group: distributed.ProcessGroup, device: torch.device, options: Any) -> None:
-    """Has the ranks compare what they call before each collective, as PyTorch's own backends do."""
+def _check_calls_if_debugged(
+    group: distributed.ProcessGroup, device: torch.device, options: Any
+) -> None:
+    """With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` ranks compare their calls, as with PyTorch's own backends."""
+    # A PyTorch without torch.distributed has neither.
+    from torch._C._distributed_c10d import DebugLevel, get_debug_level
+    from torch.distributed.distributed_c10d import _create_process_group_wrapper
+
+    if get_debug_level() is not DebugLevel.DETAIL:
+        return
     checking = _create_process_group_wrapper(
         group._get_backend(device),
         store_prefix=options.group_id,

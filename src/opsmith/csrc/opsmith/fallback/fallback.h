@@ -28,8 +28,8 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 void denied(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 void missing(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// Raises RuntimeError where the sizes of nested tensors, the int64 Tensors after the first one, are not in the
-// host's memory, which PyTorch's kernels take for granted.
+// Raises RuntimeError where the sizes of nested tensors, the int64 Tensors after the first one, are not in
+// the host's memory, which PyTorch's kernels take for granted.
 void check_nested_sizes(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
 // Runs the kernel that PyTorch has for `key`, which must be one for all devices.
