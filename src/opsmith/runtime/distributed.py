@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Backend
 
 
 def backend_name(device: str) -> str:
@@ -42,30 +45,39 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
     gloo.options.global_ranks_in_group = options.global_ranks_in_group
     gloo.options.group_name = options.group_id
     gloo._set_sequence_number_for_group()
-    group = distributed.ProcessGroup(*place)
-    group._register_backend(torch.device("cpu"), distributed.ProcessGroup.BackendType.GLOO, gloo)
-    torch.ops.opsmith.add_collectives(group.boxed(), name)
+
+    def group_with_gloo() -> distributed.ProcessGroup:
+        group = distributed.ProcessGroup(*place)
+        group._register_backend(
+            torch.device("cpu"), distributed.ProcessGroup.BackendType.GLOO, gloo
+        )
+        return group
+
+    made = group_with_gloo()
+    torch.ops.opsmith.add_collectives(made.boxed(), name)
+    backend = _checking_if_debugged(made._get_backend(torch.device(device)), options)
+    group = group_with_gloo()
+    group._register_backend(
+        torch.device(device), distributed.ProcessGroup.BackendType.CUSTOM, backend
+    )
     group._set_default_backend(distributed.ProcessGroup.BackendType.CUSTOM)
-    _check_calls_if_debugged(group, torch.device(device), options)
     return group
 
 
-def _check_calls_if_debugged(
-    group: distributed.ProcessGroup, device: torch.device, options: Any
-) -> None:
+def _checking_if_debugged(backend: Backend, options: Any) -> Backend:
     """With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` ranks compare their calls, as with PyTorch's own backends."""
     # A PyTorch without torch.distributed has neither.
     from torch._C._distributed_c10d import DebugLevel, get_debug_level
     from torch.distributed.distributed_c10d import _create_process_group_wrapper
 
-    if get_debug_level() is not DebugLevel.DETAIL:
-        return
-    checking = _create_process_group_wrapper(
-        group._get_backend(device),
+    if get_debug_level() != DebugLevel.DETAIL:  # not the same object
+        return backend
+    checking: Backend = _create_process_group_wrapper(
+        backend,
         store_prefix=options.group_id,
         store=options.store,
         rank=options.group_rank,
         world_size=options.group_size,
         timeout=options.timeout,
     )
-    group._register_backend(device, distributed.ProcessGroup.BackendType.CUSTOM, checking)
+    return checking
