@@ -262,6 +262,7 @@ def _register(built: BuiltBackend) -> None:
         rename_privateuse1_backend,
     )
 
+    from opsmith.runtime.compile import serve_compilers
     from opsmith.runtime.data_parallel import serve_data_parallel
     from opsmith.runtime.device_module import register_device_module
     from opsmith.runtime.distributed import serve_collectives
@@ -280,6 +281,7 @@ def _register(built: BuiltBackend) -> None:
     exchange_with_dlpack(built.name)
     serve_data_parallel(built.name)
     serve_collectives(built.name)
+    serve_compilers(built.name, built.library, built.host_window)
     can_share = torch.ops.opsmith.can_share_memory()
     (share_between_processes if can_share else refuse_to_share)(built.name)
     lay_out_fake_convolutions(built.name)

@@ -76,11 +76,15 @@ class Collective {
     views_.commit();
   }
 
-  // Throws DistBackendError for what the CPU's backend threw.
+  // Throws DistBackendError for what the CPU's backend threw; what the device threw says all itself.
   [[noreturn]] void fail(const std::exception_ptr& error) const {
     std::string reason = "for no reason that is known";
     try {
       std::rethrow_exception(error);
+    } catch (const c10::AcceleratorError&) {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
     } catch (const c10::Error& known) {
       reason = known.what_without_backtrace();
     } catch (const std::exception& known) {
