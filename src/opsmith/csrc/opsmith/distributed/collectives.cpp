@@ -160,7 +160,8 @@ class DeviceWork final : public c10d::Work {
         complete();
       }
     }
-    future_->wait();
+    // Future::wait() is inline, and would make the library need a newer libstdc++ than PyTorch's.
+    Work::create_from_future(future_)->wait();
     if (future_->hasError()) {
       std::rethrow_exception(future_->exception_ptr());
     }
