@@ -38,8 +38,8 @@ def test_a_network_trains_in_fused_kernels(tmp_path: Path) -> None:
         """
         network = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
         there = copy.deepcopy(network).to("sim")
-        compiled = torch.compile(there)
-        for rows in (8, 9, 10):
+        compiled = torch.compile(there, dynamic=True)
+        for rows in (8, 9):
             x = torch.randn(rows, 16)
             network.zero_grad()
             there.zero_grad()
