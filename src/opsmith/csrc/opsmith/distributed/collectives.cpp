@@ -240,6 +240,12 @@ class CoalescedWork final : public c10d::Work {
   const std::vector<WorkPtr> parts_;
 };
 
+Tensors flattened(const at::Tensor& tensor) {
+  return {tensor};
+}
+Tensors flattened(const Tensors& tensors) {
+  return tensors;
+}
 Tensors flattened(const std::vector<Tensors>& lists) {
   Tensors all;
   for (const Tensors& tensors : lists) {
@@ -319,86 +325,78 @@ class HostCollectives final : public c10d::Backend {
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER, "all_gather", flattened(outputs), [&](Collective& collective) {
-      Tensors read = collective.host(inputs, Access::kRead);
-      std::vector<Tensors> written = collective.host(outputs, Access::kOverwrite);
-      return host_->allgather(written, read, options);
-    });
+    return start(
+        c10d::OpType::ALLGATHER, "all_gather", outputs, inputs,
+        [&](Collective&, auto& written, auto& read) { return host_->allgather(written, read, options); });
   }
 
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", {output},
-                 [&](Collective& collective) {
-                   at::Tensor read = flat(collective.host(input, Access::kRead));
-                   at::Tensor written = flat(collective.host(output, Access::kOverwrite));
+    return start(c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", output, input,
+                 [&](Collective&, auto written, auto read) {
+                   written = flat(written);
+                   read = flat(read);
                    return host_->_allgather_base(written, read, options);
                  });
   }
 
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", flattened(outputs),
-                 [&](Collective& collective) {
-                   Tensors read = collective.host(inputs, Access::kRead);
-                   std::vector<Tensors> written = collective.host(outputs, Access::kOverwrite);
+    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", outputs, inputs,
+                 [&](Collective&, auto& written, auto& read) {
                    return host_->allgather_coalesced(written, read, options);
                  });
   }
 
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", outputs,
-                 [&](Collective& collective) {
-                   Tensors read = flat(collective.host(inputs, Access::kRead));
-                   Tensors written = flat(collective.host(outputs, Access::kOverwrite));
+    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", outputs, inputs,
+                 [&](Collective&, auto written, auto read) {
+                   written = flat(written);
+                   read = flat(read);
                    return host_->allgather_into_tensor_coalesced(written, read, options);
                  });
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    return start(c10d::OpType::GATHER, "gather", flattened(outputs), [&](Collective& collective) {
-      Tensors read = collective.host(inputs, Access::kRead);
-      std::vector<Tensors> written = collective.host(outputs, Access::kOverwrite);
-      return host_->gather(written, read, options);
-    });
+    return start(
+        c10d::OpType::GATHER, "gather", outputs, inputs,
+        [&](Collective&, auto& written, auto& read) { return host_->gather(written, read, options); });
   }
 
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const c10d::ScatterOptions& options) override {
-    return start(c10d::OpType::SCATTER, "scatter", outputs, [&](Collective& collective) {
-      std::vector<Tensors> read = collective.host(inputs, Access::kRead);
-      Tensors written = collective.host(outputs, Access::kOverwrite);
-      return host_->scatter(written, read, options);
-    });
+    return start(
+        c10d::OpType::SCATTER, "scatter", outputs, inputs,
+        [&](Collective&, auto& written, auto& read) { return host_->scatter(written, read, options); });
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    return start(c10d::OpType::REDUCE_SCATTER, "reduce_scatter", outputs, [&](Collective& collective) {
-      std::vector<Tensors> read = collective.host(inputs, Access::kRead);
-      Tensors written = collective.host(outputs, Access::kOverwrite);
-      return host_->reduce_scatter(written, read, with_reduction(options, collective, written));
-    });
+    return start(c10d::OpType::REDUCE_SCATTER, "reduce_scatter", outputs, inputs,
+                 [&](Collective& collective, auto& written, auto& read) {
+                   return host_->reduce_scatter(written, read, with_reduction(options, collective, written));
+                 });
   }
 
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    return start(
-        c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", {output}, [&](Collective& collective) {
-          at::Tensor read = collective.host(input, Access::kRead);
-          at::Tensor written = collective.host(output, Access::kOverwrite);
-          return host_->_reduce_scatter_base(written, read, with_reduction(options, collective, {written}));
-        });
+    return start(c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", output, input,
+                 [&](Collective& collective, auto written, auto read) {
+                   written = flat(written);
+                   read = flat(read);
+                   return host_->_reduce_scatter_base(written, read,
+                                                      with_reduction(options, collective, {written}));
+                 });
   }
 
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
     return start(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced", outputs,
-                 [&](Collective& collective) {
-                   Tensors read = flat(collective.host(inputs, Access::kRead));
-                   Tensors written = flat(collective.host(outputs, Access::kOverwrite));
+                 inputs, [&](Collective& collective, auto written, auto read) {
+                   written = flat(written);
+                   read = flat(read);
                    return host_->reduce_scatter_tensor_coalesced(
                        written, read, with_reduction(options, collective, written));
                  });
@@ -406,19 +404,16 @@ class HostCollectives final : public c10d::Backend {
 
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
-    return start(c10d::OpType::ALLTOALL_BASE, "all_to_all_single", {output}, [&](Collective& collective) {
-      at::Tensor read = collective.host(input, Access::kRead);
-      at::Tensor written = collective.host(output, Access::kOverwrite);
-      return host_->alltoall_base(written, read, output_splits, input_splits, options);
-    });
+    return start(c10d::OpType::ALLTOALL_BASE, "all_to_all_single", output, input,
+                 [&](Collective&, auto& written, auto& read) {
+                   return host_->alltoall_base(written, read, output_splits, input_splits, options);
+                 });
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return start(c10d::OpType::ALLTOALL, "all_to_all", outputs, [&](Collective& collective) {
-      Tensors read = collective.host(inputs, Access::kRead);
-      Tensors written = collective.host(outputs, Access::kOverwrite);
-      return host_->alltoall(written, read, options);
-    });
+    return start(
+        c10d::OpType::ALLTOALL, "all_to_all", outputs, inputs,
+        [&](Collective&, auto& written, auto& read) { return host_->alltoall(written, read, options); });
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
@@ -454,6 +449,17 @@ class HostCollectives final : public c10d::Backend {
   static Options with_reduction(Options options, Collective& collective, const Tensors& means) {
     options.reduceOp = collective.reduction(options.reduceOp, means);
     return options;
+  }
+
+  // A collective that reads `inputs` and writes every element of `outputs`: Tensors, or lists of them.
+  template <class Outputs, class Inputs, class Run>
+  WorkPtr start(c10d::OpType type, const char* name, const Outputs& outputs, const Inputs& inputs,
+                const Run& run) {
+    return start(type, name, flattened(outputs), [&](Collective& collective) {
+      auto read = collective.host(inputs, Access::kRead);
+      auto written = collective.host(outputs, Access::kOverwrite);
+      return run(collective, written, read);
+    });
   }
 
   // `run` hands a collective to the CPU's backend.
