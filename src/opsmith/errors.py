@@ -154,6 +154,10 @@ class AutocastRejected(DescriptionError):
     """The description has autocast cast for an operator for which that cannot be."""
 
 
+class InductorRejected(DescriptionError):
+    """The description has ``torch.compile`` generate what the driver cannot run."""
+
+
 class BackendUnknown(DescriptionError):
     """A backend name that is neither shipped nor a file."""
 

@@ -28,6 +28,7 @@ from opsmith.description.model import (
     Execution,
     Fallback,
     FallbackDefault,
+    Inductor,
     Library,
     NamedOperator,
     Rng,
@@ -94,6 +95,7 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
     rng: Literal["philox", "cpu"] = "philox"
+    inductor: Literal["cpp", "eager-kernels"] | None = None
     autocast: AutocastKey = AutocastKey()
 
 
@@ -198,6 +200,8 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         fallback=_fallback(document, raw.fallback, catalogue),
         rng=Rng(raw.rng),
         rng_location=document.locate("rng"),
+        inductor=Inductor(raw.inductor) if raw.inductor else None,
+        inductor_location=document.locate("inductor"),
         autocast=autocast(document, raw.autocast, catalogue),
         files=(path, *manifests),
     )

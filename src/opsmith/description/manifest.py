@@ -6,6 +6,7 @@ is which.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from opsmith.description.model import (
     Derive,
     DimOrder,
     Execution,
+    FusedKernel,
     GivenMeta,
     Kernel,
     Library,
@@ -63,6 +65,12 @@ class _Kernel(msgspec.Struct, forbid_unknown_fields=True):
     dtypes: list[str] | dict[str, list[str]] = []
 
 
+class _FusedKernel(msgspec.Struct, forbid_unknown_fields=True):
+    make: str
+    run: str
+    dtypes: list[str]
+
+
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     library: str
     kernels: list[_Kernel]
@@ -74,6 +82,7 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     rng: Literal["philox"] | None = None
     capture: bool = False
     class_name: str = ""
+    fused_kernel: _FusedKernel | None = None
     sources: list[str] = []
     include_dirs: list[str] = []
     compile_flags: list[str] = []
@@ -152,6 +161,26 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         stubs=tuple(stubs),
         operators=tuple(operators),
         metas=tuple(metas),
+        fused_kernel=_fused_kernel(document, raw),
+    )
+
+
+def _fused_kernel(document: Document, manifest: _Manifest) -> FusedKernel | None:
+    if (described := manifest.fused_kernel) is None:
+        return None
+    for key in ("make", "run"):
+        name = getattr(described, key)
+        if not re.fullmatch(r"\w+::\w+", name, flags=re.ASCII):
+            raise SyntaxInvalid(
+                f"`{name}` is not an operator's name with its namespace",
+                location=document.locate("fused_kernel", key),
+                remedy=f"write it like {manifest.library}::{key}_fused; docs/kernels/fused.md has its schema",
+            )
+    location = document.locate("fused_kernel", "dtypes")
+    return FusedKernel(
+        described.make,
+        described.run,
+        expand_dtypes(described.dtypes, manifest.type_alias, location),
     )
 
 

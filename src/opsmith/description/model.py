@@ -69,6 +69,15 @@ class Rng(Enum):
     """Those that the CPU's generator gives for the same seed."""
 
 
+class Inductor(Enum):
+    """What ``torch.compile`` generates for a device."""
+
+    CPP = "cpp"
+    """The C++ that it generates for the CPU, on the bytes behind the host window."""
+    EAGER_KERNELS = "eager-kernels"
+    """Fused kernels where a library has one for them; whatever else is called runs the backend's kernels."""
+
+
 class Precision(Enum):
     """In which dtype ``torch.autocast`` has an operator run."""
 
@@ -279,6 +288,18 @@ class BuildOptions:
 
 
 @dataclass(frozen=True)
+class FusedKernel:
+    """A library's kernel whose source Inductor writes: the operators that take it and that run it.
+
+    ``dtypes`` are those of the elements that it reads and writes, as ``ScalarType`` names.
+    """
+
+    make: str
+    run: str
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
@@ -304,6 +325,7 @@ class Library:
     operators: tuple[Declaration, ...] = ()
     metas: tuple[GivenMeta, ...] = ()
     external_namespaces: tuple[ExternalNamespace, ...] = ()
+    fused_kernel: FusedKernel | None = None
     options: BuildOptions = BuildOptions()
 
 
@@ -376,7 +398,7 @@ class Backend:
     """A device name, a driver, kernel libraries in order of preference, and a fallback policy.
 
     ``libraries`` ends with ``runtime``, the operators that every device needs.  ``rng`` and its place:
-    which random numbers the device's generators give.
+    which random numbers the device's generators give.  ``inductor`` is None where the plan chooses.
     """
 
     name: str
@@ -386,6 +408,8 @@ class Backend:
     fallback: Fallback
     rng: Rng
     rng_location: Location
+    inductor: Inductor | None
+    inductor_location: Location
     autocast: Autocast = Autocast()
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""

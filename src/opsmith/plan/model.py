@@ -14,7 +14,16 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from opsmith.description import Abi, Autocast, Execution, Kernel, Precision, StubKernel
+from opsmith.description import (
+    Abi,
+    Autocast,
+    Execution,
+    FusedKernel,
+    Inductor,
+    Kernel,
+    Precision,
+    StubKernel,
+)
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.overlap import RefusedOverlap
@@ -372,6 +381,21 @@ class NotServed:
 
 
 @dataclass(frozen=True)
+class Compiling:
+    """What ``torch.compile`` generates for the device, and the ``reason`` for that.
+
+    Operators that are ``kept`` are called, not decomposed.  ``fused_kernel`` is a library's kernel for loops
+    over elements, in which the operators ``fused`` are calculated; without one all operators are called.
+    """
+
+    inductor: Inductor = Inductor.EAGER_KERNELS
+    reason: str = ""
+    kept: tuple[str, ...] = ()
+    fused_kernel: FusedKernel | None = None
+    fused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """The routes of all operators of one torch on one backend, sorted by operator name.
 
@@ -395,6 +419,7 @@ class Plan:
     external_namespaces: tuple[str, ...] = ()
     autocast: tuple[AutocastRule, ...] = ()
     autocast_dtypes: tuple[str, ...] = Autocast().dtypes
+    compiling: Compiling = Compiling()
 
     @cached_property
     def by_name(self) -> Mapping[str, Entry]:

@@ -33,6 +33,7 @@ from opsmith.plan.attention import (
 )
 from opsmith.plan.autocast import autocast_rules
 from opsmith.plan.autograd import Differentiation
+from opsmith.plan.compiling import compiling
 from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
 from opsmith.plan.interception import Interceptions, draws_from_generator
 from opsmith.plan.lean import LeanKernels
@@ -231,6 +232,7 @@ class _Resolver:
             external_namespaces=tuple(sorted(self.metas.external_namespaces)),
             autocast=autocast_rules(self.backend.autocast, self.catalogue),
             autocast_dtypes=self.backend.autocast.dtypes,
+            compiling=compiling(self.backend, self.catalogue, entries),
         )
 
     def _obstacle(self, kernel: Kernel) -> str:

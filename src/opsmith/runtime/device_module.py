@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import atexit
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
@@ -33,6 +34,9 @@ from opsmith.runtime.tensor_types import tensor_types
 if TYPE_CHECKING:
     import numpy
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class DeviceProperties:
@@ -43,6 +47,15 @@ class DeviceProperties:
     total_memory: int
     alignment: int
     multi_processor_count: int
+
+
+def constant_when_compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Has Dynamo call ``function`` once, where it traces a call of it: what it returns does not change.
+
+    As ``torch.compiler.assume_constant_result``, which would import the compiler.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunctions, PublicModule):
@@ -70,6 +83,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
 
     # ---- devices ----
 
+    @constant_when_compiled
     def is_available(self) -> bool:
         """Whether the driver found at least one device."""
         return self.device_count() > 0
@@ -82,6 +96,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
         """Does nothing but raise where the device cannot be used; loading has initialised it."""
         self._lazy_init()
 
+    @constant_when_compiled
     def device_count(self) -> int:
         """The number of devices that the driver found."""
         return torch._C._accelerator_hooks_device_count()
@@ -115,14 +130,17 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
         self._lazy_init()
         torch.ops.opsmith.collect_shared_memory()
 
+    @constant_when_compiled
     def get_device_properties(self, device: AnyDevice = None) -> DeviceProperties:
         """What the driver tells about ``device``."""
         return DeviceProperties(*torch.ops.opsmith.device_properties(self._index(device)))
 
+    @constant_when_compiled
     def get_device_name(self, device: AnyDevice = None) -> str:
         """The name of ``device``, for people."""
         return self.get_device_properties(device).name
 
+    @constant_when_compiled
     def get_device_capability(self, device: AnyDevice = None) -> dict[str, Any]:
         """The properties of ``device`` by their names, and ``supported_dtypes``, as ``torch.xpu``'s."""
         index = self._index(device)

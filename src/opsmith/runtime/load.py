@@ -19,6 +19,7 @@ from opsmith.description import Rng, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
 from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
+from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
 
@@ -183,6 +184,7 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
+    compiled_graphs.start()
     if integrations_wanted:
         follow_imports(built.name)
     if os.environ.get(trace.VARIABLE):
@@ -281,7 +283,7 @@ def _register(built: BuiltBackend) -> None:
     exchange_with_dlpack(built.name)
     serve_data_parallel(built.name)
     serve_collectives(built.name)
-    serve_compilers(built.name, built.library, built.host_window)
+    serve_compilers(built.name, built.library)
     can_share = torch.ops.opsmith.can_share_memory()
     (share_between_processes if can_share else refuse_to_share)(built.name)
     lay_out_fake_convolutions(built.name)

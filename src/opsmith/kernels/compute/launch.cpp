@@ -1,6 +1,7 @@
 // See launch.h.
 #include "launch.h"
 
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -61,11 +62,17 @@ opsmith_compute_kernel kernel(const char* source, const std::string& definitions
       return found->second;
     }
   }
-  const std::string text = std::string(opsmith_compute_dialect()) + kTypes + definitions + prelude + source;
-  opsmith_compute_kernel made = nullptr;
-  check(opsmith_compute_compile(device, text.c_str(), "run", &made), "compile a kernel", device);
+  const opsmith_compute_kernel made = kernel_of(definitions + prelude + source);
   const std::unique_lock lock(kernels.mutex);
   return kernels.compiled.emplace(std::move(key), made).first->second;
+}
+
+opsmith_compute_kernel kernel_of(const std::string& text) {
+  const c10::DeviceIndex device = current_device();
+  const std::string all = std::string(opsmith_compute_dialect()) + kTypes + text;
+  opsmith_compute_kernel made = nullptr;
+  check(opsmith_compute_compile(device, all.c_str(), "run", &made), "compile a kernel", device);
+  return made;
 }
 
 void launch(const char* name, opsmith_compute_kernel kernel, const Arguments& arguments, const Grid& grid) {
@@ -81,6 +88,32 @@ Grid linear(int64_t count) {
   Grid grid;
   grid.items[0] = static_cast<size_t>(items);
   grid.groups[0] = static_cast<size_t>(ceil_div(count, items));
+  return grid;
+}
+
+Grid spread(int64_t count) {
+  Grid grid = linear(count);
+  if (limits().is_cpu == 0) {
+    return grid;
+  }
+  const int64_t share = ceil_div(count, 4 * static_cast<int64_t>(limits().units));
+  grid.items[0] = std::min(grid.items[0], static_cast<size_t>(share));
+  grid.groups[0] = static_cast<size_t>(ceil_div(count, static_cast<int64_t>(grid.items[0])));
+  return grid;
+}
+
+Grid plane(int64_t count, int64_t rows) {
+  constexpr int64_t kMostRows = 32768;  // CUDA's second dimension is short
+  const size_t most = linear(1).items[0];
+  Grid grid;
+  grid.items[0] = most;
+  while (rows > 1 && grid.items[0] > 1 && static_cast<int64_t>(grid.items[0]) / 2 >= count) {
+    grid.items[0] /= 2;
+  }
+  grid.items[1] = most / grid.items[0];
+  grid.groups[0] = static_cast<size_t>(ceil_div(count, static_cast<int64_t>(grid.items[0])));
+  grid.groups[1] =
+      static_cast<size_t>(std::min(kMostRows, ceil_div(rows, static_cast<int64_t>(grid.items[1]))));
   return grid;
 }
 

@@ -101,11 +101,21 @@ class Arguments {
 // definitions the key under which the kernel is found again.
 opsmith_compute_kernel kernel(const char* source, const std::string& definitions, const char* prelude = "");
 
+// The kernel `run` of `text`, which is compiled now.
+opsmith_compute_kernel kernel_of(const std::string& text);
+
 // Queues it on the current stream of the current device. `name` is for errors.
 void launch(const char* name, opsmith_compute_kernel kernel, const Arguments& arguments, const Grid& grid);
 
 // So many items in groups of a size that suits the device, for kernels that leave out what is above `count`.
 Grid linear(int64_t count);
+
+// The same where each item has much to do: on a CPU in groups of which each core gets some.
+Grid spread(int64_t count);
+
+// Items for `rows` times `count` elements, in two dimensions; short rows share a group. A kernel loops over
+// the rows from its GLOBAL_ITEM(1) on.
+Grid plane(int64_t count, int64_t rows);
 
 inline int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

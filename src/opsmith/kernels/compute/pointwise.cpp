@@ -18,7 +18,6 @@ namespace {
 constexpr int kMostOperands = 6;
 constexpr const char* kNames = "abcde";
 constexpr const char* kNumberNames = "xyz";
-constexpr size_t kMostRows = 32768;  // of the grid: CUDA's second dimension is short
 
 // How an operand's innermost elements lie.
 enum class Step : uint8_t { kDense, kRepeated, kStrided, kNumber };
@@ -160,22 +159,6 @@ opsmith_compute_kernel kernel_of(const Form& form) {
   return kernels->emplace(form, made).first->second;
 }
 
-Grid grid_of(int64_t count, int64_t rows) {
-  const size_t most = limits().is_cpu != 0 ? 1024 : 256;
-  Grid grid;
-  grid.items[0] = most;
-  // Short rows share a group.
-  while (grid.items[0] > 1 && static_cast<int64_t>(grid.items[0]) / 2 >= count) {
-    grid.items[0] /= 2;
-  }
-  grid.items[1] = rows > 1 ? most / grid.items[0] : 1;
-  grid.items[0] = rows > 1 ? grid.items[0] : most;
-  grid.groups[0] = static_cast<size_t>(ceil_div(count, static_cast<int64_t>(grid.items[0])));
-  grid.groups[1] =
-      std::min(kMostRows, static_cast<size_t>(ceil_div(rows, static_cast<int64_t>(grid.items[1]))));
-  return grid;
-}
-
 }  // namespace
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarType computed,
@@ -225,7 +208,7 @@ void pointwise(at::TensorIteratorBase& iter, const char* expression, at::ScalarT
   for (const at::Scalar& number : numbers) {
     add_number(arguments, number, computed);
   }
-  launch("calculate elements", kernel_of(form), arguments, grid_of(count, iter.numel() / count));
+  launch("calculate elements", kernel_of(form), arguments, plane(count, iter.numel() / count));
 }
 
 void pointwise(at::TensorIteratorBase& iter, const char* expression,

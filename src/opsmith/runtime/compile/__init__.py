@@ -1,6 +1,6 @@
 """``torch.compile`` on the device: what Dynamo and Inductor have to be told of it.
 
-Neither is imported for that: they are told once they are.
+Neither is imported for that: each of their modules is told once it is.
 """
 
 from __future__ import annotations
@@ -11,18 +11,36 @@ from types import ModuleType
 from opsmith.integrations.imported import when_imported
 
 
-def serve_compilers(device: str, library: Path, has_host_window: bool) -> None:
+def serve_compilers(device: str, library: Path) -> None:
     """Has ``torch.compile`` know ``device``, whose backend's library is ``library``."""
 
-    def tell_dynamo(_: ModuleType) -> None:
+    def tell_interface(_: ModuleType) -> None:
         from opsmith.runtime.compile.device_interface import register_interface
 
         register_interface(device)
 
-    def tell_inductor(_: ModuleType) -> None:
+    def tell_tracing(_: ModuleType) -> None:
+        from opsmith.runtime.compile.device_interface import trace_calls_only
+
+        trace_calls_only()
+
+    def tell_code_generation(_: ModuleType) -> None:
         from opsmith.runtime.compile.inductor import register_code_generation
 
-        register_code_generation(device, library, has_host_window)
+        register_code_generation(device, library)
 
-    when_imported("torch._dynamo.device_interface", tell_dynamo)
-    when_imported("torch._inductor.codegen.common", tell_inductor)
+    def tell_decompositions(_: ModuleType) -> None:
+        from opsmith.runtime.compile.inductor import keep_operators
+
+        keep_operators(device)
+
+    def tell_graphs(_: ModuleType) -> None:
+        from opsmith.runtime.compile.called_graphs import call_what_is_not_compiled
+
+        call_what_is_not_compiled(device)
+
+    when_imported("torch._dynamo.device_interface", tell_interface)
+    when_imported("torch._dynamo.trace_rules", tell_tracing)
+    when_imported("torch._inductor.codegen.common", tell_code_generation)
+    when_imported("torch._inductor.decomposition", tell_decompositions)
+    when_imported("torch._inductor.compile_fx", tell_graphs)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
 
+from opsmith import runtime
+
 _C: Any = torch._C  # whose annotations name arguments otherwise than Dynamo
 
 
@@ -16,6 +18,18 @@ def register_interface(device: str) -> None:
     count = getattr(torch, device).device_count()
     for name in (device, *(f"{device}:{index}" for index in range(count))):
         register_interface_for_device(name, interface)
+
+
+def trace_calls_only() -> None:
+    """Has Dynamo trace the device module where traced code calls it, not where other code does.
+
+    Functions of ``torch.cuda`` are left alone likewise: what calls them between two graphs may have a mode
+    of PyTorch's on that no graph can be compiled in.
+    """
+    from torch._dynamo import trace_rules  # which imports what this module is told of
+
+    trace_rules.add(runtime.__name__)
+    trace_rules.BUILTIN_INLINE_WHEN_CALLED.update(runtime.__path__)
 
 
 def interface_of(device_type: str) -> type[DeviceInterface]:

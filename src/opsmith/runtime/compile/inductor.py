@@ -1,42 +1,91 @@
-"""What Inductor generates for the device: its C++ for the CPU, on the bytes behind the host window.
+"""What Inductor is told of the device: who generates code for it, and which operators stay as they are.
 
-Kernels that Inductor fuses are C++ functions, which are given the window's addresses once the current stream
-is done; whatever else a graph calls, it calls on the device, where the backend's kernels serve it.
+All of it is the plan's decision (:mod:`opsmith.plan.compiling`), which is read when a graph is compiled.
+Whatever a graph calls that is not fused, it calls on the device, where the backend's kernels serve it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import importlib.util
-import os
-import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
 from torch._inductor.codegen import common
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
+from opsmith.description import Inductor
 from opsmith.errors import NotOffered
+from opsmith.plan.model import Compiling
+from opsmith.runtime.loaded import loaded_backend
 
-_DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+called_in_code: list[list[str]] = []
+"""The operators that each graph's code calls, of the graphs for which code was generated."""
 
 
-def register_code_generation(device: str, library: Path, has_host_window: bool) -> None:
+def register_code_generation(device: str, library: Path) -> None:
     """Registers what generates code for ``device``.
 
-    A part of what names cached code is the digest of ``library``: another build of the backend compiles anew.
+    A part of what names cached code is the digest of ``library`` and of what generates code: another build of
+    the backend, and another opsmith, compile anew.
     """
     common.register_device_op_overrides(device, _DeviceOverrides(device))
-    scheduling: Any = _scheduling(device) if has_host_window else _refused_scheduling(device)
+    scheduling: Any = _scheduling(device)
     wrapper: Any = _Wrapper
     cpp_wrapper: Any = _NoCppWrapper
-    digest = _Digest(library)
+    called = _CalledOperators(device, library)
     common.register_backend_for_device(
-        device, scheduling, wrapper, cpp_wrapper, device_custom_pass=digest
+        device, scheduling, wrapper, cpp_wrapper, device_custom_pass=called
+    )
+
+
+def keep_operators(device: str) -> None:
+    """Has Inductor's decompositions leave the operators to ``device`` that the plan keeps."""
+    from torch._inductor.decomposition import decompositions
+
+    def unless_kept(
+        operator: torch._ops.OpOverload, decompose: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        @wraps(decompose)
+        def decomposed(*args: Any, **kwargs: Any) -> Any:
+            if _is_on(device, (args, kwargs)) and operator in _kept():
+                return NotImplemented
+            return decompose(*args, **kwargs)
+
+        return decomposed
+
+    for operator, decompose in decompositions.items():
+        if isinstance(operator, torch._ops.OpOverload):
+            decompositions[operator] = unless_kept(operator, decompose)
+
+
+def compiling() -> Compiling:
+    """What the loaded backend's plan says of compiled graphs."""
+    return loaded_backend().plan.compiling
+
+
+@cache
+def _kept() -> frozenset[torch._ops.OpOverload]:
+    return _overloads(compiling().kept)
+
+
+def _overloads(names: tuple[str, ...]) -> frozenset[torch._ops.OpOverload]:
+    """The operators that are called so in the plan."""
+    found = set()
+    for name in names:
+        namespace, _, rest = name.rpartition("::")
+        packet, _, overload = rest.partition(".")
+        operator = getattr(getattr(torch.ops, namespace or "aten"), packet)
+        found.add(getattr(operator, overload or "default"))
+    return frozenset(found)
+
+
+def _is_on(device: str, arguments: Any) -> bool:
+    return any(
+        isinstance(each, torch.Tensor) and each.device.type == device
+        for each in torch.utils._pytree.tree_leaves(arguments)
     )
 
 
@@ -62,45 +111,49 @@ class _DeviceOverrides(common.DeviceOpOverrides):
         return "torch.accelerator.current_stream()"
 
 
-class _Digest(CustomGraphModulePass):
-    """Changes nothing; says which build of the backend a graph is compiled for."""
+class _CalledOperators(CustomGraphModulePass):
+    """Marks what a graph calls on the device; says for which build of the backend it is compiled."""
 
-    def __init__(self, library: Path) -> None:
+    def __init__(self, device: str, library: Path) -> None:
+        self._device = device
         self._library = library
 
     def __call__(self, gm: torch.fx.GraphModule) -> None:
-        pass
+        from torch._inductor.lowering import lowerings, make_fallback
+
+        if compiling().inductor is Inductor.EAGER_KERNELS:
+            from opsmith.runtime.compile.eager_kernels import mark_called
+
+            mark_called(gm, self._device)
+        for operator in {node.target for node in gm.graph.nodes} & _kept():
+            if operator not in lowerings:
+                make_fallback(operator, override_decomp=True)  # type: ignore[no-untyped-call]
 
     @cache  # noqa: B019  # it lives as long as the process
     def uuid(self) -> str:
-        return hashlib.sha256(self._library.read_bytes()).hexdigest()
+        digest = hashlib.sha256(self._library.read_bytes())
+        for source in sorted(Path(__file__).parent.glob("*.py")):
+            digest.update(source.read_bytes())
+        return digest.hexdigest()
 
 
 def _scheduling(device: str) -> type:
-    """A class whose objects are Inductor's own, imported when the first one is made."""
+    """A class whose objects are those that generate code, imported when the first one is made."""
 
-    class HostScheduling:
+    class Scheduling:
         def __new__(cls, scheduler: Any) -> Any:
-            from torch._inductor.codegen.cpp import CppScheduling
+            from opsmith.runtime.compile.devices import guard_devices
 
-            _take_for_cpp(device)
-            return CppScheduling(scheduler)  # type: ignore[no-untyped-call]
+            guard_devices(device)
+            if compiling().inductor is Inductor.EAGER_KERNELS:
+                from opsmith.runtime.compile.fused_kernel import FusedScheduling
 
-    return HostScheduling
+                return FusedScheduling(scheduler)
+            from opsmith.runtime.compile.window_cpp import scheduling
 
+            return scheduling(device, scheduler)
 
-def _refused_scheduling(device: str) -> type:
-    """A class of which no object can be made."""
-
-    class RefusedScheduling:
-        def __new__(cls, scheduler: Any) -> NoReturn:
-            raise NotOffered(
-                f"Inductor's C++ reads and writes the memory of {device} through a host window, which the "
-                "driver does not have, or the description does not let it use (`host_window: off`)",
-                remedy='torch.compile(…, backend="aot_eager") compiles without fusing',
-            )
-
-    return RefusedScheduling
+    return Scheduling
 
 
 class _NoCppWrapper:
@@ -129,6 +182,7 @@ class _Wrapper:
 @cache
 def _wrapper_codegen() -> Any:
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.virtualized import V
 
     class DeviceWrapperCodegen(PythonWrapperCodegen):
         @staticmethod
@@ -139,8 +193,21 @@ def _wrapper_codegen() -> Any:
 
         def write_header(self) -> None:
             super().write_header()
-            self.imports.splice(f"from {__name__} import host_kernels")
-            self.header.splice("async_compile = host_kernels(async_compile)")
+            if compiling().inductor is Inductor.EAGER_KERNELS:
+                self.imports.splice(
+                    "from opsmith.runtime.compile.eager_kernels import RunningKernel"
+                )
+            else:
+                self.imports.splice("from opsmith.runtime.compile.window_cpp import host_kernels")
+                self.header.splice("async_compile = host_kernels(async_compile)")
+
+        def generate(self, is_inference: bool) -> Any:
+            from torch._inductor.scheduler import ExternKernelSchedulerNode
+
+            nodes = V.graph.scheduler.nodes
+            called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
+            called_in_code.append([_called_name(each) for each in called])
+            return super().generate(is_inference)  # type: ignore[no-untyped-call]
 
         def _generate_kernel_call_helper(
             self, kernel_name: str, call_args: Any, *, triton: bool = True, **given: Any
@@ -153,65 +220,6 @@ def _wrapper_codegen() -> Any:
     return DeviceWrapperCodegen
 
 
-@cache
-def _take_for_cpp(device: str) -> None:
-    """Has Inductor decide for ``device`` as for the CPU where that is about C++, and guard its devices."""
-    from torch._inductor import scheduler, utils
-
-    backend_of_others = utils.get_current_backend
-    need_of_others = utils.device_need_guard
-
-    def get_current_backend(device_type: str | None = None) -> str:
-        from torch._inductor.virtualized import V
-
-        asked = device_type or V.graph.get_current_device_or_throw().type
-        return "cpp" if asked == device else backend_of_others(asked)
-
-    def device_need_guard(asked: str) -> bool:
-        return asked == device or need_of_others(asked)
-
-    def is_cpu(node: scheduler.BaseSchedulerNode) -> bool:
-        on = node.get_device()
-        return on is not None and on.type in ("cpu", device)
-
-    # Modules have these functions under their own names.
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("torch._inductor."):
-            for function in (get_current_backend, device_need_guard):
-                if hasattr(module, function.__name__):
-                    setattr(module, function.__name__, function)
-    scheduler.BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[assignment,method-assign]
-
-
-def host_kernels(_: object) -> Any:
-    """For generated code: compiles kernels whose Tensors may be on the device."""
-    from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
-
-    class Kernels(CppPythonBindingsCodeCache):
-        @classmethod
-        def _load_library_inner(cls, path: str, key: str) -> ModuleType:
-            name = f"{key}.{cls.entry_function}"
-            if name not in sys.modules:
-                # A kernel's module asks once, when it is imported, where the addresses of Tensors come from.
-                os.environ[_DATA_POINTER] = str(_data_pointer())
-                spec = importlib.util.spec_from_file_location(name, path)
-                assert spec is not None and spec.loader is not None
-                sys.modules[name] = module = importlib.util.module_from_spec(spec)
-                cls._loaded_module_names.add(name)
-                spec.loader.exec_module(module)
-            return sys.modules[name]
-
-    class HostKernels(AsyncCompile):
-        def cpp_pybinding(self, argtypes: list[str], source_code: str) -> Any:
-            # The same source for Tensors on the CPU is another module.
-            return Kernels.load_pybinding(argtypes, f"// on the device\n{source_code}")
-
-    return HostKernels()
-
-
-@cache
-def _data_pointer() -> int:
-    guards: Any = torch._C._dynamo.guards
-    of_pytorch = guards._torchinductor_pyobject_tensor_data_ptr
-    return int(torch.ops.opsmith.host_data_pointer_after(ctypes.c_ssize_t(of_pytorch).value))
+def _called_name(node: Any) -> str:
+    operator = getattr(node, "op_overload", None)
+    return str(operator or node.python_kernel_name).replace("extern_kernels.", "aten.")

@@ -1,0 +1,103 @@
+"""Graphs whose operators are called one by one: where the backend fuses nothing, and where Inductor fails."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import torch
+from torch._inductor import compile_fx, metrics
+from torch._inductor.output_code import OutputCode
+from torch._inductor.utils import get_all_devices
+from torch._inductor.virtualized import V
+
+from opsmith.description import Inductor
+from opsmith.runtime.compile.compiled_graphs import CompiledGraph, compiled_graphs
+from opsmith.runtime.compile.inductor import called_in_code, compiling
+
+_log = logging.getLogger(__name__)
+
+NOTHING_FUSED = "no library of the backend has a fused kernel"
+
+
+def call_what_is_not_compiled(device: str) -> None:
+    """Has Inductor give graphs on ``device`` that call the operators, where it cannot compile them."""
+    compile_graph: Callable[..., OutputCode] = compile_fx._compile_fx_inner
+
+    @wraps(compile_graph)
+    def _compile_fx_inner(
+        gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *given: Any, **named: Any
+    ) -> OutputCode:
+        is_here = any(each.type == device for each in get_all_devices(gm))
+        if not is_here or V.aot_compilation or named.get("cpp_wrapper"):
+            return compile_graph(gm, example_inputs, *given, **named)
+        # Inductor's passes change the graph before it can fail.
+        kept = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
+        plan = compiling()
+        if plan.inductor is Inductor.EAGER_KERNELS and plan.fused_kernel is None:
+            return _called(kept, NOTHING_FUSED)
+        called_in_code.clear()
+        kernels = metrics.generated_kernel_count
+        try:
+            code = compile_graph(gm, example_inputs, *given, **named)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            _log.warning(
+                "a graph on %s is not compiled, its operators are called one by one: %s",
+                device,
+                reason,
+            )
+            return _called(kept, reason)
+        made: dict[str, Any] = {}
+        if called_in_code:  # else it was in the cache
+            kernels = metrics.generated_kernel_count - kernels
+            made = {"kernels": kernels, "called": Counter(called_in_code[-1])}
+        compiled_graphs.append(CompiledGraph(_place(kept), len(_operators(kept)), **made))
+        return code
+
+    compile_fx._compile_fx_inner = _compile_fx_inner
+
+
+def _called(gm: torch.fx.GraphModule, reason: str) -> OutputCode:
+    operators = _operators(gm)
+    names = Counter(str(node.target) for node in operators)
+    compiled_graphs.append(CompiledGraph(_place(gm), len(operators), 0, names, reason))
+    return _Calls(gm)
+
+
+def _operators(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for node in gm.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+
+
+def _place(gm: torch.fx.GraphModule) -> str:
+    """The line of the program that called the first operator of ``gm``, as ``file:line``."""
+    for node in gm.graph.nodes:
+        if (where := node.meta.get("stack_trace")) is not None:
+            frame = torch.fx.graph._parse_stack_trace(where)
+            if frame is not None:
+                return f"{frame.file}:{frame.lineno}"
+    return ""
+
+
+class _Calls(OutputCode):
+    """Runs a graph's operators; it is not kept in Inductor's cache."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        self._forward = gm.forward
+        self._boxed_call = True  # of the object: wrappers take its attributes over
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        given = [*inputs]
+        if isinstance(inputs, list):
+            inputs.clear()  # the graph gives them back as soon as it can
+        return self._forward(*given)
+
+    def post_compile(self, *_: Any) -> None:
+        pass
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        pass

@@ -1,0 +1,84 @@
+"""Inductor's C++ for the CPU, on the bytes behind a device's host window.
+
+Kernels that Inductor fuses are C++ functions, which are given the window's addresses once the current stream
+is done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opsmith.runtime.compile.devices import replace_everywhere
+
+_DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+
+
+def scheduling(device: str, scheduler: Any) -> Any:
+    """What generates C++ for ``device``: Inductor's own."""
+    from torch._inductor.codegen.cpp import CppScheduling
+
+    _take_for_cpp(device)
+    return CppScheduling(scheduler)  # type: ignore[no-untyped-call]
+
+
+@cache
+def _take_for_cpp(device: str) -> None:
+    """Has Inductor decide for ``device`` as for the CPU where that is about C++."""
+    from torch._inductor import scheduler, utils
+
+    of_others = utils.get_current_backend
+
+    def get_current_backend(device_type: str | None = None) -> str:
+        from torch._inductor.virtualized import V
+
+        asked = device_type or V.graph.get_current_device_or_throw().type
+        return "cpp" if asked == device else of_others(asked)
+
+    def is_cpu(node: scheduler.BaseSchedulerNode) -> bool:
+        on = node.get_device()
+        return on is not None and on.type in ("cpu", device)
+
+    replace_everywhere(get_current_backend)
+    scheduler.BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[assignment,method-assign]
+
+
+def host_kernels(_: object) -> Any:
+    """For generated code: compiles kernels whose Tensors may be on the device."""
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+
+    class Kernels(CppPythonBindingsCodeCache):
+        @classmethod
+        def _load_library_inner(cls, path: str, key: str) -> ModuleType:
+            name = f"{key}.{cls.entry_function}"
+            if name not in sys.modules:
+                # A kernel's module asks once, when it is imported, where the addresses of Tensors come from.
+                os.environ[_DATA_POINTER] = str(_data_pointer())
+                spec = importlib.util.spec_from_file_location(name, path)
+                assert spec is not None and spec.loader is not None
+                sys.modules[name] = module = importlib.util.module_from_spec(spec)
+                cls._loaded_module_names.add(name)
+                spec.loader.exec_module(module)
+            return sys.modules[name]
+
+    class HostKernels(AsyncCompile):
+        def cpp_pybinding(self, argtypes: list[str], source_code: str) -> Any:
+            # The same source for Tensors on the CPU is another module.
+            return Kernels.load_pybinding(argtypes, f"// on the device\n{source_code}")
+
+    return HostKernels()
+
+
+@cache
+def _data_pointer() -> int:
+    guards: Any = torch._C._dynamo.guards
+    of_pytorch = guards._torchinductor_pyobject_tensor_data_ptr
+    return int(torch.ops.opsmith.host_data_pointer_after(ctypes.c_ssize_t(of_pytorch).value))
