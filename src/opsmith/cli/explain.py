@@ -7,27 +7,47 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from opsmith.cli.compiled import explain_compiled
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.cli.options import Backend
+from opsmith.cli.options import Backend, given_backend
 from opsmith.explain.chain import served_operator
 from opsmith.explain.explanation import RELEVANT_KEYS, Explanation
 from opsmith.explain.explanation import explain as explanation_of
 from opsmith.plan import Entry, open_backend
+from opsmith.programs.process import Program
 from opsmith.schema import qualified
 
 
 def explain(
+    context: typer.Context,
     operator: Annotated[
         str, typer.Argument(help="An operator with its overload, e.g. add_.Tensor.")
-    ],
+    ] = "",
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="With --compile: the program's own.")
+    ] = None,
     backend: Backend = "",
+    compile: Annotated[
+        str,
+        typer.Option(
+            metavar="PROGRAM", help="Run this program and explain how its graphs were compiled."
+        ),
+    ] = "",
     table: Annotated[
         bool, typer.Option(help="Load the backend and show the operator's dispatch table.")
     ] = True,
     all_keys: Annotated[bool, typer.Option("--all-keys", help="Show every dispatch key.")] = False,
     json: Json = False,
 ) -> None:
-    """Explain how one operator is served on a backend, and why."""
+    """Explain how one operator is served on a backend, and why; or what torch.compile makes of a program.
+
+    With --compile, exits with the program's own status.
+    """
+    if compile:
+        words = [operator, *(arguments or ())] if operator else ()
+        explain_compiled(Program(compile, tuple(words)), given_backend(context, backend), json)
+    if not operator or arguments:
+        raise typer.BadParameter("name one operator, or a program after --compile")
     planned = open_backend(backend).plan
     planned.entry(operator)  # an unknown name fails before anything is built
     if table:

@@ -25,7 +25,7 @@ COMMANDS = (
     Listed(
         "explain",
         "opsmith.cli.explain:explain",
-        "Explain how one operator is served on a backend, and why.",
+        "Explain how one operator is served on a backend, and why; or what torch.compile makes of a program.",
     ),
     Listed(
         "keys",

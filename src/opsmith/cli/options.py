@@ -23,6 +23,12 @@ def chosen_backend(context: typer.Context, given: str) -> str:
     return str(given or named) or default_backend()
 
 
+def given_backend(context: typer.Context, backend: str) -> str | None:
+    """The backend that the command line names; None where it names none."""
+    source = context.get_parameter_source("backend")
+    return None if source is None or source.name == "DEFAULT" else backend
+
+
 def default_backend() -> str:
     """``./backend.yaml``, which stderr is told of, or sim where there is none."""
     if Path(_HERE).is_file():

@@ -17,9 +17,12 @@ def autoload() -> None:
     """Loads the backend that ``OPSMITH_AUTOLOAD`` names; raises as :func:`opsmith.load` does."""
     name = os.environ.get(VARIABLE)
     if name:
+        from opsmith.description import find_backend
         from opsmith.runtime.load import load
+        from opsmith.runtime.loaded import description_in_hand
 
-        load(name)
+        if description_in_hand() != find_backend(name):  # the program's own call goes on otherwise
+            load(name)
     if os.environ.get(trace.VARIABLE):
         from opsmith.runtime.trace import recording
 

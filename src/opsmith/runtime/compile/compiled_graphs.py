@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -79,12 +80,25 @@ class _Listener(logging.Handler):
     """Reads where and why Dynamo breaks a graph from what it logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
         found = re.search(
-            r"in user code at (?P<place>.+:\d+)\nGraph Break Reason: (?P<reason>.*)",
-            record.getMessage(),
+            r"in user code at (?P<place>.+:\d+)\nGraph Break Reason: (?P<reason>.*)", said
         )
-        if found:
-            _breaks[GraphBreak(found["place"], found["reason"])] = None
+        if not found:
+            return
+        explained = re.search(r"^ *Explanation: (.*)$", said, flags=re.MULTILINE)
+        calls = re.findall(r'^ *File "(.+)", line (\d+)', said, flags=re.MULTILINE)
+        of_program = [":".join(call) for call in calls if not call[0].startswith(_libraries())]
+        place = (of_program or [found["place"]])[-1]
+        _breaks[GraphBreak(place, explained[1] if explained else found["reason"])] = None
+
+
+def _libraries() -> tuple[str, ...]:
+    """Where the lines lie that are not the program's."""
+    import torch
+
+    package = Path(__file__).resolve().parents[2]
+    return tuple(f"{folder}{os.sep}" for folder in (*torch.__path__, package))
 
 
 def _hear_of_breaks(symbolic_convert: ModuleType) -> None:

@@ -59,6 +59,12 @@ class FusedKernel(SIMDKernel[CSEVariable]):
         features: Any = self.features
         return bool(features.is_reduction())
 
+    @property
+    def _reduced_range(self) -> Any:
+        """The range of what each result is made from."""
+        trees: list[Any] = self.range_trees
+        return next(tree for tree in trees if tree.is_reduction)
+
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return TYPES[dtype].c
 
@@ -124,7 +130,7 @@ class FusedKernel(SIMDKernel[CSEVariable]):
         self._reduced.update(states)
         names = {f"s{at}": str(state) for at, state in enumerate(states)}
         names |= {f"v{at}": str(each) for at, each in enumerate(values)}
-        (over,) = (tree for tree in self.range_trees if tree.is_reduction)
+        over = self._reduced_range
         self.compute.writeline(renamed(rule.step, {**names, "at": str(over.index_sym())}))
         shared = [f"shared{number}_{at}" for at in range(len(states))]
         names |= {f"o{at}": f"{name}[ITEM(0) + half_of]" for at, name in enumerate(shared)}
@@ -154,7 +160,8 @@ class FusedKernel(SIMDKernel[CSEVariable]):
     # ---- the source
 
     def codegen_iteration_ranges_entry(self, entry: IterationRangesEntry) -> None:
-        lines = self._places if entry.is_reduction else self.indexing_code
+        of: Any = entry
+        lines = self._places if of.is_reduction else self.indexing_code
         place = print_expression(self.rename_indexing(entry.expr))
         lines.writeline(f"const INDEX {entry.name} = {place};")
 
@@ -163,7 +170,7 @@ class FusedKernel(SIMDKernel[CSEVariable]):
         if not (self.compute or self.stores or self._end):
             return
         if self.inside_reduction:
-            (over,) = (tree for tree in self.range_trees if tree.is_reduction)
+            over = self._reduced_range
             at = over.index_sym()
             self.body.splice(self._begin)
             self.body.writeline(
