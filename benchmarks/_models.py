@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, max_pool2d, scaled_dot_product_attention, silu
 
 from opsmith.demo.training import network
 
@@ -53,6 +53,180 @@ def transformer() -> nn.Module:
     layer = nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True, norm_first=True)
     encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(1000, 128), encoder, nn.Linear(128, 1000))
+
+
+class Attention(nn.Module):
+    """Self-attention on ``(N, T, width)``; ``rotated`` turns queries and keys by their positions."""
+
+    def __init__(self, width: int, heads: int, *, causal: bool, rotated: bool = False) -> None:
+        super().__init__()
+        self.inside = nn.Linear(width, 3 * width, bias=not rotated)
+        self.outside = nn.Linear(width, width, bias=not rotated)
+        self.heads, self.causal, self.rotated = heads, causal, rotated
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.inside(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        if self.rotated:
+            q, k = turned(q), turned(k)
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.outside(mixed.transpose(1, 2).flatten(-2))
+
+
+def turned(x: Tensor) -> Tensor:
+    """Rotary embedding of ``(…, T, width)``: Su et al., RoFormer, 2021."""
+    half = x.size(-1) // 2
+    frequencies = 10_000 ** (-torch.arange(half, device=x.device) / half)
+    angles = torch.arange(x.size(-2), device=x.device)[:, None] * frequencies
+    a, b = x[..., :half], x[..., half:]
+    sine, cosine = angles.sin(), angles.cos()
+    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+
+class Gated(nn.Module):
+    """Llama's feed-forward layers, on ``(…, width)``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """A transformer's layer on ``(N, T, width)``, normed before its two parts, or behind them."""
+
+    def __init__(
+        self, attention: nn.Module, feed: nn.Module, norm: type[nn.Module], *, after: bool
+    ):
+        super().__init__()
+        width = 128
+        self.attention, self.feed, self.after = attention, feed, after
+        self.norms = nn.ModuleList([norm(width), norm(width)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for norm, part in zip(self.norms, (self.attention, self.feed), strict=True):
+            x = norm(x + part(x)) if self.after else x + part(norm(x))
+        return x
+
+
+def feed_forward() -> nn.Module:
+    return nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128))
+
+
+class Tokens(nn.Module):
+    """Token and position embeddings: ``(N, T)`` to ``(N, T, 128)``."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(1000, 128)
+        self.positions = nn.Parameter(0.02 * torch.randn(positions, 128))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.tokens(x) + self.positions[: x.size(1)]
+
+
+class Patches(nn.Module):
+    """Images ``(N, 3, H, W)`` as ``(N, T, 128)``, patches of 8 x 8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, 128, 8, 8)
+        self.positions = nn.Parameter(0.02 * torch.randn(64, 128))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.embed(x).flatten(2).transpose(1, 2) + self.positions
+
+
+def mlp() -> nn.Module:
+    """Four layers on ``(N, 256)``."""
+    layers: list[nn.Module] = []
+    for _ in range(3):
+        layers += [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()]
+    return nn.Sequential(*layers, nn.Linear(256, 10))
+
+
+def vit() -> nn.Module:
+    """Four layers on images ``(N, 3, 64, 64)``; the mean over patches is classified."""
+    blocks = (
+        Block(Attention(128, 4, causal=False), feed_forward(), nn.LayerNorm, after=False)
+        for _ in range(4)
+    )
+    pool = nn.Sequential(nn.LayerNorm(128), nn.Linear(128, 1000))
+    return nn.Sequential(Patches(), *blocks, pool)
+
+
+def bert() -> nn.Module:
+    """Four layers on tokens ``(N, T)``, normed behind their parts."""
+    blocks = (
+        Block(Attention(128, 4, causal=False), feed_forward(), nn.LayerNorm, after=True)
+        for _ in range(4)
+    )
+    return nn.Sequential(Tokens(64), nn.LayerNorm(128), *blocks, nn.Linear(128, 1000))
+
+
+def gpt2() -> nn.Module:
+    """Four causal layers on tokens ``(N, T)``, normed before their parts."""
+    blocks = (
+        Block(Attention(128, 4, causal=True), feed_forward(), nn.LayerNorm, after=False)
+        for _ in range(4)
+    )
+    return nn.Sequential(Tokens(64), *blocks, nn.LayerNorm(128), nn.Linear(128, 1000))
+
+
+def llama() -> nn.Module:
+    """Four causal layers with rotary embeddings, RMSNorm and SwiGLU on tokens ``(N, T)``."""
+    blocks = (
+        Block(Attention(128, 4, causal=True, rotated=True), Gated(128), nn.RMSNorm, after=False)
+        for _ in range(4)
+    )
+    return nn.Sequential(nn.Embedding(1000, 128), *blocks, nn.RMSNorm(128), nn.Linear(128, 1000))
+
+
+def convolved(inside: int, outside: int) -> nn.Module:
+    """Two convolutions with batch norm and ReLU."""
+    layers: list[nn.Module] = []
+    for width in (inside, outside):
+        layers += [nn.Conv2d(width, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside)]
+        layers += [nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    """Ronneberger et al., U-Net, 2015, with three levels; ``(N, 3, H, W)`` to ``(N, 10, H, W)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (16, 32, 64)
+        self.down = nn.ModuleList(
+            convolved(*pair) for pair in zip((3, 16, 32), widths, strict=True)
+        )
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in (32, 16))
+        self.joined = nn.ModuleList(convolved(2 * w, w) for w in (32, 16))
+        self.classes = nn.Conv2d(16, 10, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        levels = []
+        for index, down in enumerate(self.down):
+            x = down(max_pool2d(x, 2) if index else x)
+            levels.append(x)
+        for up, joined, level in zip(self.up, self.joined, levels[-2::-1], strict=True):
+            x = joined(torch.cat([level, up(x)], 1))
+        return self.classes(x)
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
+    "MLP": (mlp, lambda: torch.randn(256, 256)),
+    "CNN of the demo": (network, lambda: torch.rand(64, 1, 8, 8)),
+    "ResNet-18": (resnet18, lambda: torch.rand(4, 3, 96, 96)),
+    "ViT": (vit, lambda: torch.rand(8, 3, 64, 64)),
+    "BERT-like": (bert, lambda: torch.randint(0, 1000, (8, 64))),
+    "GPT-2-like": (gpt2, lambda: torch.randint(0, 1000, (8, 64))),
+    "Llama-like": (llama, lambda: torch.randint(0, 1000, (8, 64))),
+    "U-Net": (UNet, lambda: torch.rand(4, 3, 64, 64)),
+}
+"""Models of the kinds that are compiled, each with a batch for it."""
 
 
 @dataclass(frozen=True)

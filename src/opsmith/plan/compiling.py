@@ -66,12 +66,10 @@ def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) 
     Raises :class:`InductorRejected` for a way that its driver cannot go.
     """
     inductor, reason = _way(backend)
-    loops = {
-        name
-        for name, operator in catalogue.operators.items()
-        if operator.namespace == "aten"
-        and (name.partition(".")[0] in _LOOPS or "pointwise" in operator.tags)
-    }
+    aten = {name: each for name, each in catalogue.operators.items() if each.namespace == "aten"}
+    pointwise = {_base(each) for each, known in aten.items() if "pointwise" in known.tags}
+    # Operators on lists do the same to each tensor.
+    loops = {name for name in aten if _base(name).removeprefix("_foreach_") in pointwise | _LOOPS}
     own = (
         entry.name
         for entry in entries
@@ -83,8 +81,12 @@ def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) 
     kept = tuple(name for name in own if name not in loops)
     if inductor is Inductor.CPP:
         return Compiling(inductor, reason, kept)
-    calculated = sorted(name for name in loops if name.partition(".")[0] not in _NOT_IN_C)
+    calculated = sorted(name for name in loops if _base(name) not in _NOT_IN_C)
     return Compiling(inductor, reason, kept, fused, tuple(calculated))
+
+
+def _base(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _way(backend: Backend) -> tuple[Inductor, str]:

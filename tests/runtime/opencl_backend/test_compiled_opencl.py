@@ -133,3 +133,49 @@ def test_operators_without_a_loop_are_called() -> None:
 
     torch.testing.assert_close(torch.compile(function)(there(ROWS)).cpu(), function(ROWS))
     assert metrics.generated_kernel_count == 2  # exp, and the sum
+
+
+def test_flex_attention_and_its_gradients() -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def score(value: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return value + slopes[h] * (q - k)
+
+    operands = [torch.randn(2, 4, 32, 16) for _ in range(3)]
+    bias = torch.tensor([0.5, 0.25, 0.125, 0.0625])[:, None, None] * (
+        torch.arange(32)[:, None] - torch.arange(32)
+    )
+    bias = bias.masked_fill(torch.ones(32, 32).triu(1).bool(), -torch.inf)
+    ours = [each.to("opencl").requires_grad_() for each in operands]
+    theirs = [each.clone().requires_grad_() for each in operands]
+    slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625], device="opencl")
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 32, 32, device="opencl")
+    found = torch.compile(flex_attention)(*ours, score_mod=score, block_mask=mask)
+    expected = F.scaled_dot_product_attention(*theirs, attn_mask=bias)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad.cpu(), other.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_optimizers_and_conditions() -> None:
+    weight = nn.Parameter(torch.ones(5, 3, device="opencl"))
+    bias = nn.Parameter(torch.ones(3, device="opencl"))
+    twin = [nn.Parameter(each.detach().cpu()) for each in (weight, bias)]
+    ours, theirs = (torch.optim.Adam(each, lr=0.1) for each in ([weight, bias], twin))
+    step = torch.compile(ours.step)
+    for _ in range(2):
+        for each in (weight, bias, *twin):
+            each.grad = each.detach() * 2
+        step()
+        theirs.step()
+    torch.testing.assert_close([weight.cpu(), bias.cpu()], [each.detach() for each in twin])
+    assert metrics.generated_kernel_count > 0
+
+    def chosen(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    compiled = torch.compile(chosen)
+    assert compiled(there(torch.ones(2))).tolist() == [2, 2]
+    assert compiled(there(-torch.ones(2))).tolist() == [-2, -2]

@@ -39,6 +39,18 @@ def serve_compilers(device: str, library: Path) -> None:
 
         call_what_is_not_compiled(device)
 
+    def tell_flex_attention(module: ModuleType) -> None:
+        from opsmith.runtime.compile.flex_attention import let_through
+
+        let_through(module, device)
+
+    def tell_its_operators(module: ModuleType) -> None:
+        from opsmith.runtime.compile.flex_attention import calculate_by_operators
+
+        calculate_by_operators(module, device)
+
+    when_imported("torch.nn.attention.flex_attention", tell_flex_attention)
+    when_imported("torch._higher_order_ops.flex_attention", tell_its_operators)
     when_imported("torch._dynamo.device_interface", tell_interface)
     when_imported("torch._dynamo.trace_rules", tell_tracing)
     when_imported("torch._inductor.codegen.common", tell_code_generation)

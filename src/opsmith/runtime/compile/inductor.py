@@ -181,14 +181,26 @@ class _Wrapper:
 
 @cache
 def _wrapper_codegen() -> Any:
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
     from torch._inductor.virtualized import V
 
-    class DeviceWrapperCodegen(PythonWrapperCodegen):
+    class CallsHostKernels(PythonWrapperCodegen):
+        def _generate_kernel_call_helper(
+            self, kernel_name: str, call_args: Any, *, triton: bool = True, **given: Any
+        ) -> None:
+            if triton:
+                super()._generate_kernel_call_helper(kernel_name, call_args, triton=triton, **given)
+            else:
+                self.writeline(self.wrap_kernel_call(kernel_name, call_args))  # type: ignore[no-untyped-call]
+
+    class SubgraphWrapperCodegen(CallsHostKernels, SubgraphPythonWrapperCodegen):
+        pass
+
+    class DeviceWrapperCodegen(CallsHostKernels):
         @staticmethod
         def create(is_subgraph: bool, *given: Any) -> Any:
             if is_subgraph:
-                return PythonWrapperCodegen.create(is_subgraph, *given)
+                return SubgraphWrapperCodegen(*given)
             return DeviceWrapperCodegen()  # type: ignore[no-untyped-call]
 
         def write_header(self) -> None:
@@ -208,14 +220,6 @@ def _wrapper_codegen() -> Any:
             called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
             called_in_code.append([_called_name(each) for each in called])
             return super().generate(is_inference)  # type: ignore[no-untyped-call]
-
-        def _generate_kernel_call_helper(
-            self, kernel_name: str, call_args: Any, *, triton: bool = True, **given: Any
-        ) -> None:
-            if triton:
-                super()._generate_kernel_call_helper(kernel_name, call_args, triton=triton, **given)
-            else:
-                self.writeline(self.wrap_kernel_call(kernel_name, call_args))  # type: ignore[no-untyped-call]
 
     return DeviceWrapperCodegen
 
