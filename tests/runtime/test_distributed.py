@@ -157,28 +157,123 @@ os._exit(0)
 """
 
 
-def test_a_rank_that_does_not_come_is_told_with_the_operation() -> None:
-    call = (
-        'dist.all_reduce(torch.ones(3, device="sim")) if rank == 0 else __import__("time").sleep(4)'
+def told(call: str, size: int = 2, timeout: float = 60, **settings: str) -> list[str]:
+    """What the error of ``call`` says on each rank."""
+    ranks = run_ranks(CATCH.format(call=call), size, timeout, **settings)
+    return [output.strip() for _, output, _ in ranks]
+
+
+def test_a_rank_that_does_not_come_is_named_with_the_operation() -> None:
+    first, _ = told(
+        """
+    dist.broadcast(torch.ones(2, device="sim"), 0)
+    dist.all_reduce(torch.ones(3, device="sim")) if rank == 0 else __import__("time").sleep(4)
+""".strip(),
+        timeout=2,
     )
-    (_, told, _), _ = run_ranks(CATCH.format(call=call), timeout=2)
-    expected = "DistBackendError all_reduce of float32[3] on sim:0 failed on rank 0 of 2: "
-    assert told.startswith(expected)
-    assert "Timed out waiting 2000ms" in told
+    assert first == (
+        "DistBackendError all_reduce of float32[3] on sim:0, sum failed on rank 0 of 2: rank 1 did not answer "
+        "within 2000 ms; what all ranks called before was broadcast of float32[2] on sim:0, root 0"
+    )
 
 
-def test_a_rank_that_dies_is_told_with_the_operation() -> None:
-    call = 'os._exit(3) if rank == 1 else dist.broadcast(torch.ones(3, device="sim"), 1)'
-    (_, told, _), (status, _, _) = run_ranks(CATCH.format(call=call))
-    assert status == 3
-    assert told.startswith(
-        "DistBackendError broadcast of float32[3] on sim:0 failed on rank 0 of 2: "
+@pytest.mark.parametrize("asynchronous", ["", ", async_op=True).wait("])
+def test_a_rank_that_dies_is_named_on_every_other(asynchronous: str) -> None:
+    call = f'os._exit(3) if rank == 1 else dist.broadcast(torch.ones(3, device="sim"), 1{asynchronous})'
+    for rank, said in enumerate(told(call, 3)):
+        expected = (
+            "DistBackendError broadcast of float32[3] on sim:0, root 1 failed on rank "
+            f"{rank} of 3: rank 1 has ended, or has given the group up after an error"
+        )
+        assert said == ("" if rank == 1 else expected)
+
+
+DIFFERENCES = {
+    "sizes": (
+        'dist.all_reduce(torch.ones(3 + rank, device="sim"))',
+        "all_reduce of float32[3] on sim:0, sum",
+        "all_reduce of float32[4] on sim:0, sum",
+    ),
+    "dtypes": (
+        'dist.broadcast(torch.ones(3, device="sim").to([torch.half, torch.int][rank]), 0)',
+        "broadcast of float16[3] on sim:0, root 0",
+        "broadcast of int32[3] on sim:0, root 0",
+    ),
+    "collectives": (
+        'x = torch.ones(3, device="sim"); dist.broadcast(x, 0) if rank else dist.all_reduce(x)',
+        "all_reduce of float32[3] on sim:0, sum",
+        "broadcast of float32[3] on sim:0, root 0",
+    ),
+    "roots": (
+        'dist.reduce(torch.ones(3, device="sim"), rank)',
+        "reduce of float32[3] on sim:0, sum, root 0",
+        "reduce of float32[3] on sim:0, sum, root 1",
+    ),
+    "reductions": (
+        'dist.all_reduce(torch.ones(3, device="sim"), [dist.ReduceOp.MAX, dist.ReduceOp.SUM][rank])',
+        "all_reduce of float32[3] on sim:0, max",
+        "all_reduce of float32[3] on sim:0, sum",
+    ),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_calls_that_differ_are_told_on_every_rank(difference: str) -> None:
+    call, *calls = DIFFERENCES[difference]
+    script = CATCH.replace("splitlines()[0]", "splitlines()").replace(
+        "sys.stdout.flush()",
+        'x = torch.ones(2, device="sim")\ndist.all_reduce(x)\nprint(x.tolist())\nsys.stdout.flush()',
+    )
+    for rank, (_, output, errors) in enumerate(run_ranks(script.format(call=call))):
+        lines = [
+            f"{calls[rank]} failed on rank {rank} of 2: the ranks' calls differ",
+            f"  rank 0: {calls[0]}",
+            f"  rank 1: {calls[1]}",
+            "  remedy: all ranks have to call the same collectives in the same order, with the same dtypes and "
+            "numbers of elements",
+        ]
+        # The next call is one that all ranks make.
+        assert output == f"DistBackendError {lines}\n[2.0, 2.0]\n", errors
+
+
+def test_a_network_interface_that_is_not_there_is_told_with_those_that_are() -> None:
+    for _, output, errors in run_ranks("", GLOO_SOCKET_IFNAME="eth9"):
+        assert output == ""
+        assert (
+            "GLOO_SOCKET_IFNAME names the network interface `eth9`, and those that are up here are: lo"
+            in errors
+        )
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_reductions_of_every_length_and_dtype(size: int) -> None:
+    expect_ranks(
+        """
+        for dtype in (torch.float32, torch.bfloat16, torch.half, torch.int16, torch.int64, torch.uint8):
+            for length in (0, 1, 5, 1_000, 100_003):
+                source = torch.Generator().manual_seed(0)
+                parts = [torch.randint(0, 5, (length,), generator=source).to(dtype) for _ in range(size)]
+                for op, expected in (
+                    (dist.ReduceOp.SUM, torch.stack(parts).sum(0).to(dtype)),
+                    (dist.ReduceOp.MAX, torch.stack(parts).amax(0)),
+                    (dist.ReduceOp.MIN, torch.stack(parts).amin(0)),
+                    (dist.ReduceOp.PRODUCT, torch.stack(parts).prod(0).to(dtype)),
+                ):
+                    x = parts[rank].to("sim")
+                    dist.all_reduce(x, op=op)
+                    assert torch.equal(x.cpu(), expected), (dtype, length, op)
+        for several in range(20):
+            works = [dist.all_reduce(torch.full((several,), 1.0, device="sim"), async_op=True) for _ in range(9)]
+            assert all(work.result()[0].tolist() == [size] * several for work in works if work.wait())
+        dist.destroy_process_group()
+        """,
+        size,
     )
 
 
 def test_calls_that_differ_are_told_where_ranks_compare_them() -> None:
-    call = 'dist.all_reduce(torch.ones(3 + rank, device="sim"))'
-    ranks = run_ranks(CATCH.format(call=call), TORCH_DISTRIBUTED_DEBUG="DETAIL")
-    for _, told, _ in ranks:
-        assert "Detected mismatch between collectives on ranks" in told
-        assert "OpType=ALLREDUCE" in told
+    for said in told(
+        'dist.all_reduce(torch.ones(3 + rank, device="sim"))', TORCH_DISTRIBUTED_DEBUG="DETAIL"
+    ):
+        assert "Detected mismatch between collectives on ranks" in said
+        assert "OpType=ALLREDUCE" in said

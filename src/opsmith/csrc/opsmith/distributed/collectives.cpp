@@ -1,5 +1,8 @@
-// Collectives of the device's tensors, by a backend for the CPU's, gloo: on the bytes behind the host window
-// or, without one, on copies. What a collective gives is on the device when its work is done.
+// Collectives of the device's tensors, on the bytes behind the host window or, without one, on copies. What a
+// collective gives is on the device when its work is done.
+//
+// Ranks agree on each call before they make it (agreement.h).  Reductions of all ranks go over connections of
+// the group's own where they can, all else by a backend for the CPU's tensors, gloo.
 //
 // Python makes the backend (runtime/distributed.py), since gloo's constructor is PyTorch's to call.
 #include <ATen/ATen.h>
@@ -7,6 +10,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <ATen/record_function.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,10 +18,14 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <opsmith/device/driver.h>
+#include <opsmith/distributed/agreement.h>
+#include <opsmith/distributed/all_reduce.h>
+#include <opsmith/distributed/reductions.h>
+#include <opsmith/distributed/turns.h>
 #include <opsmith/fallback/host_view.h>
 
 namespace opsmith {
@@ -31,15 +39,11 @@ using Tensors = std::vector<at::Tensor>;
 // One collective while it runs: the CPU's tensors that stand for the device's, and what errors tell of it.
 class Collective {
  public:
-  Collective(const char* name, int rank, int size) : name_(name), rank_(rank), size_(size) {}
+  Collective(CollectiveCall call, int rank, int size) : call_(std::move(call)), rank_(rank), size_(size) {}
 
-  at::Tensor host(const at::Tensor& tensor, Access access) {
-    if (example_.empty()) {
-      example_ = c10::str(" of ", c10::getDtypeNames(tensor.scalar_type()).first, tensor.sizes(), " on ",
-                          tensor.device());
-    }
-    return views_.view(tensor, access);
-  }
+  const CollectiveCall& call() const { return call_; }
+
+  at::Tensor host(const at::Tensor& tensor, Access access) { return views_.view(tensor, access); }
   Tensors host(const Tensors& tensors, Access access) {
     Tensors views;
     views.reserve(tensors.size());
@@ -67,7 +71,7 @@ class Collective {
     return c10d::ReduceOp::SUM;
   }
 
-  // When the CPU's backend is done.
+  // When the host's work is done.
   void finish() {
     for (const at::Tensor& each : means_) {
       at::isIntegralType(each.scalar_type(), /*includeBool=*/true) ? each.div_(size_, "trunc")
@@ -76,7 +80,8 @@ class Collective {
     views_.commit();
   }
 
-  // Throws DistBackendError for what the CPU's backend threw; what the device threw says all itself.
+  // Throws DistBackendError for what the CPU's backend threw; what the device or the agreement threw says all
+  // itself.
   [[noreturn]] void fail(const std::exception_ptr& error) const {
     std::string reason = "for no reason that is known";
     try {
@@ -85,37 +90,90 @@ class Collective {
       throw;
     } catch (const c10::OutOfMemoryError&) {
       throw;
+    } catch (const c10::DistBackendError& known) {
+      if (std::string_view(known.what_without_backtrace()).starts_with(described(call_))) {
+        throw;
+      }
+      reason = known.what_without_backtrace();
     } catch (const c10::Error& known) {
       reason = known.what_without_backtrace();
     } catch (const std::exception& known) {
       reason = known.what();
     } catch (...) {
     }
-    TORCH_CHECK_WITH(
-        DistBackendError, false, name_, example_, " failed on rank ", rank_, " of ", size_, ": ", reason,
-        "\nAll ranks have to call the same collectives in the same order, with the same shapes and "
-        "dtypes; a rank may have ended. TORCH_DISTRIBUTED_DEBUG=DETAIL tells where they differ.");
+    TORCH_CHECK_WITH(DistBackendError, false, described(call_), " failed on rank ", rank_, " of ", size_,
+                     ": ", reason);
   }
 
  private:
-  const char* name_;
-  int rank_;
-  int size_;
-  std::string example_;
+  const CollectiveCall call_;
+  const int rank_;
+  const int size_;
   HostViews views_;
   Tensors means_;
 };
 
-// Done when the CPU's work is and the device has what it gave.
-class DeviceWork final : public c10d::Work {
+c10::intrusive_ptr<Future> future_of(const Tensors& results) {
+  std::vector<c10::Device> devices;
+  if (!results.empty()) {
+    devices.push_back(results.front().device());
+  }
+  return c10::make_intrusive<Future>(c10::ListType::ofTensors(), std::move(devices));
+}
+
+void wait_for(const c10::intrusive_ptr<Future>& future) {
+  // Future::wait() is inline, and would make the library need a newer libstdc++ than PyTorch's.
+  c10d::Work::create_from_future(future)->wait();
+  if (future->hasError()) {
+    std::rethrow_exception(future->exception_ptr());
+  }
+}
+
+// A collective that has its turn on the group's thread, or has had it.
+class CollectiveWork final : public c10d::Work {
  public:
-  DeviceWork(c10d::OpType type, int rank, std::shared_ptr<Collective> collective, WorkPtr host,
-             Tensors results)
+  CollectiveWork(c10d::OpType type, int rank, Tensors results)
+      : Work(rank, type), results_(std::move(results)), future_(future_of(results_)) {}
+
+  // Runs `collective`, and keeps what it throws.
+  template <class Run>
+  void complete_by(const Run& collective) {
+    try {
+      collective();
+      future_->markCompleted(results_);
+    } catch (...) {
+      future_->setErrorIfNeeded(std::current_exception());
+    }
+  }
+
+  bool isCompleted() override { return future_->completed(); }
+  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
+  std::exception_ptr exception() const override {
+    return future_->hasError() ? future_->exception_ptr() : nullptr;
+  }
+  Tensors result() override { return results_; }
+  c10::intrusive_ptr<Future> getFuture() override { return future_; }
+  void synchronize() override { wait_for(future_); }
+  bool wait(std::chrono::milliseconds) override {
+    wait_for(future_);
+    return true;
+  }
+
+ private:
+  const Tensors results_;
+  const c10::intrusive_ptr<Future> future_;
+};
+
+// A tensor on its way to a rank or from one: done when the CPU's work is and the device has what it gave.
+class PointToPointWork final : public c10d::Work {
+ public:
+  PointToPointWork(c10d::OpType type, int rank, std::shared_ptr<Collective> collective, WorkPtr host,
+                   Tensors results)
       : Work(rank, type),
         collective_(std::move(collective)),
         host_(std::move(host)),
         results_(std::move(results)),
-        future_(new_future()) {}
+        future_(future_of(results_)) {}
 
   // Completes by itself when the CPU's work does. Work without a future, as of sends, tells nobody: it is
   // completed when somebody asks.
@@ -127,7 +185,7 @@ class DeviceWork final : public c10d::Work {
       return;
     }
     is_followed_ = true;
-    host->addCallback([self = c10::intrusive_ptr<DeviceWork>::reclaim_copy(this)](Future& done) {
+    host->addCallback([self = c10::intrusive_ptr<PointToPointWork>::reclaim_copy(this)](Future& done) {
       done.hasError() ? self->complete_with(done.exception_ptr()) : self->complete();
     });
   }
@@ -160,23 +218,11 @@ class DeviceWork final : public c10d::Work {
         complete();
       }
     }
-    // Future::wait() is inline, and would make the library need a newer libstdc++ than PyTorch's.
-    Work::create_from_future(future_)->wait();
-    if (future_->hasError()) {
-      std::rethrow_exception(future_->exception_ptr());
-    }
+    wait_for(future_);
     return true;
   }
 
  private:
-  c10::intrusive_ptr<Future> new_future() const {
-    std::vector<c10::Device> devices;
-    if (!results_.empty()) {
-      devices.push_back(results_.front().device());
-    }
-    return c10::make_intrusive<Future>(c10::ListType::ofTensors(), std::move(devices));
-  }
-
   void complete() {
     try {
       collective_->finish();
@@ -266,10 +312,14 @@ Tensors flat(Tensors tensors) {
   return tensors;
 }
 
-class HostCollectives final : public c10d::Backend {
+class DeviceCollectives final : public c10d::Backend {
  public:
-  HostCollectives(c10::intrusive_ptr<Backend> host, std::string name)
-      : Backend(host->getRank(), host->getSize()), host_(std::move(host)), name_(std::move(name)) {}
+  DeviceCollectives(c10::intrusive_ptr<Backend> host, std::string name, std::unique_ptr<Mesh> mesh)
+      : Backend(host->getRank(), host->getSize()),
+        host_(std::move(host)),
+        name_(std::move(name)),
+        agreement_(std::move(mesh)) {}
+  ~DeviceCollectives() override { shutdown(); }
 
   const std::string getBackendName() const override { return name_; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return host_->getBackendOptions(); }
@@ -278,8 +328,11 @@ class HostCollectives final : public c10d::Backend {
   }
   void setSequenceNumberForGroup() override { host_->setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override { return host_->getSequenceNumberForGroup(); }
-  void abort() override { host_->abort(); }
-  void shutdown() override { host_->shutdown(); }
+  void abort() override { shutdown(); }
+  void shutdown() override {
+    turns_.finish([this] { agreement_.close(); });
+    host_->shutdown();
+  }
 
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override {
@@ -294,186 +347,266 @@ class HostCollectives final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     const Access access = options.rootRank == rank_ ? Access::kRead : Access::kOverwrite;
-    return start(c10d::OpType::BROADCAST, "broadcast", tensors, [&](Collective& collective) {
-      Tensors views = collective.host(tensors, access);
-      return host_->broadcast(views, options);
-    });
+    return start(c10d::OpType::BROADCAST, rooted("broadcast", tensors, options), options, tensors,
+                 [this, tensors, access, options](Collective& collective) {
+                   Tensors views = collective.host(tensors, access);
+                   host_->broadcast(views, options)->wait();
+                 });
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return start(c10d::OpType::ALLREDUCE, "all_reduce", tensors, [&](Collective& collective) {
-      Tensors views = collective.host(tensors, Access::kWrite);
-      return host_->allreduce(views, with_reduction(options, collective, views));
-    });
+    return begin(c10d::OpType::ALLREDUCE, reducing("all_reduce", tensors, options), options, tensors,
+                 [this, tensors, options](Collective& collective) {
+                   Tensors views = collective.host(tensors, Access::kWrite);
+                   const auto reduced = with_reduction(options, collective, views);
+                   if (can_all_reduce(views, options.reduceOp.op_)) {
+                     all_reduce(agreement_, collective.call(), rank_, size_, views.front(),
+                                options.reduceOp.op_);
+                   } else {
+                     agreement_.reach(collective.call());
+                     host_->allreduce(views, reduced)->wait();
+                   }
+                 });
   }
 
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    return start(c10d::OpType::ALLREDUCE_COALESCED, "all_reduce_coalesced", tensors,
-                 [&](Collective& collective) {
+    return start(c10d::OpType::ALLREDUCE_COALESCED, reducing("all_reduce_coalesced", tensors, options),
+                 options, tensors, [this, tensors, options](Collective& collective) {
                    Tensors views = collective.host(tensors, Access::kWrite);
-                   return host_->allreduce_coalesced(views, with_reduction(options, collective, views));
+                   host_->allreduce_coalesced(views, with_reduction(options, collective, views))->wait();
                  });
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    return start(c10d::OpType::REDUCE, "reduce", tensors, [&](Collective& collective) {
-      Tensors views = collective.host(tensors, Access::kWrite);
-      const bool is_root = options.rootRank == rank_;
-      return host_->reduce(views, with_reduction(options, collective, is_root ? views : Tensors()));
-    });
+    CollectiveCall call = reducing("reduce", tensors, options);
+    call.root = static_cast<int>(options.rootRank);
+    return start(
+        c10d::OpType::REDUCE, call, options, tensors, [this, tensors, options](Collective& collective) {
+          Tensors views = collective.host(tensors, Access::kWrite);
+          const bool is_root = options.rootRank == rank_;
+          host_->reduce(views, with_reduction(options, collective, is_root ? views : Tensors()))->wait();
+        });
   }
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return start(
-        c10d::OpType::ALLGATHER, "all_gather", outputs, inputs,
-        [&](Collective&, auto& written, auto& read) { return host_->allgather(written, read, options); });
+    return start(c10d::OpType::ALLGATHER, calling("all_gather", inputs), options, outputs, inputs,
+                 [this, options](Collective&, auto& written, auto& read) {
+                   host_->allgather(written, read, options)->wait();
+                 });
   }
 
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::_ALLGATHER_BASE, "all_gather_into_tensor", output, input,
-                 [&](Collective&, auto written, auto read) {
+    return start(c10d::OpType::_ALLGATHER_BASE, calling("all_gather_into_tensor", {input}), options, output,
+                 input, [this, options](Collective&, auto written, auto read) {
                    written = flat(written);
                    read = flat(read);
-                   return host_->_allgather_base(written, read, options);
+                   host_->_allgather_base(written, read, options)->wait();
                  });
   }
 
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_coalesced", outputs, inputs,
-                 [&](Collective&, auto& written, auto& read) {
-                   return host_->allgather_coalesced(written, read, options);
+    return start(c10d::OpType::ALLGATHER_COALESCED, calling("all_gather_coalesced", inputs), options, outputs,
+                 inputs, [this, options](Collective&, auto& written, auto& read) {
+                   host_->allgather_coalesced(written, read, options)->wait();
                  });
   }
 
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER_COALESCED, "all_gather_into_tensor_coalesced", outputs, inputs,
-                 [&](Collective&, auto written, auto read) {
+    return start(c10d::OpType::ALLGATHER_COALESCED, calling("all_gather_into_tensor_coalesced", inputs),
+                 options, outputs, inputs, [this, options](Collective&, auto written, auto read) {
                    written = flat(written);
                    read = flat(read);
-                   return host_->allgather_into_tensor_coalesced(written, read, options);
+                   host_->allgather_into_tensor_coalesced(written, read, options)->wait();
                  });
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    return start(
-        c10d::OpType::GATHER, "gather", outputs, inputs,
-        [&](Collective&, auto& written, auto& read) { return host_->gather(written, read, options); });
+    return start(c10d::OpType::GATHER, rooted("gather", inputs, options), options, outputs, inputs,
+                 [this, options](Collective&, auto& written, auto& read) {
+                   host_->gather(written, read, options)->wait();
+                 });
   }
 
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                   const c10d::ScatterOptions& options) override {
-    return start(
-        c10d::OpType::SCATTER, "scatter", outputs, inputs,
-        [&](Collective&, auto& written, auto& read) { return host_->scatter(written, read, options); });
+    return start(c10d::OpType::SCATTER, rooted("scatter", outputs, options), options, outputs, inputs,
+                 [this, options](Collective&, auto& written, auto& read) {
+                   host_->scatter(written, read, options)->wait();
+                 });
   }
 
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    return start(c10d::OpType::REDUCE_SCATTER, "reduce_scatter", outputs, inputs,
-                 [&](Collective& collective, auto& written, auto& read) {
-                   return host_->reduce_scatter(written, read, with_reduction(options, collective, written));
+    return start(c10d::OpType::REDUCE_SCATTER, reducing("reduce_scatter", outputs, options), options, outputs,
+                 inputs, [this, options](Collective& collective, auto& written, auto& read) {
+                   host_->reduce_scatter(written, read, with_reduction(options, collective, written))->wait();
                  });
   }
 
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
-    return start(c10d::OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", output, input,
-                 [&](Collective& collective, auto written, auto read) {
-                   written = flat(written);
-                   read = flat(read);
-                   return host_->_reduce_scatter_base(written, read,
-                                                      with_reduction(options, collective, {written}));
-                 });
+    return start(
+        c10d::OpType::_REDUCE_SCATTER_BASE, reducing("reduce_scatter_tensor", {output}, options), options,
+        output, input, [this, options](Collective& collective, auto written, auto read) {
+          written = flat(written);
+          read = flat(read);
+          host_->_reduce_scatter_base(written, read, with_reduction(options, collective, {written}))->wait();
+        });
   }
 
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    return start(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor_coalesced", outputs,
-                 inputs, [&](Collective& collective, auto written, auto read) {
-                   written = flat(written);
-                   read = flat(read);
-                   return host_->reduce_scatter_tensor_coalesced(
-                       written, read, with_reduction(options, collective, written));
-                 });
+    return start(
+        c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+        reducing("reduce_scatter_tensor_coalesced", outputs, options), options, outputs, inputs,
+        [this, options](Collective& collective, auto written, auto read) {
+          written = flat(written);
+          read = flat(read);
+          host_->reduce_scatter_tensor_coalesced(written, read, with_reduction(options, collective, written))
+              ->wait();
+        });
   }
 
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
-    return start(c10d::OpType::ALLTOALL_BASE, "all_to_all_single", output, input,
-                 [&](Collective&, auto& written, auto& read) {
-                   return host_->alltoall_base(written, read, output_splits, input_splits, options);
-                 });
+    return start(
+        c10d::OpType::ALLTOALL_BASE, calling_any("all_to_all_single", {input}), options, output, input,
+        [this, output_splits, input_splits, options](Collective&, auto& written, auto& read) mutable {
+          host_->alltoall_base(written, read, output_splits, input_splits, options)->wait();
+        });
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    return start(
-        c10d::OpType::ALLTOALL, "all_to_all", outputs, inputs,
-        [&](Collective&, auto& written, auto& read) { return host_->alltoall(written, read, options); });
+    return start(c10d::OpType::ALLTOALL, calling_any("all_to_all", inputs), options, outputs, inputs,
+                 [this, options](Collective&, auto& written, auto& read) {
+                   host_->alltoall(written, read, options)->wait();
+                 });
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return start(c10d::OpType::SEND, "send", tensors, [&](Collective& collective) {
-      Tensors read = collective.host(tensors, Access::kRead);
-      return host_->send(read, to, tag);
-    });
+    return pass(c10d::OpType::SEND, "send", tensors, Access::kRead,
+                [&](Tensors& views) { return host_->send(views, to, tag); });
   }
-
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return start(c10d::OpType::RECV, "recv", tensors, [&](Collective& collective) {
-      Tensors written = collective.host(tensors, Access::kOverwrite);
-      return host_->recv(written, from, tag);
-    });
+    return pass(c10d::OpType::RECV, "recv", tensors, Access::kOverwrite,
+                [&](Tensors& views) { return host_->recv(views, from, tag); });
   }
-
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    return start(c10d::OpType::RECVANYSOURCE, "recv", tensors, [&](Collective& collective) {
-      Tensors written = collective.host(tensors, Access::kOverwrite);
-      return host_->recvAnysource(written, tag);
-    });
+    return pass(c10d::OpType::RECVANYSOURCE, "recv", tensors, Access::kOverwrite,
+                [&](Tensors& views) { return host_->recvAnysource(views, tag); });
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
-    return start(c10d::OpType::BARRIER, "barrier", {}, [&](Collective&) { return host_->barrier(options); });
+    return start(c10d::OpType::BARRIER, CollectiveCall{"barrier"}, options, Tensors(), [](Collective&) {});
   }
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
     host_->monitoredBarrier(options, wait_for_all);
   }
 
  private:
+  // ---- calls, as ranks compare them
+
+  static CollectiveCall calling_any(const char* name, const Tensors& tensors) {
+    return {name, tensors.empty() ? at::Tensor() : tensors.front()};
+  }
+  static CollectiveCall calling(const char* name, const Tensors& tensors) {
+    CollectiveCall call = calling_any(name, tensors);
+    call.elements = 0;
+    for (const at::Tensor& each : tensors) {
+      call.elements += each.numel();
+    }
+    return call;
+  }
+  template <class Options>
+  static CollectiveCall rooted(const char* name, const Tensors& tensors, const Options& options) {
+    CollectiveCall call = calling(name, tensors);
+    call.root = static_cast<int>(options.rootRank);
+    return call;
+  }
+  template <class Options>
+  static CollectiveCall reducing(const char* name, const Tensors& tensors, const Options& options) {
+    CollectiveCall call = calling(name, tensors);
+    call.reduction = name_of(options.reduceOp.op_);
+    return call;
+  }
+
   template <class Options>
   static Options with_reduction(Options options, Collective& collective, const Tensors& means) {
     options.reduceOp = collective.reduction(options.reduceOp, means);
     return options;
   }
 
+  // ---- how they are made
+
   // A collective that reads `inputs` and writes every element of `outputs`: Tensors, or lists of them.
-  template <class Outputs, class Inputs, class Run>
-  WorkPtr start(c10d::OpType type, const char* name, const Outputs& outputs, const Inputs& inputs,
-                const Run& run) {
-    return start(type, name, flattened(outputs), [&](Collective& collective) {
-      auto read = collective.host(inputs, Access::kRead);
-      auto written = collective.host(outputs, Access::kOverwrite);
-      return run(collective, written, read);
+  template <class Options, class Outputs, class Inputs, class Run>
+  WorkPtr start(c10d::OpType type, const CollectiveCall& call, const Options& options, const Outputs& outputs,
+                const Inputs& inputs, Run run) {
+    return start(type, call, options, flattened(outputs),
+                 [outputs, inputs, run = std::move(run)](Collective& collective) mutable {
+                   auto read = collective.host(inputs, Access::kRead);
+                   auto written = collective.host(outputs, Access::kOverwrite);
+                   run(collective, written, read);
+                 });
+  }
+
+  // One that ranks agree on first.
+  template <class Options, class Run>
+  WorkPtr start(c10d::OpType type, const CollectiveCall& call, const Options& options, const Tensors& results,
+                Run run) {
+    return begin(type, call, options, results, [this, run = std::move(run)](Collective& collective) mutable {
+      agreement_.reach(collective.call());
+      run(collective);
     });
   }
 
-  // `run` hands a collective to the CPU's backend.
+  template <class Options, class Run>
+  WorkPtr begin(c10d::OpType type, CollectiveCall call, const Options& options, const Tensors& results,
+                Run run) {
+    call.timeout =
+        options.timeout == c10d::kUnsetTimeout ? host_->getBackendOptions()->timeout : options.timeout;
+    auto work = c10::make_intrusive<CollectiveWork>(type, rank_, results);
+    auto task = [this, work, call, run = std::move(run)]() mutable {
+      work->complete_by([&] {
+        RECORD_FUNCTION(name_ + ":" + call.name, std::vector<c10::IValue>());
+        Collective collective(std::move(call), rank_, size_);
+        try {
+          run(collective);
+        } catch (...) {
+          collective.fail(std::current_exception());
+        }
+        collective.finish();
+      });
+    };
+    if (options.asyncOp || is_coalescing_) {
+      turns_.queue(std::move(task));
+    } else {
+      turns_.run(std::move(task));
+    }
+    if (is_coalescing_) {
+      coalesced_.push_back(work);
+    }
+    return work;
+  }
+
+  // What only two ranks take part in.
   template <class Run>
-  WorkPtr start(c10d::OpType type, const char* name, Tensors results, const Run& run) {
-    auto collective = std::make_shared<Collective>(name, rank_, size_);
+  WorkPtr pass(c10d::OpType type, const char* name, Tensors& tensors, Access access, const Run& run) {
+    auto collective = std::make_shared<Collective>(calling(name, tensors), rank_, size_);
     WorkPtr host;
     try {
-      host = run(*collective);
+      Tensors views = collective->host(tensors, access);
+      host = run(views);
     } catch (...) {
       collective->fail(std::current_exception());
     }
-    auto work = c10::make_intrusive<DeviceWork>(type, rank_, std::move(collective), std::move(host),
-                                                std::move(results));
+    auto work =
+        c10::make_intrusive<PointToPointWork>(type, rank_, std::move(collective), std::move(host), tensors);
     work->follow();
     if (is_coalescing_) {
       coalesced_.push_back(work);
@@ -483,14 +616,19 @@ class HostCollectives final : public c10d::Backend {
 
   const c10::intrusive_ptr<Backend> host_;
   const std::string name_;
+  Agreement agreement_;
+  Turns turns_;
   bool is_coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
 };
 
 // Gives `group`, which has a backend for the CPU, one for the device that goes by it.
 void add_collectives(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::string& name) {
+  const c10::intrusive_ptr<c10d::Backend> host = group->getBackend(c10::kCPU);
+  auto mesh = std::make_unique<Mesh>(*group->getStore(), host->getRank(), host->getSize(),
+                                     host->getBackendOptions()->timeout);
   group->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<HostCollectives>(group->getBackend(c10::kCPU), name));
+                    c10::make_intrusive<DeviceCollectives>(host, name, std::move(mesh)));
 }
 
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {

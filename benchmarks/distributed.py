@@ -1,0 +1,163 @@
+"""all_reduce over 2 and 4 processes on sim beside gloo's of CPU tensors, and DDP beside one process.
+
+Both groups have the same ranks, which reduce in turns, so that what else the machine does falls on both.  Without
+a host window the peer copies the tensor first and back after it.  Figures are rank 0's.  The last ones are
+differences: what two processes train, beside one process with twice the batch.
+"""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from _turns import median_microseconds
+
+import opsmith
+from opsmith.benchmarks.measurements import Measurement, measured, report
+
+ROUNDS, SECONDS = 9, 0.08
+GOAL = 1.05
+SIZES = {f"{1 << k} {unit}": (1 << k) * scale for unit, scale, ks in (
+    ("KiB", 1 << 10, (0, 4, 6, 8)),
+    ("MiB", 1 << 20, (0, 2, 4, 6)),
+) for k in ks}  # fmt: skip
+
+
+def begin(rank: int, ranks: int, store: str, window: str) -> None:
+    """Makes this process a rank of a group on the device."""
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", OPSMITH_HOST_WINDOW=window, OMP_NUM_THREADS="1")
+    opsmith.load("sim")
+    import torch
+    from torch import distributed
+
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=ranks,
+        timeout=datetime.timedelta(seconds=60),
+    )
+
+
+def reductions(rank: int, ranks: int, store: str, window: str, results: Connection) -> None:
+    """Sends the microseconds of both sides, by size, from rank 0."""
+    begin(rank, ranks, store, window)
+    import torch
+    from torch import distributed
+
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for name, size in SIZES.items():
+        ours, peer = torch.ones(size // 4, device="sim"), torch.ones(size // 4)
+
+        def reduce_ours(x: torch.Tensor = ours) -> None:
+            distributed.all_reduce(x, distributed.ReduceOp.MAX)
+
+        def reduce_peer(x: torch.Tensor = peer) -> None:
+            if window == "off":
+                x = x.clone()
+            distributed.all_reduce(x, distributed.ReduceOp.MAX)
+            if window == "off":
+                peer.copy_(x)
+
+        found[name] = ([], [])
+        for _ in range(ROUNDS):
+            for taken, call in zip(found[name], (reduce_ours, reduce_peer), strict=True):
+                taken.append(_in_step(call, ranks))
+    if rank == 0:
+        results.send(found)
+    distributed.destroy_process_group()
+
+
+def _in_step(call: Callable[[], None], ranks: int) -> float:
+    """The median microseconds of ``call``, which all ranks make equally often."""
+    import torch
+    from torch import distributed
+
+    once = torch.tensor([median_microseconds(call, 0.0)])
+    distributed.all_reduce(once, distributed.ReduceOp.MAX)
+    times = max(3, int(SECONDS * 1e6 / once.item()))
+    call()
+    each = [median_of_one(call) for _ in range(times)]
+    return sorted(each)[len(each) // 2]
+
+
+def median_of_one(call: Callable[[], None]) -> float:
+    """The microseconds of one call."""
+    import time
+
+    start = time.perf_counter()
+    call()
+    return 1e6 * (time.perf_counter() - start)
+
+
+def training(rank: int, ranks: int, store: str, window: str, results: Connection) -> None:
+    """Sends the largest difference of a parameter from what one process trains."""
+    begin(rank, ranks, store, window)
+    import torch
+    from torch import distributed, nn
+
+    source = torch.Generator().manual_seed(0)
+    images, labels = torch.randn(64, 32, generator=source), torch.randn(64, 8, generator=source)
+
+    def trained(wrap: Callable[[nn.Module], nn.Module], own: slice) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model = wrap(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).to("sim"))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(10):
+            optimizer.zero_grad()
+            (model(images[own].to("sim")) - labels[own].to("sim")).square().mean().backward()
+            optimizer.step()
+        return [each.detach().cpu() for each in model.parameters()]
+
+    together = trained(nn.parallel.DistributedDataParallel, slice(rank, None, ranks))
+    alone = trained(lambda model: model, slice(None))
+    if rank == 0:
+        results.send(max(float((a - b).abs().max()) for a, b in zip(together, alone, strict=True)))
+    distributed.destroy_process_group()
+
+
+def of_ranks(program: Callable[..., None], ranks: int, window: str) -> object:
+    """What rank 0 of ``program`` sends."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [
+            context.Process(target=program, args=(rank, ranks, f"{folder}/store", window, sender))
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        sender.close()
+        found = receiver.recv()
+        for process in processes:
+            process.join()
+    return found
+
+
+def main() -> None:
+    opsmith.load("sim", progress=lambda step: print(step))
+    for window, peer in (("on", "gloo"), ("off", "gloo and two copies")):
+        for ranks in (2, 4):
+            found = of_ranks(reductions, ranks, window)
+            assert isinstance(found, dict)
+            report(
+                f"all_reduce of float32, {ranks} processes, host window {window}; peer: {peer}",
+                [
+                    measured(f"{size}, {ranks} processes, window {window}", "µs", *taken, GOAL)
+                    for size, taken in found.items()
+                ],
+            )
+    differences: list[Measurement] = []
+    for window in ("on", "off"):
+        found = of_ranks(training, 2, window)
+        assert isinstance(found, float)
+        differences.append(measured(f"window {window}", "difference", [found], goal=1e-6))
+    report("parameters after 10 steps of DDP with 2 processes; beside one process", differences)
+
+
+if __name__ == "__main__":
+    main()

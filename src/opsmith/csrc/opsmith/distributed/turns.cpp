@@ -1,0 +1,105 @@
+#include <opsmith/distributed/turns.h>
+
+#include <ATen/ThreadLocalState.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <memory>
+#include <utility>
+
+#include <opsmith/device/device.h>
+#include <opsmith/device/device_scope.h>
+#include <opsmith/device/stream.h>
+
+namespace opsmith {
+
+namespace {
+
+// Another current stream of the current device for a while.
+class OnStream {
+ public:
+  explicit OnStream(int64_t id)
+      : device_(c10::kPrivateUse1, current_device()),
+        stream_(c10::Stream::UNSAFE, device_, id),
+        previous_(exchange_stream(stream_)) {}
+  ~OnStream() { exchange_stream(c10::Stream(c10::Stream::UNSAFE, device_, previous_)); }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+  void synchronize() const { synchronize_stream(native_stream(stream_), device_.index()); }
+
+ private:
+  c10::Device device_;
+  c10::Stream stream_;
+  int64_t previous_;
+};
+
+}  // namespace
+
+void Turns::queue(Task task) {
+  const c10::DeviceIndex device = current_device();
+  const c10::impl::VirtualGuardImpl guard(c10::kPrivateUse1);
+  auto called = std::make_shared<c10::Event>(c10::kPrivateUse1);
+  called->record(guard.getStream(c10::Device(c10::kPrivateUse1, device)));
+  auto turn = [device, called, task = std::move(task), state = at::ThreadLocalState()]() {
+    const at::ThreadLocalStateGuard restored(state);
+    const DeviceScope on_device(device);
+    const OnStream own(new_stream(device, 0));
+    called->synchronize();
+    task();
+    own.synchronize();
+  };
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(!is_finished_, "the process group was shut down");
+  tasks_.push_back(std::move(turn));
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { work(); });
+  }
+  changed_.notify_all();
+}
+
+void Turns::run(const Task& task) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return tasks_.empty() && !is_busy_; });
+    TORCH_CHECK(!is_finished_, "the process group was shut down");
+    is_busy_ = true;
+  }
+  task();
+  const std::lock_guard lock(mutex_);
+  is_busy_ = false;
+  changed_.notify_all();
+}
+
+void Turns::finish(const Task& interrupt) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_finished_ = true;
+    changed_.notify_all();
+  }
+  interrupt();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void Turns::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return !is_busy_ && (is_finished_ || !tasks_.empty()); });
+    if (tasks_.empty()) {
+      return;
+    }
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    is_busy_ = true;
+    lock.unlock();
+    task();
+    lock.lock();
+    is_busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace opsmith

@@ -1,0 +1,41 @@
+// The turns of a group's collectives: one after the other, on a thread of the group's own or the caller's.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace opsmith {
+
+class Turns {
+ public:
+  using Task = std::function<void()>;
+
+  Turns() = default;
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  // Has the group's thread do `task` behind those before, and behind what the current stream has pending; on
+  // a stream of its own, with this thread's state.
+  void queue(Task task);
+
+  // Does it in this thread, behind those before.
+  void run(const Task& task);
+
+  // Lets those that wait have their turns after `interrupt`, and ends the thread. May be called again.
+  void finish(const Task& interrupt);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool is_busy_ = false;
+  bool is_finished_ = false;
+  std::thread thread_;
+};
+
+}  // namespace opsmith
