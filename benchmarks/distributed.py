@@ -1,8 +1,8 @@
 """all_reduce over 2 and 4 processes on sim beside gloo's of CPU tensors, and DDP beside one process.
 
-Both groups have the same ranks, which reduce in turns, so that what else the machine does falls on both.  Without
-a host window the peer copies the tensor first and back after it.  Figures are rank 0's.  The last ones are
-differences: what two processes train, beside one process with twice the batch.
+Both groups have the same ranks, which reduce in turns, so that what else the machine does falls on both.
+Without a host window the peer copies the tensor first and back after it.  Figures are rank 0's.  The last
+ones are differences: what two processes train, beside one process with twice the batch.
 """
 
 from __future__ import annotations
@@ -10,21 +10,27 @@ from __future__ import annotations
 import datetime
 import multiprocessing
 import os
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-
-from _turns import median_microseconds
 
 import opsmith
 from opsmith.benchmarks.measurements import Measurement, measured, report
 
 ROUNDS, SECONDS = 9, 0.08
 GOAL = 1.05
-SIZES = {f"{1 << k} {unit}": (1 << k) * scale for unit, scale, ks in (
-    ("KiB", 1 << 10, (0, 4, 6, 8)),
-    ("MiB", 1 << 20, (0, 2, 4, 6)),
-) for k in ks}  # fmt: skip
+SIZES = {
+    "1 KiB": 1 << 10,
+    "16 KiB": 1 << 14,
+    "64 KiB": 1 << 16,
+    "256 KiB": 1 << 18,
+    "1 MiB": 1 << 20,
+    "4 MiB": 1 << 22,
+    "16 MiB": 1 << 24,
+    "64 MiB": 1 << 26,
+}
 
 
 def begin(rank: int, ranks: int, store: str, window: str) -> None:
@@ -57,38 +63,32 @@ def reductions(rank: int, ranks: int, store: str, window: str, results: Connecti
             distributed.all_reduce(x, distributed.ReduceOp.MAX)
 
         def reduce_peer(x: torch.Tensor = peer) -> None:
+            there = x.clone() if window == "off" else x
+            distributed.all_reduce(there, distributed.ReduceOp.MAX)
             if window == "off":
-                x = x.clone()
-            distributed.all_reduce(x, distributed.ReduceOp.MAX)
-            if window == "off":
-                peer.copy_(x)
+                x.copy_(there)
 
         found[name] = ([], [])
         for _ in range(ROUNDS):
             for taken, call in zip(found[name], (reduce_ours, reduce_peer), strict=True):
-                taken.append(_in_step(call, ranks))
+                taken.append(_in_step(call))
     if rank == 0:
         results.send(found)
     distributed.destroy_process_group()
 
 
-def _in_step(call: Callable[[], None], ranks: int) -> float:
+def _in_step(call: Callable[[], None]) -> float:
     """The median microseconds of ``call``, which all ranks make equally often."""
     import torch
     from torch import distributed
 
-    once = torch.tensor([median_microseconds(call, 0.0)])
+    once = torch.tensor([_microseconds(call) for _ in range(2)][1:])
     distributed.all_reduce(once, distributed.ReduceOp.MAX)
-    times = max(3, int(SECONDS * 1e6 / once.item()))
-    call()
-    each = [median_of_one(call) for _ in range(times)]
-    return sorted(each)[len(each) // 2]
+    times = min(max(3, int(SECONDS * 1e6 / once.item())), 500)
+    return statistics.median(_microseconds(call) for _ in range(times))
 
 
-def median_of_one(call: Callable[[], None]) -> float:
-    """The microseconds of one call."""
-    import time
-
+def _microseconds(call: Callable[[], None]) -> float:
     start = time.perf_counter()
     call()
     return 1e6 * (time.perf_counter() - start)

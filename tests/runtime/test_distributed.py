@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ranks import expect_ranks, run_ranks
@@ -179,7 +185,8 @@ def test_a_rank_that_does_not_come_is_named_with_the_operation() -> None:
 
 @pytest.mark.parametrize("asynchronous", ["", ", async_op=True).wait("])
 def test_a_rank_that_dies_is_named_on_every_other(asynchronous: str) -> None:
-    call = f'os._exit(3) if rank == 1 else dist.broadcast(torch.ones(3, device="sim"), 1{asynchronous})'
+    broadcast = f'dist.broadcast(torch.ones(3, device="sim"), 1{asynchronous})'
+    call = f"os._exit(3) if rank == 1 else {broadcast}"
     for rank, said in enumerate(told(call, 3)):
         expected = (
             "DistBackendError broadcast of float32[3] on sim:0, root 1 failed on rank "
@@ -263,12 +270,81 @@ def test_reductions_of_every_length_and_dtype(size: int) -> None:
                     dist.all_reduce(x, op=op)
                     assert torch.equal(x.cpu(), expected), (dtype, length, op)
         for several in range(20):
-            works = [dist.all_reduce(torch.full((several,), 1.0, device="sim"), async_op=True) for _ in range(9)]
+            given = [torch.full((several,), 1.0, device="sim") for _ in range(9)]
+            works = [dist.all_reduce(each, async_op=True) for each in given]
             assert all(work.result()[0].tolist() == [size] * several for work in works if work.wait())
         dist.destroy_process_group()
         """,
         size,
     )
+
+
+def test_reductions_overlap_with_the_backward_pass() -> None:
+    expect_ranks(
+        """
+        from torch.profiler import profile
+
+        layers = [nn.Linear(512, 512) for _ in range(6)]
+        model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers).to("sim"), bucket_cap_mb=1)
+        x = torch.randn(256, 512, device="sim")
+        for _ in range(3): model(x).sum().backward()
+        with profile() as profiled:
+            model(x).sum().backward()
+        spans = [
+            (event.name, event.time_range.start, event.time_range.end) for event in profiled.events()
+        ]
+        reductions = [span for span in spans if span[0] == "simccl:all_reduce"]
+        assert len(reductions) > 3
+        last = max(end for name, _, end in spans if name.startswith("autograd::engine::evaluate_function"))
+        overlapping = [start for _, start, end in reductions if start < last]
+        assert len(overlapping) > 1, (reductions, last)
+        # What DistributedDataParallel times of a step, by events on the device.
+        data = model._get_ddp_logging_data()
+        assert data["avg_backward_compute_time"] > 0
+        assert data["avg_backward_comm_time"] > 0
+        dist.destroy_process_group()
+        """
+    )
+
+
+def test_a_second_group_and_one_that_is_shut_down() -> None:
+    expect_ranks(
+        """
+        both, reversed_ = dist.new_group([0, 1]), dist.new_group([1, 0])
+        x = torch.ones(2, device="sim")
+        for group in (both, reversed_, None): dist.all_reduce(x, group=group)
+        assert x.tolist() == [8, 8]
+        dist.destroy_process_group(both)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        dist.init_process_group(
+            init_method="file://" + os.environ["TEST_STORE"] + "2", rank=rank, world_size=size,
+            device_id=torch.device("sim:0"),
+        )
+        dist.all_reduce(x)
+        assert x.tolist() == [32, 32]
+        dist.destroy_process_group()
+        """
+    )
+
+
+@pytest.mark.parametrize("way", ["ddp", "fsdp"])
+def test_the_examples_train_as_one_process_does(way: str) -> None:
+    script = Path(__file__).parents[2] / "examples" / f"train_{way}.py"
+
+    def losses(*launcher: str) -> list[float]:
+        done = subprocess.run(
+            [sys.executable, *launcher, str(script), "--epochs", "1"],
+            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [float(each) for each in re.findall(r"loss (\S+) on", done.stdout)]
+
+    together = losses("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    assert together == pytest.approx(losses(), abs=5e-6)
 
 
 def test_calls_that_differ_are_told_where_ranks_compare_them() -> None:
