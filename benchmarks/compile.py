@@ -40,10 +40,10 @@ def models() -> list[Measurement]:
             calls[device] = _there_and_back(model, batch().to(device))
         taken = microseconds_in_turns(calls, ROUNDS, SECONDS)
         milliseconds = ([each / 1e3 for each in taken[device]] for device in ("sim", "cpu"))
-        found.append(measured(f"{name}, compiled", "ms", *milliseconds, MOST))
+        found.append(measured(f"{name}, forward and backward", "ms", *milliseconds, MOST))
     ratios = [each.ratio or 1.0 for each in found]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    return [*found, measured("geometric mean", "x", [mean], goal=MEAN)]
+    return [*found, measured("geometric mean of the models", "x", [mean], goal=MEAN)]
 
 
 def _there_and_back(model: Callable[..., object], x: object) -> Callable[[], None]:
@@ -93,10 +93,10 @@ def programs() -> list[Measurement]:
 
         calls = {"compiled": partial(done, compiled), "eager": partial(done, function)}
         taken = microseconds_in_turns(calls, ROUNDS, SECONDS)
-        found.append(measured(name, "µs", taken["compiled"], taken["eager"], FUSED))
+        found.append(measured(f"OpenCL: {name}", "µs", taken["compiled"], taken["eager"], FUSED))
     ratios = [each.ratio or 1.0 for each in found]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    return [*found, measured("geometric mean", "x", [mean], goal=FUSED)]
+    return [*found, measured("OpenCL: geometric mean", "x", [mean], goal=FUSED)]
 
 
 def main() -> None:

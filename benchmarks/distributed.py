@@ -140,23 +140,23 @@ def of_ranks(program: Callable[..., None], ranks: int, window: str) -> object:
 
 def main() -> None:
     opsmith.load("sim", progress=lambda step: print(step))
-    for window, peer in (("on", "gloo"), ("off", "gloo and two copies")):
-        for ranks in (2, 4):
-            found = of_ranks(reductions, ranks, window)
-            assert isinstance(found, dict)
-            report(
-                f"all_reduce of float32, {ranks} processes, host window {window}; peer: {peer}",
-                [
-                    measured(f"{size}, {ranks} processes, window {window}", "µs", *taken, GOAL)
-                    for size, taken in found.items()
-                ],
-            )
-    differences: list[Measurement] = []
+    found: list[Measurement] = []
     for window in ("on", "off"):
-        found = of_ranks(training, 2, window)
-        assert isinstance(found, float)
-        differences.append(measured(f"window {window}", "difference", [found], goal=1e-6))
-    report("parameters after 10 steps of DDP with 2 processes; beside one process", differences)
+        for ranks in (2, 4):
+            taken = of_ranks(reductions, ranks, window)
+            assert isinstance(taken, dict)
+            found += [
+                measured(
+                    f"all_reduce of {size}, {ranks} processes, window {window}", "µs", *each, GOAL
+                )
+                for size, each in taken.items()
+            ]
+        difference = of_ranks(training, 2, window)
+        assert isinstance(difference, float)
+        found.append(
+            measured(f"parameters, DDP, window {window}", "difference", [difference], goal=1e-6)
+        )
+    report("collectives on sim; peer: gloo on CPU tensors, without a window with two copies", found)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,8 @@ def test_a_rank_that_does_not_come_is_named_with_the_operation() -> None:
         timeout=2,
     )
     assert first == (
-        "DistBackendError all_reduce of float32[3] on sim:0, sum failed on rank 0 of 2: rank 1 did not answer "
-        "within 2000 ms; what all ranks called before was broadcast of float32[2] on sim:0, root 0"
+        "DistBackendError all_reduce of float32[3] on sim:0, sum failed on rank 0 of 2: rank 1 did not "
+        "answer within 2000 ms; what all ranks called before was broadcast of float32[2] on sim:0, root 0"
     )
 
 
@@ -236,8 +236,8 @@ def test_calls_that_differ_are_told_on_every_rank(difference: str) -> None:
             f"{calls[rank]} failed on rank {rank} of 2: the ranks' calls differ",
             f"  rank 0: {calls[0]}",
             f"  rank 1: {calls[1]}",
-            "  remedy: all ranks have to call the same collectives in the same order, with the same dtypes and "
-            "numbers of elements",
+            "  remedy: all ranks have to call the same collectives in the same order, with the same dtypes "
+            "and numbers of elements",
         ]
         # The next call is one that all ranks make.
         assert output == f"DistBackendError {lines}\n[2.0, 2.0]\n", errors
