@@ -31,6 +31,7 @@ namespace {
 
 // The loaded table. A copy, because the description may hide optional entries.
 opsmith_driver table;
+void* library = nullptr;  // which it came from
 
 bool has_forked = false;
 
@@ -101,7 +102,7 @@ void check_entries(const opsmith_driver& driver, const std::string& path) {
 const opsmith_driver& open_table(const std::string& path) {
   // RTLD_LOCAL: a vendor's library must not offer its symbols to the rest of the process. Never closed: the
   // table lives as long as the process.
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
     TORCH_CHECK(false, "the driver cannot be opened: ", reason != nullptr ? reason : path, kRemedy,
@@ -377,6 +378,10 @@ void load_driver(const std::string& path, bool use_host_window) {
 
 bool is_in_bad_fork() {
   return has_forked;
+}
+
+void* driver_symbol(const char* name) {
+  return library == nullptr ? nullptr : dlsym(library, name);
 }
 
 std::string device_type_name() {

@@ -10,10 +10,8 @@
 
 namespace opsmith {
 
-namespace {
-
 // What goes over the wire; ranks of one group run the same build.
-struct Record {
+struct CallRecord {
   uint64_t number;
   int64_t elements;
   uint64_t payload;  // bytes behind it
@@ -24,13 +22,24 @@ struct Record {
   char shown[64];
 };
 
+namespace {
+
+// That tell each other everything at once; more hear from one another first.
+constexpr int kFewRanks = 8;
+
+// What a rank says of itself, and of all that it has heard from.
+struct Heard {
+  CallRecord record;
+  bool fits;
+};
+
 void copy_text(char* to, size_t bytes, const std::string& text) {
   std::strncpy(to, text.c_str(), bytes - 1);
   to[bytes - 1] = '\0';
 }
 
-Record record_of(const CollectiveCall& call, uint64_t number, size_t payload) {
-  Record record{};
+CallRecord record_of(const CollectiveCall& call, uint64_t number, size_t payload) {
+  CallRecord record{};
   record.number = number;
   record.elements = call.elements;
   record.payload = payload;
@@ -42,7 +51,7 @@ Record record_of(const CollectiveCall& call, uint64_t number, size_t payload) {
   return record;
 }
 
-bool fit(const Record& a, const Record& b) {
+bool fit(const CallRecord& a, const CallRecord& b) {
   return a.number == b.number && a.elements == b.elements && a.root == b.root && a.dtype == b.dtype &&
          std::strcmp(a.name, b.name) == 0 && std::strcmp(a.reduction, b.reduction) == 0;
 }
@@ -66,17 +75,38 @@ std::string described(const CollectiveCall& call) {
 }
 
 void Agreement::reach(const CollectiveCall& call, const char* payload, size_t bytes, char* payloads) {
+  const CallRecord own = record_of(call, ++calls_, bytes);
+  if (mesh_->size() <= kFewRanks || !all_fit(call, own) || bytes > 0) {
+    tell_all(call, own, payload, payloads);
+  }
+  last_ = described(call);
+}
+
+bool Agreement::all_fit(const CollectiveCall& call, const CallRecord& own) {
+  const int size = mesh_->size(), rank = mesh_->rank();
+  Heard heard{own, true};
+  for (int distance = 1; distance < size; distance *= 2) {
+    Heard given{};
+    run(call, {{(rank + distance) % size, reinterpret_cast<const char*>(&heard), sizeof heard, nullptr, 0},
+               {(rank + size - distance) % size, nullptr, 0, reinterpret_cast<char*>(&given), sizeof given}});
+    heard.fits = heard.fits && given.fits && fit(given.record, own);
+  }
+  return heard.fits;
+}
+
+void Agreement::tell_all(const CollectiveCall& call, const CallRecord& own, const char* payload,
+                         char* payloads) {
   const auto size = static_cast<size_t>(mesh_->size());
-  const Record own = record_of(call, ++calls_, bytes);
+  const size_t bytes = own.payload;
   std::vector<char> out(sizeof own + bytes);
   std::memcpy(out.data(), &own, sizeof own);
   std::copy_n(payload, bytes, out.data() + sizeof own);
-  std::vector<Record> records(size, own);
+  std::vector<CallRecord> records(size, own);
   std::vector<Transfer> transfers;
   for (size_t peer = 0; peer < size; ++peer) {
     if (static_cast<int>(peer) != mesh_->rank()) {
       transfers.push_back({static_cast<int>(peer), out.data(), out.size(),
-                           reinterpret_cast<char*>(&records[peer]), sizeof(Record)});
+                           reinterpret_cast<char*>(&records[peer]), sizeof(CallRecord)});
     }
   }
   run(call, transfers);
@@ -90,9 +120,9 @@ void Agreement::reach(const CollectiveCall& call, const char* payload, size_t by
     }
   }
   run(call, transfers);
-  const bool all_fit =
-      std::all_of(records.begin(), records.end(), [&](const Record& each) { return fit(each, own); });
-  if (!all_fit) {
+  const bool is_one_call =
+      std::all_of(records.begin(), records.end(), [&](const CallRecord& each) { return fit(each, own); });
+  if (!is_one_call) {
     std::string calls;
     for (size_t rank = 0; rank < size; ++rank) {
       calls += c10::str("\n  rank ", rank, ": ", records[rank].name, records[rank].shown);
@@ -103,7 +133,6 @@ void Agreement::reach(const CollectiveCall& call, const char* payload, size_t by
         "\n  remedy: all ranks have to call the same collectives in the same order, with the same "
         "dtypes and numbers of elements");
   }
-  last_ = described(call);
   if (payloads != nullptr) {
     for (size_t rank = 0; rank < size; ++rank) {
       const char* const from = static_cast<int>(rank) == mesh_->rank() ? payload : others[rank].data();

@@ -26,13 +26,17 @@ struct CollectiveCall {
 
 std::string described(const CollectiveCall& call);
 
+struct CallRecord;
+
 // What ranks say to each other in a group, in turn. Throws DistBackendError, which names ranks and calls;
 // after one for a rank that does not answer, every later call throws it again.
 class Agreement {
  public:
   explicit Agreement(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {}
 
-  // All ranks make the same call. `payload` of `bytes` goes to each rank with it, and `payloads` of the ranks
+  // All ranks make the same call. More than a few learn that in log2(size) rounds of a message each, Hensgen,
+  // Finkel and Manber, Two Algorithms for Barrier Synchronization, 1988; and only where they do not, from all
+  // others. `payload` of `bytes` goes to each rank with it, and `payloads` of the ranks
   // comes back, each of as many, if it is not null.
   void reach(const CollectiveCall& call, const char* payload = nullptr, size_t bytes = 0,
              char* payloads = nullptr);
@@ -43,6 +47,9 @@ class Agreement {
   void close() noexcept { mesh_->close(); }
 
  private:
+  bool all_fit(const CollectiveCall& call, const CallRecord& own);
+  // Throws where a rank's call does not fit.
+  void tell_all(const CollectiveCall& call, const CallRecord& own, const char* payload, char* payloads);
   [[noreturn]] void fail(const CollectiveCall& call, const Silence& silence);
 
   std::unique_ptr<Mesh> mesh_;

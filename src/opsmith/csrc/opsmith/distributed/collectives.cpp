@@ -1,12 +1,14 @@
 // Collectives of the device's tensors, on the bytes behind the host window or, without one, on copies. What a
 // collective gives is on the device when its work is done.
 //
-// Ranks agree on each call before they make it (agreement.h).  Reductions of all ranks go over connections of
-// the group's own where they can, all else by a backend for the CPU's tensors, gloo.
+// Ranks agree on each call before they make it (agreement.h).  It goes by the vendor's library where there is
+// one and it can (vendor_collectives.h).  Else reductions of all ranks go over connections of the group's own
+// where they can, and the rest by a backend for the CPU's tensors, gloo.
 //
 // Python makes the backend (runtime/distributed.py), since gloo's constructor is PyTorch's to call.
 #include <ATen/ATen.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -17,15 +19,20 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <opsmith/device/device.h>
 #include <opsmith/distributed/agreement.h>
 #include <opsmith/distributed/all_reduce.h>
+#include <opsmith/distributed/completions.h>
+#include <opsmith/distributed/on_stream.h>
 #include <opsmith/distributed/reductions.h>
 #include <opsmith/distributed/turns.h>
+#include <opsmith/distributed/vendor_collectives.h>
 #include <opsmith/fallback/host_view.h>
 
 namespace opsmith {
@@ -135,15 +142,26 @@ class CollectiveWork final : public c10d::Work {
   CollectiveWork(c10d::OpType type, int rank, Tensors results)
       : Work(rank, type), results_(std::move(results)), future_(future_of(results_)) {}
 
-  // Runs `collective`, and keeps what it throws.
+  // Runs `collective`, and keeps what it throws. Whoever has the future may have given it callbacks, which
+  // run on a thread of `completions`.
   template <class Run>
-  void complete_by(const Run& collective) {
+  void complete_by(const Run& collective, Completions& completions) {
+    std::exception_ptr error;
     try {
       collective();
-      future_->markCompleted(results_);
     } catch (...) {
-      future_->setErrorIfNeeded(std::current_exception());
+      error = std::current_exception();
     }
+    const std::lock_guard lock(mutex_);
+    if (!is_future_known_) {
+      complete(error);
+      return;
+    }
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(device());
+    completions.run(depth_, [self = c10::intrusive_ptr<CollectiveWork>::reclaim_copy(this), stream, error] {
+      const OnStream on_stream(stream);
+      self->complete(error);
+    });
   }
 
   bool isCompleted() override { return future_->completed(); }
@@ -152,7 +170,11 @@ class CollectiveWork final : public c10d::Work {
     return future_->hasError() ? future_->exception_ptr() : nullptr;
   }
   Tensors result() override { return results_; }
-  c10::intrusive_ptr<Future> getFuture() override { return future_; }
+  c10::intrusive_ptr<Future> getFuture() override {
+    const std::lock_guard lock(mutex_);
+    is_future_known_ = true;
+    return future_;
+  }
   void synchronize() override { wait_for(future_); }
   bool wait(std::chrono::milliseconds) override {
     wait_for(future_);
@@ -160,8 +182,24 @@ class CollectiveWork final : public c10d::Work {
   }
 
  private:
+  c10::Device device() const {
+    return results_.empty() ? c10::Device(c10::kPrivateUse1, current_device()) : results_.front().device();
+  }
+
+  // The current stream is the one that the results are written on.
+  void complete(const std::exception_ptr& error) {
+    try {
+      error != nullptr ? future_->setErrorIfNeeded(error) : future_->markCompleted(results_);
+    } catch (...) {
+      future_->setErrorIfNeeded(std::current_exception());
+    }
+  }
+
   const Tensors results_;
   const c10::intrusive_ptr<Future> future_;
+  const int depth_ = Completions::depth();  // that it was called at
+  std::mutex mutex_;
+  bool is_future_known_ = false;
 };
 
 // A tensor on its way to a rank or from one: done when the CPU's work is and the device has what it gave.
@@ -314,11 +352,13 @@ Tensors flat(Tensors tensors) {
 
 class DeviceCollectives final : public c10d::Backend {
  public:
-  DeviceCollectives(c10::intrusive_ptr<Backend> host, std::string name, std::unique_ptr<Mesh> mesh)
+  DeviceCollectives(c10::intrusive_ptr<Backend> host, std::string name, std::unique_ptr<Mesh> mesh,
+                    std::unique_ptr<VendorGroup> vendor)
       : Backend(host->getRank(), host->getSize()),
         host_(std::move(host)),
         name_(std::move(name)),
-        agreement_(std::move(mesh)) {}
+        agreement_(std::move(mesh)),
+        vendor_(std::move(vendor)) {}
   ~DeviceCollectives() override { shutdown(); }
 
   const std::string getBackendName() const override { return name_; }
@@ -330,7 +370,12 @@ class DeviceCollectives final : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return host_->getSequenceNumberForGroup(); }
   void abort() override { shutdown(); }
   void shutdown() override {
-    turns_.finish([this] { agreement_.close(); });
+    turns_.finish([this] {
+      agreement_.close();
+      if (vendor_ != nullptr) {
+        vendor_->leave();
+      }
+    });
     host_->shutdown();
   }
 
@@ -346,8 +391,14 @@ class DeviceCollectives final : public c10d::Backend {
   }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    const CollectiveCall call = rooted("broadcast", tensors, options);
+    if (vendor_ != nullptr && vendor_->has_broadcast()) {
+      return by_vendor(
+          c10d::OpType::BROADCAST, call, options, tensors,
+          [tensors, options](VendorGroup& vendor) { vendor.broadcast(tensors, options.rootRank); });
+    }
     const Access access = options.rootRank == rank_ ? Access::kRead : Access::kOverwrite;
-    return start(c10d::OpType::BROADCAST, rooted("broadcast", tensors, options), options, tensors,
+    return start(c10d::OpType::BROADCAST, call, options, tensors,
                  [this, tensors, access, options](Collective& collective) {
                    Tensors views = collective.host(tensors, access);
                    host_->broadcast(views, options)->wait();
@@ -355,23 +406,34 @@ class DeviceCollectives final : public c10d::Backend {
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return begin(c10d::OpType::ALLREDUCE, reducing("all_reduce", tensors, options), options, tensors,
-                 [this, tensors, options](Collective& collective) {
-                   Tensors views = collective.host(tensors, Access::kWrite);
-                   const auto reduced = with_reduction(options, collective, views);
-                   if (can_all_reduce(views, options.reduceOp.op_)) {
-                     all_reduce(agreement_, collective.call(), rank_, size_, views.front(),
-                                options.reduceOp.op_);
-                   } else {
-                     agreement_.reach(collective.call());
-                     host_->allreduce(views, reduced)->wait();
-                   }
-                 });
+    const CollectiveCall call = reducing("all_reduce", tensors, options);
+    if (vendor_ != nullptr && vendor_->has_all_reduce(tensors, options.reduceOp.op_)) {
+      return by_vendor(
+          c10d::OpType::ALLREDUCE, call, options, tensors,
+          [tensors, options](VendorGroup& vendor) { vendor.all_reduce(tensors, options.reduceOp.op_); });
+    }
+    return begin(
+        c10d::OpType::ALLREDUCE, call, options, tensors, [this, tensors, options](Collective& collective) {
+          Tensors views = collective.host(tensors, Access::kWrite);
+          const auto reduced = with_reduction(options, collective, views);
+          if (can_all_reduce(views, options.reduceOp.op_)) {
+            all_reduce(agreement_, collective.call(), rank_, size_, views.front(), options.reduceOp.op_);
+          } else {
+            agreement_.reach(collective.call());
+            host_->allreduce(views, reduced)->wait();
+          }
+        });
   }
 
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    return start(c10d::OpType::ALLREDUCE_COALESCED, reducing("all_reduce_coalesced", tensors, options),
-                 options, tensors, [this, tensors, options](Collective& collective) {
+    const CollectiveCall call = reducing("all_reduce_coalesced", tensors, options);
+    if (vendor_ != nullptr && vendor_->has_all_reduce(tensors, options.reduceOp.op_)) {
+      return by_vendor(
+          c10d::OpType::ALLREDUCE_COALESCED, call, options, tensors,
+          [tensors, options](VendorGroup& vendor) { vendor.all_reduce(tensors, options.reduceOp.op_); });
+    }
+    return start(c10d::OpType::ALLREDUCE_COALESCED, call, options, tensors,
+                 [this, tensors, options](Collective& collective) {
                    Tensors views = collective.host(tensors, Access::kWrite);
                    host_->allreduce_coalesced(views, with_reduction(options, collective, views))->wait();
                  });
@@ -390,7 +452,12 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER, calling("all_gather", inputs), options, outputs, inputs,
+    const CollectiveCall call = calling("all_gather", inputs);
+    if (vendor_ != nullptr && vendor_->has_all_gather()) {
+      return by_vendor(c10d::OpType::ALLGATHER, call, options, flattened(outputs),
+                       [outputs, inputs](VendorGroup& vendor) { vendor.all_gather(outputs, inputs); });
+    }
+    return start(c10d::OpType::ALLGATHER, call, options, outputs, inputs,
                  [this, options](Collective&, auto& written, auto& read) {
                    host_->allgather(written, read, options)->wait();
                  });
@@ -398,8 +465,13 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::_ALLGATHER_BASE, calling("all_gather_into_tensor", {input}), options, output,
-                 input, [this, options](Collective&, auto written, auto read) {
+    const CollectiveCall call = calling("all_gather_into_tensor", {input});
+    if (vendor_ != nullptr && vendor_->has_all_gather()) {
+      return by_vendor(c10d::OpType::_ALLGATHER_BASE, call, options, {output},
+                       [output, input](VendorGroup& vendor) { vendor.all_gather(Tensors{output}, {input}); });
+    }
+    return start(c10d::OpType::_ALLGATHER_BASE, call, options, output, input,
+                 [this, options](Collective&, auto written, auto read) {
                    written = flat(written);
                    read = flat(read);
                    host_->_allgather_base(written, read, options)->wait();
@@ -416,8 +488,13 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override {
-    return start(c10d::OpType::ALLGATHER_COALESCED, calling("all_gather_into_tensor_coalesced", inputs),
-                 options, outputs, inputs, [this, options](Collective&, auto written, auto read) {
+    const CollectiveCall call = calling("all_gather_into_tensor_coalesced", inputs);
+    if (vendor_ != nullptr && vendor_->has_all_gather()) {
+      return by_vendor(c10d::OpType::ALLGATHER_COALESCED, call, options, outputs,
+                       [outputs, inputs](VendorGroup& vendor) { vendor.all_gather(outputs, inputs); });
+    }
+    return start(c10d::OpType::ALLGATHER_COALESCED, call, options, outputs, inputs,
+                 [this, options](Collective&, auto written, auto read) {
                    written = flat(written);
                    read = flat(read);
                    host_->allgather_into_tensor_coalesced(written, read, options)->wait();
@@ -442,17 +519,31 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
-    return start(c10d::OpType::REDUCE_SCATTER, reducing("reduce_scatter", outputs, options), options, outputs,
-                 inputs, [this, options](Collective& collective, auto& written, auto& read) {
+    const CollectiveCall call = reducing("reduce_scatter", outputs, options);
+    if (vendor_ != nullptr && vendor_->has_reduce_scatter(outputs, options.reduceOp.op_)) {
+      return by_vendor(c10d::OpType::REDUCE_SCATTER, call, options, outputs,
+                       [outputs, inputs, options](VendorGroup& vendor) {
+                         vendor.reduce_scatter(outputs, inputs, options.reduceOp.op_);
+                       });
+    }
+    return start(c10d::OpType::REDUCE_SCATTER, call, options, outputs, inputs,
+                 [this, options](Collective& collective, auto& written, auto& read) {
                    host_->reduce_scatter(written, read, with_reduction(options, collective, written))->wait();
                  });
   }
 
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override {
+    const CollectiveCall call = reducing("reduce_scatter_tensor", {output}, options);
+    if (vendor_ != nullptr && vendor_->has_reduce_scatter({output}, options.reduceOp.op_)) {
+      return by_vendor(c10d::OpType::_REDUCE_SCATTER_BASE, call, options, {output},
+                       [output, input, options](VendorGroup& vendor) {
+                         vendor.reduce_scatter({output}, Tensors{input}, options.reduceOp.op_);
+                       });
+    }
     return start(
-        c10d::OpType::_REDUCE_SCATTER_BASE, reducing("reduce_scatter_tensor", {output}, options), options,
-        output, input, [this, options](Collective& collective, auto written, auto read) {
+        c10d::OpType::_REDUCE_SCATTER_BASE, call, options, output, input,
+        [this, options](Collective& collective, auto written, auto read) {
           written = flat(written);
           read = flat(read);
           host_->_reduce_scatter_base(written, read, with_reduction(options, collective, {written}))->wait();
@@ -461,9 +552,15 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
+    const CollectiveCall call = reducing("reduce_scatter_tensor_coalesced", outputs, options);
+    if (vendor_ != nullptr && vendor_->has_reduce_scatter(outputs, options.reduceOp.op_)) {
+      return by_vendor(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs,
+                       [outputs, inputs, options](VendorGroup& vendor) {
+                         vendor.reduce_scatter(outputs, inputs, options.reduceOp.op_);
+                       });
+    }
     return start(
-        c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-        reducing("reduce_scatter_tensor_coalesced", outputs, options), options, outputs, inputs,
+        c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs, inputs,
         [this, options](Collective& collective, auto written, auto read) {
           written = flat(written);
           read = flat(read);
@@ -474,11 +571,23 @@ class DeviceCollectives final : public c10d::Backend {
 
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
-    return start(
-        c10d::OpType::ALLTOALL_BASE, calling_any("all_to_all_single", {input}), options, output, input,
-        [this, output_splits, input_splits, options](Collective&, auto& written, auto& read) mutable {
-          host_->alltoall_base(written, read, output_splits, input_splits, options)->wait();
-        });
+    return begin(c10d::OpType::ALLTOALL_BASE, calling_any("all_to_all_single", {input}), options, {output},
+                 [this, output, input, output_splits, input_splits, options](Collective& collective) mutable {
+                   const int64_t passed = passed_by_each(output, input, output_splits, input_splits);
+                   std::vector<int64_t> passed_by_ranks(static_cast<size_t>(size_));
+                   agreement_.reach(collective.call(), reinterpret_cast<const char*>(&passed), sizeof passed,
+                                    reinterpret_cast<char*>(passed_by_ranks.data()));
+                   const bool all_pass_as_many =
+                       passed >= 0 && std::all_of(passed_by_ranks.begin(), passed_by_ranks.end(),
+                                                  [&](int64_t each) { return each == passed; });
+                   if (all_pass_as_many && vendor_ != nullptr && vendor_->has_all_to_all()) {
+                     vendor_->all_to_all(output, input);
+                     return;
+                   }
+                   at::Tensor read = collective.host(input, Access::kRead);
+                   at::Tensor written = collective.host(output, Access::kOverwrite);
+                   host_->alltoall_base(written, read, output_splits, input_splits, options)->wait();
+                 });
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
@@ -541,7 +650,32 @@ class DeviceCollectives final : public c10d::Backend {
     return options;
   }
 
+  // The elements that go from this rank to each, and come from each, if they are as many; else negative.
+  int64_t passed_by_each(const at::Tensor& output, const at::Tensor& input,
+                         const std::vector<int64_t>& output_splits,
+                         const std::vector<int64_t>& input_splits) const {
+    const auto are_alike = [](const std::vector<int64_t>& splits) {
+      return std::all_of(splits.begin(), splits.end(), [&](int64_t each) { return each == splits.front(); });
+    };
+    const bool is_even = are_alike(output_splits) && are_alike(input_splits) &&
+                         output.numel() == input.numel() && input.numel() % size_ == 0;
+    return is_even ? input.numel() / size_ : -1;
+  }
+
   // ---- how they are made
+
+  // A collective that ranks agree on, by the vendor's library.
+  template <class Options, class Run>
+  WorkPtr by_vendor(c10d::OpType type, const CollectiveCall& call, const Options& options,
+                    const Tensors& results, Run run) {
+    return start(type, call, options, results,
+                 [this, options, results, run = std::move(run)](Collective& collective) {
+                   run(*vendor_);
+                   if constexpr (requires { options.reduceOp; }) {
+                     with_reduction(options, collective, results);
+                   }
+                 });
+  }
 
   // A collective that reads `inputs` and writes every element of `outputs`: Tensors, or lists of them.
   template <class Options, class Outputs, class Inputs, class Run>
@@ -572,7 +706,7 @@ class DeviceCollectives final : public c10d::Backend {
         options.timeout == c10d::kUnsetTimeout ? host_->getBackendOptions()->timeout : options.timeout;
     auto work = c10::make_intrusive<CollectiveWork>(type, rank_, results);
     auto task = [this, work, call, run = std::move(run)]() mutable {
-      work->complete_by([&] {
+      const auto run_it = [&] {
         RECORD_FUNCTION(name_ + ":" + call.name, std::vector<c10::IValue>());
         Collective collective(std::move(call), rank_, size_);
         try {
@@ -581,7 +715,8 @@ class DeviceCollectives final : public c10d::Backend {
           collective.fail(std::current_exception());
         }
         collective.finish();
-      });
+      };
+      work->complete_by(run_it, completions_);
     };
     if (options.asyncOp || is_coalescing_) {
       turns_.queue(std::move(task));
@@ -617,6 +752,8 @@ class DeviceCollectives final : public c10d::Backend {
   const c10::intrusive_ptr<Backend> host_;
   const std::string name_;
   Agreement agreement_;
+  const std::unique_ptr<VendorGroup> vendor_;
+  Completions completions_;
   Turns turns_;
   bool is_coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
@@ -627,8 +764,10 @@ void add_collectives(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const 
   const c10::intrusive_ptr<c10d::Backend> host = group->getBackend(c10::kCPU);
   auto mesh = std::make_unique<Mesh>(*group->getStore(), host->getRank(), host->getSize(),
                                      host->getBackendOptions()->timeout);
-  group->setBackend(c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<DeviceCollectives>(host, name, std::move(mesh)));
+  group->setBackend(
+      c10::kPrivateUse1, c10d::ProcessGroup::BackendType::CUSTOM,
+      c10::make_intrusive<DeviceCollectives>(
+          host, name, std::move(mesh), vendor_group(group->getStore(), host->getRank(), host->getSize())));
 }
 
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {

@@ -11,31 +11,9 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/distributed/on_stream.h>
 
 namespace opsmith {
-
-namespace {
-
-// Another current stream of the current device for a while.
-class OnStream {
- public:
-  explicit OnStream(int64_t id)
-      : device_(c10::kPrivateUse1, current_device()),
-        stream_(c10::Stream::UNSAFE, device_, id),
-        previous_(exchange_stream(stream_)) {}
-  ~OnStream() { exchange_stream(c10::Stream(c10::Stream::UNSAFE, device_, previous_)); }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
-  void synchronize() const { synchronize_stream(native_stream(stream_), device_.index()); }
-
- private:
-  c10::Device device_;
-  c10::Stream stream_;
-  int64_t previous_;
-};
-
-}  // namespace
 
 void Turns::queue(Task task) {
   const c10::DeviceIndex device = current_device();
@@ -45,10 +23,11 @@ void Turns::queue(Task task) {
   auto turn = [device, called, task = std::move(task), state = at::ThreadLocalState()]() {
     const at::ThreadLocalStateGuard restored(state);
     const DeviceScope on_device(device);
-    const OnStream own(new_stream(device, 0));
+    const c10::Stream own(c10::Stream::UNSAFE, c10::Device(c10::kPrivateUse1, device), new_stream(device, 0));
+    const OnStream on_own(own);
     called->synchronize();
     task();
-    own.synchronize();
+    synchronize_stream(native_stream(own), device);
   };
   const std::lock_guard lock(mutex_);
   TORCH_CHECK(!is_finished_, "the process group was shut down");
