@@ -244,6 +244,37 @@ def test_calls_that_differ_are_told_on_every_rank(difference: str) -> None:
         assert output == f"DistBackendError {lines}\n[2.0, 2.0]\n", errors
 
 
+def test_attention_is_split_by_batch_and_by_head() -> None:
+    expect_ranks(
+        """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+        attend = torch.nn.functional.scaled_dot_product_attention
+        mesh = init_device_mesh("sim", (size,))
+        operands = [torch.randn(2, 4, 8, 16, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+        of_heads, of_all = operands[0].mean(-1, keepdim=True).expand(2, 4, 8, 8), operands[0][0, 0, :, :8]
+        for mask in (None, of_heads, of_all):
+            on_cpu = [each.clone().requires_grad_() for each in operands]
+            expected = attend(*on_cpu, attn_mask=mask)
+            expected.square().sum().backward()
+            given = mask if mask is None else distribute_tensor(mask.to("sim"), mesh, [Replicate()])
+            for way in (Shard(0), Shard(1), Replicate()):
+                split = [
+                    distribute_tensor(each.to("sim"), mesh, [way]).requires_grad_() for each in operands]
+                found = attend(*split, attn_mask=given)
+                found.square().sum().backward()
+                assert found.placements == (way,)
+                torch.testing.assert_close(found.full_tensor().cpu(), expected, rtol=1e-4, atol=1e-4)
+                for ours, theirs in zip(split, on_cpu):
+                    assert ours.grad.placements == (way,)
+                    whole = ours.grad.full_tensor().cpu()
+                    torch.testing.assert_close(whole, theirs.grad, rtol=1e-4, atol=1e-4)
+        dist.destroy_process_group()
+        """
+    )
+
+
 def test_callbacks_call_collectives_and_wait_for_them() -> None:
     expect_ranks(
         """

@@ -270,6 +270,7 @@ def _register(built: BuiltBackend) -> None:
     from opsmith.runtime.distributed import serve_collectives
     from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
+    from opsmith.runtime.sharded_attention import split_attention
     from opsmith.runtime.sharing import share_between_processes
     from opsmith.runtime.sharing_refused import refuse_to_share
     from opsmith.runtime.storages import complete_storages
@@ -283,6 +284,7 @@ def _register(built: BuiltBackend) -> None:
     exchange_with_dlpack(built.name)
     serve_data_parallel(built.name)
     serve_collectives(built.name)
+    split_attention()
     serve_compilers(built.name, built.library)
     can_share = torch.ops.opsmith.can_share_memory()
     (share_between_processes if can_share else refuse_to_share)(built.name)
