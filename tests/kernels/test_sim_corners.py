@@ -268,6 +268,12 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.tensor([[math.inf, 1.0], [2.0, 3.0]], device=d),
         p=0,
     ).nan_to_num(-1),
+    "limit that no element reaches": lambda d: aten.hardtanh(
+        torch.ones(2, dtype=torch.int8, device=d), 0, 2**31
+    ),
+    "limit that no element reaches, in place": lambda d: aten.hardtanh_(
+        torch.ones(2, dtype=torch.int8, device=d), -(2**31), 1
+    ),
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
@@ -282,6 +288,22 @@ def test_call_gives_or_raises_what_the_cpu_does(name: str) -> None:
 def test_a_shuffle_of_one_group_is_a_copy() -> None:
     given = torch.ones(1, 4, 5, device="sim")
     assert aten.native_channel_shuffle(given, 1).data_ptr() != given.data_ptr()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_of_an_out_that_is_resized(layout: str) -> None:
+    def strides(device: str) -> list[tuple[int, ...]]:
+        given = view(device, *LAYOUTS[layout])
+        return [
+            call(given, out=torch.empty(0, device=device)).stride()
+            for call in (
+                aten.hardtanh.out,
+                lambda a, out: aten.stack.out([a, a], out=out),
+                lambda a, out: aten.stack.out([a], -1, out=out),
+            )
+        ]
+
+    assert strides("sim") == strides("cpu")
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
