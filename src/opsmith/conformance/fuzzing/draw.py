@@ -486,7 +486,14 @@ def _takes_for_contiguous(base: str) -> bool:
     elements share theirs, and the process crashes later on.
     """
     return base.startswith(
-        ("native_batch_norm", "max_pool", "linalg_lu_factor", "log_sigmoid_forward")
+        (
+            "native_batch_norm",
+            "max_pool",
+            "linalg_lu_factor",
+            "log_sigmoid_forward",
+            "_softmax",
+            "_log_softmax",
+        )
     )
 
 
