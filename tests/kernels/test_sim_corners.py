@@ -268,6 +268,39 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.tensor([[math.inf, 1.0], [2.0, 3.0]], device=d),
         p=0,
     ).nan_to_num(-1),
+    "truth that a number is multiplied by": lambda d: aten.sub.Scalar(view(d, (2,), (1,)), 1, True),
+    "factor that no float holds": lambda d: torch.addmm(
+        torch.ones(1, device=d), view(d, (2, 2), (2, 1)), view(d, (2, 2), (1, 2)), beta=1e300
+    ),
+    "factor that no float holds, of halves": lambda d: torch.baddbmm(
+        torch.ones(1, dtype=torch.half, device=d),
+        view(d, (2, 2, 2), (4, 2, 1)).half(),
+        view(d, (2, 2, 2), (4, 1, 2)).half(),
+        alpha=1e300,
+    ),
+    "bias of one element": lambda d: aten.linear.out(
+        view(d, (3,), (1,)),
+        view(d, (2, 3), (3, 1)),
+        torch.ones(1, device=d),
+        out=torch.empty(2, device=d),
+    ),
+    "zeros that autograd made, in a product": lambda d: aten.mul.Scalar(
+        torch._efficientzerotensor(2, 3, device=d), 2
+    ).clone(),
+    "zeros that autograd made, in a sum of products": lambda d: torch.dot(
+        torch._efficientzerotensor(3, device=d), view(d, (3,), (1,))
+    ).clone(),
+    "transposed convolution of halves to nothing": lambda d: torch.conv_transpose1d(
+        torch.ones(1, 2, 1, dtype=torch.half, device=d),
+        torch.ones(2, 3, 2, dtype=torch.half, device=d),
+        padding=1,
+    ),
+    "limit that no element reaches": lambda d: aten.hardtanh(
+        torch.ones(2, dtype=torch.int8, device=d), 0, 2**31
+    ),
+    "limit that no element reaches, in place": lambda d: aten.hardtanh_(
+        torch.ones(2, dtype=torch.int8, device=d), -(2**31), 1
+    ),
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
@@ -282,6 +315,38 @@ def test_call_gives_or_raises_what_the_cpu_does(name: str) -> None:
 def test_a_shuffle_of_one_group_is_a_copy() -> None:
     given = torch.ones(1, 4, 5, device="sim")
     assert aten.native_channel_shuffle(given, 1).data_ptr() != given.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
+def test_strides_of_gradients_of_signals(name: str, dtype: torch.dtype) -> None:
+    def strides(device: str, image: tuple[int, ...], weight: tuple[int, ...]) -> list[Any]:
+        operands = [
+            view(device, (2, 3, 5), image).to(dtype).as_strided((2, 3, 5), image),
+            view(device, (3, 3, 2), weight).to(dtype).as_strided((3, 3, 2), weight),
+        ]
+        result = getattr(torch, name)(*(each.requires_grad_() for each in operands))
+        return [each.stride() for each in torch.autograd.grad(result.sum(), operands)]
+
+    for image in ((15, 5, 1), (15, 1, 3)):
+        for weight in ((6, 2, 1), (6, 1, 3)):
+            assert strides("sim", image, weight) == strides("cpu", image, weight)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_of_an_out_that_is_resized(layout: str) -> None:
+    def strides(device: str) -> list[tuple[int, ...]]:
+        given = view(device, *LAYOUTS[layout])
+        return [
+            call(given, out=torch.empty(0, device=device)).stride()
+            for call in (
+                aten.hardtanh.out,
+                lambda a, out: aten.stack.out([a, a], out=out),
+                lambda a, out: aten.stack.out([a], -1, out=out),
+            )
+        ]
+
+    assert strides("sim") == strides("cpu")
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")

@@ -358,13 +358,15 @@ def _wanted(plan: Plan, backend: Backend) -> Iterator[WantedFunction]:
     for library in backend.libraries:
         for given in library.metas:
             for meta in shaping:
-                if meta.rule is MetaRule.GIVEN and meta.location == given.location:
+                if meta.rule is not MetaRule.GIVEN or meta.location != given.location:
+                    continue
+                for symbol in given.symbols:
                     yield WantedFunction(
-                        given.symbol,
+                        symbol,
                         f"the meta of `{meta.operator}`",
                         given.location,
                         library,
-                        partial(meta_declaration, plan, meta),
+                        partial(meta_declaration, plan, meta, symbol),
                     )
 
 

@@ -23,6 +23,7 @@ class DescribedMeta(msgspec.Struct, forbid_unknown_fields=True):
 
     same_as: str | list[str] = []
     kernel_name: str = ""
+    out: str = ""
 
 
 def schema_name(text: str) -> str:
@@ -63,14 +64,21 @@ def read_meta(
             remedy="write `meta: {same_as: self}`, or `meta: my_namespace::my_meta`, a C++ function that "
             "makes them",
         )
-    obstacle = obstacle_in_cpp(given.kernel_name) if given.kernel_name else None
-    if obstacle is not None:
+    if given.out and not given.kernel_name:
         raise SyntaxInvalid(
-            f"`{given.kernel_name}` is not a C++ function's qualified name{obstacle}",
+            "`out` shapes what is written to an `out`, beside `kernel_name`, which shapes all other results",
             location=location,
-            remedy="write it like my_namespace::my_meta, or `{same_as: self}`",
+            remedy="write `meta: {kernel_name: my_namespace::my_meta, out: my_namespace::my_out_meta}`",
         )
-    return GivenMeta(operator, location, same_as, given.kernel_name)
+    symbols = tuple(symbol for symbol in (given.kernel_name, given.out) if symbol)
+    for symbol in symbols:
+        if (obstacle := obstacle_in_cpp(symbol)) is not None:
+            raise SyntaxInvalid(
+                f"`{symbol}` is not a C++ function's qualified name{obstacle}",
+                location=location,
+                remedy="write it like my_namespace::my_meta, or `{same_as: self}`",
+            )
+    return GivenMeta(operator, location, same_as, symbols)
 
 
 def _inside(document: Document, location: Location, text: str, offending: str) -> Location:

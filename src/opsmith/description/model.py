@@ -248,14 +248,14 @@ class GivenMeta:
     """What a description says of the shapes of an operator's results, for all its variants.
 
     For an operator of ATen it takes the place of PyTorch's meta kernel in derived code.  Either
-    ``same_as``, the argument that each result is like, or ``symbol``, a C++ function that makes them of meta
-    tensors.
+    ``same_as``, the argument that each result is like, or ``symbols``, a C++ function that makes them of meta
+    tensors, and another one for results that go into an ``out``, where these are other ones.
     """
 
     operator: str
     location: Location
     same_as: tuple[str, ...] = ()
-    symbol: str = ""
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,14 @@ def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
     for meta in plan.metas:
         if meta.rule is MetaRule.GIVEN:
             signature = _signature(plan, meta.operator)
-            symbol = meta.sources[0]
-            name = symbol.rpartition("::")[2]
-            yield meta, in_namespace_of(symbol, signature.meta_declaration(name))
+            for symbol in meta.sources:
+                name = symbol.rpartition("::")[2]
+                yield meta, in_namespace_of(symbol, signature.meta_declaration(name))
 
 
-def meta_declaration(plan: Plan, meta: Meta) -> str:
-    """The C++ declaration of a function that shapes results, with its namespace; for error messages."""
-    return Signatures(plan.custom)[meta.operator].meta_declaration(meta.sources[0])
+def meta_declaration(plan: Plan, meta: Meta, symbol: str) -> str:
+    """The C++ declaration of ``symbol``, which shapes results, with its namespace; for error messages."""
+    return Signatures(plan.custom)[meta.operator].meta_declaration(symbol)
 
 
 def custom_file(

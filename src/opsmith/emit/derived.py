@@ -150,7 +150,7 @@ class DerivedBody:
                     "}",
                 ]
             return [*checked, *self._return_changed()]
-        shapes = f"const auto shapes = {self._meta_call()};"
+        shapes = f"const auto shapes = {self._meta_call(out=True)};"
         many = len(outs) > 1
         described = [
             f"std::get<{index}>(shapes)" if many else "shapes" for index in range(len(outs))
@@ -304,8 +304,10 @@ class DerivedBody:
     def _returned_by_functional(self) -> int:
         return len(self._functional().results())
 
-    def _meta_call(self) -> str:
-        """What shapes the functional operator's results, asked with this function's arguments."""
+    def _meta_call(self, *, out: bool = False) -> str:
+        """What shapes the functional operator's results, asked with this function's arguments; ``out``: those
+        that go into an ``out``.
+        """
         functional = self._functional()
         meta = self.signatures.metas.get(functional.name)
         if meta is None:
@@ -313,7 +315,8 @@ class DerivedBody:
             arguments = functional.dispatcher_arguments(_on_meta)
             return f"{functional.ops_struct}::redispatch(opsmith::kMeta, {arguments})"
         if meta.rule is MetaRule.GIVEN:
-            return f"::{meta.sources[0]}({functional.meta_arguments(_on_meta)})"
+            symbol = meta.sources[-1 if out else 0]
+            return f"::{symbol}({functional.meta_arguments(_on_meta)})"
         self.headers.add("opsmith/generated/custom_meta.h")
         results = [
             f"opsmith::meta_like(opsmith::meta({functional.parameter_of(name)}))"

@@ -130,8 +130,8 @@ class Metas:
 
 
 def _meta(operator: str, given: GivenMeta) -> Meta:
-    if given.symbol:
-        return Meta(operator, MetaRule.GIVEN, (given.symbol,), given.location)
+    if given.symbols:
+        return Meta(operator, MetaRule.GIVEN, given.symbols, given.location)
     return Meta(operator, MetaRule.SAME_AS, given.same_as, given.location)
 
 

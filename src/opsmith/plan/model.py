@@ -116,8 +116,9 @@ class MetaRule(Enum):
 class Meta:
     """A custom operator's kernel for the meta device, by which PyTorch traces it.
 
-    ``sources`` are the function's name, the arguments that the results are like, or the functional
-    variant; ``location`` is where the description says so, if it does.
+    ``sources`` are the function's name, and perhaps that of another one, for results that go into an ``out``;
+    the arguments that the results are like; or the functional variant.  ``location`` is where the description
+    says so, if it does.
     """
 
     operator: str

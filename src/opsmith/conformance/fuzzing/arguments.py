@@ -26,7 +26,7 @@ _SMALL_INTS = {
     "repeats": (0, 1, 2), "num_classes": (-1, 6, 8), "N": (1, 2, 3, 4), "ignore_index": (-100, 0, 1),
     "padding_idx": (-1, 0, 1), "interpolation_mode": (0, 1), "padding_mode": (0, 1, 2), "row": (0, 2, 4),
     "col": (0, 2, 4), "num_groups": (1, 2, 3), "decimals": (0, 1, -1), "step": (1, 1, 2, 3),
-    "minlength": (0, 3), "K": (1, 2), "p": (1, 2, 3), "C": (2, 3, 4), "HxW": (4, 6, 9), "mode": (0, 1),
+    "minlength": (0, 3), "K": (1, 2), "p": (1, 2, 3), "mode": (0, 1),
     "k": (0, 1, 2, -1, 3), "divisor_override": (1, 2, 3), "r": (0, 1, 2), "pow": (0, 1, 2), "size": (1, 2, 3),
     "kernel_size": (1, 2, 2, 3), "stride": (1, 1, 2, 3), "padding": (0, 0, 1), "dilation": (1, 1, 2),
     "output_padding": (0, 0, 1), "output_size": (1, 2, 3, 5), "pad": (-1, 0, 1, 2), "block_size": (1, 2),
@@ -38,6 +38,9 @@ _FLOATS = {
     "q": (0.0, 0.25, 0.5, 1.0),
 }  # fmt: skip
 _ANY_FLOAT = (0.0, 0.5, 1.0, 2.0, -1.5, 0.1)
+DEGREES = (0, 1, 2, 3, 7, 12, -1)
+"""Of polynomials: PyTorch's CPU loops as often as they say."""
+
 _OUT_OF_RANGE = 0.04
 _LEFT_OUT = {
     "Device": 0.0,
@@ -68,9 +71,12 @@ def drawn(
         case "List[int]":
             return _ints(random, parameter.name, base, first, given)
         case "bool":
-            return random.random() < 0.5
+            drawn_truth = random.random() < 0.5
+            return drawn_truth or (parameter.name == "training" and _lacks_statistics(given))
         case "float":
             return random.choice(_FLOATS.get(parameter.name, _ANY_FLOAT))
+        case "number" if is_degree(base, parameter.name):
+            return random.choice(DEGREES)
         case "number":
             return random.choice((0, 1, 2, 5, 6.5, -1)) if base in _RANGES else scalar(random)
         case "ScalarType":
@@ -92,6 +98,16 @@ def drawn(
         case "List[number]":
             return [scalar(random) for _ in range(random.choice((1, 2)))]
     raise AssertionError(parameter)
+
+
+def is_degree(base: str, name: str) -> bool:
+    """Whether the parameter ``name`` is the degree of a polynomial."""
+    return name == "n" and "_polynomial_" in base
+
+
+def _lacks_statistics(given: dict[str, Any]) -> bool:
+    """Whether a norm has no running statistics: PyTorch's CPU crashes where it is to compute with them."""
+    return None in (given.get("running_mean"), given.get("running_var"))
 
 
 def _left_out(parameter: Parameter) -> float:
@@ -168,6 +184,11 @@ def _ints(
     if name == "pad":
         return [random.choice((-1, 0, 1, 2)) for _ in range(2 * random.randint(0, dims))]
     spatial = _spatial(base)
+    pools = name == "dilation" and base.startswith("max_pool")
+    if pools and first is not None and 1 in first.shape[-spatial:]:
+        return [
+            1
+        ]  # the gradient of PyTorch's CPU writes to the pixel that a window without one does not have
     count = 2 * spatial if name == "padding" and "_pad" in base else spatial
     if random.random() < 0.2:
         count = 1

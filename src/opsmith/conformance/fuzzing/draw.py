@@ -7,6 +7,7 @@ depend on it are not used again.
 
 from __future__ import annotations
 
+import cmath
 import functools
 from collections.abc import Sequence
 from random import Random
@@ -15,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.conformance.comparison import tensors_in
-from opsmith.conformance.fuzzing.arguments import dim, drawn
+from opsmith.conformance.comparison import shares_elements, tensors_in
+from opsmith.conformance.fuzzing.arguments import DEGREES, dim, drawn, is_degree
 from opsmith.conformance.fuzzing.execution import Execution, tensor_of
 from opsmith.conformance.fuzzing.operators import Parameter, Signature, signatures
 from opsmith.conformance.fuzzing.program import (
@@ -242,7 +243,17 @@ class _Drawing:
             dtype = first.dtype if first is not None and random.random() < 0.9 else self.dtype
             if first is None and random.random() < 0.7:
                 dtype = random.choice(FLOATS)
-            return self._add(leaf(random, dtype, sizes))
+            numbers = values(random, dtype)
+            if parameter.name == "grid":
+                # The gradient of PyTorch's CPU writes to the pixel of a place that is no number.
+                numbers = tuple(each for each in numbers if cmath.isfinite(each)) or (0,)
+            return self._add(leaf(random, dtype, sizes, numbers=numbers))
+        if is_degree(signature.base, parameter.name):
+            sizes = self.shape if first is None else tuple(first.shape)
+            dtype = random.choice((torch.float32, torch.float64, torch.int64))
+            return self._add(
+                leaf(random, dtype, sizes, numbers=tuple(random.choices(DEGREES, k=3)))
+            )
         if parameter.name in _MASKS and random.random() < 0.9:
             sizes = tuple(first.shape) if first is not None else self.shape
             return self._add(leaf(random, torch.bool, sizes))
@@ -326,11 +337,13 @@ class _Drawing:
         """Tensors to write to: as large as the result or not, and some that share memory with operands."""
         results = self._results(name, signature, given)
         operands = [value for value in given.values() if isinstance(value, Ref)]
+        apart = not _takes_for_contiguous(signature.base)
         if _resizes_first(signature.base):
             operands = []
+        elif not apart:
+            operands = [ref for ref in operands if not shares_elements(self._of(ref))]
         for index, parameter in enumerate(outs):
             like = results[index] if index < len(results) else None
-            apart = not _takes_for_contiguous(signature.base)
             given[parameter.name] = self._out(like, operands, expanded=apart)
 
     def _results(self, name: str, signature: Signature, given: dict[str, Any]) -> list[Tensor]:
@@ -445,7 +458,7 @@ class _Drawing:
 
     def _gradients(self) -> None:
         tracked = [ref for ref in self.pool if self._of(ref).requires_grad]
-        results = [ref for ref in tracked if self._of(ref).grad_fn is not None]
+        results = [ref for ref in tracked if _is_computed(self._of(ref))]
         leaves = [ref for ref in tracked if self._of(ref).is_leaf]
         if not results or not leaves:
             return
@@ -453,6 +466,14 @@ class _Drawing:
         step = Step(next(self.step_names), GRAD, (result, leaves))
         self.cpu.run(step)
         self.steps.append(step)
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    """Whether a gradient can be asked of ``tensor``: not of one of several views that was written to."""
+    try:
+        return tensor.grad_fn is not None
+    except RuntimeError:
+        return False
 
 
 def _resizes_first(base: str) -> bool:
@@ -464,7 +485,16 @@ def _takes_for_contiguous(base: str) -> bool:
     """Whether the CPU's kernel writes to ``out`` without a look at its strides: to memory of others, where
     elements share theirs, and the process crashes later on.
     """
-    return base.startswith(("native_batch_norm", "max_pool", "linalg_lu_factor"))
+    return base.startswith(
+        (
+            "native_batch_norm",
+            "max_pool",
+            "linalg_lu_factor",
+            "log_sigmoid_forward",
+            "_softmax",
+            "_log_softmax",
+        )
+    )
 
 
 def _broadcast(one: Sequence[int], other: Sequence[int]) -> bool:

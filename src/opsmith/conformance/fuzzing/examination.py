@@ -64,18 +64,22 @@ class Examination:
                 found,
                 self.device,
                 self.board,
-                lambda tried: self.board.note(self._shown(index, tried, _TRIED)),
+                lambda *attempt: self._note(index, *attempt),
             )
             self.board.note(b"")
-        message = self._shown(index, small, found).decode()
+        message = msgspec.json.encode(self._shown(index, small, found)).decode()
         return Examined(Status.FAILED, steps, operators, message)
 
-    def _shown(self, index: int, program: Program, found: Difference) -> bytes:
-        """A :class:`Finding` as JSON."""
+    def _note(self, index: int, best: Program, found: Difference, tried: Program) -> None:
+        """Leaves behind what is known of a program while it is made smaller, and what is tried next."""
+        findings = self._shown(index, best, found), self._shown(index, tried, _TRIED)
+        self.board.note(msgspec.json.encode(findings))
+
+    def _shown(self, index: int, program: Program, found: Difference) -> Finding:
         operator = found.operator or program.steps[-1].operator
         comment = f"seed {self.seed}, program {index}: {operator}, {found.kind}:\n{found.text}"
         text = program.text(self.backend, self.device, comment)
-        return msgspec.json.encode(Finding(index, operator, found.kind, found.text, text))
+        return Finding(index, operator, found.kind, found.text, text)
 
     @cached_property
     def _refused(self) -> frozenset[str]:

@@ -80,6 +80,14 @@ def call_of(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
+def bound(step: Step) -> dict[str, Any]:
+    """What ``step``, which calls an operator, gives for each of its parameters; defaults too."""
+    parameters = call_of(step.operator)._schema.arguments
+    given = {each.name: each.default_value for each in parameters}
+    names = (each.name for each in parameters)
+    return given | dict(zip(names, step.arguments, strict=False)) | dict(step.keywords)
+
+
 @functools.cache
 def _written(name: str) -> tuple[frozenset[int], frozenset[str]]:
     """Which arguments the operator writes, by place and by name."""

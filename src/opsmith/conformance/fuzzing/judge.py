@@ -427,7 +427,8 @@ def _has_rounding(tensor: Tensor) -> bool:
 
 
 def _same_bits(mine: Tensor, other: Tensor) -> bool:
-    mine, other = widened(mine), widened(other)
+    if mine.dtype is not other.dtype or other.is_complex():
+        mine, other = widened(mine), widened(other)
     return torch.equal(mine, other) and not _signs_of_zero_differ(mine, other)
 
 
@@ -437,6 +438,8 @@ def _signs_of_zero_differ(mine: Tensor, other: Tensor) -> bool:
     if other.is_complex():
         return False  # products of complex numbers have zeros of any sign
     mine, other = mine.detach().cpu(), other.detach()
+    if torch.equal(mine.signbit(), other.signbit()):
+        return False
     zero = (other == 0) & (mine == 0)
     return bool((zero & (mine.signbit() != other.signbit())).any())
 

@@ -70,14 +70,16 @@ class _Gathered:
         """Nothing is written while it runs."""
 
     def _ended(self, index: int, verdict: Verdict) -> Finding | None:
-        """What a worker was at that crashed or hung: what it had noted, or the program drawn again.
+        """What a worker was at that crashed or hung: a program that it made smaller, or the one drawn again.
 
+        Of the former, the smallest one that differs where it was PyTorch's CPU that ended the process.
         None where drawing crashes too: then it is PyTorch's CPU that does.
         """
         if self.noted:
-            noted = msgspec.json.decode(self.noted, type=Finding)
-            kind = verdict.status.value if verdict.status.is_bad else noted.kind
-            return msgspec.structs.replace(noted, kind=kind, text=verdict.message)
+            found, tried = msgspec.json.decode(self.noted, type=tuple[Finding, Finding])
+            if not verdict.status.is_bad:
+                return found
+            return msgspec.structs.replace(tried, kind=verdict.status.value, text=verdict.message)
         arguments = [str(each) for each in (self.setting.seed, index, verdict.samples)]
         shown = subprocess.run(
             [sys.executable, "-m", "opsmith.conformance.fuzzing.show", *arguments],

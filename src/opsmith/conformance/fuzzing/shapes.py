@@ -52,7 +52,6 @@ SHAPES: dict[str, dict[str, str]] = {
     "native_layer_norm": _LAYER,
     "rms_norm": _LAYER,
     "group_norm": _NORM,
-    "native_group_norm": _NORM,
     "batch_norm": _NORM,
     "native_batch_norm": _NORM,
     "instance_norm": _NORM,

@@ -38,11 +38,12 @@ def shrunk(
     found: Difference,
     device: str,
     watch: Watch | None = None,
-    tries: Callable[[Program], None] = lambda program: None,
+    tries: Callable[[Program, Difference, Program], None] = lambda best, found, tried: None,
 ) -> tuple[Program, Difference]:
     """A program that differs as ``found`` says, as small as a few hundred attempts make it.
 
-    ``tries`` is told of each attempt before it is run, since it may end the process.
+    ``tries`` is told of the smallest program so far, how it differs, and each attempt before it is run, since
+    that may end the process.
     """
     best = Program(program.leaves, program.steps[: found.step + 1]).needed()
     left = _ATTEMPTS
@@ -55,7 +56,7 @@ def shrunk(
             left -= 1
             if left < 0:
                 return best, found
-            tries(candidate)
+            tries(best, found, candidate)
             difference = _difference(candidate, device, watch)
             if difference is not None and _alike(difference, found):
                 best, found, progress = candidate, difference, True

@@ -61,9 +61,11 @@ class LeanInput {
   // The copy that was made for the kernel, if any.
   at::Tensor take_copy() { return std::move(held_); }
 
-  // Whether a lean tensor can have its dimensions and sizes.
+  // Whether a lean tensor can have its dimensions and sizes, and it has memory: zeros that autograd makes
+  // have none, and a few operators (mul.Scalar, dot) are called with them as they are.
   static bool describes(const at::TensorBase& tensor) {
-    return tensor.dim() <= static_cast<int64_t>(kMostDims) && tensor.numel() <= kMostElements;
+    return tensor.dim() <= static_cast<int64_t>(kMostDims) && tensor.numel() <= kMostElements &&
+           C10_LIKELY(!tensor._is_zerotensor());
   }
 
  protected:

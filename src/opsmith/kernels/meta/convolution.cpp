@@ -62,7 +62,7 @@ bool is_left_to_one_dnn(const at::Tensor& input, const at::Tensor& weight, const
     return false;
   }
   if (input.scalar_type() != at::kFloat) {
-    return at::isReducedFloatingType(input.scalar_type());
+    return input.scalar_type() == at::kBFloat16;  // and Half, on the few processors that compute in it
   }
   const bool steps = any(
       [&](size_t dim) { return at_dim(settings.stride, dim) != 1 || at_dim(settings.dilation, dim) != 1; });
@@ -154,9 +154,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
               "output_padding is not supported for non-transposed convolutions; got: ",
               c10::Join(" ", output_padding));
   const bool empty = input.size(0) == 0 || input.size(1) == 0;
-  const at::MemoryFormat format = format_of(input, weight);
+  const at::Tensor images = with_height(input.dim() == 3 ? input.contiguous() : input);
+  const at::MemoryFormat format = format_of(images, with_height(weight));
   const auto gradient = [&](const at::Tensor& of) {
-    return empty ? without_height(like(with_height(of)), of.dim()) : contiguous(of.sizes(), dtype, format);
+    const at::Tensor image = with_height(of);
+    return without_height(empty ? like(image) : contiguous(image.sizes(), dtype, format), of.dim());
   };
   return {mask[0] ? gradient(empty && input.dim() == 3 ? input.contiguous() : input) : at::Tensor(),
           mask[1] ? gradient(weight) : at::Tensor(),

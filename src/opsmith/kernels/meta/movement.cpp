@@ -46,6 +46,13 @@ at::Tensor stack(at::TensorList tensors, int64_t dim) {
   return joined.view(sizes);
 }
 
+// An `out` is resized without a look at the parts' formats, unless the new dimension is the last.
+at::Tensor stack_out(at::TensorList tensors, int64_t dim) {
+  at::Tensor result = stack(tensors, dim);
+  const bool splits = at::maybe_wrap_dim(dim, result.dim()) < result.dim() - 1;
+  return splits ? contiguous(result.sizes(), result.scalar_type()) : result;
+}
+
 at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
   TORCH_CHECK(!shifts.empty(), "`shifts` required");
   const bool flat = dims.empty() && shifts.size() == 1;

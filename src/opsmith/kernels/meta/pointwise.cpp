@@ -57,6 +57,12 @@ at::Tensor hardtanh(const at::Tensor& self, const at::Scalar& /*min_val*/, const
   return like(self);
 }
 
+// PyTorch clamps into an `out`, by another kernel.
+at::Tensor hardtanh_out(const at::Tensor& self, const at::Scalar& /*min_val*/,
+                        const at::Scalar& /*max_val*/) {
+  return unary(self, self.scalar_type());
+}
+
 at::Tensor abs(const at::Tensor& self) {
   return unary(self, c10::toRealValueType(self.scalar_type()));
 }

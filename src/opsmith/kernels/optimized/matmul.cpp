@@ -1,5 +1,7 @@
 // mm, bmm, addmm, linear, and linear with weights that are packed ahead.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
@@ -102,6 +104,12 @@ bool has_rows_or_columns(const Tensor& out) {
   return is_next(last) || is_next(last - 1);
 }
 
+// Whether a float holds the number, or as good as does.
+bool fits_float(const Scalar& number) {
+  const double value = value_of<double>(number);
+  return !std::isfinite(value) || std::fabs(value) <= std::numeric_limits<float>::max();
+}
+
 template <class With>
 using ElementOf = typename std::decay_t<With>::Element;
 
@@ -167,6 +175,9 @@ Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tenso
     OPSMITH_CHECK(context, d <= 2 && (size == 1 || size == out.sizes()[2 - d]), InvalidArgument, out,
                   "addmm: what is added does not broadcast to the product");
   }
+  const bool multiplies = out.numel() != 0 && mat1.sizes()[1] != 0;
+  OPSMITH_CHECK(context, !multiplies || (fits_float(beta) && fits_float(alpha)), InvalidArgument, out,
+                "value cannot be converted to type float without overflow");
   const float factor = static_cast<float>(value_of<double>(beta));
   const bool is_bias = factor == 1.0f && value_of<double>(alpha) == 1.0 && out.strides()[1] == 1 &&
                        self.dim() >= 1 && self.numel() == out.sizes()[1] &&
@@ -190,8 +201,8 @@ namespace {
 
 // input is contiguous, of [..., depth]; what `weight` is the caller says.
 template <class T>
-Product<T> linear_product(const Tensor& input, int64_t features, const std::optional<Tensor>& bias,
-                          Tensor& out) {
+Product<T> linear_product(KernelRuntimeContext& context, const Tensor& input, int64_t features,
+                          const std::optional<Tensor>& bias, Tensor& out) {
   Product<T> product;
   product.rows = out.numel() / (features == 0 ? 1 : features);
   product.columns = features;
@@ -199,20 +210,33 @@ Product<T> linear_product(const Tensor& input, int64_t features, const std::opti
   product.a = {static_cast<const T*>(input.const_data_ptr()), product.depth, 1, 0};
   product.c = {static_cast<T*>(out.mutable_data_ptr()), features, 1, 0};
   product.bias = bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr;
+  if (bias.has_value() && bias->numel() != features) {
+    T* const repeated = temporary<T>(context, features);
+    if (repeated != nullptr) {
+      std::fill_n(repeated, features, *product.bias);
+    }
+    product.bias = repeated;
+  }
   return product;
 }
 
 bool is_linear(KernelRuntimeContext& context, const Tensor& input, int64_t depth, int64_t features,
                bool is_vector, const std::optional<Tensor>& bias, Tensor& out) {
   Dims sizes = sizes_of(input);
-  if (sizes.rank < 1 || sizes[sizes.rank - 1] != depth ||
-      (bias.has_value() && (bias->dim() != (is_vector ? 0 : 1) || bias->numel() != features))) {
+  if (sizes.rank < 1 || sizes[sizes.rank - 1] != depth) {
     return false;
   }
   if (is_vector) {
     sizes.erase(sizes.rank - 1);
   } else {
     sizes[sizes.rank - 1] = features;
+  }
+  if (bias.has_value()) {
+    const auto rank = bias->dim();
+    const bool is_row = rank >= 1 && !is_vector && bias->sizes()[rank - 1] == features;
+    if (rank > sizes.rank || bias->numel() != (is_row ? features : 1)) {
+      return false;
+    }
   }
   return resize(context, out, sizes);
 }
@@ -230,12 +254,12 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
                 "linear: the weight has %d dimensions", static_cast<int>(weight.dim()));
   const int64_t features = is_vector ? 1 : weight.sizes()[0];
   const int64_t depth = weight.sizes()[weight.dim() - 1];
-  OPSMITH_CHECK(context, is_linear(context, input, depth, features, is_vector, bias, out), InvalidArgument,
-                out,
-                "linear: an input of [..., k] has a weight of [n, k] and a bias of [n], or of [k] and []");
+  OPSMITH_CHECK(
+      context, is_linear(context, input, depth, features, is_vector, bias, out), InvalidArgument, out,
+      "linear: an input of [..., k] has a weight of [n, k] and a bias of [n] or [], or of [k] and []");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    Product<T> product = linear_product<T>(input, features, bias, out);
+    Product<T> product = linear_product<T>(context, input, features, bias, out);
     product.b = {static_cast<const T*>(weight.const_data_ptr()), 1, depth, 0};
     multiply<T>(context, product, with);
   };
@@ -287,7 +311,7 @@ Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, co
                 "linear_packed: the weight was packed for other features, or another dtype");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
-    Product<T> product = linear_product<T>(input, out_features, bias, out);
+    Product<T> product = linear_product<T>(context, input, out_features, bias, out);
     product.packed = static_cast<const T*>(packed.const_data_ptr());
     multiply<T>(context, product, with);
   };

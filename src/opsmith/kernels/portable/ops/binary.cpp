@@ -106,6 +106,9 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
         "mask, use the `~` or `logical_not()` operator instead.");
     return out;
   }
+  if (!accepts_alpha(context, dtype, alpha)) {
+    return out;
+  }
   // As ATen does, which tells in the sign of a zero that is multiplied by an integer.
   const Scalar factor = negative_of(alpha);
   return fits(context, factor, dtype)

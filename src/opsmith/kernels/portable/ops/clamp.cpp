@@ -130,8 +130,15 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
       context,
       !(dtype == ScalarType::Byte && (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
       InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
-  return clamp_between<kHardtanh>(context, dtype, self, ScalarTensor(min_val, dtype),
-                                  ScalarTensor(max_val, dtype), out);
+  const auto limit = [dtype](const Scalar& given) {
+    return is_floating(dtype) ? given : Scalar(value_of<int64_t>(given));
+  };
+  const Scalar min = limit(min_val), max = limit(max_val);
+  if (!fits(context, min, dtype) || !fits(context, max, dtype)) {
+    return out;
+  }
+  return clamp_between<kHardtanh>(context, dtype, self, ScalarTensor(min, dtype), ScalarTensor(max, dtype),
+                                  out);
 }
 
 }  // namespace opsmith::portable::native

@@ -354,8 +354,9 @@ Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tenso
                   matrices_of(out)};
   factors.alpha = alpha;
   const bool multiplies = out.numel() != 0 && k != 0;
-  if (multiplies && !is_floating(out.scalar_type()) &&
-      !(fits(context, alpha, out.scalar_type()) && fits(context, beta, out.scalar_type()))) {
+  const bool is_half = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
+  const ScalarType held = is_half ? ScalarType::Float : out.scalar_type();
+  if (multiplies && !(fits(context, alpha, held) && fits(context, beta, held))) {
     return out;
   }
   if (addend != nullptr) {
