@@ -16,12 +16,13 @@ from torch._inductor.utils import get_all_devices
 from torch._inductor.virtualized import V
 
 from opsmith.description import Inductor
+from opsmith.errors import NotOffered
 from opsmith.runtime.compile.compiled_graphs import CompiledGraph, compiled_graphs
+from opsmith.runtime.compile.cpp_graphs import written_by_functions
+from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.inductor import called_in_code, compiling
 
 _log = logging.getLogger(__name__)
-
-NOTHING_FUSED = "no library of the backend has a fused kernel"
 
 
 def call_what_is_not_compiled(device: str) -> None:
@@ -33,12 +34,21 @@ def call_what_is_not_compiled(device: str) -> None:
         gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *given: Any, **named: Any
     ) -> OutputCode:
         is_here = any(each.type == device for each in get_all_devices(gm))
-        if not is_here or V.aot_compilation or named.get("cpp_wrapper"):
+        if not is_here:
             return compile_graph(gm, example_inputs, *given, **named)
+        plan = compiling()
+        fuses_nothing = plan.inductor is Inductor.EAGER_KERNELS and plan.fused_kernel is None
+        if V.aot_compilation:  # nothing could stand for a package that is not made
+            if fuses_nothing:
+                raise NotOffered(
+                    f"AOTInductor's packages have loops, and {NOTHING_FUSED} that could run them",
+                    remedy="give a library a `fused_kernel`, or save the exported program itself",
+                )
+            with written_by_functions():
+                return compile_graph(gm, example_inputs, *given, **named)
         # Inductor's passes change the graph before it can fail.
         kept = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
-        plan = compiling()
-        if plan.inductor is Inductor.EAGER_KERNELS and plan.fused_kernel is None:
+        if fuses_nothing:
             return _called(kept, NOTHING_FUSED)
         called_in_code.clear()
         kernels = metrics.generated_kernel_count
