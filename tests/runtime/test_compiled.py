@@ -358,3 +358,63 @@ def test_without_a_host_window_the_kernels_are_called(tmp_path: Path) -> None:
         "0 no library of the backend has a fused kernel",
         "aten.native_layer_norm.default",
     ]
+
+
+def test_reduce_overhead_replays_what_calls_kernels(tmp_path: Path) -> None:
+    lines = run(
+        """
+        import logging, sys
+        logging.getLogger("opsmith").setLevel(logging.INFO)
+        logging.getLogger("opsmith").addHandler(logging.StreamHandler(sys.stdout))
+        runs = []
+        replay = torch.sim.SimGraph.replay
+        torch.sim.SimGraph.replay = lambda graph: (runs.append(graph), replay(graph))[1]
+
+        def runs_of(call):
+            runs.clear()
+            return call(), len(runs)
+
+        network = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+        there = copy.deepcopy(network).to("sim")
+        compiled = torch.compile(there, mode="reduce-overhead")
+        pairs = []
+
+        def train():
+            for step in range(6):
+                x = torch.randn(3 + step // 4, 8)
+                for call, given in ((network, x), (compiled, x.to("sim"))):
+                    given.requires_grad_()
+                    result = call(given)
+                    result.square().sum().backward()
+                    pairs.append((result.detach().cpu(), given.grad.cpu()))
+            for model in (network, there):
+                torch.optim.SGD(model.parameters(), 0.01).step()
+
+        _, count = runs_of(train)  # of shapes that were seen twice before the forward pass, and the backward
+        for theirs, ours in zip(pairs[::2], pairs[1::2], strict=True):
+            torch.testing.assert_close(ours, theirs)
+        _, again = runs_of(train)  # parameters have changed where they are
+        for theirs, ours in zip(pairs[::2], pairs[1::2], strict=True):
+            torch.testing.assert_close(ours, theirs)
+        print(count > 5, again > count)
+
+        def calls(function, given):
+            compiled = torch.compile(function, mode="reduce-overhead")
+            return runs_of(lambda: [compiled(given) for _ in range(4)])
+
+        ones = torch.ones(1000, device="sim")
+        found, count = calls(lambda x: nn.functional.dropout(x, 0.5), ones)
+        print(count, {bool((a == b).all()) for a in found for b in found if a is not b})
+        found, count = calls(lambda x: x.add_(1), ones)  # the caller's tensor changes in each call
+        print(count, ones[0].item(), found[0] is ones)
+        found, count = calls(torch.linalg.svdvals, ones.reshape(10, 100))  # falls back
+        print(count, round(found[3][0].item()))
+        """,
+        tmp_path,
+        OPSMITH_HOST_WINDOW="off",
+    )
+    reason = lines.pop(3)
+    assert reason.startswith(
+        "a graph is not replayed, and its operators are called: aten::_linalg_svd"
+    )
+    assert lines == ["True True", "3 {False}", "0 5.0 True", "0 158"]
