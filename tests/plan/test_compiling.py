@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from host_window import HAS_HOST_WINDOW
-from opsmith.description import Inductor, find_backend, read_backend
+from opsmith.description import Inductor, Triton, find_backend, read_backend
 from opsmith.plan import resolve
 from opsmith.plan.model import Compiling
 from opsmith.schema import Catalogue
@@ -51,6 +51,20 @@ def test_the_description_chooses(describe: Describe, catalogue: Catalogue, tmp_p
     found = compiling(path, catalogue)
     assert found.inductor is Inductor.EAGER_KERNELS
     assert found.reason == "the description says `inductor: eager-kernels`"
+
+
+def test_triton_serves_by_the_classes_that_the_description_names(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(KERNELS, driver="{sources: [driver.c], host_window: off}")
+    triton = "{backend: chipc, scheduling: chip.inductor:Scheduling}"
+    path.write_text(f"{path.read_text()}\ninductor: triton\ntriton: {triton}\n")
+    found = compiling(path, catalogue)
+    assert found.inductor is Inductor.TRITON
+    assert found.reason == "the description says `inductor: triton`"
+    assert found.triton == Triton("chipc", scheduling="chip.inductor:Scheduling")
+    assert found.triton.wrapper == "torch._inductor.codegen.wrapper:PythonWrapperCodegen"
+    assert "mm" in found.kept and "add.Tensor" not in found.kept
 
 
 def test_a_library_with_a_fused_kernel_has_loops_made(catalogue: Catalogue) -> None:

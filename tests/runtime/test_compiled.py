@@ -61,6 +61,252 @@ def test_a_network_trains_in_fused_kernels(tmp_path: Path) -> None:
     ]
 
 
+def test_dynamo_has_the_whole_interface_of_the_device(tmp_path: Path) -> None:
+    lines = run(
+        """
+        from torch._dynamo.device_interface import CudaInterface, DeviceInterface, get_interface_for_device
+        found = get_interface_for_device("sim")
+        for base, theirs, ours in (
+            (DeviceInterface, CudaInterface, found),
+            (DeviceInterface.Worker, CudaInterface.Worker, found.Worker),
+        ):
+            names = {name for name in {**vars(base), **vars(theirs)} if not name.startswith("__")}
+            print(sorted(names - set(vars(ours))))
+        print(get_interface_for_device("sim:1") is get_interface_for_device(torch.device("sim", 0)) is found)
+        print(found.exchange_device(1), found.current_device(), found.maybe_exchange_device(-1))
+        print(found.exchange_device(0), found.current_device(), found.device_count(), found.is_available())
+        stream = found.Stream(device="sim")
+        with found.stream(stream):
+            print(found.current_stream() == stream, found.get_raw_stream(0) == stream.native_handle)
+        found._set_stream_by_id(stream.stream_id, stream.device_index, stream.device_type)
+        print(found.current_stream() == stream)
+        found.set_stream(torch.sim.default_stream())
+        event = found.Event(device="sim")
+        event.record()
+        found.synchronize("sim:0")
+        print(event.query(), found.is_bf16_supported(), found.is_dtype_supported(torch.float32))
+        of_first, of_second = (found.get_device_properties(f"sim:{index}") for index in (0, 1))
+        found.Worker.set_device(1)
+        print(found.Worker.current_device(), found.Worker.get_device_properties() == of_second)
+        print(found.get_compute_capability() == of_first.architecture, found.is_triton_capable())
+        kept = torch.ones(1000, device="sim")
+        print(found.memory_allocated() >= 4000)
+        try:
+            found.raise_if_triton_unavailable()
+        except RuntimeError as error:
+            print(error)
+        """,
+        tmp_path,
+    )
+    assert lines == [
+        "[]",
+        "[]",
+        "True",
+        "0 1 -1",
+        "1 0 2 True",
+        "True True",
+        "True",
+        "True True True",
+        "1 True",
+        "True False",
+        "True",
+        "This device is not capable of supporting Triton",
+    ]
+
+
+_VENDOR = """
+from torch._inductor.codegen.common import DeviceOpOverrides
+from torch._inductor.codegen.triton import TritonScheduling
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+class Scheduling(TritonScheduling):
+    def __init__(self, scheduler):
+        if scheduler is not None:
+            raise RuntimeError("the vendor's scheduling has no compiler here")
+
+class Wrapper(PythonWrapperCodegen):
+    @staticmethod
+    def create(*given):
+        return "the vendor's wrapper"
+
+class DeviceOps(DeviceOpOverrides):
+    def synchronize(self):
+        return "vendor.synchronize()"
+"""
+
+
+def test_the_names_of_tritons_classes_are_registered(tmp_path: Path) -> None:
+    (tmp_path / "vendor_triton.py").write_text(_VENDOR)
+    lines = run(
+        """
+        from dataclasses import replace
+        from opsmith.description import Inductor, Triton
+        from opsmith.runtime.loaded import loaded_backend
+        # The plan of a description with these names, without a build of its own.
+        classes = {name: f"vendor_triton:{called}" for name, called in
+            {"scheduling": "Scheduling", "wrapper": "Wrapper", "device_ops": "DeviceOps"}.items()}
+        backend = loaded_backend()
+        served = replace(backend.plan.compiling, inductor=Inductor.TRITON, triton=Triton("simc", **classes))
+        plan = replace(backend.plan, compiling=served)
+        object.__setattr__(backend, "__class__", type("Described", (type(backend),), {"plan": plan}))
+        import sys
+        from types import ModuleType
+        from torch._dynamo.device_interface import get_interface_for_device
+        from torch._inductor.codegen import common
+        from opsmith.runtime.compile.compiled_graphs import compiled_graphs
+        print(torch.compile(lambda x: x * 2)(torch.ones(2, device="sim")).tolist())
+        print(compiled_graphs[0].reason)
+        print(type(common.get_wrapper_codegen_for_device("sim").create(False, None, None)).__name__)
+        print(common.get_device_op_overrides("sim").synchronize())
+        interface = get_interface_for_device("sim")
+        backends = ModuleType("triton.backends")
+        backends.backends = {"nvidia": None}
+        sys.modules.update({"triton": ModuleType("triton"), "triton.backends": backends})
+        try:
+            interface.raise_if_triton_unavailable()
+        except RuntimeError as error:
+            print(error)
+        backends.backends["simc"] = None
+        interface.raise_if_triton_unavailable()
+        print(interface.is_triton_capable())
+        try:
+            common.get_wrapper_codegen_for_device("sim", cpp_wrapper=True).create(False, None, None)
+        except NotImplementedError as error:
+            print(str(error).splitlines()[0])
+        """,
+        tmp_path,
+        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    )
+    assert lines == [
+        "[2.0, 2.0]",
+        "InductorError: RuntimeError: the vendor's scheduling has no compiler here",
+        "str",
+        "vendor.synchronize()",
+        "triton has no backend `simc`, which sim asks for: it has nvidia",
+        "True",
+        "graphs in C++ (`cpp_wrapper`, AOTInductor) are not written for the device",
+    ]
+
+
+def test_devices_streams_and_events_stay_in_graphs(tmp_path: Path) -> None:
+    lines = run(
+        """
+        side = torch.sim.Stream()
+
+        def program(x):
+            with torch.sim.device(1):
+                there = torch.ones(3, device="sim")
+            y, done = x + 1, torch.sim.Event()
+            side.wait_stream(torch.sim.current_stream())
+            with torch.sim.stream(side), torch.sim.device_of(there):
+                z = y * 2
+            done.record(side)
+            done.wait()
+            with torch.sim.stream(None):
+                torch.sim.synchronize()
+            return (z + there.to(z.device)).relu(), there
+
+        for backend in ("eager", "inductor"):
+            compiled = torch.compile(program, fullgraph=True, backend=backend)
+            found, there = compiled(torch.ones(3, device="sim"))
+            print(found.tolist(), there.device, torch.sim.current_device())
+            print(torch.sim.current_stream() == torch.sim.default_stream())
+        """,
+        tmp_path,
+    )
+    assert lines == ["[5.0, 5.0, 5.0] sim:1 0", "True"] * 2
+
+
+_PACKAGED = """
+import torch
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside, self.norm, self.outside = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(16, 4)
+        self.register_buffer("table", torch.randn(16))
+    def forward(self, x):
+        x = self.norm(self.inside(x)).relu().flatten(1) + self.table.to(x)
+        last = self.outside(x).softmax(-1)
+        return last, torch.sort(last, stable=True)[1], torch.zeros(2, device=x.device)
+torch.manual_seed(0)
+network = Network().eval()
+there = copy.deepcopy(network).to(DEVICE)
+x = torch.randn(5, 3, 4, 4)
+def compare(call, place):
+    for ours, theirs in zip(call(x.to(place)), network(x), strict=True):
+        assert ours.device == torch.device(place), ours.device
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+"""
+
+
+def test_a_package_of_aotinductor_runs_on_the_device(tmp_path: Path) -> None:
+    lines = run(
+        _PACKAGED.replace("DEVICE", '"sim"')
+        + dedent("""
+        rows = torch.export.Dim("rows", max=16)
+        example = (torch.randn(2, 3, 4, 4, device="sim"),)
+        exported = torch.export.export(there, example, dynamic_shapes=({0: rows},))
+        path = torch._inductor.aoti_compile_and_package(exported, package_path=PATH)
+        with torch.no_grad():
+            model = torch._inductor.aoti_load_package(path)
+            compare(model, "sim:0")
+            compare(torch._inductor.aoti_load_package(path, device_index=1), "sim:1")
+            network.outside.weight.mul_(2)
+            new = network.outside.weight.detach().to("sim")
+            model.load_constants({"outside.weight": new}, check_full_update=False)
+            new.zero_()
+            compare(model, "sim:0")
+        torch.sim.synchronize()
+        print(torch.sim.current_device(), sorted(model.get_constant_fqns())[-1])
+        """).replace("PATH", repr(str(tmp_path / "network.pt2"))),
+        tmp_path,
+    )
+    assert lines[-1] == "0 table"
+
+
+def test_a_package_needs_loops_that_the_device_can_run(tmp_path: Path) -> None:
+    lines = run(
+        """
+        class Scaled(nn.Module):
+            def forward(self, x):
+                return x * 2
+        exported = torch.export.export(Scaled(), (torch.ones(3, device="sim"),))
+        try:
+            torch._inductor.aoti_compile_and_package(exported)
+        except Exception as error:
+            print(error)
+        """,
+        tmp_path,
+        OPSMITH_HOST_WINDOW="off",
+    )
+    wanted = "AOTInductor's packages have loops, and no library of the backend has a fused kernel"
+    assert any(wanted in line for line in lines), lines
+
+
+@pytest.mark.nightly
+def test_graphs_in_cpp_train(tmp_path: Path) -> None:
+    lines = run(
+        _PACKAGED.replace("DEVICE", '"sim"')
+        + dedent("""
+        from opsmith.runtime.compile.compiled_graphs import compiled_graphs
+        network.train(), there.train()
+        with torch._inductor.config.patch(cpp_wrapper=True):
+            compiled = torch.compile(there, fullgraph=True)
+            for _ in range(2):
+                compare(compiled, "sim:0")
+            for module in (network, there):
+                module.zero_grad()
+            compiled(x.to("sim"))[0].square().sum().backward()
+            network(x)[0].square().sum().backward()
+        for ours, theirs in zip(there.parameters(), network.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-4)
+        print({bool(graph.kernels) for graph in compiled_graphs}, {graph.reason for graph in compiled_graphs})
+        """),
+        tmp_path,
+    )
+    assert lines == ["{True} {''}"]
+
+
 @pytest.mark.nightly
 def test_convolutions_random_numbers_and_attention(tmp_path: Path) -> None:
     run(
@@ -112,3 +358,63 @@ def test_without_a_host_window_the_kernels_are_called(tmp_path: Path) -> None:
         "0 no library of the backend has a fused kernel",
         "aten.native_layer_norm.default",
     ]
+
+
+def test_reduce_overhead_replays_what_calls_kernels(tmp_path: Path) -> None:
+    lines = run(
+        """
+        import logging, sys
+        logging.getLogger("opsmith").setLevel(logging.INFO)
+        logging.getLogger("opsmith").addHandler(logging.StreamHandler(sys.stdout))
+        runs = []
+        replay = torch.sim.SimGraph.replay
+        torch.sim.SimGraph.replay = lambda graph: (runs.append(graph), replay(graph))[1]
+
+        def runs_of(call):
+            runs.clear()
+            return call(), len(runs)
+
+        network = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+        there = copy.deepcopy(network).to("sim")
+        compiled = torch.compile(there, mode="reduce-overhead")
+        pairs = []
+
+        def train():
+            for step in range(6):
+                x = torch.randn(3 + step // 4, 8)
+                for call, given in ((network, x), (compiled, x.to("sim"))):
+                    given.requires_grad_()
+                    result = call(given)
+                    result.square().sum().backward()
+                    pairs.append((result.detach().cpu(), given.grad.cpu()))
+            for model in (network, there):
+                torch.optim.SGD(model.parameters(), 0.01).step()
+
+        _, count = runs_of(train)  # of shapes that were seen twice before the forward pass, and the backward
+        for theirs, ours in zip(pairs[::2], pairs[1::2], strict=True):
+            torch.testing.assert_close(ours, theirs)
+        _, again = runs_of(train)  # parameters have changed where they are
+        for theirs, ours in zip(pairs[::2], pairs[1::2], strict=True):
+            torch.testing.assert_close(ours, theirs)
+        print(count > 5, again > count)
+
+        def calls(function, given):
+            compiled = torch.compile(function, mode="reduce-overhead")
+            return runs_of(lambda: [compiled(given) for _ in range(4)])
+
+        ones = torch.ones(1000, device="sim")
+        found, count = calls(lambda x: nn.functional.dropout(x, 0.5), ones)
+        print(count, {bool((a == b).all()) for a in found for b in found if a is not b})
+        found, count = calls(lambda x: x.add_(1), ones)  # the caller's tensor changes in each call
+        print(count, ones[0].item(), found[0] is ones)
+        found, count = calls(torch.linalg.svdvals, ones.reshape(10, 100))  # falls back
+        print(count, round(found[3][0].item()))
+        """,
+        tmp_path,
+        OPSMITH_HOST_WINDOW="off",
+    )
+    reason = lines.pop(3)
+    assert reason.startswith(
+        "a graph is not replayed, and its operators are called: aten::_linalg_svd"
+    )
+    assert lines == ["True True", "3 {False}", "0 5.0 True", "0 158"]

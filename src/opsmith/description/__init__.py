@@ -33,6 +33,7 @@ from opsmith.description.model import (
     PythonDriver,
     Rng,
     StubKernel,
+    Triton,
     Unserved,
 )
 from opsmith.description.old_names import warn_of_old_name, with_new_name
@@ -79,6 +80,7 @@ __all__ = [
     "PythonDriver",
     "Rng",
     "StubKernel",
+    "Triton",
     "Unserved",
     "check_callable",
     "check_device_name",

@@ -37,6 +37,7 @@ from opsmith.description.names import check_library_name, operator_name
 from opsmith.description.old_names import warn_of_old_name, with_new_name
 from opsmith.description.paths import directories_of, files_of, is_directory, is_file
 from opsmith.description.python_driver import python_driver, python_driver_of
+from opsmith.description.triton import TritonKey, triton
 from opsmith.errors import (
     BackendUnknown,
     FileMissing,
@@ -95,7 +96,8 @@ class _Backend(msgspec.Struct, forbid_unknown_fields=True):
     libraries: list[str | _LibraryEntry] = []
     fallback: _Fallback | Literal["cpu", "none"] = "cpu"
     rng: Literal["philox", "cpu"] = "philox"
-    inductor: Literal["cpp", "eager-kernels"] | None = None
+    inductor: Literal["cpp", "triton", "eager-kernels"] | None = None
+    triton: TritonKey | None = None
     autocast: AutocastKey = AutocastKey()
 
 
@@ -202,6 +204,7 @@ def read_backend(path: Path, catalogue: Catalogue | None) -> Backend:
         rng_location=document.locate("rng"),
         inductor=Inductor(raw.inductor) if raw.inductor else None,
         inductor_location=document.locate("inductor"),
+        triton=triton(document, raw.inductor, raw.triton),
         autocast=autocast(document, raw.autocast, catalogue),
         files=(path, *manifests),
     )

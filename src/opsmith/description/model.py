@@ -74,8 +74,25 @@ class Inductor(Enum):
 
     CPP = "cpp"
     """The C++ that it generates for the CPU, on the bytes behind the host window."""
+    TRITON = "triton"
+    """Kernels of Triton's, by a backend of Triton's for the device."""
     EAGER_KERNELS = "eager-kernels"
     """Fused kernels where a library has one for them; whatever else is called runs the backend's kernels."""
+
+
+@dataclass(frozen=True)
+class Triton:
+    """What serves ``torch.compile`` by Triton: the name of Triton's ``backend`` for the device, and classes.
+
+    Each class is ``module:Class``, and Inductor's own where there is none: what schedules and writes
+    kernels, what writes a graph's Python and its C++, and what it says in both to be on a device.
+    """
+
+    backend: str
+    scheduling: str = "torch._inductor.codegen.triton:TritonScheduling"
+    wrapper: str = "torch._inductor.codegen.wrapper:PythonWrapperCodegen"
+    cpp_wrapper: str = ""
+    device_ops: str = ""
 
 
 class Precision(Enum):
@@ -398,7 +415,8 @@ class Backend:
     """A device name, a driver, kernel libraries in order of preference, and a fallback policy.
 
     ``libraries`` ends with ``runtime``, the operators that every device needs.  ``rng`` and its place:
-    which random numbers the device's generators give.  ``inductor`` is None where the plan chooses.
+    which random numbers the device's generators give.  ``inductor`` is None where the plan chooses;
+    ``triton`` is there with ``Inductor.TRITON``.
     """
 
     name: str
@@ -410,6 +428,7 @@ class Backend:
     rng_location: Location
     inductor: Inductor | None
     inductor_location: Location
+    triton: Triton | None = None
     autocast: Autocast = Autocast()
     files: tuple[Path, ...] = field(default=())
     """The YAML files that were read, for cache keys."""

@@ -79,8 +79,8 @@ def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) 
     if inductor is Inductor.EAGER_KERNELS and fused is None:
         return Compiling(inductor, reason, tuple(own))
     kept = tuple(name for name in own if name not in loops)
-    if inductor is Inductor.CPP:
-        return Compiling(inductor, reason, kept)
+    if inductor is not Inductor.EAGER_KERNELS:
+        return Compiling(inductor, reason, kept, triton=backend.triton)
     calculated = sorted(name for name in loops if _base(name) not in _NOT_IN_C)
     return Compiling(inductor, reason, kept, fused, tuple(calculated))
 
@@ -104,6 +104,6 @@ def _way(backend: Backend) -> tuple[Inductor, str]:
         return asked, wanted
     if asked is None and has_window:
         return Inductor.CPP, "the driver has a host window, on which Inductor's C++ runs"
-    if asked is Inductor.EAGER_KERNELS:
+    if asked in (Inductor.EAGER_KERNELS, Inductor.TRITON):
         return asked, wanted
     return Inductor.EAGER_KERNELS, "the driver has no host window"

@@ -23,6 +23,7 @@ from opsmith.description import (
     Kernel,
     Precision,
     StubKernel,
+    Triton,
 )
 from opsmith.errors import Location, OperatorUnknown, nearest
 from opsmith.plan.derivation_rules import Derivation
@@ -387,6 +388,7 @@ class Compiling:
 
     Operators that are ``kept`` are called, not decomposed.  ``fused_kernel`` is a library's kernel for loops
     over elements, in which the operators ``fused`` are calculated; without one all operators are called.
+    ``triton`` says by which classes Triton serves the device, where it does.
     """
 
     inductor: Inductor = Inductor.EAGER_KERNELS
@@ -394,6 +396,7 @@ class Compiling:
     kept: tuple[str, ...] = ()
     fused_kernel: FusedKernel | None = None
     fused: tuple[str, ...] = ()
+    triton: Triton | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Streams and events are PyTorch's generic ones, ``torch.Stream`` and ``torch.Even
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 import torch
@@ -69,8 +69,10 @@ class StreamFunctions:
         if stream is not None:
             torch.accelerator.set_stream(stream)
 
-    def stream(self, stream: torch.Stream | None) -> AbstractContextManager[None]:
+    def stream(self, stream: torch.Stream | None) -> AbstractContextManager[object]:
         """``with``: ``stream`` and its device are current; ``None`` changes nothing."""
+        if torch.compiler.is_compiling():  # Dynamo knows streams as contexts
+            return nullcontext() if stream is None else stream
         return StreamContext(stream)
 
     def get_stream_from_external(self, data_ptr: int, device: AnyDevice = None) -> torch.Stream:

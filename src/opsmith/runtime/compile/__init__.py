@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+import torch
+
 from opsmith.integrations.imported import when_imported
 
 
@@ -23,6 +25,11 @@ def serve_compilers(device: str, library: Path) -> None:
         from opsmith.runtime.compile.device_interface import trace_calls_only
 
         trace_calls_only()
+
+    def tell_contexts(_: ModuleType) -> None:
+        from opsmith.runtime.compile.device_interface import trace_device_contexts
+
+        trace_device_contexts()
 
     def tell_code_generation(_: ModuleType) -> None:
         from opsmith.runtime.compile.inductor import register_code_generation
@@ -49,10 +56,12 @@ def serve_compilers(device: str, library: Path) -> None:
 
         calculate_by_operators(module, device)
 
+    torch.ops.opsmith.run_packages()  # AOTInductor's
     when_imported("torch.nn.attention.flex_attention", tell_flex_attention)
     when_imported("torch._higher_order_ops.flex_attention", tell_its_operators)
     when_imported("torch._dynamo.device_interface", tell_interface)
     when_imported("torch._dynamo.trace_rules", tell_tracing)
+    when_imported("torch._dynamo.variables.ctx_manager", tell_contexts)
     when_imported("torch._inductor.codegen.common", tell_code_generation)
     when_imported("torch._inductor.decomposition", tell_decompositions)
     when_imported("torch._inductor.compile_fx", tell_graphs)

@@ -11,17 +11,19 @@ from typing import Any
 
 import torch
 from torch._inductor import compile_fx, metrics
-from torch._inductor.output_code import OutputCode
+from torch._inductor.output_code import CompiledFxGraph, OutputCode
 from torch._inductor.utils import get_all_devices
 from torch._inductor.virtualized import V
 
 from opsmith.description import Inductor
+from opsmith.errors import NotOffered
 from opsmith.runtime.compile.compiled_graphs import CompiledGraph, compiled_graphs
+from opsmith.runtime.compile.cpp_graphs import written_by_functions
+from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.inductor import called_in_code, compiling
+from opsmith.runtime.compile.replayed_graphs import Call, replayed
 
 _log = logging.getLogger(__name__)
-
-NOTHING_FUSED = "no library of the backend has a fused kernel"
 
 
 def call_what_is_not_compiled(device: str) -> None:
@@ -33,13 +35,30 @@ def call_what_is_not_compiled(device: str) -> None:
         gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *given: Any, **named: Any
     ) -> OutputCode:
         is_here = any(each.type == device for each in get_all_devices(gm))
-        if not is_here or V.aot_compilation or named.get("cpp_wrapper"):
+        if not is_here:
             return compile_graph(gm, example_inputs, *given, **named)
+        plan = compiling()
+        fuses_nothing = plan.inductor is Inductor.EAGER_KERNELS and plan.fused_kernel is None
+        if V.aot_compilation:  # nothing could stand for a package that is not made
+            if fuses_nothing:
+                raise NotOffered(
+                    f"AOTInductor's packages have loops, and {NOTHING_FUSED} that could run them",
+                    remedy="give a library a `fused_kernel`, or save the exported program itself",
+                )
+            with written_by_functions():
+                return compile_graph(gm, example_inputs, *given, **named)
         # Inductor's passes change the graph before it can fail.
         kept = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
-        plan = compiling()
-        if plan.inductor is Inductor.EAGER_KERNELS and plan.fused_kernel is None:
-            return _called(kept, NOTHING_FUSED)
+        cudagraphs = named.get("cudagraphs")
+        wants_replay = (
+            plan.inductor is Inductor.EAGER_KERNELS and cudagraphs is not None and cudagraphs.value
+        )
+        static = named.get("static_input_idxs", ())
+        if fuses_nothing:
+            calls = _called(kept, NOTHING_FUSED)
+            if wants_replay:
+                calls.run = replayed(calls.run, kept, static, device)
+            return calls
         called_in_code.clear()
         kernels = metrics.generated_kernel_count
         try:
@@ -56,13 +75,15 @@ def call_what_is_not_compiled(device: str) -> None:
         if called_in_code:  # else it was in the cache
             kernels = metrics.generated_kernel_count - kernels
             made = {"kernels": kernels, "called": Counter(called_in_code[-1])}
+        if wants_replay and isinstance(code, CompiledFxGraph) and code.current_callable is not None:
+            code.current_callable = replayed(code.current_callable, kept, static, device)
         compiled_graphs.append(CompiledGraph(_place(kept), len(_operators(kept)), **made))
         return code
 
     compile_fx._compile_fx_inner = _compile_fx_inner
 
 
-def _called(gm: torch.fx.GraphModule, reason: str) -> OutputCode:
+def _called(gm: torch.fx.GraphModule, reason: str) -> _Calls:
     operators = _operators(gm)
     names = Counter(str(node.target) for node in operators)
     compiled_graphs.append(CompiledGraph(_place(gm), len(operators), 0, names, reason))
@@ -89,8 +110,12 @@ class _Calls(OutputCode):
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         self._forward = gm.forward
         self._boxed_call = True  # of the object: wrappers take its attributes over
+        self.run: Call = self._run
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
+        return self.run(inputs)
+
+    def _run(self, inputs: Sequence[Any]) -> Any:
         given = [*inputs]
         if isinstance(inputs, list):
             inputs.clear()  # the graph gives them back as soon as it can

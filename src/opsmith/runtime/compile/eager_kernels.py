@@ -13,6 +13,8 @@ import torch
 
 from opsmith.runtime.compile.inductor import compiling
 
+NOTHING_FUSED = "no library of the backend has a fused kernel"
+
 # What Inductor calls with memory of its own planning.
 _PLANNED = frozenset(
     getattr(torch.ops.aten, name).default

@@ -26,7 +26,10 @@ from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
 from opsmith.runtime.compile.c_expressions import TYPES, Operations, TypedCse, print_expression
+from opsmith.runtime.compile.cpp_graphs import fused_kernel_in_cpp
+from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.fused_reductions import reduction_rule, renamed
+from opsmith.runtime.compile.inductor import compiling
 
 _MOST_BUFFERS = (
     24  # of a kernel: their places fit into the 1,024 bytes that OpenCL has for arguments
@@ -248,10 +251,10 @@ class FusedKernel(SIMDKernel[CSEVariable]):
         ]
         sizes = [each.expr for each in arguments if isinstance(each, SizeArg)]
         counts = [self.numels.get(prefix, sympy.S.One) for prefix in ("x", "y", "r0_")]
-        numbers = ", ".join(wrapper.codegen_sizevar(each) for each in [*counts, *sizes])
-        wrapper.writeline(
-            wrapper.wrap_kernel_call(name, [f"[{', '.join(tensors)}]", f"[{numbers}]"])
-        )
+        numbers = [wrapper.codegen_sizevar(each) for each in [*counts, *sizes]]
+        listed = "{{{}}}" if V.graph.cpp_wrapper else "[{}]"
+        given = [listed.format(", ".join(each)) for each in (tensors, numbers)]
+        wrapper.writeline(wrapper.wrap_kernel_call(name, given))
 
 
 class FusedScheduling(SIMDScheduling):
@@ -306,6 +309,12 @@ class FusedScheduling(SIMDScheduling):
         if src_code not in known:
             known[src_code] = name = f"fused_{wrapper.next_kernel_suffix()}"
             is_reduction = kernel.reduces
+            if V.graph.cpp_wrapper:
+                fused = compiling().fused_kernel
+                if fused is None:
+                    raise NotImplementedError(NOTHING_FUSED)
+                wrapper.header.splice(fused_kernel_in_cpp(name, is_reduction, src_code, fused))
+                return name
             wrapper.header.writeline(f"{name} = RunningKernel({name!r}, {is_reduction}, '''")
             wrapper.header.splice(src_code)
             wrapper.header.writeline("''')")

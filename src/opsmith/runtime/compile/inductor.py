@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch._inductor.codegen import common
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-from opsmith.description import Inductor
+from opsmith.build.csrc import CSRC
+from opsmith.description import Inductor, Triton
 from opsmith.errors import NotOffered
 from opsmith.plan.model import Compiling
 from opsmith.runtime.loaded import loaded_backend
@@ -31,10 +34,11 @@ def register_code_generation(device: str, library: Path) -> None:
     A part of what names cached code is the digest of ``library`` and of what generates code: another build of
     the backend, and another opsmith, compile anew.
     """
-    common.register_device_op_overrides(device, _DeviceOverrides(device))
+    overrides: Any = _ChosenOverrides(device)
+    common.register_device_op_overrides(device, overrides)
     scheduling: Any = _scheduling(device)
     wrapper: Any = _Wrapper
-    cpp_wrapper: Any = _NoCppWrapper
+    cpp_wrapper: Any = _cpp_wrapper(device)
     called = _CalledOperators(device, library)
     common.register_backend_for_device(
         device, scheduling, wrapper, cpp_wrapper, device_custom_pass=called
@@ -89,6 +93,36 @@ def _is_on(device: str, arguments: Any) -> bool:
     )
 
 
+def triton() -> Triton | None:
+    """What serves the device by Triton, where the plan says so."""
+    return compiling().triton
+
+
+@cache
+def _named_class(name: str) -> Any:
+    """The class `module:Class` of a description."""
+    module, _, within = name.partition(":")
+    return attrgetter(within)(import_module(module))
+
+
+class _ChosenOverrides:
+    """The overrides of the backend's plan, which is not known yet where this is registered."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    @cached_property
+    def _chosen(self) -> common.DeviceOpOverrides:
+        served = triton()
+        if served is not None and served.device_ops:
+            found: common.DeviceOpOverrides = _named_class(served.device_ops)()
+            return found
+        return _DeviceOverrides(self._device)
+
+
 class _DeviceOverrides(common.DeviceOpOverrides):
     """What a compiled graph says to be on a device, in Python."""
 
@@ -109,6 +143,26 @@ class _DeviceOverrides(common.DeviceOpOverrides):
 
     def current_stream(self) -> str:
         return "torch.accelerator.current_stream()"
+
+    # ---- in C++: csrc/opsmith/compile/graph_functions_called.h
+
+    def cpp_kernel_type(self) -> str:
+        return "void*"
+
+    def cpp_stream_type(self) -> str:
+        return "void*"
+
+    def cpp_device_guard(self) -> str:
+        return "opsmith::GraphDevice"
+
+    def cpp_aoti_device_guard(self) -> str:
+        return "opsmith::GraphDevice"
+
+    def cpp_stream_guard(self) -> str:
+        return "opsmith::GraphStream"
+
+    def cpp_aoti_stream_guard(self) -> str:
+        return "opsmith::GraphStream"
 
 
 class _CalledOperators(CustomGraphModulePass):
@@ -132,7 +186,8 @@ class _CalledOperators(CustomGraphModulePass):
     @cache  # noqa: B019  # it lives as long as the process
     def uuid(self) -> str:
         digest = hashlib.sha256(self._library.read_bytes())
-        for source in sorted(Path(__file__).parent.glob("*.py")):
+        written = (*Path(__file__).parent.glob("*.py"), *(CSRC / "opsmith" / "compile").glob("*.h"))
+        for source in sorted(written):
             digest.update(source.read_bytes())
         return digest.hexdigest()
 
@@ -145,6 +200,8 @@ def _scheduling(device: str) -> type:
             from opsmith.runtime.compile.devices import guard_devices
 
             guard_devices(device)
+            if (served := triton()) is not None:
+                return _named_class(served.scheduling)(scheduler)
             if compiling().inductor is Inductor.EAGER_KERNELS:
                 from opsmith.runtime.compile.fused_kernel import FusedScheduling
 
@@ -156,17 +213,27 @@ def _scheduling(device: str) -> type:
     return Scheduling
 
 
-class _NoCppWrapper:
-    """Stands for the generator of graphs in C++."""
+def _cpp_wrapper(device: str) -> type:
+    """The same for graphs in C++."""
 
-    supports_caching = False
+    class CppWrapper:
+        supports_caching = True
 
-    @staticmethod
-    def create(*_: Any) -> NoReturn:
-        raise NotOffered(
-            "graphs in C++ (`cpp_wrapper`, AOTInductor) are not generated for the device",
-            remedy="leave them to Python: torch._inductor.config.cpp_wrapper = False",
-        )
+        @staticmethod
+        def create(*given: Any) -> Any:
+            if (served := triton()) is not None:
+                if not served.cpp_wrapper:
+                    raise NotOffered(
+                        "graphs in C++ (`cpp_wrapper`, AOTInductor) are not written for the device",
+                        remedy="name the class that writes them: `triton: {cpp_wrapper: …}` in backend.yaml",
+                    )
+                return _named_class(served.cpp_wrapper).create(*given)
+            from opsmith.runtime.compile.cpp_graphs import cpp_wrapper_codegen
+
+            wrapper: Any = cpp_wrapper_codegen(device)
+            return wrapper.create(*given)
+
+    return CppWrapper
 
 
 class _Wrapper:
@@ -176,13 +243,14 @@ class _Wrapper:
 
     @staticmethod
     def create(*given: Any) -> Any:
-        return _wrapper_codegen().create(*given)
+        served = triton()
+        chosen = _wrapper_codegen() if served is None else _named_class(served.wrapper)
+        return chosen.create(*given)
 
 
 @cache
 def _wrapper_codegen() -> Any:
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
-    from torch._inductor.virtualized import V
 
     class CallsHostKernels(PythonWrapperCodegen):
         def _generate_kernel_call_helper(
@@ -214,14 +282,20 @@ def _wrapper_codegen() -> Any:
                 self.header.splice("async_compile = host_kernels(async_compile)")
 
         def generate(self, is_inference: bool) -> Any:
-            from torch._inductor.scheduler import ExternKernelSchedulerNode
-
-            nodes = V.graph.scheduler.nodes
-            called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
-            called_in_code.append([_called_name(each) for each in called])
+            note_called()
             return super().generate(is_inference)  # type: ignore[no-untyped-call]
 
     return DeviceWrapperCodegen
+
+
+def note_called() -> None:
+    """Adds what the graph calls that is being written to :data:`called_in_code`."""
+    from torch._inductor.scheduler import ExternKernelSchedulerNode
+    from torch._inductor.virtualized import V
+
+    nodes = V.graph.scheduler.nodes
+    called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
+    called_in_code.append([_called_name(each) for each in called])
 
 
 def _called_name(node: Any) -> str:

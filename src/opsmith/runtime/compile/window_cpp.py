@@ -26,7 +26,25 @@ def scheduling(device: str, scheduler: Any) -> Any:
     from torch._inductor.codegen.cpp import CppScheduling
 
     _take_for_cpp(device)
+    if scheduler is not None:  # else only features are asked for
+        _keep_order(scheduler)
     return CppScheduling(scheduler)  # type: ignore[no-untyped-call]
+
+
+def _keep_order(scheduler: Any) -> None:
+    """Has ``scheduler`` write the loops that it keeps back before what changes or waits for a stream.
+
+    It does so before what is called on their device; waiting for a stream is on none, and Inductor has no
+    loops in C++ on several streams.
+    """
+    begin = scheduler.enter_context
+
+    def begin_behind_loops(node: Any) -> None:
+        if scheduler._has_multi_stream_nodes() or (node.is_extern() and node.get_device() is None):
+            scheduler.flush()
+        begin(node)
+
+    scheduler.enter_context = begin_behind_loops
 
 
 @cache

@@ -1,0 +1,57 @@
+"""Reads `triton` of ``backend.yaml``: what serves ``torch.compile`` with `inductor: triton`.
+
+Whether Triton and the classes are there is not checked before a graph is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from opsmith.description.document import Document
+from opsmith.description.model import Triton
+from opsmith.errors import SyntaxInvalid
+
+# A class: the module that has it, and its name in there.
+_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class TritonKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`triton` as it is written; :class:`Triton` says what is meant."""
+
+    backend: str
+    scheduling: str | None = None
+    wrapper: str | None = None
+    cpp_wrapper: str | None = None
+    device_ops: str | None = None
+
+
+def triton(document: Document, inductor: str | None, raw: TritonKey | None) -> Triton | None:
+    """What ``raw`` says beside `inductor`, which is `triton` where there is one.
+
+    Raises :class:`SyntaxInvalid` for one without the other, and for names that cannot be one.
+    """
+    if (raw is None) is (inductor == "triton"):
+        raise SyntaxInvalid(
+            "`inductor: triton` and `triton: …` go together",
+            location=document.locate("inductor" if raw is None else "triton"),
+            remedy="name Triton's backend for the device, `triton: {backend: mychip}`, or leave out both",
+        )
+    if raw is None:
+        return None
+    if not raw.backend.isidentifier():
+        raise SyntaxInvalid(
+            f"`{raw.backend}` is no name of a backend of Triton's, which is a package in triton.backends",
+            location=document.locate("triton", "backend"),
+            remedy="write the package's name, e.g. `backend: mychip`",
+        )
+    named = {key: each for key, each in msgspec.structs.asdict(raw).items() if each is not None}
+    for key, each in named.items():
+        if key != "backend" and not _CLASS.fullmatch(each):
+            raise SyntaxInvalid(
+                f"`{each}` names no class",
+                location=document.locate("triton", key),
+                remedy=f"write its module and its name, e.g. `{key}: mychip.inductor:Scheduling`",
+            )
+    return Triton(**named)
