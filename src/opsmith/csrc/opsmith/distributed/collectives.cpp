@@ -1,5 +1,4 @@
-// Collectives of the device's tensors, on the bytes behind the host window or, without one, on copies. What a
-// collective gives is on the device when its work is done.
+// Collectives of the device's tensors, on the bytes behind the host window or, without one, on copies.
 //
 // Ranks agree on each call before they make it (agreement.h).  It goes by the vendor's library where there is
 // one and it can (vendor_collectives.h).  Else reductions of all ranks go over connections of the group's own
@@ -7,322 +6,28 @@
 //
 // Python makes the backend (runtime/distributed.py), since gloo's constructor is PyTorch's to call.
 #include <ATen/ATen.h>
-#include <ATen/core/ivalue.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
-#include <c10/util/StringUtil.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <ATen/record_function.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include <opsmith/device/device.h>
 #include <opsmith/distributed/agreement.h>
 #include <opsmith/distributed/all_reduce.h>
-#include <opsmith/distributed/completions.h>
-#include <opsmith/distributed/on_stream.h>
 #include <opsmith/distributed/reductions.h>
 #include <opsmith/distributed/turns.h>
 #include <opsmith/distributed/vendor_collectives.h>
-#include <opsmith/fallback/host_view.h>
+#include <opsmith/distributed/works.h>
 
 namespace opsmith {
 
 namespace {
-
-using c10::ivalue::Future;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using Tensors = std::vector<at::Tensor>;
-
-// One collective while it runs: the CPU's tensors that stand for the device's, and what errors tell of it.
-class Collective {
- public:
-  Collective(CollectiveCall call, int rank, int size) : call_(std::move(call)), rank_(rank), size_(size) {}
-
-  const CollectiveCall& call() const { return call_; }
-
-  at::Tensor host(const at::Tensor& tensor, Access access) { return views_.view(tensor, access); }
-  Tensors host(const Tensors& tensors, Access access) {
-    Tensors views;
-    views.reserve(tensors.size());
-    for (const at::Tensor& tensor : tensors) {
-      views.push_back(host(tensor, access));
-    }
-    return views;
-  }
-  std::vector<Tensors> host(const std::vector<Tensors>& lists, Access access) {
-    std::vector<Tensors> views;
-    views.reserve(lists.size());
-    for (const Tensors& tensors : lists) {
-      views.push_back(host(tensors, access));
-    }
-    return views;
-  }
-
-  // The reduction that the CPU's backend knows, for `wanted`. A mean is a sum that is divided at the end:
-  // `means`.
-  c10d::ReduceOp reduction(const c10d::ReduceOp& wanted, const Tensors& means) {
-    if (wanted.op_ != c10d::ReduceOp::AVG) {
-      return wanted;
-    }
-    means_ = means;
-    return c10d::ReduceOp::SUM;
-  }
-
-  // When the host's work is done.
-  void finish() {
-    for (const at::Tensor& each : means_) {
-      at::isIntegralType(each.scalar_type(), /*includeBool=*/true) ? each.div_(size_, "trunc")
-                                                                   : each.div_(size_);
-    }
-    views_.commit();
-  }
-
-  // Throws DistBackendError for what the CPU's backend threw; what the device or the agreement threw says all
-  // itself.
-  [[noreturn]] void fail(const std::exception_ptr& error) const {
-    std::string reason = "for no reason that is known";
-    try {
-      std::rethrow_exception(error);
-    } catch (const c10::AcceleratorError&) {
-      throw;
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const c10::DistBackendError& known) {
-      if (std::string_view(known.what_without_backtrace()).starts_with(described(call_))) {
-        throw;
-      }
-      reason = known.what_without_backtrace();
-    } catch (const c10::Error& known) {
-      reason = known.what_without_backtrace();
-    } catch (const std::exception& known) {
-      reason = known.what();
-    } catch (...) {
-    }
-    TORCH_CHECK_WITH(DistBackendError, false, described(call_), " failed on rank ", rank_, " of ", size_,
-                     ": ", reason);
-  }
-
- private:
-  const CollectiveCall call_;
-  const int rank_;
-  const int size_;
-  HostViews views_;
-  Tensors means_;
-};
-
-c10::intrusive_ptr<Future> future_of(const Tensors& results) {
-  std::vector<c10::Device> devices;
-  if (!results.empty()) {
-    devices.push_back(results.front().device());
-  }
-  return c10::make_intrusive<Future>(c10::ListType::ofTensors(), std::move(devices));
-}
-
-void wait_for(const c10::intrusive_ptr<Future>& future) {
-  // Future::wait() is inline, and would make the library need a newer libstdc++ than PyTorch's.
-  c10d::Work::create_from_future(future)->wait();
-  if (future->hasError()) {
-    std::rethrow_exception(future->exception_ptr());
-  }
-}
-
-// A collective that has its turn on the group's thread, or has had it.
-class CollectiveWork final : public c10d::Work {
- public:
-  CollectiveWork(c10d::OpType type, int rank, Tensors results)
-      : Work(rank, type), results_(std::move(results)), future_(future_of(results_)) {}
-
-  // Runs `collective`, and keeps what it throws. Whoever has the future may have given it callbacks, which
-  // run on a thread of `completions`.
-  template <class Run>
-  void complete_by(const Run& collective, Completions& completions) {
-    std::exception_ptr error;
-    try {
-      collective();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    if (!is_future_known_) {
-      complete(error);
-      return;
-    }
-    const c10::Stream stream = c10::impl::VirtualGuardImpl(c10::kPrivateUse1).getStream(device());
-    completions.run(depth_, [self = c10::intrusive_ptr<CollectiveWork>::reclaim_copy(this), stream, error] {
-      const OnStream on_stream(stream);
-      self->complete(error);
-    });
-  }
-
-  bool isCompleted() override { return future_->completed(); }
-  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
-  std::exception_ptr exception() const override {
-    return future_->hasError() ? future_->exception_ptr() : nullptr;
-  }
-  Tensors result() override { return results_; }
-  c10::intrusive_ptr<Future> getFuture() override {
-    const std::lock_guard lock(mutex_);
-    is_future_known_ = true;
-    return future_;
-  }
-  void synchronize() override { wait_for(future_); }
-  bool wait(std::chrono::milliseconds) override {
-    wait_for(future_);
-    return true;
-  }
-
- private:
-  c10::Device device() const {
-    return results_.empty() ? c10::Device(c10::kPrivateUse1, current_device()) : results_.front().device();
-  }
-
-  // The current stream is the one that the results are written on.
-  void complete(const std::exception_ptr& error) {
-    try {
-      error != nullptr ? future_->setErrorIfNeeded(error) : future_->markCompleted(results_);
-    } catch (...) {
-      future_->setErrorIfNeeded(std::current_exception());
-    }
-  }
-
-  const Tensors results_;
-  const c10::intrusive_ptr<Future> future_;
-  const int depth_ = Completions::depth();  // that it was called at
-  std::mutex mutex_;
-  bool is_future_known_ = false;
-};
-
-// A tensor on its way to a rank or from one: done when the CPU's work is and the device has what it gave.
-class PointToPointWork final : public c10d::Work {
- public:
-  PointToPointWork(c10d::OpType type, int rank, std::shared_ptr<Collective> collective, WorkPtr host,
-                   Tensors results)
-      : Work(rank, type),
-        collective_(std::move(collective)),
-        host_(std::move(host)),
-        results_(std::move(results)),
-        future_(future_of(results_)) {}
-
-  // Completes by itself when the CPU's work does. Work without a future, as of sends, tells nobody: it is
-  // completed when somebody asks.
-  void follow() {
-    c10::intrusive_ptr<Future> host;
-    try {
-      host = host_->getFuture();
-    } catch (const c10::Error&) {
-      return;
-    }
-    is_followed_ = true;
-    host->addCallback([self = c10::intrusive_ptr<PointToPointWork>::reclaim_copy(this)](Future& done) {
-      done.hasError() ? self->complete_with(done.exception_ptr()) : self->complete();
-    });
-  }
-
-  bool isCompleted() override {
-    if (!is_followed_ && !future_->completed() && host_->isCompleted()) {
-      wait(kNoTimeout);
-    }
-    return future_->completed();
-  }
-  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
-  std::exception_ptr exception() const override {
-    return future_->hasError() ? future_->exception_ptr() : nullptr;
-  }
-  int sourceRank() const override { return host_->sourceRank(); }
-  Tensors result() override { return results_; }
-  c10::intrusive_ptr<Future> getFuture() override { return future_; }
-  uint64_t getSequencenumber() const override { return host_->getSequencenumber(); }
-  void abort() override { host_->abort(); }
-  void synchronize() override { wait(kNoTimeout); }
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    if (!future_->completed()) {
-      try {
-        host_->wait(timeout);
-      } catch (...) {
-        collective_->fail(std::current_exception());
-      }
-      if (!is_followed_) {
-        complete();
-      }
-    }
-    wait_for(future_);
-    return true;
-  }
-
- private:
-  void complete() {
-    try {
-      collective_->finish();
-      future_->markCompleted(results_);
-    } catch (...) {
-      future_->setErrorIfNeeded(std::current_exception());
-    }
-  }
-
-  void complete_with(const std::exception_ptr& error) {
-    try {
-      collective_->fail(error);
-    } catch (...) {
-      future_->setErrorIfNeeded(std::current_exception());
-    }
-  }
-
-  const std::shared_ptr<Collective> collective_;
-  const WorkPtr host_;
-  const Tensors results_;
-  const c10::intrusive_ptr<Future> future_;
-  bool is_followed_ = false;
-};
-
-// Several, which endCoalescing() gives as one.
-class CoalescedWork final : public c10d::Work {
- public:
-  CoalescedWork(int rank, std::vector<WorkPtr> parts)
-      : Work(rank, c10d::OpType::COALESCED), parts_(std::move(parts)) {}
-
-  bool isCompleted() override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const WorkPtr& part) { return part->isCompleted(); });
-  }
-  bool isSuccess() const override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const WorkPtr& part) { return part->isSuccess(); });
-  }
-  bool wait(std::chrono::milliseconds timeout) override {
-    for (const WorkPtr& part : parts_) {
-      part->wait(timeout);
-    }
-    return true;
-  }
-  void synchronize() override { wait(kNoTimeout); }
-  Tensors result() override {
-    Tensors all;
-    for (const WorkPtr& part : parts_) {
-      const Tensors some = part->result();
-      all.insert(all.end(), some.begin(), some.end());
-    }
-    return all;
-  }
-  c10::intrusive_ptr<Future> getFuture() override {
-    c10::List<c10::intrusive_ptr<Future>> futures(c10::FutureType::create(c10::ListType::ofTensors()));
-    for (const WorkPtr& part : parts_) {
-      futures.push_back(part->getFuture());
-    }
-    return c10::collectAll(futures);
-  }
-
- private:
-  const std::vector<WorkPtr> parts_;
-};
 
 Tensors flattened(const at::Tensor& tensor) {
   return {tensor};
