@@ -26,7 +26,7 @@ os.environ.setdefault("OPSMITH_OPTIMIZE", "1")
 
 # Files in which only tests that say so, or ask for `sim`, need a compiler or a built backend.
 WITHOUT_COMPILER = frozenset(
-    """autograd bad_descriptions custom description emit executorch_emit executorch_plan failover
+    """autograd bad_descriptions console custom description emit executorch_emit executorch_plan failover
     formats gen lean mutated_descriptions new ops plan rooms schema stubs whole""".split()
 )
 

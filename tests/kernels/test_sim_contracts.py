@@ -108,6 +108,12 @@ REFUSED: dict[str, Call] = {
         m[:20], out=(m[1:21], torch.empty(20, dtype=torch.int64, device=m.device))
     ),
     "stack": lambda m: torch.stack([m[:5], m[20:25]], out=m[:10].view(2, 5)),
+    # Only once `out` has its size is there anything to refuse.
+    "gather, resized": lambda m: torch.gather(m, 0, torch.arange(3, device=m.device), out=m[4:6]),
+    "cat, resized": lambda m: torch.cat([m[:20], m[20:]], out=m[5:10]),
+    "scatter, resized": lambda m: torch.scatter(
+        m[:20], 0, torch.arange(5, device=m.device), m[10:15], out=m[1:3]
+    ),
     "eq, into narrower elements": lambda m: torch.eq(m, 1, out=m.view(torch.bool)[:40]),
     "scatter_add": lambda m: torch.scatter_add(
         m[:20], 0, torch.arange(5, device=m.device), m[30:35], out=m[1:21]
@@ -115,6 +121,7 @@ REFUSED: dict[str, Call] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", REFUSED)
 def test_overlap_that_pytorch_refuses(name: str, device: str) -> None:
@@ -122,6 +129,46 @@ def test_overlap_that_pytorch_refuses(name: str, device: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         REFUSED[name](given)
     assert str(raised.value).splitlines()[0] == INPUT_OVERLAPS
+    assert torch.equal(given.cpu(), memory("cpu"))
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """An ``out`` that PyTorch refuses before it is resized, with what the error says."""
+
+    call: Call
+    says: str
+
+
+UNFIT: dict[str, Unfit] = {
+    "index_select into one element": Unfit(
+        lambda m: torch.index_select(
+            m[:6].view(3, 2), 0, torch.arange(2, device=m.device), out=m[:1].expand(7)
+        ),
+        "more than one element of the written-to tensor refers to a single memory location",
+    ),
+    "where into one element": Unfit(
+        lambda m: torch.where(m[:6] > 2, m[:6], m[6:12], out=m[20:21].expand(7)),
+        "more than one element of the written-to tensor refers to a single memory location",
+    ),
+    "where into an operand of another size": Unfit(
+        lambda m: (lambda x: torch.where(m[:6].view(2, 3) > 2, x, m[13:16], out=x))(m[10:13]),
+        "output with shape [3] doesn't match the broadcast shape [2, 3]",
+    ),
+    "relu into another dtype": Unfit(
+        lambda m: torch.ops.aten.relu.out(m, out=m.double()),
+        "Expected out tensor to have dtype float, but got double instead",
+    ),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_unfit_out_is_refused(name: str, device: str) -> None:
+    given = memory(device)
+    with pytest.raises(RuntimeError) as raised:
+        UNFIT[name].call(given)
+    assert UNFIT[name].says in str(raised.value)
     assert torch.equal(given.cpu(), memory("cpu"))
 
 

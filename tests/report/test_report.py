@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -32,6 +33,7 @@ from opsmith.report.gathering import Gathering, Inputs
 from opsmith.report.operator_columns import inspect_backend
 from opsmith.report.page import embeddable, render
 from opsmith.report.report_data import ReportData, read_document
+from opsmith.report.server import Snapshots, serving
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, results_of_sim, with_routes, with_verdict
@@ -484,3 +486,16 @@ def test_no_text_of_the_data_ends_its_element(written: Written) -> None:
     document: ReportData = read_document(written.data)
     assert "<" not in embeddable(document)
     assert render(document).count("</script>") == 2
+
+
+@pytest.mark.parametrize("asked", ["http://[::1", "//[", "/%ff%00"])
+def test_an_address_that_is_none_is_refused_without_a_word(
+    asked: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(cast(Snapshots, SimpleNamespace(latest=None)), 0) as address:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(f"GET {asked} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            status = connection.makefile("rb").readline()
+    assert status.split()[1] in {b"400", b"404"}
+    assert capfd.readouterr() == ("", "")

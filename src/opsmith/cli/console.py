@@ -10,15 +10,34 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
 
 from opsmith.build.progress import OnProgress
 from opsmith.errors import OpsmithError
 from opsmith.output_files import write_output
 
-out = Console()
-err = Console(stderr=True)
+# What a terminal obeys, in a text that a file or an error brings, and how it is shown.
+_OBEYED = {*range(32), *range(127, 160)} - {ord("\t"), ord("\n")}
+_SHOWN = {code: f"\\x{code:02x}" for code in _OBEYED}
+
+
+class _PlainTexts(Console):
+    """A console that shows the control characters of texts in the place of sending them to the terminal."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text
+            if not segment.is_control and not text.isprintable():
+                text = text.translate(_SHOWN)
+            yield Segment(text, segment.style, segment.control)
+
+
+out = _PlainTexts()
+err = _PlainTexts(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON, for programs.")]
 

@@ -164,6 +164,11 @@ class DerivedBody:
             shapes,
             *self.elsewhere_if(f"!({fits})"),
             *refused_overlaps(self.call, self.signature),
+            *(
+                self._check_not_resized(f"{shape}.sizes()", out)
+                for out, shape in zip(outs, described, strict=True)
+                if self.call.checks_overlap
+            ),
             *(f"const opsmith::ShapeUnlessRaised shape_of_{out}({out});" for out in outs),
             *(
                 f"auto result_{out} = opsmith::result_in({', '.join([out, shape, *operands])});"
@@ -189,16 +194,21 @@ class DerivedBody:
         call = self.run(values)
         lines = []
         is_structured = self.call.shape is Shape.STRUCTURED_META
+        checks_size = self.call.checks_overlap and not is_structured
         if len(results) > 1:
             lines.append(f"const auto results = {call};")
-        elif outs and is_structured:
+        elif outs and (is_structured or checks_size):
             lines.append(f"const at::Tensor result = {call};")
             call = "result"
         if outs and is_structured:
             lines.append("op.settle();")
         for index, result in enumerate(results):
             value = f"std::get<{index}>(results)" if len(results) > 1 else call
-            write = "write_out" if result.name in outs else "write_inplace"
+            write = "write_inplace"
+            if result.name in outs:
+                write = "write_same_dtype" if self.call.same_dtype else "write_out"
+                if checks_size:
+                    lines.append(self._check_not_resized(f"{value}.sizes()", result.name))
             lines.append(f"opsmith::{write}({self._quoted_name()}, {value}, {result.name});")
         return lines
 
@@ -259,8 +269,18 @@ class DerivedBody:
             return []
         outs = self.signature.outputs()
         return [
-            f"opsmith::check_overlap({out}, {name});" for out in outs for name in self._operands()
+            *(f"at::assert_no_internal_overlap({out});" for out in outs),
+            *(
+                f"opsmith::check_overlap({out}, {name});"
+                for out in outs
+                for name in self._operands()
+            ),
         ]
+
+    def _check_not_resized(self, sizes: str, out: str) -> str:
+        """Refuses an ``out`` that is an operand, and is to have other ``sizes``."""
+        arguments = ", ".join([self._quoted_name(), sizes, out, *self._operands()])
+        return f"opsmith::check_not_resized({arguments});"
 
     def _check_self(self) -> list[str]:
         """The contract of an in-place operator, checked before anything is written to self."""
@@ -358,9 +378,15 @@ def formatted_as_self(call: KernelCall) -> list[str]:
 def refused_overlaps(call: KernelCall, signature: Signature) -> list[str]:
     """Checks of what PyTorch's own kernel would refuse, and neither its meta function nor ours does."""
     lines = []
+    outs = signature.outputs()
     for each in call.refused_overlaps:
         check = "check_no_overlap" if each.wholly else "check_overlap"
         written, read = signature.parameter_of(each.written), signature.parameter_of(each.read)
+        if each.written == each.read:
+            lines.append(f"at::assert_no_internal_overlap({written});")
+            continue
+        if written in outs and call.shape is Shape.STRUCTURED_META:
+            written = f"op.announced({outs.index(written)})"
         lines.append(f"opsmith::{check}({written}, {read});")
     return lines
 

@@ -200,8 +200,9 @@ class KernelCall:
     """What stands between an operator's caller and the kernel that serves it.
 
     ``derivation`` is how another variant's kernel is used, ``shape`` where the results' shapes and dtypes
-    come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps an
-    operand in part is refused; ``refused_overlaps`` are others that PyTorch refuses.  ``pointwise``: each
+    come from, ``operands`` which Tensors may be passed.  ``checks_overlap``: an ``out`` that overlaps itself,
+    or an operand in part, or would resize one, is refused; ``refused_overlaps`` are others that PyTorch
+    refuses.  ``same_dtype``: so is an ``out`` of another dtype than the result's.  ``pointwise``: each
     element depends on the operands' elements at its place only, so that ``out`` may be an operand.
     ``format_of_self``: the result gets self's memory format, whatever PyTorch's meta function says.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
@@ -219,6 +220,7 @@ class KernelCall:
     elementwise: Elementwise | None = None
     operands: Operands = Operands.ONE_DEVICE
     checks_overlap: bool = False
+    same_dtype: bool = False
     refused_overlaps: tuple[RefusedOverlap, ...] = ()
     pointwise: bool = False
     format_of_self: bool = False

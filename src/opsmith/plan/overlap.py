@@ -17,6 +17,8 @@ class RefusedOverlap:
     """``written``, an argument that the operator writes to, may not overlap the operand ``read``.
 
     In part only, as TensorIterator has it; where ``wholly``, not even if both are the same elements.
+    Where both are one argument, its own elements may not overlap each other.  What a structured operator
+    writes to is looked at in the size that it gets, else in the one that it has.
     """
 
     written: str
@@ -45,6 +47,7 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
         RefusedOverlap("self", "indices", wholly=True),
     ),
     "index_select.out": (
+        RefusedOverlap("out", "out"),
         RefusedOverlap("out", "self", wholly=True),
         RefusedOverlap("out", "index", wholly=True),
     ),

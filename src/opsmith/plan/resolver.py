@@ -516,6 +516,7 @@ class _Resolver:
                 elementwise=(derived.elementwise if derived else None) or elementwise,
                 operands=self._operands(operator, kernel),
                 checks_overlap=self._checks_overlap(operator),
+                same_dtype=GENERATED in operator.tags and operator.namespace == "aten",
                 refused_overlaps=refused_overlaps(operator.name),
                 pointwise=group is not None and is_pointwise(group, self.catalogue),
                 format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
@@ -529,7 +530,7 @@ class _Resolver:
         )
 
     def _checks_overlap(self, operator: Operator) -> bool:
-        """Whether PyTorch's own refuses an ``out`` that overlaps an operand in part: pointwise ones do.
+        """Whether PyTorch's own refuses an ``out`` that overlaps, as TensorIterator does: pointwise ones.
 
         Those whose out variant torchgen wrote do not: it copies a finished result.
         """

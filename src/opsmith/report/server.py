@@ -112,7 +112,11 @@ class _Handler(BaseHTTPRequestHandler):
     latest: Callable[[], tuple[ReportData, str, str]]
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:  # such as http://[::1
+            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", b"that is no address\n")
+            return
         host = self.headers.get("Host", "").rpartition(":")[0]
         if host not in {HOST, "localhost"}:
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"opsmith serves this machine only\n")

@@ -290,6 +290,7 @@ def _places() -> Iterator[Call]:
         torch.zeros(2), 0, torch.tensor([0, 0, 1]), torch.tensor([1.0, NAN, 5.0]), "amax"
     )
     yield lambda: (torch.sort(torch.tensor(3.0)), torch.topk(torch.empty(3, 0), 0))
+    yield lambda: torch.topk(torch.tensor(3.0), 0)
     yield lambda: torch.gather(torch.tensor(5.0), 0, torch.tensor(0))
 
 

@@ -18,15 +18,16 @@ import opsmith
 from sim_driver import SimDriver
 
 pytestmark = pytest.mark.isolated(
-    OPSMITH_TEST_STEPS=("uncached", "cached", "on_copies"), nightly=("cached", "on_copies")
+    OPSMITH_TEST_STEPS=("uncached", "cached", "blocking", "on_copies", "on_copies_blocking"),
+    nightly=("cached", "blocking", "on_copies", "on_copies_blocking"),
 )
 
-os.environ["OPSMITH_LAUNCH_BLOCKING"] = (
-    "0"  # or nothing is queued on a machine without a core to spare
-)
+IS_BLOCKING = os.environ["OPSMITH_TEST_STEPS"].endswith("blocking")
+# 0, or nothing is queued on a machine without a core to spare.
+os.environ["OPSMITH_LAUNCH_BLOCKING"] = str(int(IS_BLOCKING))
 if os.environ["OPSMITH_TEST_STEPS"] != "cached":
     os.environ["OPSMITH_ALLOC_CONF"] = "backend:none"  # every allocation is the driver's
-if os.environ["OPSMITH_TEST_STEPS"] == "on_copies":
+if os.environ["OPSMITH_TEST_STEPS"].startswith("on_copies"):
     os.environ["OPSMITH_HOST_WINDOW"] = "off"
 DRIVER = SimDriver(opsmith.load("sim").built.driver)
 
@@ -41,6 +42,7 @@ ERRORS = {
     "stream_query": "could not ",
     "stream_synchronize": ("could not ", "work that was queued before has failed on sim:0: "),
     "stream_host_function": "could not queue a kernel on sim:0 for aten::",
+    "stream_create": "could not create a stream on sim:0: ",
     "event_create": "could not create an event on sim:0: ",
     "event_record": "could not record an event on sim:0: ",
     "stream_wait_event": "could not make a stream wait for an event on sim:0: ",

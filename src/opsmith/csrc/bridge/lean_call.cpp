@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <vector>
 
 namespace opsmith::detail {
@@ -65,6 +66,11 @@ Error run_lean(c10::function_ref<void(KernelRuntimeContext&)> kernel) {
   try {
     kernel(context);
   } catch (const LeanAborted&) {
+    context.fail(Error::Internal);
+  } catch (const c10::Error&) {
+    throw;  // says by its type what it is
+  } catch (const std::exception& error) {
+    add_lean_failure(error.what());
     context.fail(Error::Internal);
   }
   return context.failure_state();

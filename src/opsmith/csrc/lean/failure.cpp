@@ -14,6 +14,16 @@ namespace {
 
 thread_local char text[512];
 
+// The place for what is said next: what went wrong first is said first, since the checks around it follow.
+size_t next_place() {
+  const size_t used = std::strlen(text);
+  if (used == 0 || used + 3 >= sizeof(text)) {
+    return used;
+  }
+  std::strcpy(text + used, "; ");
+  return used + 2;
+}
+
 }  // namespace
 
 const char* lean_failure_text() {
@@ -22,6 +32,11 @@ const char* lean_failure_text() {
 
 void clear_lean_failure() {
   text[0] = '\0';
+}
+
+void add_lean_failure(const char* what) {
+  const size_t place = next_place();
+  std::snprintf(text + place, sizeof(text) - place, "%s", what);
 }
 
 }  // namespace opsmith
@@ -40,13 +55,8 @@ et_timestamp_t get_log_timestamp() {
 
 void vlogf(LogLevel, et_timestamp_t, const char*, const char*, size_t, const char* format, va_list args) {
   using opsmith::text;
-  // What went wrong first is said first: the checks around it follow.
-  size_t used = std::strlen(text);
-  if (used > 0 && used + 3 < sizeof(text)) {
-    std::strcpy(text + used, "; ");
-    used += 2;
-  }
-  std::vsnprintf(text + used, sizeof(text) - used, format, args);
+  const size_t place = opsmith::next_place();
+  std::vsnprintf(text + place, sizeof(text) - place, format, args);
 }
 
 }  // namespace internal

@@ -1,6 +1,7 @@
 // Elements by their indices, and their order.
 #include "meta_tensors.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/List.h>
 
@@ -23,6 +24,15 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
 at::Tensor index_put(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& /*indices*/,
                      const at::Tensor& /*values*/, bool /*accumulate*/) {
   return like(self);
+}
+
+at::Tensor masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(),
+              "masked_scatter_: expected self and source to have same dtypes but got ", self.scalar_type(),
+              " and ", source.scalar_type());
+  TORCH_CHECK(mask.scalar_type() == at::kBool,
+              "masked_scatter_ only supports boolean masks, but got mask with dtype ", mask.scalar_type());
+  return contiguous(at::infer_size(self.sizes(), mask.sizes()), self.scalar_type());
 }
 
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t /*padding_idx*/,

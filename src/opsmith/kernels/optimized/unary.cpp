@@ -87,7 +87,8 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
   } else if (approximate == "none") {
     OPSMITH_SET_FUNCTIONS(functions, "gelu.out", gelu_erf)
   } else {
-    OPSMITH_CHECK(context, false, InvalidArgument, out, "gelu approximates by `none` or `tanh`, not `%.*s`",
+    OPSMITH_CHECK(context, false, InvalidArgument, out,
+                  "approximate argument must be either none or tanh, and is `%.*s`",
                   static_cast<int>(approximate.size()), approximate.data());
   }
   return unary(context, self, out, "gelu", functions);

@@ -166,6 +166,12 @@ class DriverAllocator final : public c10::DeviceAllocator {
     return C10_LIKELY(made != nullptr) ? made->allocator : make_cache(device);
   }
 
+  // That of a device on which something was allocated; else null, and there is nothing to tell of it.
+  CachingAllocator* made_cache(c10::DeviceIndex device) const {
+    DeviceCache* const made = caches_[device].load(std::memory_order_acquire);
+    return made == nullptr ? nullptr : &made->allocator;
+  }
+
   std::optional<BlockPlace> block_at(const void* pointer) const {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       if (const DeviceCache* const cache = caches_[device].load(std::memory_order_acquire)) {
@@ -219,7 +225,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
-    const caching::Statistics counted = cache(checked_device(device)).statistics();
+    const CachingAllocator* const made = made_cache(checked_device(device));
+    const caching::Statistics counted = made == nullptr ? caching::Statistics() : made->statistics();
     c10::CachingDeviceAllocator::DeviceStats stats;
     stats.allocation = stats_of(counted.allocation);
     stats.allocated_bytes = stats_of(counted.allocated_bytes);
@@ -243,10 +250,16 @@ class DriverAllocator final : public c10::DeviceAllocator {
   }
 
   void resetAccumulatedStats(c10::DeviceIndex device) override {
-    cache(checked_device(device)).reset_accumulated();
+    if (CachingAllocator* const made = made_cache(checked_device(device)); made != nullptr) {
+      made->reset_accumulated();
+    }
   }
 
-  void resetPeakStats(c10::DeviceIndex device) override { cache(checked_device(device)).reset_peaks(); }
+  void resetPeakStats(c10::DeviceIndex device) override {
+    if (CachingAllocator* const made = made_cache(checked_device(device)); made != nullptr) {
+      made->reset_peaks();
+    }
+  }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     device = checked_device(device);
@@ -300,6 +313,10 @@ c10::DeviceAllocator& device_allocator() {
 
 CachingAllocator& device_cache(c10::DeviceIndex device) {
   return device_memory->cache(checked_device(device));
+}
+
+caching::CachingAllocator* used_device_cache(c10::DeviceIndex device) {
+  return device_memory->made_cache(checked_device(device));
 }
 
 const caching::Settings& allocator_settings() {

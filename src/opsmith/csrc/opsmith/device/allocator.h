@@ -15,6 +15,8 @@ c10::DeviceAllocator& device_allocator();
 
 // What it keeps for one device.
 caching::CachingAllocator& device_cache(c10::DeviceIndex device);
+// The same of a device on which something was allocated; else null, without a call of the driver.
+caching::CachingAllocator* used_device_cache(c10::DeviceIndex device);
 
 // The settings of OPSMITH_ALLOC_CONF. Throws c10::Error for what they cannot be.
 const caching::Settings& allocator_settings();

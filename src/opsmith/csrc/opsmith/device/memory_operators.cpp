@@ -19,11 +19,15 @@ namespace opsmith {
 
 namespace {
 
-caching::CachingAllocator& cache_of(int64_t device) {
+c10::DeviceIndex existing(int64_t device) {
   driver();  // raises after a fork
   TORCH_CHECK_INDEX(device >= 0 && device < device_count(), device_type_name(), ":", device,
                     " does not exist: there are ", static_cast<int>(device_count()), " devices");
-  return device_cache(static_cast<c10::DeviceIndex>(device));
+  return static_cast<c10::DeviceIndex>(device);
+}
+
+caching::CachingAllocator& cache_of(int64_t device) {
+  return device_cache(existing(device));
 }
 
 double memory_fraction(int64_t device) {
@@ -100,7 +104,8 @@ using SnapshotRows =
                std::vector<std::string>, std::vector<int64_t>>;
 
 SnapshotRows memory_snapshot(int64_t device) {
-  const caching::Snapshot taken = cache_of(device).snapshot();
+  caching::CachingAllocator* const used = used_device_cache(existing(device));
+  const caching::Snapshot taken = used == nullptr ? caching::Snapshot() : used->snapshot();
   Stacks stacks;
   SnapshotRows rows;
   auto& [segments, blocks, actions, entries, frames_of_stacks, names, files, lines] = rows;

@@ -155,8 +155,9 @@ void check_castable(const char* operator_name, at::ScalarType from, at::ScalarTy
 }
 
 void check_shape(const char* operator_name, at::IntArrayRef result, at::IntArrayRef self) {
-  TORCH_CHECK(result == self, "output with shape ", self, " doesn't match the broadcast shape ", result, " (",
-              operator_name, ")");
+  if (C10_UNLIKELY(result != self)) {
+    detail::throw_shape(operator_name, result, self);
+  }
 }
 
 // Calls visit(result, given) for each pair of two lists that must be as long as each other.
@@ -169,6 +170,11 @@ void each_pair(const char* operator_name, at::TensorList results, at::TensorList
 }
 
 }  // namespace
+
+void detail::throw_shape(const char* operator_name, at::IntArrayRef result, at::IntArrayRef given) {
+  TORCH_CHECK(false, "output with shape ", given, " doesn't match the broadcast shape ", result, " (",
+              operator_name, ")");
+}
 
 void detail::check_lengths(const char* operator_name, size_t results, size_t given) {
   TORCH_CHECK(results == given, operator_name, ": the operator has ", results,
@@ -191,6 +197,19 @@ void write_out(const char* operator_name, const at::Tensor& result, const at::Te
 void write_out(const char* operator_name, at::TensorList results, at::TensorList outs) {
   each_pair(operator_name, results, outs,
             [&](const at::Tensor& result, const at::Tensor& out) { write_out(operator_name, result, out); });
+}
+
+void write_same_dtype(const char* operator_name, const at::Tensor& result, const at::Tensor& out) {
+  TORCH_CHECK(!result.defined() || result.scalar_type() == out.scalar_type(),
+              "Expected out tensor to have dtype ", result.dtype(), ", but got ", out.dtype(), " instead (",
+              operator_name, ")");
+  write_out(operator_name, result, out);
+}
+
+void write_same_dtype(const char* operator_name, at::TensorList results, at::TensorList outs) {
+  each_pair(operator_name, results, outs, [&](const at::Tensor& result, const at::Tensor& out) {
+    write_same_dtype(operator_name, result, out);
+  });
 }
 
 void write_inplace(const char* operator_name, const at::Tensor& result, const at::Tensor& self) {
@@ -217,6 +236,17 @@ void check_inplace_result(const char* operator_name, at::TensorList metas, at::T
   each_pair(operator_name, metas, selves, [&](const at::Tensor& meta, const at::Tensor& self) {
     check_inplace_result(operator_name, meta, self);
   });
+}
+
+at::Tensor as_resized(const at::Tensor& out, at::IntArrayRef sizes) {
+  if (out.sizes() == sizes) {
+    return out;
+  }
+  at::Tensor resized =
+      at::detail::make_tensor<c10::TensorImpl>(c10::Storage(out.storage()), out.key_set(), out.dtype());
+  resized.unsafeGetTensorImpl()->set_storage_offset(out.storage_offset());
+  resized.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return resized;
 }
 
 void detail::check_overlap(const at::TensorBase& self, const at::TensorBase& operand) {

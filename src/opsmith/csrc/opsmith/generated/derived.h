@@ -142,6 +142,10 @@ void finish(at::TensorList results, at::TensorList operands);
 void write_out(const char* operator_name, const at::Tensor& result, const at::Tensor& out);
 void write_out(const char* operator_name, at::TensorList results, at::TensorList outs);
 
+// The same for an out variant that torchgen wrote: `out` has the result's dtype.
+void write_same_dtype(const char* operator_name, const at::Tensor& result, const at::Tensor& out);
+void write_same_dtype(const char* operator_name, at::TensorList results, at::TensorList outs);
+
 // Writes a functional kernel's result back to `self`: same shape, castable dtype.
 void write_inplace(const char* operator_name, const at::Tensor& result, const at::Tensor& self);
 void write_inplace(const char* operator_name, at::TensorList results, at::TensorList selves);
@@ -155,7 +159,27 @@ void check_overlap(const at::TensorBase& self, const at::TensorBase& operand);
 void check_no_overlap(const at::TensorBase& self, const at::TensorBase& operand);
 at::Tensor result_in(const at::Tensor& out, const at::Tensor& meta, bool shares_memory);
 void check_lengths(const char* operator_name, size_t results, size_t given);
+[[noreturn]] void throw_shape(const char* operator_name, at::IntArrayRef result, at::IntArrayRef given);
 }  // namespace detail
+
+// A Tensor of the sizes that `out` is resized to: `out` if it has them, else one in the same memory that is
+// to be looked at only, for what overlaps it.
+at::Tensor as_resized(const at::Tensor& out, at::IntArrayRef sizes);
+
+// Throws where `out` is to have other sizes than it has and is an operand: TensorIterator resizes no operand.
+template <class... Operands>
+void check_not_resized(const char* operator_name, at::IntArrayRef sizes, const at::Tensor& out,
+                       const Operands&... operands) {
+  if (C10_UNLIKELY(out.sizes() != sizes)) {
+    (each_tensor(operands,
+                 [&](const at::TensorBase& operand) {
+                   if (operand.is_same(out)) {
+                     detail::throw_shape(operator_name, sizes, out.sizes());
+                   }
+                 }),
+     ...);
+  }
+}
 
 // Throws when writing to `self` while `operand` is read would be wrong, because they overlap in part.
 template <class Operand>

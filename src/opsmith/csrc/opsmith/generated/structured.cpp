@@ -3,6 +3,7 @@
 #include <opsmith/generated/structured.h>
 
 #include <opsmith/device/empty.h>
+#include <opsmith/generated/derived.h>
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
@@ -70,7 +71,13 @@ void Output::set(bool strided, bool at_once, at::IntArrayRef sizes, at::IntArray
     check_out(*given_, options);
     if (!at_once && given_->sizes() != sizes && !(given_->dim() == 1 && given_->numel() == 0)) {
       // It may be an operand, too, and is resized when the kernel has read that.
-      written_ = allocate(sizes, strides, options);
+      written_ = as_resized(*given_, sizes);
+      if (!strides.empty()) {
+        written_.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+      } else if (const auto format = options.memory_format_opt()) {
+        written_.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
+      options_ = options;
       return;
     }
     resize_out(*given_, sizes, strides, options);
@@ -78,6 +85,11 @@ void Output::set(bool strided, bool at_once, at::IntArrayRef sizes, at::IntArray
   if (strided && given_->strides() != strides) {
     written_ = allocate(sizes, strides, options);
   }
+}
+
+void Output::allocate_announced() {
+  written_ = allocate(written_.sizes(), written_.strides(), *options_);
+  options_.reset();
 }
 
 void Output::promote(at::ScalarType common) {

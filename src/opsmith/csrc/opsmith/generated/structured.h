@@ -54,9 +54,16 @@ class Output {
   void set(bool strided, bool at_once, at::IntArrayRef sizes, at::IntArrayRef strides,
            const at::TensorOptions& options);
 
-  // What the kernel writes to: the given Tensor, one that stands in for it, or the allocated result. Meta
-  // functions ask for it once and look at it before and after they have announced the result.
-  const at::Tensor& written() const { return written_; }
+  // The given Tensor, one that stands in for it, or the allocated result. Meta functions ask for it once and
+  // look at it before and after they have announced the result, as for what it overlaps once it is resized.
+  const at::Tensor& announced() const { return written_; }
+  // The same after the meta function: what the kernel writes to.
+  const at::Tensor& written() {
+    if (C10_UNLIKELY(options_.has_value())) {
+      allocate_announced();
+    }
+    return written_;
+  }
   at::Tensor& allocated() { return written_; }
 
   // Has the kernel write to a stand-in where the given Tensor lies in the memory of what it reads.
@@ -84,11 +91,14 @@ class Output {
  private:
   bool has_stand_in() const { return !written_.is_same(*given_); }
   void copy_back() const;
+  void allocate_announced();
   void stand_in_for(Reads reads, const at::TensorBase& operand);
 
   const at::Tensor* given_ = nullptr;
   Given how_ = Given::kOut;
   at::Tensor written_;
+  // Given while `written_` only shows what the given Tensor will be.
+  std::optional<at::TensorOptions> options_;
 };
 
 }  // namespace detail
@@ -118,8 +128,10 @@ class Structured final : public Meta {
       Meta::set_output_raw_strided(index, sizes, strides, options);
     }
   }
-  const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[index].written(); }
+  const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[index].announced(); }
 
+  // Between meta() and the kernel: what the given Tensor is once it is resized, to be looked at only.
+  const at::Tensor& announced(size_t index) const { return outputs_[index].announced(); }
   // What the kernel writes to.
   const at::Tensor& result(size_t index) { return outputs_[index].written(); }
   // Called after meta(): strides the only result, whose dimensions are `format`'s.

@@ -230,7 +230,7 @@ template <const char* Name, class F>
 Tensor& divided(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
                 Tensor& out, const F& f, int exact = 0) {
   // Before anything is written: `out` may be an operand, which a call that fails must not change.
-  if (executorch::runtime::isIntegralType(dtype, /*includeBool=*/true) && self.numel() > 0 &&
+  if (executorch::runtime::isIntegralType(dtype, /*includeBool=*/false) && self.numel() > 0 &&
       has_zero(other)) {
     reject(context, Error::InvalidArgument, "ZeroDivisionError");
     return out;

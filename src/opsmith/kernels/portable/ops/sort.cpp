@@ -164,9 +164,11 @@ Results order(KernelRuntimeContext& context, const Tensor& self, int64_t dim, st
     return results;
   }
   with_wide_type<Name>(context, self.scalar_type(), [&](auto type) {
-    if (count > 0) {
+    // A number is kept whatever the count.
+    const int64_t kept = self.dim() == 0 ? 1 : count;
+    if (kept > 0) {
       order_lines<typename decltype(type)::type>(
-          context, self, {d, count, descending, sorted, stable, !k.has_value()}, values, indices);
+          context, self, {d, kept, descending, sorted, stable, !k.has_value()}, values, indices);
     }
   });
   return results;
