@@ -26,16 +26,11 @@ from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
 from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
+from opsmith.build.executorch import find_executorch
 from opsmith.build.progress import Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
-from opsmith.build.toolchain import (
-    Compiler,
-    find_compiler,
-    find_executorch,
-    find_torch,
-    ninja_binary,
-)
+from opsmith.build.toolchain import Compiler, find_compiler, find_torch, ninja_binary
 from opsmith.build.work import work_directory
 from opsmith.cache_folder import cache_root
 from opsmith.description.backend import PACKAGE

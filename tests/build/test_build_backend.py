@@ -23,6 +23,7 @@ from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.driver_library import driver_library
+from opsmith.build.executorch import find_executorch
 from opsmith.build.stored import is_sound, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
@@ -436,7 +437,7 @@ def test_the_cache_does_not_tell_where_torch_and_executorch_lie(
 ) -> None:
     before = names_of_sim(chip.cache)
     torch = replace(toolchain.find_torch(), root=tmp_path / "torch")
-    executorch = replace(toolchain.find_executorch(), root=tmp_path / "executorch")
+    executorch = replace(find_executorch(), root=tmp_path / "executorch")
     monkeypatch.setattr(backend_room, "find_torch", lambda: torch)
     monkeypatch.setattr(backend_room, "find_executorch", lambda: executorch)
     assert names_of_sim(chip.cache) == before

@@ -14,11 +14,12 @@ import pytest
 from command import run_opsmith
 from opsmith.build import backend as backend_room
 from opsmith.build.compile import Compilation
+from opsmith.build.executorch import ExecutorchInstallation
 from opsmith.build.flags import lean_compile_flags
 from opsmith.build.lean import lean_sources
 from opsmith.build.objects import Objects
 from opsmith.build.own_options import own_link_flags, own_settings, preloads, run_hint
-from opsmith.build.toolchain import Compiler, ExecutorchInstallation, find_compiler
+from opsmith.build.toolchain import Compiler, find_compiler
 from opsmith.build.units import own_units
 from opsmith.cache_folder import cache_root
 from opsmith.description import read_backend, read_library

@@ -50,10 +50,11 @@ def export(
     path: Path,
     backend: Path,
     dynamic_shapes: Any = None,
+    allow_unserved: bool = False,
 ) -> Exported:
     """Exports ``module`` for the kernels of ``backend``."""
     what = ModuleToExport(type(module).__name__, module.eval(), inputs, {}, dynamic_shapes)
-    return export_program(what, path, backend)
+    return export_program(what, path, backend, allow_unserved=allow_unserved)
 
 
 def build(backend: Path, folder: Path, *programs: Path) -> BuiltLibrary:

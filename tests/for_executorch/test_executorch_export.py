@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from command import run_opsmith
 from executorch_chip import write_chip
 from executorch_programs import Silu, Small, export, matrices
-from opsmith.errors import InputsRejected, OutputRejected, ProgramInvalid
+from opsmith.errors import InputsRejected, OperatorsUnserved, OutputRejected, ProgramInvalid
 from opsmith.executorch.export import Exported
 from opsmith.executorch.program import read_program
+from refusal import refusal
 
 MODELS = '''
 import torch
@@ -140,6 +141,53 @@ def test_a_module_that_cannot_be_exported(chip: Path, tmp_path: Path) -> None:
     said = str(refused.value).splitlines()
     assert said[0].startswith("torch.export cannot export `Branching`: ")
     assert said[-1] == "  remedy: mend the module until torch.export.export(module, inputs) works"
+
+
+class Erring(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.special.bessel_j0(x)
+        return torch.cond(x.sum() > 0, torch.special.bessel_j1, torch.neg, (y,))
+
+
+def test_a_call_that_nobody_serves(chip: Path, tmp_path: Path) -> None:
+    """With the graph's node and the line of Python, of branches too; and no file is written."""
+    program = tmp_path / "erring.pte"
+    said = refusal(OperatorsUnserved, export, Erring(), matrices(1), program, chip)
+    lines = said.splitlines()
+    assert lines[0] == (
+        "`Erring` calls operators for which neither a library of `chip` nor ExecuTorch 1.4.1 has a kernel:"
+    )
+    floats = "Float(0,1) Float(0,1) Float(0,1)"
+    first = Erring.forward.__code__.co_firstlineno + 1
+    assert lines[1:3] == [
+        f"  aten::special_bessel_j0.out {floats}: no library has a kernel for it",
+        f"    node aten_special_bessel_j0_default, {__file__}:{first}: y = torch.special.bessel_j0(x)",
+    ]
+    assert lines[3] == f"  aten::special_bessel_j1.out {floats}: no library has a kernel for it"
+    assert lines[4].startswith("    node aten_special_bessel_j1_default")
+    assert lines[5:] == [
+        "  remedy: write it with others, or add a kernel to a library; where a library of your own will "
+        "serve it: --allow-unserved"
+    ]
+    assert not program.exists()
+    written = export(Erring(), matrices(1), program, chip, allow_unserved=True)
+    assert program.exists() and not all(each.is_served for each in written.forms)
+
+
+def test_an_operator_without_an_out_variant(chip: Path, tmp_path: Path) -> None:
+    library = torch.library.Library("outless", "DEF")
+    library.define("twice(Tensor self) -> Tensor")
+    library.impl("twice", lambda self: self * 2, "CompositeExplicitAutograd")
+
+    class Outless(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = torch.ops.outless.twice(x)
+            return result
+
+    said = refusal(ProgramInvalid, export, Outless(), matrices(1), tmp_path / "out.pte", chip)
+    assert "Missing out variants: {'outless::twice'}" in said
+    line = Outless.forward.__code__.co_firstlineno + 1
+    assert f"outless_twice_default, {__file__}:{line}: result: Tensor = torch.ops.outless" in said
 
 
 def test_where_it_cannot_be_written(chip: Path, tmp_path: Path) -> None:

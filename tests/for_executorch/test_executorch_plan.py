@@ -15,7 +15,13 @@ from opsmith.errors import (
     OperatorsUnserved,
     RegistryFull,
 )
+from opsmith.plan.executorch.built_libraries import Clash, clashes, serve_built
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
+from opsmith.plan.executorch.library_facts import (
+    BuiltFor,
+    LibraryDescription,
+    library_description,
+)
 from opsmith.plan.executorch.resolver import (
     REGISTRY_ROOM,
     ExecutorchPlan,
@@ -351,3 +357,94 @@ def test_libraries_of_other_kinds_are_left_out(tmp_path: Path, catalogue: Catalo
         "fast",
         "plain",
     }
+
+
+# ---- built libraries
+
+HERE = BuiltFor("1.4.1", "cpython-311", "x86_64")
+
+
+def built(backend: Path, catalogue: Catalogue, *forms: CallForm) -> LibraryDescription:
+    """What the library of ``backend`` says of itself, which was built for ``forms``, or for any."""
+    return library_description(planned(backend, catalogue, *forms), HERE)
+
+
+def built_servers(
+    libraries: list[LibraryDescription], *forms: CallForm, runtime: Runtime = RUNTIME
+) -> list[tuple[str | None, str]]:
+    """The library, ``executorch`` or None, and why."""
+    return [
+        (
+            each.kernel.library if each.kernel else "executorch" if each.in_runtime else None,
+            str(each.nearest or each.why),
+        )
+        for each in serve_built(libraries, runtime, forms)
+    ]
+
+
+def test_a_built_library_serves_what_its_plan_says(chip: Path, catalogue: Catalogue) -> None:
+    forms = [add(FLOAT), add(DOUBLE), mul(FLOAT), form("aten::relu.out", *(IMAGE,) * 3)]
+    expected = [("fast", ""), ("plain", ""), ("fast", ""), ("plain", "")]
+    assert built_servers([built(chip, catalogue)], *forms) == expected
+    assert built_servers([built(chip, catalogue, *forms)], *forms) == expected
+
+
+def test_what_a_built_library_lacks(chip: Path, catalogue: Catalogue) -> None:
+    whole = built(chip, catalogue)
+    alone = RUNTIME.without_kernels()
+    silu = form("aten::silu.out", DOUBLE, DOUBLE, DOUBLE)
+    erf = form("aten::erf.out", FLOAT, FLOAT, FLOAT)
+    # The one for silu takes every call that no key takes: it would be asked.
+    assert built_servers([whole], silu, erf, mul(IMAGE)) == [
+        (None, "chip::plain::native::silu_out of plain does not take Double as `self`"),
+        (None, "no library has a kernel for it"),
+        ("executorch", "fast does not take Float(0,2,3,1) as `self`"),
+    ]
+    half = TensorMeta("Half", (0, 1))
+    other = form("aten::mul.Scalar_out", FLOAT, None, FLOAT, FLOAT)
+    assert built_servers([whole], mul(FLOAT, half, FLOAT, FLOAT), other, runtime=alone) == [
+        (None, "chip::fast::native::mul_out of fast does not take Half(0,1) as `other`"),
+        (None, "chip::fast::native::mul_out of fast is for aten::mul.out"),
+    ]
+
+
+def test_a_selected_library_knows_its_programs_only(chip: Path, catalogue: Catalogue) -> None:
+    row = TensorMeta("Float", (0,))
+    silu, silu_row = (form("aten::silu.out", *(each,) * 3) for each in (FLOAT, row))
+    selected = built(chip, catalogue, add(FLOAT), silu)
+    why = "does not take this call: the library was built for other programs"
+    assert built_servers([selected], add(FLOAT), silu, add(row), silu_row) == [
+        ("fast", ""),
+        ("plain", ""),
+        ("executorch", f"fast {why}"),
+        (None, f"chip::plain::native::silu_out of plain {why}"),
+    ]
+
+
+def test_what_two_libraries_register(chip: Path, catalogue: Catalogue) -> None:
+    whole, selected = built(chip, catalogue), built(chip, catalogue, add(FLOAT))
+    # The first is asked to register it for a program that makes the call, and the second has done so.
+    assert clashes([whole, selected], RUNTIME, [add(FLOAT)]) == (
+        Clash(0, 1, "aten::add.out", add(FLOAT).key),
+    )
+    assert clashes([whole, selected], RUNTIME, []) == ()
+    assert clashes([selected], RUNTIME, [add(FLOAT)]) == ()
+    assert Clash(0, 1, "aten::silu.out", "") in clashes([whole, whole], RUNTIME, [])
+    # A runtime that has since got a kernel for silu.
+    later = Runtime("1.4.1", RUNTIME.operators | {"aten::silu.out"})
+    assert clashes([whole], later, []) == (Clash(None, 0, "aten::silu.out", ""),)
+
+
+def test_a_key_that_an_earlier_library_takes_is_left_to_it(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """``fast`` spells out the keys of mul, and ``plain``, which is preferred, takes Float in any rank."""
+    plain = PLAIN + "  - {op: mul.out, kernel_name: chip::plain::mul_out, dtypes: [Float]}\n"
+    backend = write_chip(tmp_path, plain=plain)
+    text = backend.read_text().replace("[fast.yaml, plain.yaml]", "[plain.yaml, fast.yaml]")
+    backend.write_text(text)
+    expected = [("plain", ""), ("fast", "")]
+    assert [name for name, _ in servers(backend, catalogue, mul(FLOAT), mul(DOUBLE))] == [
+        name for name, _ in expected
+    ]
+    assert built_servers([built(backend, catalogue)], mul(FLOAT), mul(DOUBLE)) == expected

@@ -20,7 +20,8 @@ import fork_server
 from command import run_opsmith
 from executorch_chip import PLAIN, write_chip
 from executorch_programs import Largest, Mixed, Silu, Small, build, export, matrices
-from opsmith.build.toolchain import find_compiler, find_executorch
+from opsmith.build.executorch import find_executorch
+from opsmith.build.toolchain import find_compiler
 from opsmith.errors import (
     FileMissing,
     InputsRejected,
@@ -310,10 +311,10 @@ def test_the_same_library_twice(small: Path, whole: Path, tmp_path: Path) -> Non
     copy = tmp_path / "libcopy.so"
     shutil.copy(whole, copy)
     assert refusal(LibraryRejected, run_program, small, [whole, copy]) == (
-        f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
-        "already: this library is loaded for the second time, from another file, or another library was "
-        "loaded before it\n"
-        f"  remedy: {LOAD_ONCE}"
+        f"`{whole}` and `{copy}` both have a kernel of aten::mul.out for the key "
+        "v1/6;0,1|6;0,1|6;0,1|6;0,1, and the runtime holds one\n"
+        "  remedy: name one of them; or list the kernel libraries of both in one backend.yaml, in order of "
+        "preference, and build that"
     )
 
 
@@ -442,9 +443,17 @@ def test_a_library_that_registers_itself(
     torch.save(matrices(1), inputs)
     assert run_program(scaled, [library], inputs).served_by == {"chip::scale.out": "scaler"}
     clash = self_registered(tmp_path / "libclash.so", "aten", "add.out")
-    said = refusal(ProgramFailed, run_program, small, [clash]).splitlines()
-    assert said[0] == f"running `{small}` ended the process with SIGABRT"
-    assert any("Re-registering aten::add.out" in line for line in said)
+    assert refusal(LibraryRejected, run_program, small, [clash]) == (
+        f"`{clash}` registers aten::add.out, for which there is a kernel already, and ExecuTorch's runtime "
+        "ends the process that does so\n"
+        "  remedy: leave out one of the two; a library of `opsmith executorch build` has kernels for "
+        "aten::add.out beside others, since they have keys"
+    )
+    # Two of them with one operator are as bad, in whichever order.
+    twin = self_registered(tmp_path / "libtwin.so", "chip", "scale.out")
+    for libraries in ([library, twin], [twin, library]):
+        said = refusal(LibraryRejected, run_program, scaled, libraries, inputs)
+        assert said.startswith(f"`{libraries[1]}` registers chip::scale.out, for which there is ")
 
 
 def test_a_library_that_is_not_there(small: Path, tmp_path: Path) -> None:
@@ -553,6 +562,31 @@ def test_load_library_serves_programs_that_are_loaded_later(small: Path, whole: 
         whole,
     )
     assert done.stdout.splitlines() == ["fast", "''", "None", "[2.0]"], done.stderr
+
+
+def test_a_library_says_whose_kernel_is_there_already(whole: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "libcopy.so"
+    shutil.copy(whole, copy)
+    done = run_python(
+        """
+        import sys
+        from opsmith.errors import LibraryRejected
+        from opsmith.executorch import load_library
+
+        load_library(sys.argv[1])
+        try:
+            load_library(sys.argv[2])
+        except LibraryRejected as error:
+            print(error)
+        """,
+        whole,
+        copy,
+    )
+    assert done.stdout.splitlines() == [
+        f"`{copy}` cannot be loaded: aten::mul.out has a kernel for the key v1/6;0,1|6;0,1|6;0,1|6;0,1 "
+        f"already, that of {whole}",
+        f"  remedy: {LOAD_ONCE}",
+    ], done.stderr
 
 
 def test_torch_loads_it_too(small: Path, selected: Path) -> None:

@@ -16,20 +16,14 @@ from opsmith.build.cache import mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_elf, is_package
+from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import lean_sources
 from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
 from opsmith.build.stored import is_sound
-from opsmith.build.toolchain import (
-    Compiler,
-    ExecutorchInstallation,
-    TorchInstallation,
-    find_compiler,
-    find_executorch,
-    find_torch,
-)
+from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.build.units import Unit, generated_units, own_units, runtime_units, together
 from opsmith.built import BuiltBackend, carried_backend

@@ -12,18 +12,13 @@ from pathlib import Path
 
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
+from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.generated import write_generated
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress
 from opsmith.build.registered import RegisteredKernel, registered_kernels
 from opsmith.build.shared_library import LeanSources, SharedLibrary
-from opsmith.build.toolchain import (
-    Compiler,
-    ExecutorchInstallation,
-    find_compiler,
-    find_executorch,
-    find_torch,
-)
+from opsmith.build.toolchain import Compiler, find_compiler, find_torch
 from opsmith.build.units import together
 from opsmith.cache_folder import cache_root
 from opsmith.emit.cpu import CpuOperator, emit_cpu_operators

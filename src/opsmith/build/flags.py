@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
+from opsmith.build.executorch import ExecutorchInstallation
 from opsmith.build.shared_library import LeanSources, SharedLibrary
-from opsmith.build.toolchain import ExecutorchInstallation
 from opsmith.build.units import FASTEST, Unit
 
 FLAGS = (

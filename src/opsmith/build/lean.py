@@ -10,8 +10,8 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from opsmith.build.csrc import PUBLIC_HEADERS
+from opsmith.build.executorch import ExecutorchInstallation
 from opsmith.build.shared_library import LeanSources
-from opsmith.build.toolchain import ExecutorchInstallation
 from opsmith.description import Library
 
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.

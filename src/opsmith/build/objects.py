@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
+from opsmith.build.executorch import ExecutorchInstallation
 from opsmith.build.flags import (
     FLAGS,
     LEAN_FLAGS,
@@ -24,7 +25,7 @@ from opsmith.build.flags import (
     standard,
 )
 from opsmith.build.shared_library import SharedLibrary
-from opsmith.build.toolchain import Compiler, ExecutorchInstallation
+from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit, own_units, single
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)

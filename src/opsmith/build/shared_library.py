@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.toolchain import ExecutorchInstallation, PythonInstallation, TorchInstallation
+from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.toolchain import PythonInstallation, TorchInstallation
 from opsmith.build.units import Unit
 
 

@@ -29,7 +29,6 @@ from opsmith.errors import (
     BuildError,
     CacheUnusable,
     CompilerMissing,
-    ExecutorchMissing,
     LoadError,
     PythonHeadersMissing,
 )
@@ -111,40 +110,6 @@ class TorchInstallation:
 
 
 @dataclass(frozen=True)
-class ExecutorchInstallation:
-    """The installed ExecuTorch: its version, and where its headers and its runtime lie."""
-
-    version: str
-    root: Path
-
-    @property
-    def include_dir(self) -> Path:
-        """The directory of its C++ headers."""
-        return self.root / "include"
-
-    @property
-    def c10_include_dir(self) -> Path:
-        """The directory of the part of c10 that it brings, for code that does without PyTorch's."""
-        return self.include_dir / "executorch/runtime/core/portable_type/c10"
-
-    @property
-    def runtime(self) -> Path:
-        """The extension module that is the runtime, with its registry of kernels."""
-        suffix = sysconfig.get_config_var("EXT_SUFFIX")
-        return self.root / "extension" / "pybindings" / f"_portable_lib{suffix}"
-
-    @property
-    def libraries(self) -> tuple[Path, ...]:
-        """What a kernel library links to: the runtime, and a delegate that has its logging where it is built.
-
-        Logging and ``runtime_abort`` are the delegate's symbols in the wheel for x86-64 Linux, and the
-        runtime's own in others.
-        """
-        delegate = self.root / "backends" / "qualcomm" / "libqnn_executorch_backend.so"
-        return (self.runtime, *([delegate] if delegate.is_file() else []))
-
-
-@dataclass(frozen=True)
 class PythonInstallation:
     """The running Python: its version and where ``Python.h`` lies."""
 
@@ -179,29 +144,6 @@ def find_torch() -> TorchInstallation:
             remedy="install torch from its wheel: pip install --force-reinstall torch==2.13.0",
         )
     return installation
-
-
-def find_executorch() -> ExecutorchInstallation:
-    """The installed ExecuTorch; raises :class:`ExecutorchMissing` where there is none with headers."""
-    spec = importlib.util.find_spec("executorch")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    installation = ExecutorchInstallation(executorch_version(), Path(places[0] if places else ""))
-    header = installation.include_dir / "executorch/runtime/kernel/kernel_includes.h"
-    if not places or not header.is_file():
-        what = f"it lacks {header}" if places else "it is not installed"
-        raise ExecutorchMissing(
-            f"kernels of the `executorch` ABI are compiled with ExecuTorch's headers, and {what}",
-            remedy="pip install executorch==1.4.1",
-        )
-    return installation
-
-
-def executorch_version() -> str:
-    """The version of the installed ExecuTorch; empty where there is none."""
-    try:
-        return importlib.metadata.version("executorch")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def find_compiler(cache: Path) -> Compiler:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -17,12 +18,7 @@ from opsmith.emit.format import formatted
 from opsmith.emit.lean import lean_declaration
 from opsmith.emit.pytorch import EmittedFile
 from opsmith.emit.text import class_name, comment, in_namespace_of, quoted
-from opsmith.plan.executorch.library_facts import (
-    FORMAT,
-    BuiltFor,
-    DescribedKernel,
-    LibraryDescription,
-)
+from opsmith.plan.executorch.library_facts import BuiltFor, library_description
 from opsmith.plan.executorch.resolver import ExecutorchPlan, LibraryKernel
 from opsmith.plan.executorch.schema import LeanArgument
 from opsmith.schema.catalogue import torch_function
@@ -229,27 +225,14 @@ _INSTRUCTION_SETS: Mapping[str, str] = {
 
 def _description(plan: ExecutorchPlan, built_for: BuiltFor) -> list[str]:
     """The JSON in pieces, one a kernel, up to the instruction sets, which the compiler completes."""
-    description = LibraryDescription(FORMAT, plan.backend, built_for, bool(plan.forms), (), "")
-    head, tail = msgspec.json.encode(description).decode().split("[]")
-    kernels = [msgspec.json.encode(_described(each)).decode() for each in plan.kernels]
+    description = library_description(plan, built_for)
+    without = replace(description, kernels=())
+    head, tail = msgspec.json.encode(without).decode().split("[]")
+    kernels = [msgspec.json.encode(each).decode() for each in description.kernels]
     return [f"{head}[", *_separated(kernels), f"]{tail.removesuffix(_AFTER_INSTRUCTION_SETS)}"]
 
 
 _AFTER_INSTRUCTION_SETS = '"}'
-
-
-def _described(each: LibraryKernel) -> DescribedKernel:
-    return DescribedKernel(
-        operator=each.operator.name,
-        arguments=tuple(argument.name for argument in each.operator.arguments),
-        library=each.kernel.library,
-        symbol=each.kernel.symbol,
-        keys=each.keys,
-        unkeyed=each.unkeyed,
-        dtypes=each.kernel.dtypes,
-        dim_order=each.kernel.dim_order,
-        arg_meta=each.kernel.arg_meta,
-    )
 
 
 def _separated(parts: Sequence[str]) -> list[str]:

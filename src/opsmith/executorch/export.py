@@ -2,23 +2,27 @@
 
 Operators for which the backend's libraries have kernels are preserved where ExecuTorch's own lowering
 would decompose them: ``linear`` always.  Where the module calls operators that the libraries declare, the
-backend is loaded, which defines them.  Called by ``opsmith executorch export``.
+backend is loaded, which defines them.  Nothing is written where nobody will serve a call.  Called by
+``opsmith executorch export``.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opsmith.build.executorch import INSTALL
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend
-from opsmith.errors import ExecutorchMissing, InputsRejected, ProgramInvalid
+from opsmith.errors import ExecutorchMissing, InputsRejected, OperatorsUnserved, ProgramInvalid
+from opsmith.executorch.graph_nodes import GraphNode, graph_nodes, nodes_calling
 from opsmith.executorch.own_operators import BACKEND_FILE, misses_own_operator
-from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
+from opsmith.executorch.program import ExecutorchProgram, graph_beside, parsed_program
 from opsmith.executorch.quiet import quiet
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.output_files import check_writable, write_output
@@ -31,6 +35,9 @@ from opsmith.schema import Catalogue, with_operators
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
+
+_SHOWN_NODES = 4
+_MISSING_OUT = re.compile(r"Missing out variants: \{(.*)\}")
 
 # The wheel has a kernel of its own for it, and decomposed it is a transposition and a matrix product.
 _ALWAYS_PRESERVED = ("linear",)
@@ -65,11 +72,14 @@ def export_program(
     path: Path,
     description: Path,
     *,
+    allow_unserved: bool = False,
     progress: OnProgress | None = None,
 ) -> Exported:
     """Exports ``what`` to ``path``, for the kernels of the backend described by the file ``description``.
 
-    Raises :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
+    ``allow_unserved`` is for calls that another library will serve.  Raises
+    :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
+    :class:`~opsmith.errors.OperatorsUnserved` where neither a library nor ExecuTorch has kernels for all,
     :class:`~opsmith.errors.InputsRejected` for inputs that no program takes, and
     :class:`~opsmith.errors.OutputRejected`.
     """
@@ -103,13 +113,16 @@ def export_program(
     preserved = _preserved(backend, catalogue)
     for _ in range(2):
         report(Progress("lowering it to ExecuTorch"))
-        write_output(path, _lowered(exported, preserved, what.name))
-        forms = _served(read_program(path), backend, catalogue, runtime)
+        content, nodes = _lowered(exported, preserved, what.name)
+        forms = _served(parsed_program(path, content), backend, catalogue, runtime)
         # What no kernel takes with these dtypes is decomposed after all.
         needless = _unserved_operators(forms, catalogue)
         if not needless & set(preserved):
             break
         preserved = tuple(name for name in preserved if name not in needless)
+    if not allow_unserved:
+        _check_served(forms, nodes, what.name, backend, runtime)
+    write_output(path, content)
     write_output(graph, _saved(exported, extra_files))
     called = {_functional(each, catalogue) for each in forms}
     return Exported(path, graph, tuple(name for name in preserved if name in called), forms)
@@ -119,6 +132,36 @@ def _served(
     program: ExecutorchProgram, backend: Backend, catalogue: Catalogue, runtime: Runtime
 ) -> tuple[ServedForm, ...]:
     return serve_forms(backend, catalogue, runtime, (call.form for call in program.calls))
+
+
+def _check_served(
+    forms: Iterable[ServedForm],
+    nodes: Sequence[GraphNode],
+    name: str,
+    backend: Backend,
+    runtime: Runtime,
+) -> None:
+    """Raises :class:`OperatorsUnserved` for all that nobody serves, with where it is in the module."""
+    missing = [each for each in forms if not each.is_served]
+    if not missing:
+        return
+    lines = "".join(
+        f"\n  {each.form}: {each.nearest or each.why}{_places(each.form.operator, nodes)}"
+        for each in missing
+    )
+    raise OperatorsUnserved(
+        f"`{name}` calls operators for which neither a library of `{backend.name}` nor ExecuTorch "
+        f"{runtime.version} has a kernel:{lines}",
+        remedy="write it with others, or add a kernel to a library; where a library of your own will serve "
+        "it: --allow-unserved",
+    )
+
+
+def _places(operator: str, nodes: Iterable[GraphNode]) -> str:
+    """One line for each node that calls ``operator``, below that on the operator."""
+    found = nodes_calling(operator, nodes)
+    more = f"\n    and {len(found) - _SHOWN_NODES:,} more" if len(found) > _SHOWN_NODES else ""
+    return "".join(f"\n    {each}" for each in found[:_SHOWN_NODES]) + more
 
 
 def _check_inputs(what: ModuleToExport) -> None:
@@ -156,11 +199,7 @@ def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
 
 def _unserved_operators(forms: Iterable[ServedForm], catalogue: Catalogue) -> set[str | None]:
     """The functional operators of the forms that nobody serves."""
-    return {
-        _functional(each, catalogue)
-        for each in forms
-        if each.kernel is None and not each.in_runtime
-    }
+    return {_functional(each, catalogue) for each in forms if not each.is_served}
 
 
 def _functional(each: ServedForm, catalogue: Catalogue) -> str | None:
@@ -201,26 +240,58 @@ def _exported(what: ModuleToExport) -> ExportedProgram:
             ) from error
 
 
-def _lowered(exported: ExportedProgram, preserved: Iterable[str], name: str) -> bytes:
+def _lowered(
+    exported: ExportedProgram, preserved: Iterable[str], name: str
+) -> tuple[bytes, tuple[GraphNode, ...]]:
+    """The program's bytes, and the nodes of the graph that they are written of."""
     with quiet():
         try:
             from executorch.exir import EdgeCompileConfig, to_edge
         except ImportError:
             raise ExecutorchMissing(
                 "exporting a program needs ExecuTorch, which is not installed",
-                remedy="pip install executorch==1.4.1",
+                remedy=INSTALL,
             ) from None
         known = {str(operator): operator for operator in _decompositions()}
-        config = EdgeCompileConfig(preserve_ops=[known[_overload(each)] for each in preserved])
+        config = EdgeCompileConfig(
+            preserve_ops=[known[_overload(each)] for each in preserved],
+            # Who has kernels is asked afterwards, of operators outside of Core ATen too.
+            _core_aten_ops_exception_list=_operators(exported),
+        )
+        nodes = graph_nodes(exported.graph_module)
         try:
-            buffer: bytes = to_edge(exported, compile_config=config).to_executorch().buffer
+            edge = to_edge(exported, compile_config=config)
+            nodes = graph_nodes(edge.exported_program().graph_module)
+            program = edge.to_executorch()
+            buffer: bytes = program.buffer
         except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know
+            places = "".join(_places(each, nodes) for each in _without_out_variant(error))
             raise ProgramInvalid(
-                f"ExecuTorch cannot lower `{name}`: {_said(error)}",
+                f"ExecuTorch cannot lower `{name}`: {_said(error)}{places}",
                 remedy="write it with operators that have out variants; a custom operator needs "
                 "`<name>.out` beside `<name>`",
             ) from error
-        return buffer
+        return buffer, graph_nodes(program.exported_program().graph_module)
+
+
+def _operators(exported: ExportedProgram) -> list[Any]:
+    """The operators that the graph calls, and those in it."""
+    import torch
+
+    found = {
+        node.target: None
+        for module in exported.graph_module.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+    }
+    return list(found)
+
+
+def _without_out_variant(error: Exception) -> list[str]:
+    """The operators that ExecuTorch's error names: ``Missing out variants: {'chip::scale'}``."""
+    names = _MISSING_OUT.search(str(error))
+    return re.findall(r"'([\w:.]+)'", names[1]) if names else []
 
 
 def _saved(exported: ExportedProgram, extra_files: Mapping[str, str]) -> bytes:

@@ -37,6 +37,18 @@ class Table:
         """An ``int``, of 32 bits."""
         return self._scalar("<i", field, default)
 
+    def unsigned(self, field: int, default: int = 0) -> int:
+        """A ``uint``, of 32 bits."""
+        return self._scalar("<I", field, default)
+
+    def unsigned_long(self, field: int, default: int = 0) -> int:
+        """A ``uint64``."""
+        return self._scalar("<Q", field, default)
+
+    def has(self, field: int) -> bool:
+        """Whether the field is there."""
+        return self._offset(field) != 0
+
     def table(self, field: int) -> Table:
         """A table, or the member of a union."""
         return Table(self._content, self._target(field))
@@ -52,6 +64,23 @@ class Table:
     def integers(self, field: int) -> tuple[int, ...]:
         """A vector of ``int``; empty where there is none."""
         return self._vector(field, "i")
+
+    def longs(self, field: int) -> tuple[int, ...]:
+        """A vector of ``long``, of 64 bits; empty where there is none."""
+        return self._vector(field, "q")
+
+    def length(self, field: int, item: str = "B") -> int:
+        """How many items a vector has, all of which are in the file; of bytes unless ``item`` says else."""
+        if not self._offset(field):
+            return 0
+        start = self._target(field)
+        length = self._read("<I", start)
+        end = start + 4 + length * struct.calcsize(f"<{item}")
+        if end > len(self._content):
+            raise NotFlatbuffer(
+                f"a vector of {length:,} items ends at byte {end:,} of {len(self._content):,}"
+            )
+        return length
 
     def tables(self, field: int) -> tuple[Table, ...]:
         """A vector of tables; empty where there is none."""

@@ -7,13 +7,12 @@ ends with a signal.  So what it was built for is read from a section of the file
 from __future__ import annotations
 
 import platform
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from opsmith.build.toolchain import executorch_version
+from opsmith.build.executorch import find_executorch
 from opsmith.emit.executorch import SECTION
 from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
@@ -32,7 +31,8 @@ class LibraryFile:
 
 def this_installation() -> BuiltFor:
     """What libraries are built for here."""
-    return BuiltFor(executorch_version(), sys.implementation.cache_tag or "", platform.machine())
+    installed = find_executorch()
+    return BuiltFor(installed.version, installed.python, platform.machine())
 
 
 def read_library_file(path: Path) -> LibraryFile:

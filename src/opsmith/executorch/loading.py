@@ -7,16 +7,18 @@ Called by users who run programs themselves, and by ``runtime_worker``.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opsmith.build.executorch import find_executorch
 from opsmith.errors import LibraryRejected
 from opsmith.executorch.library_file import LibraryFile, check_fits, read_library_file
 from opsmith.executorch.program import ExecutorchProgram
+from opsmith.plan.executorch.built_libraries import registered_on_demand
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.supported import rejection
 
 
 class LoadedLibrary:
@@ -67,7 +69,7 @@ class LoadedLibrary:
 class PlainLibrary:
     """A library that registers its kernels itself, as ``EXECUTORCH_LIBRARY`` has them do.
 
-    The runtime ends the process where one of them is there already.
+    The runtime ends the process where one of them is there already.  ``operators`` are those that it brought.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,11 +79,11 @@ class PlainLibrary:
             ctypes.CDLL(str(path.resolve()), mode=os.RTLD_NOW)
         except OSError as error:
             raise _rejection(path, str(error)) from None
-        self._operators = set(runtime_module()._get_operator_names()) - before
+        self.operators = set(runtime_module()._get_operator_names()) - before
 
     def server(self, operator: str, key: str) -> str | None:
         """The library's name where it brought the operator; None where it did not."""
-        return self.path.stem.removeprefix("lib") if operator in self._operators else None
+        return self.path.stem.removeprefix("lib") if operator in self.operators else None
 
 
 def load_library(path: Path | str, programs: Sequence[ExecutorchProgram] = ()) -> LoadedLibrary:
@@ -105,9 +107,8 @@ def runtime_module() -> Any:
     The extension module itself: ``portable_lib``, which stands in front of it, imports all of the exporter.
     """
     import torch  # noqa: F401  # its libraries must be there first
-    from executorch.extension.pybindings import _portable_lib
 
-    return _portable_lib
+    return importlib.import_module(find_executorch().extension_module)
 
 
 def library_path(path: Path) -> Path:
@@ -125,21 +126,10 @@ def library_path(path: Path) -> Path:
 
 def registrations(file: LibraryFile, forms: Sequence[CallForm]) -> list[tuple[int, str]]:
     """What a library that was built for any program registers for ``forms``: kernels by place, and keys."""
-    if file.description.selected:
-        return []
-    found: dict[tuple[str, str], int | None] = {}
-    for form in forms:
-        if form.key and (form.operator, form.key) not in found:
-            found[form.operator, form.key] = _kernel_for(file, form)
+    found = {
+        (form.operator, form.key): registered_on_demand(file.description, form) for form in forms
+    }
     return [(place, key) for (_, key), place in found.items() if place is not None]
-
-
-def _kernel_for(file: LibraryFile, form: CallForm) -> int | None:
-    """The place of the first kernel that takes ``form``, unless it is registered for that anyway."""
-    for place, kernel in enumerate(file.description.kernels):
-        if kernel.operator == form.operator and not rejection(kernel.arguments, kernel, form):
-            return None if kernel.unkeyed or form.key in kernel.keys else place
-    return None
 
 
 def _rejection(path: Path, reason: str) -> LibraryRejected:

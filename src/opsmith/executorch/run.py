@@ -12,36 +12,23 @@ from pathlib import Path
 
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.cache_folder import cache_root
-from opsmith.errors import (
-    FileMissing,
-    InputsRejected,
-    LibraryRejected,
-    OperatorsUnserved,
-    OpsmithError,
-    ProgramFailed,
-    nearest,
+from opsmith.errors import FileMissing, InputsRejected, OpsmithError, ProgramFailed, nearest
+from opsmith.executorch.named_libraries import (
+    check_served,
+    check_together,
+    library_failure,
+    logged_reasons,
+    named_libraries,
 )
-from opsmith.executorch.library_file import (
-    LibraryFile,
-    check_fits,
-    describes_itself,
-    read_library_file,
-)
-from opsmith.executorch.loading import library_path
 from opsmith.executorch.program import ExecutorchProgram, graph_beside, read_program
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.tasks import Expected, Failed, Ran, RunProgram
 from opsmith.executorch.worker_process import ask
+from opsmith.plan.executorch.built_libraries import serve_built
 from opsmith.plan.executorch.kernel_keys import CallForm
-from opsmith.plan.executorch.library_facts import DescribedKernel
-from opsmith.plan.executorch.resolver import Runtime
-from opsmith.plan.executorch.supported import rejection
 
 RUNTIME = "executorch"
 """How the runtime's own kernels are called where libraries are named."""
-
-
-_SHOWN_LINES = 6
 
 
 @dataclass(frozen=True)
@@ -107,22 +94,20 @@ def run_program(
             f"`{path}` has no method `{method}`{nearest(method, program.inputs)}",
             remedy=f"its methods are {', '.join(program.inputs)}",
         )
-    paths = [library_path(library) for library in libraries]
-    _check_named_once(paths)
-    files = [read_library_file(each) for each in paths if describes_itself(each)]
-    for file in files:
-        check_fits(file)
+    named = named_libraries(libraries)
     forms = [call.form for call in program.calls if call.method == method]
     runtime = installed_runtime(cache_root())
-    if len(files) == len(paths):  # another library's kernels are known when it is loaded
-        _check_served(program, forms, files, runtime)
+    check_together(named, runtime, forms)
+    served = serve_built([each.description for each in named], runtime, forms)
+    check_served(path, served, named, runtime)
     if inputs is not None and not inputs.is_file():
         raise FileMissing(
             f"there are no inputs `{inputs}`",
             remedy="write them with torch.save: a Tensor, or a tuple of them",
         )
     report(Progress(f"running {path.name}"))
-    answer, log = ask(_task(path, program, method, paths, forms, inputs), f"running `{path}`")
+    task = _task(path, program, method, [each.path for each in named], forms, inputs)
+    answer, log = ask(task, f"running `{path}`")
     if isinstance(answer, Failed):
         raise _failure(answer, log)
     assert isinstance(answer, Ran)
@@ -168,78 +153,17 @@ def _task(
     )
 
 
-# ---- libraries
-
-
-def _check_named_once(paths: Sequence[Path]) -> None:
-    """Raises :class:`~opsmith.errors.LibraryRejected` for a file that is named twice."""
-    seen: set[Path] = set()
-    for path in paths:
-        if path.resolve() in seen:
-            raise LibraryRejected(
-                f"`{path}` is named twice, and its kernels can be registered once",
-                remedy="name each library once",
-            )
-        seen.add(path.resolve())
-
-
-def _takes(kernel: DescribedKernel, form: CallForm, selected: bool) -> bool:
-    if kernel.operator != form.operator:
-        return False
-    if kernel.unkeyed or form.key in kernel.keys:
-        return True
-    return not selected and not rejection(kernel.arguments, kernel, form)
-
-
-def _check_served(
-    program: ExecutorchProgram,
-    forms: Sequence[CallForm],
-    files: Sequence[LibraryFile],
-    runtime: Runtime,
-) -> None:
-    """Raises :class:`~opsmith.errors.OperatorsUnserved` for all that has no kernel."""
-    missing = [
-        form
-        for form in dict.fromkeys(forms)
-        if form.operator not in runtime.operators
-        and not any(
-            _takes(kernel, form, file.description.selected)
-            for file in files
-            for kernel in file.description.kernels
-        )
-    ]
-    if not missing:
-        return
-    kernels = {kernel.operator for file in files for kernel in file.description.kernels}
-    known = sorted(runtime.operators | kernels)
-    lines = "".join(f"\n  {form}{nearest(form.operator, known)}" for form in missing)
-    who = "neither its libraries nor ExecuTorch" if files else "not even ExecuTorch"
-    raise OperatorsUnserved(
-        f"`{program.path}` calls operators for which {who} {runtime.version} has a kernel:{lines}",
-        remedy="build a library for it, and name that: opsmith executorch build backend.yaml --for "
-        f"{program.path} -o DIR",
-    )
-
-
 # ---- what went wrong
 
 
 def _failure(failed: Failed, log: str) -> OpsmithError:
-    said = "".join(f"\n  {line}" for line in _reasons(log))
     if failed.stage == "library":
-        return LibraryRejected(f"{failed.reason}{said}", remedy=failed.remedy)
+        return library_failure(failed, log)
     if failed.stage == "inputs":
         return InputsRejected(f"`{failed.subject}`: {failed.reason}", remedy=failed.remedy)
+    said = "".join(f"\n  {line}" for line in logged_reasons(log))
     return ProgramFailed(
         f"`{failed.subject}` {'failed' if failed.stage == 'run' else 'cannot be loaded'}: "
         f"{failed.reason}{said}",
         remedy=failed.remedy or "the lines above are what ExecuTorch's runtime said",
     )
-
-
-def _reasons(log: str) -> list[str]:
-    """The lines of the runtime's log that say what went wrong: ``[op_add.cpp:42] Check failed …``."""
-    lines = [
-        line for line in log.splitlines() if line.startswith("[") and "with type id" not in line
-    ]
-    return lines[-_SHOWN_LINES:]

@@ -1,4 +1,4 @@
-"""The installed ExecuTorch: its version, and the operators that it has kernels of its own for."""
+"""The installed ExecuTorch: its version, the operators that it has kernels of its own for, its delegates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.cache import write_whole
-from opsmith.build.toolchain import find_executorch
+from opsmith.build.executorch import INSTALL, find_executorch
 from opsmith.errors import CacheUnusable, ExecutorchMissing
 from opsmith.executorch.tasks import ListOperators, RuntimeOperators
 from opsmith.executorch.worker_process import ask
@@ -26,15 +26,15 @@ def installed_runtime(cache: Path) -> Runtime:
         raise ExecutorchMissing(
             f"ExecuTorch {installed.version} has no runtime for this Python: {installed.runtime.name} is "
             "missing",
-            remedy="pip install --force-reinstall executorch==1.4.1",
+            remedy=f"{INSTALL} --force-reinstall",
         )
     record = cache / "runtimes" / f"{installed.version}-{status.st_size}-{status.st_mtime_ns}.json"
     try:
-        names = msgspec.json.decode(record.read_bytes(), type=list[str])
+        found = msgspec.json.decode(record.read_bytes(), type=RuntimeOperators)
     except (OSError, msgspec.DecodeError):
-        found, _ = ask(ListOperators(), "loading ExecuTorch's runtime")
-        assert isinstance(found, RuntimeOperators)
-        names = found.names
+        answer, _ = ask(ListOperators(), "loading ExecuTorch's runtime")
+        assert isinstance(answer, RuntimeOperators)
+        found = answer
         with suppress(CacheUnusable):  # it can be asked again
-            write_whole(record, msgspec.json.encode(names))
-    return Runtime(installed.version, frozenset(names))
+            write_whole(record, msgspec.json.encode(found))
+    return Runtime(installed.version, frozenset(found.names), frozenset(found.delegates))

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -39,26 +39,36 @@ _MOST_CALLS = 1000
 _FEWEST_CALLS = 3
 
 
-def answer(task: Task) -> Answer:
+Note: TypeAlias = Callable[[Failed], None]
+"""Leaves word of what is to be done next, which is the answer if the runtime ends the process meanwhile."""
+
+
+def answer(task: Task, note: Note) -> Answer:
     """Does what ``task`` asks."""
     try:
-        return _list_operators() if isinstance(task, ListOperators) else _run(task)
+        if isinstance(task, ListOperators):
+            return _list_operators(task, note)
+        return _run(task, note)
     except Stop as stop:
         return stop.failure
 
 
-def _list_operators() -> RuntimeOperators:
-    return RuntimeOperators(sorted(runtime_module()._get_operator_names()))
+def _list_operators(task: ListOperators, note: Note) -> RuntimeOperators:
+    runtime = runtime_module()
+    names, delegates = runtime._get_operator_names(), runtime._get_registered_backend_names()
+    brought = [sorted(_plain(Path(path), note).operators) for path in task.libraries]
+    return RuntimeOperators(sorted(names), sorted(delegates), brought)
 
 
-def _run(task: RunProgram) -> Ran:
+def _run(task: RunProgram, note: Note) -> Ran:
     runtime = runtime_module()
     comparison = Comparison(task)
     inputs = comparison.inputs()
     check_inputs(task.program, inputs, task.expected)
     # Kernels are bound when a method is loaded, so libraries come first.
     forms = [CallForm(operator, arguments) for operator, arguments in task.calls]
-    libraries = [_load(Path(path), forms) for path in task.libraries]
+    libraries = [_load(Path(path), forms, note) for path in task.libraries]
+    note(Failed("program", task.program, "loading it"))
     try:
         program = runtime._load_program(
             task.program, program_verification=runtime.Verification.InternalConsistency
@@ -72,6 +82,7 @@ def _run(task: RunProgram) -> Ran:
         outputs: list[Any] = method.call(inputs)
         return outputs
 
+    note(Failed("run", task.program, "running it"))
     try:
         outputs = call()
     except RuntimeError as error:
@@ -91,10 +102,15 @@ def _run(task: RunProgram) -> Ran:
     )
 
 
-def _load(path: Path, forms: Sequence[CallForm]) -> LoadedLibrary | PlainLibrary:
+def _plain(path: Path, note: Note) -> PlainLibrary:
+    note(Failed("library", str(path), f"loading `{path}`", "ExecuTorch's runtime said why"))
+    return PlainLibrary(path)
+
+
+def _load(path: Path, forms: Sequence[CallForm], note: Note) -> LoadedLibrary | PlainLibrary:
     try:
         if not describes_itself(path):
-            return PlainLibrary(path)
+            return _plain(path, note)
         loaded = LoadedLibrary(read_library_file(path))
         loaded.register_for(forms)
     except LibraryRejected as error:
@@ -124,7 +140,14 @@ def _times(calls: Sequence[Callable[[], Any]]) -> tuple[list[float], int]:
     return [statistics.median(times) for times in taken], len(taken[0])
 
 
+def _write(path: Path, found: Answer) -> None:
+    path.write_bytes(msgspec.json.encode(found))
+
+
 if __name__ == "__main__":
     asked, answered = map(Path, sys.argv[1:])
-    found = answer(msgspec.json.decode(asked.read_bytes(), type=Task))
-    answered.write_bytes(msgspec.json.encode(found))
+    found = answer(
+        msgspec.json.decode(asked.read_bytes(), type=Task),
+        lambda failed: _write(answered, failed),
+    )
+    _write(answered, found)

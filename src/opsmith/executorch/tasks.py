@@ -10,13 +10,20 @@ from opsmith.plan.executorch.kernel_keys import Argument
 
 
 class ListOperators(msgspec.Struct, frozen=True, tag=True):
-    """Asks which operators the runtime has kernels for."""
+    """Asks which operators the runtime has kernels for, and which delegates.
+
+    ``libraries`` are files that register their kernels themselves, whose operators are asked for as well.
+    """
+
+    libraries: list[str] = []
 
 
 class RuntimeOperators(msgspec.Struct, frozen=True, tag=True):
-    """Their names."""
+    """Their names, and those of the delegates that are in it; ``brought`` are those of each library."""
 
     names: list[str]
+    delegates: list[str]
+    brought: list[list[str]] = []
 
 
 class Expected(msgspec.Struct, frozen=True):

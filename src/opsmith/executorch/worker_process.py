@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opsmith.errors import ProgramFailed
-from opsmith.executorch.tasks import Answer, Task
+from opsmith.executorch.tasks import Answer, Failed, Task
 
 _SHOWN_LINES = 6
 
@@ -20,7 +20,8 @@ _SHOWN_LINES = 6
 def ask(task: Task, doing: str) -> tuple[Answer, str]:
     """The answer to ``task``, and what the runtime logged meanwhile; ``doing`` says it in words.
 
-    Raises :class:`~opsmith.errors.ProgramFailed` where the process ended without an answer.
+    A process that ended while it loaded a library is an answer too.  Raises
+    :class:`~opsmith.errors.ProgramFailed` where it ended otherwise.
     """
     with tempfile.TemporaryDirectory(prefix="opsmith-executorch-") as folder:
         asked, answered = Path(folder, "task.json"), Path(folder, "answer.json")
@@ -35,9 +36,14 @@ def ask(task: Task, doing: str) -> tuple[Answer, str]:
             env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             check=False,
         )
-        if done.returncode == 0 and answered.is_file():
-            found: Answer = msgspec.json.decode(answered.read_bytes(), type=Answer)
-            return found, done.stderr
+        answer: Answer | None = None
+        if answered.is_file():
+            answer = msgspec.json.decode(answered.read_bytes(), type=Answer)
+        if done.returncode == 0 and answer is not None:
+            return answer, done.stderr
+        if isinstance(answer, Failed) and answer.stage == "library":
+            reason = f"{answer.reason} ended the process{_how(done.returncode)}"
+            return msgspec.structs.replace(answer, reason=reason), done.stderr
     said = done.stderr.strip().splitlines()[-_SHOWN_LINES:]
     raise ProgramFailed(
         f"{doing} ended the process{_how(done.returncode)}"

@@ -18,6 +18,11 @@ COMMANDS = (
         "Build a backend's kernels into one library for ExecuTorch, all of them or what programs use.",
     ),
     Listed(
+        "check",
+        "opsmith.cli.executorch.check:check",
+        "Say who will serve each call of a program, who nobody, and how much memory it takes.",
+    ),
+    Listed(
         "run",
         "opsmith.cli.executorch.run:run",
         "Run a program, say which library serves each instruction, compare with eager and time both.",

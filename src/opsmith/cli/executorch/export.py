@@ -21,6 +21,12 @@ def export_module(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The program to write, a .pte.")],
     backend: Backend = "",
+    allow_unserved: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unserved", help="Also where a library of your own is to serve some calls."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Export a module as a program, and keep its example inputs beside it."""
@@ -29,7 +35,13 @@ def export_module(
         factory, made.placed("cpu"), made.inputs, made.keywords, made.dynamic_shapes
     )
     with shown_progress() as progress:
-        exported = export_program(what, output, find_backend(backend), progress=progress)
+        exported = export_program(
+            what,
+            output,
+            find_backend(backend),
+            allow_unserved=allow_unserved,
+            progress=progress,
+        )
     out.print(served_forms(exported.forms))
     if exported.preserved:
         out.print(f"not decomposed: {', '.join(exported.preserved)}", highlight=False)

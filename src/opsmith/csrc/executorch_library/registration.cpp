@@ -40,14 +40,22 @@ const Kernel* registered(const char* operator_name, const char* key) {
   return nullptr;
 }
 
+// The file that a kernel's function is in.
+const char* file_of(const Kernel& kernel) {
+  Dl_info found;
+  return dladdr(reinterpret_cast<void*>(kernel.op_), &found) != 0 && found.dli_fname != nullptr
+             ? found.dli_fname
+             : "another library";
+}
+
 bool is_free(const char* operator_name, const char* key) {
-  if (registered(operator_name, key) == nullptr) {
+  const Kernel* other = registered(operator_name, key);
+  if (other == nullptr) {
     return true;
   }
-  return refuse(
-      "%s has a kernel for %s%s already: this library is loaded for the second time, from another file, or "
-      "another library was loaded before it",
-      operator_name, key == nullptr ? "every call that no key takes" : "the key ", key == nullptr ? "" : key);
+  return refuse("%s has a kernel for %s%s already, that of %s", operator_name,
+                key == nullptr ? "every call that no key takes" : "the key ", key == nullptr ? "" : key,
+                file_of(*other));
 }
 
 bool has_room(size_t count) {
@@ -58,7 +66,8 @@ bool has_room(size_t count) {
 }
 
 // The version of the wheel that the running runtime is of, written to `version`; false where it is in none.
-// The wheel has it in executorch/version.py, three folders above the runtime's file.
+// The wheel has it in executorch/version.py, above the folder that the runtime's file is in: lib, or
+// extension/pybindings.
 bool read_wheel_version(char* version, size_t size) {
   Dl_info runtime;
   if (dladdr(reinterpret_cast<void*>(&::executorch::runtime::get_registered_kernels), &runtime) == 0 ||
@@ -66,18 +75,24 @@ bool read_wheel_version(char* version, size_t size) {
     return false;
   }
   char path[4096];
-  if (std::snprintf(path, sizeof(path), "%s", runtime.dli_fname) >= static_cast<int>(sizeof(path))) {
+  if (std::snprintf(path, sizeof(path), "%s", runtime.dli_fname) >=
+      static_cast<int>(sizeof(path) - sizeof("/version.py"))) {
     return false;
   }
-  for (int folder = 0; folder < 3; ++folder) {
+  FILE* file = nullptr;
+  for (int folder = 0; folder < 3 && file == nullptr; ++folder) {
     char* slash = std::strrchr(path, '/');
     if (slash == nullptr) {
       return false;
     }
     *slash = '\0';
+    const char* name = std::strrchr(path, '/');
+    if (name != nullptr && std::strcmp(name, "/executorch") == 0) {
+      std::strcpy(slash, "/version.py");
+      file = std::fopen(path, "r");
+    }
+    *slash = '\0';
   }
-  std::strncat(path, "/version.py", sizeof(path) - std::strlen(path) - 1);
-  FILE* file = std::fopen(path, "r");
   if (file == nullptr) {
     return false;
   }
@@ -142,6 +157,7 @@ void add(const LibraryKernel& kernel, const char* key) {
 bool join(const Library& library) {
   if (!fits_processor() || !fits_runtime(library.executorch) || !has_room(library.registration_count) ||
       !all_free(library)) {
+    std::fprintf(stderr, "opsmith: no kernel of a library is registered: %s\n", failure);
     return false;
   }
   for (const Registration& each : library) {

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 
+#include <opsmith_executorch.h>
+
 #include <executorch/runtime/core/evalue.h>
 #include <executorch/runtime/core/span.h>
 #include <executorch/runtime/kernel/kernel_runtime_context.h>
@@ -50,21 +52,3 @@ struct Library {
 bool join(const Library& library);
 
 }  // namespace opsmith::executorch_library
-
-// The library's C functions, for those who load it.
-
-#define OPSMITH_EXPORTED extern "C" __attribute__((visibility("default")))
-
-// Why nothing of the library was registered; empty where everything was.
-OPSMITH_EXPORTED const char* opsmith_executorch_error();
-
-// What the library holds, as JSON.
-OPSMITH_EXPORTED const char* opsmith_executorch_description();
-
-// Registers the kernel at `kernel` in the library's list under `key`, for a program that is loaded later.
-// Returns why it did not, or an empty text.
-OPSMITH_EXPORTED const char* opsmith_executorch_register(size_t kernel, const char* key);
-
-// The kernel library that serves calls of `operator_name` with `key`, if that is one of this library's
-// kernels; empty where another kernel does, and nullptr where none does.
-OPSMITH_EXPORTED const char* opsmith_executorch_server(const char* operator_name, const char* key);

@@ -21,6 +21,19 @@ DTYPE_NUMBERS: Mapping[str, int] = {
         "Float8_e4m3fn Float8_e5m2fnuz Float8_e4m3fnuz UInt16 UInt32 UInt64".split()
     )
 }
+DTYPE_SIZES: Mapping[str, int] = {
+    name: size
+    for size, names in (
+        (1, "Byte Char Bool QInt8 QUInt8 QUInt4x2 QUInt2x4 Bits1x8 Bits2x4 Bits4x2 Bits8"),
+        (1, "Float8_e5m2 Float8_e4m3fn Float8_e5m2fnuz Float8_e4m3fnuz"),
+        (2, "Short Half BFloat16 Bits16 UInt16"),
+        (4, "Int Float ComplexHalf QInt32 UInt32"),
+        (8, "Long Double ComplexFloat UInt64"),
+        (16, "ComplexDouble"),
+    )
+    for name in names.split()
+}
+"""The bytes of an element."""
 _DTYPES = {number: name for name, number in DTYPE_NUMBERS.items()}
 
 # kTensorDimensionLimit of runtime/core/exec_aten/util/tensor_dimension_limit.h.
@@ -42,6 +55,11 @@ class TensorMeta:
     def is_contiguous(self) -> bool:
         """Whether the last dimension is the innermost, and so on."""
         return self.dim_order == tuple(range(len(self.dim_order)))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether c10 has a dtype of that name: a program of a later version may have others."""
+        return self.dtype in DTYPE_NUMBERS
 
     def __str__(self) -> str:
         return f"{self.dtype}({','.join(map(str, self.dim_order))})"

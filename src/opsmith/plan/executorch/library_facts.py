@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opsmith.description import ArgMeta, DimOrder
+from opsmith.plan.executorch.resolver import ExecutorchPlan
 
 FORMAT = 1
 
@@ -30,7 +31,8 @@ class BuiltFor:
 class DescribedKernel:
     """A kernel of the library, as :class:`~opsmith.plan.executorch.resolver.LibraryKernel` has it.
 
-    ``arguments`` are the names of the schema's arguments, in its order.
+    ``arguments`` are the names of the schema's arguments, in its order.  ``compiled_for`` are the keys of the
+    calls that it knows; empty where it knows all that the rest names.
     """
 
     operator: str
@@ -42,6 +44,7 @@ class DescribedKernel:
     dtypes: tuple[tuple[str, tuple[str, ...]], ...]
     dim_order: DimOrder
     arg_meta: tuple[ArgMeta, ...]
+    compiled_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,24 @@ class LibraryDescription:
     selected: bool
     kernels: tuple[DescribedKernel, ...]
     instruction_sets: str
+
+
+def library_description(plan: ExecutorchPlan, built_for: BuiltFor) -> LibraryDescription:
+    """What the library of ``plan`` says of itself, before the compiler adds its instruction sets."""
+    kernels = tuple(
+        DescribedKernel(
+            operator=each.operator.name,
+            arguments=tuple(argument.name for argument in each.operator.arguments),
+            library=each.kernel.library,
+            symbol=each.kernel.symbol,
+            keys=each.keys,
+            unkeyed=each.unkeyed,
+            dtypes=each.kernel.dtypes,
+            dim_order=each.kernel.dim_order,
+            arg_meta=each.kernel.arg_meta,
+            # Keys say it too, where it has some.
+            compiled_for=each.compiled_for if each.unkeyed else (),
+        )
+        for each in plan.kernels
+    )
+    return LibraryDescription(FORMAT, plan.backend, built_for, bool(plan.forms), kernels, "")

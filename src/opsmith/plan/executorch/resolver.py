@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opsmith.description import Backend, Kernel
 from opsmith.errors import KernelDuplicate, KernelRejected, OperatorsUnserved, RegistryFull, nearest
@@ -18,8 +18,8 @@ from opsmith.plan.executorch.kernel_keys import (
     CallForm,
     TensorMeta,
     is_possible_dim_order,
-    kernel_key,
 )
+from opsmith.plan.executorch.nearest import NearestKernel, OfferedKernel, nearest_kernel
 from opsmith.plan.executorch.schema import LeanOperator, lean_operator
 from opsmith.plan.executorch.supported import rejection
 from opsmith.schema import Catalogue, with_operators
@@ -30,10 +30,32 @@ REGISTRY_ROOM = 2000
 
 @dataclass(frozen=True)
 class Runtime:
-    """An ExecuTorch: its version, and the operators that it has a kernel of its own for."""
+    """An ExecuTorch: its version, the operators that it has a kernel of its own for, and its delegates.
+
+    ``delegates`` are those that are in it, by the names that programs have for them: ``XnnpackBackend``.
+    """
 
     version: str
     operators: frozenset[str]
+    delegates: frozenset[str] = frozenset()
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether it has kernels beside those that are part of it."""
+        return not all(map(_is_part_of_runtime, self.operators))
+
+    def without_kernels(self) -> Runtime:
+        """The same with no kernels of its own but those that are part of it, as in a runner in C++."""
+        return replace(self, operators=frozenset(filter(_is_part_of_runtime, self.operators)))
+
+
+def _is_part_of_runtime(operator: str) -> bool:
+    """Whether the runtime computes it by itself: on numbers and sizes (kernels/prim_ops)."""
+    return operator.startswith("executorch_prim::") or operator in (
+        "aten::sym_size.int",
+        "aten::sym_numel",
+        "aten::_local_scalar_dense",
+    )
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,8 @@ class LibraryKernel:
 
     ``keys`` are those under which it registers when it is loaded; ``unkeyed``: it also takes every call
     that no key takes.  A kernel with neither can be registered for a program before that is loaded.
+    ``compiled_for`` are the keys of the calls that it is compiled for; empty where that is all that its
+    manifest names.
     """
 
     operator: LeanOperator
@@ -49,6 +73,7 @@ class LibraryKernel:
     keys: tuple[str, ...]
     unkeyed: bool
     why: str
+    compiled_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,13 +81,19 @@ class ServedForm:
     """Who serves one form of call: a kernel of the libraries, or the runtime's own (None).
 
     ``in_runtime``: the runtime has a kernel for the operator.  ``why`` says what the libraries that come
-    before have against it.
+    before have against it.  ``nearest`` is the kernel that comes closest where nobody serves it.
     """
 
     form: CallForm
     kernel: Kernel | None
     in_runtime: bool
     why: str
+    nearest: NearestKernel | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether somebody has a kernel for it."""
+        return self.kernel is not None or self.in_runtime
 
 
 @dataclass(frozen=True)
@@ -156,7 +187,14 @@ class _Resolver:
             why.append(f"{kernel.library} does not take {reason}")
         if not why:
             why.append("no library has a kernel for it")
-        return ServedForm(form, None, in_runtime, "; ".join(why))
+        nearest = None if in_runtime else nearest_kernel(form, self._offered())
+        return ServedForm(form, None, in_runtime, "; ".join(why), nearest)
+
+    def _offered(self) -> Iterator[OfferedKernel]:
+        for pairs in self.kernels.values():
+            for operator, kernel in pairs:
+                arguments = [each.name for each in operator.arguments]
+                yield OfferedKernel(operator.name, arguments, kernel.library, kernel.symbol, kernel)
 
     def _reason_against(self, operator: LeanOperator, kernel: Kernel, form: CallForm) -> str:
         if not form.tensors and form.operator in self.runtime.operators:
@@ -165,7 +203,7 @@ class _Resolver:
 
     def check_served(self, served: Sequence[ServedForm]) -> None:
         """Raises :class:`OperatorsUnserved` for what nobody serves, all of it."""
-        missing = [each for each in served if each.kernel is None and not each.in_runtime]
+        missing = [each for each in served if not each.is_served]
         if not missing:
             return
         known = sorted(self.runtime.operators | self.kernels.keys())
@@ -199,6 +237,7 @@ class _Resolver:
                 () if identity in unkeyed else tuple(sorted(set(keys[identity]))),
                 identity in unkeyed,
                 self._why(operator, kernel, identity in unkeyed),
+                tuple(sorted(set(keys[identity]))),
             )
             for identity, (operator, kernel) in found.items()
         )
@@ -212,7 +251,13 @@ class _Resolver:
         taken: set[tuple[str, str]] = set()
         found = []
         for operator, kernel in offered:
-            keys = [key for key in _keys(operator, kernel) if (operator.name, key) not in taken]
+            keys = [
+                form.key
+                for form in _keyed_forms(operator, kernel)
+                if (operator.name, form.key) not in taken
+                and self.serve(form).kernel
+                is kernel  # else one that comes before it takes the call
+            ]
             taken.update((operator.name, key) for key in keys)
             alone = id(kernel) in unkeyed
             found.append(
@@ -253,18 +298,22 @@ def _dtypes(form: CallForm) -> Iterator[str]:
 # ---- keys that arg_meta spells out
 
 
-def _keys(operator: LeanOperator, kernel: Kernel) -> Iterator[str]:
-    """The keys of a kernel with ``arg_meta``, one for each combination of dtypes."""
+def _keyed_forms(operator: LeanOperator, kernel: Kernel) -> Iterator[CallForm]:
+    """The calls that a kernel with ``arg_meta`` has keys for, one for each combination of dtypes."""
     if not kernel.arg_meta:
         return
     metas = {meta.argument: meta for meta in kernel.arg_meta}
     dtypes = {meta.tied: meta.dtypes for meta in kernel.arg_meta}
     order = [*operator.arguments]
     order += operator.outs if len(operator.outs) == 1 else []
-    named = [metas[argument.name] for argument in order if argument.name in metas]
+    places = [metas.get(argument.name) for argument in order]
     for chosen in itertools.product(*dtypes.values()):
         dtype = dict(zip(dtypes, chosen, strict=True))
-        yield kernel_key(TensorMeta(dtype[meta.tied], meta.dim_order) for meta in named)
+        arguments = tuple(
+            None if meta is None else TensorMeta(dtype[meta.tied], meta.dim_order)
+            for meta in places
+        )
+        yield CallForm(operator.name, arguments)
 
 
 def _check_keys(operator: LeanOperator, kernel: Kernel) -> None:
@@ -299,7 +348,7 @@ def _check_duplicates(offered: Sequence[tuple[LeanOperator, Kernel]]) -> None:
     """Raises :class:`KernelDuplicate` for two kernels of one library for one key."""
     seen: dict[tuple[str, str], Kernel] = {}
     for operator, kernel in offered:
-        for key in [*_keys(operator, kernel)] or [""]:
+        for key in [form.key for form in _keyed_forms(operator, kernel)] or [""]:
             earlier = seen.setdefault((kernel.library, key), kernel)
             if earlier is not kernel:
                 what = f"the key {key}" if key else "every call that no key takes"

@@ -15,7 +15,7 @@ from opsmith.plan.conditions import (
     ShareDtype,
     lean_conditions,
 )
-from opsmith.plan.executorch.kernel_keys import DTYPE_NUMBERS, Argument, CallForm, TensorMeta
+from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
 
 
 class Supported(Declared, Protocol):
@@ -30,23 +30,35 @@ def rejection(arguments: Sequence[str], kernel: Supported, form: CallForm) -> st
 
     ``arguments`` are the names of the schema's arguments.
     """
+    return next(mismatches(arguments, kernel, form), "")
+
+
+def mismatches(arguments: Sequence[str], kernel: Supported, form: CallForm) -> Iterator[str]:
+    """All that of ``form`` the ``kernel`` does not take, each in words."""
     if len(form.arguments) < len(arguments):
-        return f"{len(form.arguments)} arguments instead of {len(arguments)}"
+        yield f"{len(form.arguments)} arguments instead of {len(arguments)}"
+        return
     given = dict(zip(arguments, form.arguments, strict=False))
     keyed = {meta.argument for meta in kernel.arg_meta}
-    for argument, meta in _tensors(given):
-        if meta.dtype not in DTYPE_NUMBERS:
-            return f"{meta.dtype} as `{argument}`"
-    for argument, value in given.items():
-        if keyed and isinstance(value, TensorMeta) and argument not in keyed:
-            return f"{value} as `{argument}`"
-        if argument in keyed and not isinstance(value, TensorMeta):
-            return f"None as `{argument}`"
+    unknown = [f"{meta.dtype} as `{name}`" for name, meta in _tensors(given) if not meta.is_known]
+    absent = [
+        f"{value} as `{argument}`"
+        for argument, value in given.items()
+        if keyed and isinstance(value, TensorMeta) and argument not in keyed
+    ] + [
+        f"None as `{argument}`"
+        for argument, value in given.items()
+        if argument in keyed and not isinstance(value, TensorMeta)
+    ]
+    yield from unknown
+    yield from absent
+    if unknown or absent:  # the rest asks for dtypes that are known, of Tensors that are there
+        return
     for argument, meta in _tensors(given):
         if kernel.dim_order is DimOrder.CONTIGUOUS and not keyed and not meta.is_contiguous:
-            return f"`{argument}` in the dim order {list(meta.dim_order)}"
+            yield f"`{argument}` in the dim order {list(meta.dim_order)}"
     unmet = (_unmet(each, given, keyed) for each in lean_conditions(kernel, arguments))
-    return next(filter(None, unmet), "")
+    yield from filter(None, unmet)
 
 
 def _unmet(condition: LeanCondition, given: Mapping[str, Argument], keyed: set[str]) -> str:

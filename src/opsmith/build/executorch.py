@@ -1,0 +1,140 @@
+"""The installed ExecuTorch: where its headers and its runtime lie, in all that differs between its versions.
+
+Nothing else asks for the version, or knows a name of the wheel's files.
+
+=====================  =====================================  =============================================
+                       1.4                                    1.5
+=====================  =====================================  =============================================
+the registry           in the extension module                in ``lib/libexecutorch.so``
+the extension module   ``pybindings/_portable_lib``           ``pybindings/_C``
+``parallel_for``       in the extension module                in ``lib/libexecutorch_threadpool.so``
+logging, x86-64 Linux  in a delegate's library                in ``lib/libexecutorch.so``
+kernels of its own     in the extension module                in ``lib/libexecutorch_kernels_optimized.so``
+=====================  =====================================  =============================================
+
+The format of programs is the same (``schema/program.fbs``), and so are the headers that kernels include.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from opsmith.errors import ExecutorchMissing
+
+INSTALL = "pip install executorch==1.4.1"
+"""The version that everything is tested with."""
+
+
+@dataclass(frozen=True)
+class ExecutorchInstallation:
+    """The installed ExecuTorch: its version, and where its headers and its runtime lie."""
+
+    version: str
+    root: Path
+
+    @property
+    def include_dir(self) -> Path:
+        """The directory of its C++ headers."""
+        return self.root / "include"
+
+    @property
+    def c10_include_dir(self) -> Path:
+        """The directory of the part of c10 that it brings, for code that does without PyTorch's."""
+        return self.include_dir / "executorch/runtime/core/portable_type/c10"
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the runtime is a library of its own, which needs no Python: from 1.5 on."""
+        return self._core.is_file()
+
+    @property
+    def runtime(self) -> Path:
+        """The file that has the registry of kernels."""
+        return self._core if self.is_split else self._extension("_portable_lib")
+
+    @property
+    def extension_module(self) -> str:
+        """The name of the Python module that is the runtime, or has it loaded with it."""
+        name = "_C" if self._extension("_C").is_file() else "_portable_lib"
+        return f"executorch.extension.pybindings.{name}"
+
+    @property
+    def libraries(self) -> tuple[Path, ...]:
+        """What a kernel library links to: the runtime, and what has its threads and its logging.
+
+        Of 1.4, logging and ``runtime_abort`` are a delegate's symbols in the wheel for x86-64 Linux, and the
+        runtime's own in others.
+        """
+        if self.is_split:
+            return self.runtime, self.root / "lib" / "libexecutorch_threadpool.so"
+        delegate = self.root / "backends" / "qualcomm" / "libqnn_executorch_backend.so"
+        return (self.runtime, *([delegate] if delegate.is_file() else []))
+
+    def runner_libraries(self, torch_libraries: Path) -> tuple[Path, ...]:
+        """What a program in C++ links to run programs of ExecuTorch; kernels come on top.
+
+        Of 1.4 that is the extension module, and what Python and torch, in ``torch_libraries``, have for it:
+        no interpreter runs.  Raises :class:`ExecutorchMissing` where this Python is no shared library.
+        """
+        if self.is_split:
+            return self.libraries
+        place, name = map(sysconfig.get_config_var, ("LIBDIR", "LDLIBRARY"))
+        if not sysconfig.get_config_var("Py_ENABLE_SHARED") or not place or not name:
+            raise ExecutorchMissing(
+                f"ExecuTorch {self.version} has its runtime in an extension module of Python, and a program "
+                "can link that with a Python that is a shared library only",
+                remedy="install executorch 1.5, whose runtime is a library of its own, or build a Python "
+                "with --enable-shared",
+            )
+        names = ("libtorch_python.so", "libtorch.so", "libtorch_cpu.so", "libc10.so")
+        return (*self.libraries, *(torch_libraries / each for each in names), Path(place) / name)
+
+    def kernel_link_flags(self, name: str) -> tuple[str, ...]:
+        """How a kernel library called ``name`` is linked, so that a program in C++ can link it in turn.
+
+        It finds the runtime beside itself, or else where that is installed.
+        """
+        places = dict.fromkeys(each.parent for each in self.libraries)
+        soname = f"-Wl,-soname,lib{name}.so"
+        return soname, "-Wl,-rpath,$ORIGIN", *(f"-Wl,-rpath,{place}" for place in places)
+
+    @property
+    def python(self) -> str:
+        """The tag of the Python that a library for it needs, ``cpython-311``; empty where it needs none."""
+        return "" if self.is_split else sys.implementation.cache_tag or ""
+
+    @property
+    def _core(self) -> Path:
+        return self.root / "lib" / "libexecutorch.so"
+
+    def _extension(self, name: str) -> Path:
+        suffix = sysconfig.get_config_var("EXT_SUFFIX")
+        return self.root / "extension" / "pybindings" / f"{name}{suffix}"
+
+
+def find_executorch() -> ExecutorchInstallation:
+    """The installed ExecuTorch; raises :class:`ExecutorchMissing` where there is none with headers."""
+    spec = importlib.util.find_spec("executorch")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    installation = ExecutorchInstallation(executorch_version(), Path(places[0] if places else ""))
+    header = installation.include_dir / "executorch/runtime/kernel/kernel_includes.h"
+    if not places or not header.is_file():
+        what = f"it lacks {header}" if places else "it is not installed"
+        raise ExecutorchMissing(
+            f"kernels of the `executorch` ABI are compiled with ExecuTorch's headers, and {what}",
+            remedy=INSTALL,
+        )
+    return installation
+
+
+def executorch_version() -> str:
+    """The version of the installed ExecuTorch; empty where there is none."""
+    try:
+        return importlib.metadata.version("executorch")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
