@@ -24,7 +24,7 @@ CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '
 LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' \
   -not -path '*/simd/*' -not -path '*/compute/*' | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
 LEAN_FLAGS := from opsmith.build.flags import lean_flags, lean_include_dirs; \
-  from opsmith.build.toolchain import find_executorch; \
+  from opsmith.build.executorch import find_executorch; \
   print(*lean_flags(), *(f"-isystem{folder}" for folder in lean_include_dirs(find_executorch())))
 
 # The driver's tests expect SIGSEGV where the host touches the device's memory, and Python leaks on purpose.

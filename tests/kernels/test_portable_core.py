@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 import opsmith
-from opsmith.build.toolchain import find_executorch
+from opsmith.build.executorch import find_executorch
 
 FOLDER = Path(opsmith.__file__).parent / "kernels" / "portable"
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
 from opsmith.build.csrc import INCLUDE_DIRS, PACKAGE
+from opsmith.build.executorch import find_executorch
 from opsmith.build.flags import lean_flags, lean_include_dirs
-from opsmith.build.toolchain import find_executorch, find_torch
+from opsmith.build.toolchain import find_torch
 from opsmith.errors import OpsmithError
 
 

@@ -14,17 +14,13 @@ from pathlib import Path
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
+from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import lean_sources
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
-from opsmith.build.toolchain import (
-    Compiler,
-    ExecutorchInstallation,
-    find_compiler,
-    find_executorch,
-)
+from opsmith.build.toolchain import Compiler, find_compiler
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.description import Backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration

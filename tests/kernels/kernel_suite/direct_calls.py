@@ -23,7 +23,7 @@ from executorch.exir.tensor import scalar_type_enum
 from executorch_calls import dim_order
 from torch import Tensor
 
-from opsmith.build.toolchain import find_executorch
+from opsmith.build.executorch import find_executorch
 
 STATIC, BOUND = 0, 1
 """How an out may be resized: not at all, or within the memory that it has."""
