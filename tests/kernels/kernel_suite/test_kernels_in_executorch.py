@@ -69,11 +69,18 @@ def reason_against(kernel: DescribedKernel, call: OperatorCall) -> str:
     return rejection(kernel.arguments, kernel, form_of(call))
 
 
-def mixes_dim_orders(call: OperatorCall) -> bool:
-    """Whether ExecuTorch refuses it: its Tensors are neither all contiguous nor all channels-last."""
+def is_refused(call: OperatorCall) -> bool:
+    """Whether ExecuTorch's own kernels refuse what ATen computes.
+
+    Copies that do not block, and Tensors that are neither all contiguous nor all channels-last, which those
+    of four and five dimensions can be.
+    """
+    if call.operator == "aten::_to_copy.out" and True in call.arguments[1:2]:
+        return True
     out = next(iter(tree_leaves(call.results)))
     orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
-    return orders != {tuple(range(out.dim()))} and orders != {(0, *range(2, out.dim()), 1)}
+    are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
+    return orders != {tuple(range(out.dim()))} and not are_channels_last
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class Asked:
         """What is wrong with the ``outcome`` of a call that the library served."""
         # Where the runtime has no kernel of its own, the library's is called with everything.
         if outcome.failure:
-            return outcome.failure if self.takes and not mixes_dim_orders(call) else ""
+            return outcome.failure if self.takes and not is_refused(call) else ""
         return disagreement(call, outcome.results, outcome.written)
 
 
@@ -215,10 +222,17 @@ def in_other_dtypes(call: OperatorCall) -> Iterator[tuple[int, OperatorCall]]:
     for place, given in enumerate(call.arguments):
         for dtype in _OTHER_DTYPES if isinstance(given, Tensor) and given.numel() else ():
             other = given.to(dtype)
-            if torch.equal(other.to(given.dtype), given):
+            if are_equal(other.to(given.dtype), given):
                 arguments = (*call.arguments[:place], other, *call.arguments[place + 1 :])
                 origin = f"{call.origin}, argument {place} in {dtype}"
                 yield place, replace(call, arguments=arguments, origin=origin)
+
+
+def are_equal(a: Tensor, b: Tensor) -> bool:
+    """``torch.equal``, of complex32 too."""
+    return torch.equal(
+        *(torch.view_as_real(each.resolve_conj()) if each.is_complex() else each for each in (a, b))
+    )
 
 
 @functools.cache
