@@ -304,9 +304,16 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),
+    "stack into an out": lambda d: aten._stack.out(
+        [view(d, (2, 3), (3, 1)), view(d, (2, 3), (1, 2))], 1, out=torch.empty(0, device=d)
+    ),
+    "mask of bytes": lambda d: torch.zeros(1, 3, device=d).masked_scatter(
+        torch.ones(1, 3, dtype=torch.uint8, device=d), torch.ones(3, 4, device=d)
+    ),
 }
 
 
+@pytest.mark.filterwarnings("ignore:masked_scatter_ received a mask")
 @pytest.mark.parametrize("name", CALLS)
 def test_call_gives_or_raises_what_the_cpu_does(name: str) -> None:
     assert outcome(CALLS[name], "sim") == outcome(CALLS[name], "cpu")
@@ -361,3 +368,19 @@ def test_out_that_is_an_operand_of_another_size() -> None:
     table = torch.arange(6.0, device="sim").reshape(2, 3)
     torch.sum(table, 1, out=table)
     assert table.tolist() == [3.0, 12.0]
+
+
+def test_batch_norm_of_given_statistics_writes_to_an_out() -> None:
+    given = torch.arange(24.0).reshape(2, 3, 4).square()
+    own = given.to("sim")
+    mean, invstd = torch.batch_norm_stats(own, 1e-5)
+    out = torch.empty(0, device="sim")
+    assert torch.batch_norm_elemt(own, None, None, mean, invstd, 1e-5, out=out) is out
+    expected = torch.nn.functional.batch_norm(given, None, None, training=True)
+    torch.testing.assert_close(out.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_form_of_gelu_that_there_is_not(dtype: torch.dtype) -> None:
+    with pytest.raises(RuntimeError, match="approximate argument must be either none or tanh"):
+        torch.nn.functional.gelu(torch.zeros(2, dtype=dtype, device="sim"), approximate="erf")

@@ -124,6 +124,21 @@ def test_dropout_and_gradients_of_masks_come_from_the_parts() -> None:
         assert choice(*given, mask) == FUSED
 
 
+def test_the_gradient_in_pythons_words_for_no_bias() -> None:
+    given = [each.to("sim") for each in operands()]
+    aten = torch.ops.aten
+    out, logsumexp, *rest = aten._scaled_dot_product_fused_attention_overrideable(*given)
+    none = torch.empty(0, device="sim")
+    *found, of_bias = aten._scaled_dot_product_fused_attention_overrideable_backward(
+        torch.ones_like(out), *given, none, [True, True, True, False], out, logsumexp, *rest[:4], 0.0,
+        False, *rest[4:6],
+    )  # fmt: skip
+    own = [each.requires_grad_() for each in given]
+    expected = torch.autograd.grad(attention(*own).sum(), own)
+    assert of_bias is None
+    assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(found, expected, strict=True))
+
+
 def test_the_users_list_of_backends_is_kept_to() -> None:
     given = [each.to("sim") for each in operands()]
     for allowed, expected in (([MATH], MATH), ([FUSED], FUSED), ([MATH, FUSED], FUSED)):

@@ -132,6 +132,9 @@ _BUILT_IN_DEVICES_ONLY = frozenset(
     }
 )
 
+# Composite kernels that compute something else than the CPU's kernel, on any device that is not the CPU.
+_WRONG = {"_stack.out": "concatenates, and adds no dimension"}
+
 # Composite kernels that refuse what is not contiguous, although their callers make it channels-last.
 _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
 
@@ -674,6 +677,11 @@ class _Resolver:
         if operator.name in _BUILT_IN_DEVICES_ONLY:
             unserved = self._unserved(operator, f"; PyTorch's composite kernel refuses it{note}")
             return replace(unserved, by_name=True)
+        if wrong := _WRONG.get(operator.name):
+            return replace(
+                self._unserved(operator, f"; PyTorch's composite kernel {wrong}{note}"),
+                by_name=True,
+            )
         if operator.name in _CONTIGUOUS_ONLY and self._falls_back_to_cpu(operator.name):
             reason = "; PyTorch's composite kernel refuses channels-last Tensors"
             return replace(self._unserved(operator, reason + note), by_name=True)

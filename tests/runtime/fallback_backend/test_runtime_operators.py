@@ -128,6 +128,16 @@ def test_a_resize_without_memory_leaves_the_tensor_as_it_was() -> None:
     assert other.untyped_storage().nbytes() == 8
 
 
+def test_an_out_is_resized_on_its_device() -> None:
+    out = torch.empty(0, device="sim:1")
+    resized = torch.ops.aten._resize_output_
+    assert resized(out, [2, 3], torch.device("sim:1")) is out
+    assert out.shape == (2, 3)
+    assert refusal(RuntimeError, resized, out, [2], torch.device("sim:0")) == (
+        "_resize_output_: the tensor is on sim:1, and is expected on sim:0"
+    )
+
+
 def test_resize_takes_a_memory_format() -> None:
     tensor = torch.empty(0, device="sim").resize_(2, 3, 4, 4, memory_format=torch.channels_last)
     assert tensor.is_contiguous(memory_format=torch.channels_last)

@@ -309,8 +309,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> fused_attention_backw
   if (!grad_out.defined()) {
     return {};
   }
-  auto [grad_query, grad_key, grad_value] = AttentionBackward::call(
-      grad_out, query, key, value, unexpanded(attn_bias), out, logsumexp, is_causal, scale_of(query, scale));
+  // Callers in Python, who have no undefined Tensor, say by one without elements that there is no bias.
+  const bool has_bias = attn_bias.defined() && (attn_bias.numel() > 0 || logsumexp.numel() == 0);
+  auto [grad_query, grad_key, grad_value] =
+      AttentionBackward::call(grad_out, query, key, value, has_bias ? unexpanded(attn_bias) : std::nullopt,
+                              out, logsumexp, is_causal, scale_of(query, scale));
   return {std::move(grad_query), std::move(grad_key), std::move(grad_value), at::Tensor()};
 }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/var_mean.h>
 
@@ -83,6 +84,14 @@ at::Tensor batch_norm_elemt(const at::Tensor& input, const std::optional<at::Ten
     result.add_(over(*bias, input));
   }
   return result.to(input.scalar_type());
+}
+
+at::Tensor& batch_norm_elemt_out(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                                 const std::optional<at::Tensor>& bias, const at::Tensor& mean,
+                                 const at::Tensor& invstd, double eps, at::Tensor& out) {
+  const at::Tensor result = opsmith::batch_norm_elemt(input, weight, bias, mean, invstd, eps);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_backward_reduce(

@@ -29,6 +29,9 @@ std::tuple<at::Tensor, at::Tensor> batch_norm_gather_stats(const at::Tensor& inp
 at::Tensor batch_norm_elemt(const at::Tensor& input, const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, const at::Tensor& mean,
                             const at::Tensor& invstd, double eps);
+at::Tensor& batch_norm_elemt_out(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                                 const std::optional<at::Tensor>& bias, const at::Tensor& mean,
+                                 const at::Tensor& invstd, double eps, at::Tensor& out);
 
 // aten::batch_norm_backward_reduce: the sums of `grad_out` and of `grad_out * (input - mean)`, and this
 // process's gradients of weight and bias. What is not asked for is undefined.

@@ -105,6 +105,13 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
   return self;
 }
 
+const at::Tensor& _resize_output_(const at::Tensor& self, at::IntArrayRef size, at::Device device) {
+  TORCH_CHECK(self.device() == device, "_resize_output_: the tensor is on ", self.device(),
+              ", and is expected on ", device);
+  at::native::resize_output(self, size);
+  return self;
+}
+
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source) {
   return at::native::set_tensor_(self, source);
 }

@@ -14,6 +14,9 @@ at::Tensor _reshape_alias(const at::Tensor& self, at::IntArrayRef size, at::IntA
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                           std::optional<at::MemoryFormat> memory_format);
 
+// aten::_resize_output_: an `out` of PyTorch's Python decompositions, resized as native kernels do.
+const at::Tensor& _resize_output_(const at::Tensor& self, at::IntArrayRef size, at::Device device);
+
 at::Tensor& set_source_tensor(at::Tensor& self, const at::Tensor& source);
 at::Tensor& set_source_storage(at::Tensor& self, at::Storage source);
 at::Tensor& set_source_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
