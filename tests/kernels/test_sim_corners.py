@@ -268,6 +268,9 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.tensor([[math.inf, 1.0], [2.0, 3.0]], device=d),
         p=0,
     ).nan_to_num(-1),
+    "index of two dimensions": lambda d: view(d, (2, 2), (2, 1)).index_select(
+        0, torch.zeros(1, 1, dtype=torch.int64, device=d)
+    ),
     "truth that a number is multiplied by": lambda d: aten.sub.Scalar(view(d, (2,), (1,)), 1, True),
     "factor that no float holds": lambda d: torch.addmm(
         torch.ones(1, device=d), view(d, (2, 2), (2, 1)), view(d, (2, 2), (1, 2)), beta=1e300

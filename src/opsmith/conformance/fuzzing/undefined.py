@@ -394,6 +394,21 @@ def _inverse_of_rounding(step: Step, kind: str, ours: SampleOutcome, theirs: Sam
     )
 
 
+def _root_of_a_cancelled_sum(
+    step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
+) -> bool:
+    """A distance by products of matrices, the CPU's too, is the root of what squares leave of each other: of
+    points that are near each other, the root of their rounding errors.
+    """
+    if kind != "values" or step.operator != "cdist" or bound(step)["p"] != 2:
+        return False
+    mine, other = (each.tensors[-1].detach().cpu().double() for each in (ours, theirs))
+    points = [each.detach() for each in theirs.tensors[:2] if each.numel()]
+    squares = max((float(each.abs().amax()) ** 2 for each in points), default=0.0)
+    error = 64 * torch.finfo(theirs.tensors[-1].dtype).eps * squares
+    return bool(torch.isclose(mine.square(), other.square(), 1e-4, error, equal_nan=True).all())
+
+
 def _truth_of_a_cast(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """Whether all, or any, of some fractions are true: into an ``out`` of bytes, PyTorch's CPU
     makes bytes of the fractions first.
@@ -503,6 +518,7 @@ _RULES: tuple[Rule, ...] = (
     _order_of_equals,
     _inverse_of_rounding,
     _truth_of_a_cast,
+    _root_of_a_cancelled_sum,
     _products_that_are_no_numbers,
     _place_that_is_no_number,
     _moments_of_infinity,

@@ -459,11 +459,13 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
 Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
                          Tensor& out) {
   const int64_t d = wrap_dim(context, dim, self.dim());
-  if (d < 0 || !Indices::accepts(context, "index_select", index)) {
+  if (d < 0) {
     return out;
   }
-  OPSMITH_CHECK(context, index.dim() <= 1, InvalidArgument, out,
-                "index_select(): Index is supposed to be a vector");
+  OPSMITH_CHECK(context, index.dim() <= 1, NotFound, out, "index_select(): Index is supposed to be a vector");
+  if (!Indices::accepts(context, "index_select", index)) {
+    return out;
+  }
   OPSMITH_CHECK(context, self.dim() != 0 || index.numel() == 1, InvalidArgument, out,
                 "index_select(): Index to scalar can have only 1 value, got %d value(s)",
                 static_cast<int>(index.numel()));
