@@ -114,6 +114,37 @@ def test_dynamo_has_the_whole_interface_of_the_device(tmp_path: Path) -> None:
     ]
 
 
+def test_code_of_another_build_of_the_backend_is_not_taken_from_the_cache(tmp_path: Path) -> None:
+    lines = run(
+        """
+        import pathlib, sys
+        from torch._dynamo.utils import counters
+        from torch._inductor.codegen import common
+        from opsmith.runtime.compile.inductor import _CalledOperators
+        from opsmith.runtime.loaded import loaded_backend
+
+        def compile_again():
+            counters.clear()
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda x: x * 2)(torch.ones(2, device="sim"))
+            found = counters["inductor"]
+            print(compiled.tolist(), found["fxgraph_cache_hit"], found["fxgraph_cache_miss"])
+
+        torch._inductor.config.fx_graph_remote_cache = False
+        torch._functorch.config.enable_autograd_cache = False
+        compile_again()
+        compile_again()
+        built = loaded_backend().built.library
+        other = pathlib.Path(PATH)
+        other.write_bytes(built.read_bytes() + b"another build")
+        common.custom_backend_passes["sim"] = _CalledOperators("sim", other)
+        compile_again()
+        """.replace("PATH", repr(str(tmp_path / "other.so"))),
+        tmp_path,
+    )
+    assert lines == ["[2.0, 2.0] 0 1", "[2.0, 2.0] 1 0", "[2.0, 2.0] 0 1"]
+
+
 _VENDOR = """
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.triton import TritonScheduling

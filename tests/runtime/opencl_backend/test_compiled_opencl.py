@@ -135,6 +135,29 @@ def test_operators_without_a_loop_are_called() -> None:
     assert metrics.generated_kernel_count == 2  # exp, and the sum
 
 
+def test_what_no_kernel_is_fused_for_is_called() -> None:
+    def program(x: Tensor) -> Tensor:
+        return ((x * x).real + 1).relu()
+
+    given = torch.randn(6, dtype=torch.complex64)
+    found = torch.compile(program)(there(given))
+    torch.testing.assert_close(found.cpu(), program(given))
+    called = compiled_graphs[0].called
+    assert called is not None and "aten.mul.Tensor" in called
+    assert compiled_graphs[0].kernels == 1  # of the real numbers behind it
+
+
+@pytest.mark.nightly
+def test_a_package_of_aotinductor_has_fused_kernels(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(40, 16), nn.GELU(), nn.LayerNorm(16)).eval()
+    exported = torch.export.export(copy.deepcopy(network).to("opencl"), (there(ROWS),))
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "n.pt2"))
+    found = torch._inductor.aoti_load_package(path)(there(ROWS))
+    assert found.device.type == "opencl"
+    torch.testing.assert_close(found.cpu(), network(ROWS), rtol=1e-4, atol=1e-5)
+    assert metrics.generated_kernel_count > 0
+
+
 def test_flex_attention_and_its_gradients() -> None:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
