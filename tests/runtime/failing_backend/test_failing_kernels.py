@@ -67,7 +67,7 @@ def test_a_step_is_the_cpus() -> None:
     for device in ("cpu", "chip"):
         training = Training(device)
         losses.append([training.step() for _ in range(3)])
-        values.append(sum(training.values(), []))
+        values.append([each for weight in training.values() for each in weight])
     assert losses[0] == pytest.approx(losses[1])
     assert values[0] == pytest.approx(values[1])
 
