@@ -114,6 +114,22 @@ def test_dynamo_has_the_whole_interface_of_the_device(tmp_path: Path) -> None:
     ]
 
 
+def test_a_librarys_operator_is_called_with_its_arguments_in_order(tmp_path: Path) -> None:
+    lines = run(
+        """
+        x, weight = torch.randn(4, 8, device="sim"), torch.randn(8, device="sim")
+
+        def program(x):
+            return torch.ops.optimized.rms_norm(x * 2, [8], weight, 1e-5).relu()
+
+        torch.testing.assert_close(torch.compile(program, fullgraph=True)(x), program(x))
+        print("done")
+        """,
+        tmp_path,
+    )
+    assert lines == ["done"]
+
+
 def test_code_of_another_build_of_the_backend_is_not_taken_from_the_cache(tmp_path: Path) -> None:
     lines = run(
         """

@@ -56,7 +56,13 @@ def serve_compilers(device: str, library: Path) -> None:
 
         calculate_by_operators(module, device)
 
+    def tell_out_variants(module: ModuleType) -> None:
+        from opsmith.runtime.compile.out_variants import call_in_the_order_of_schemas
+
+        call_in_the_order_of_schemas(module)
+
     torch.ops.opsmith.run_packages()  # AOTInductor's
+    when_imported("torch._library._out_variant", tell_out_variants)
     when_imported("torch.nn.attention.flex_attention", tell_flex_attention)
     when_imported("torch._higher_order_ops.flex_attention", tell_its_operators)
     when_imported("torch._dynamo.device_interface", tell_interface)
