@@ -27,8 +27,8 @@ import torch  # noqa: E402
 
 # What each kernel says, and operators of which one is named with it: those on lean tensors do not throw.
 BROKEN = {
-    "the adder is broken": ("add.", "add_."),
-    "the multiplier is broken": ("mul.", "mul_."),
+    "the adder is broken": ("add",),
+    "the multiplier is broken": ("mul",),
     "the rectifier is broken": (),
     "the averager is broken": (),
 }
@@ -84,7 +84,7 @@ def test_each_run_that_fails_in_turn(pace: str) -> None:
         gc.collect()
         before = torch.accelerator.memory_allocated()
         if pace != "at once":
-            DRIVER.inject("slow", 200)
+            DRIVER.inject("slow", 3000)  # microseconds
             training.x.copy_(training.x.clone())  # there is work that is pending
         KERNELS.fail_at(run)
         failure = None
@@ -109,5 +109,5 @@ def test_each_run_that_fails_in_turn(pace: str) -> None:
         torch.accelerator.synchronize()  # raises nothing more
         assert torch.accelerator.memory_allocated() == before
         assert (training.step(), training.values()) == (loss, trained)
-    assert run > 12
+    assert run == 12
     assert told == set(BROKEN)
