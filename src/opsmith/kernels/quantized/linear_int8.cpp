@@ -46,11 +46,10 @@ bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& inpu
 }
 
 // The input less its zero points. Null without memory.
-Temporary<int16_t> shifted_input(KernelRuntimeContext& context, const Tensor& input,
-                                 const Int8Product& product) {
-  const auto shifted = temporary<int16_t>(context, product.m * product.k);
+const int16_t* shifted_input(KernelRuntimeContext& context, const Tensor& input, const Int8Product& product) {
+  auto* const shifted = temporary<int16_t>(context, product.m * product.k);
   if (shifted == nullptr) {
-    return {};
+    return nullptr;
   }
   parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
     int32_t block[kBlock];
@@ -83,10 +82,8 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   product.per_channel = weight_scales.numel() == 1 ? 0 : 1;
   product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
   product.out = out.mutable_data_ptr<float>();
-  Temporary<int16_t> shifted;
   if (OPSMITH_BEST(needs_shifted)()) {
-    shifted = shifted_input(context, input, product);
-    product.shifted = shifted;
+    product.shifted = shifted_input(context, input, product);
     if (product.shifted == nullptr) {
       return out;
     }
@@ -101,7 +98,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
     const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));
     const int64_t parts = ceil_divided(panels, at_once);
-    const auto memory = temporary<int8_t>(context, parts * bytes);
+    auto* const memory = temporary<int8_t>(context, parts * bytes);
     if (memory == nullptr) {
       return out;
     }
@@ -155,8 +152,8 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
   if (tokens.count == 0 || out.numel() == 0) {
     return out;
   }
-  const auto scales = temporary<float>(context, tokens.count);
-  const auto zero_points = temporary<int32_t>(context, tokens.count);
+  float* const scales = temporary<float>(context, tokens.count);
+  int32_t* const zero_points = temporary<int32_t>(context, tokens.count);
   if (scales == nullptr || zero_points == nullptr) {
     return out;
   }

@@ -228,15 +228,14 @@ template <class T, class A>
       return;
     }
   }
-  Temporary<int32_t> memory;
+  int32_t* counts = nullptr;
   if (reduction == Reduction::kMean) {
-    memory = temporary<int32_t>(context, call.out.numel());
-    if (memory == nullptr) {
+    counts = temporary<int32_t>(context, call.out.numel());
+    if (counts == nullptr) {
       return;
     }
-    std::fill_n(memory.get(), call.out.numel(), include_self ? 1 : 0);
+    std::fill_n(counts, call.out.numel(), include_self ? 1 : 0);
   }
-  int32_t* const counts = memory;
   for_each_line(context, call, [=](const Line& line) {
     line.for_each([=](int64_t o, int64_t s) {
       store_element(to + o, reduced<C>(reduction, load_element(to + o), load_element(from + s)));
@@ -264,7 +263,7 @@ void reduce(KernelRuntimeContext& context, const Scattered& call, Reduction redu
     return;
   }
   const int64_t count = call.out.numel();
-  const auto totals = temporary<C>(context, count);
+  C* const totals = temporary<C>(context, count);
   if (totals == nullptr) {
     return;
   }
