@@ -546,9 +546,9 @@ at::Tensor& mm_out(const at::Tensor& self, const at::Tensor& mat2, at::Tensor& o
         input, normalized_shape, weight, bias, eps, out0, out1, out2);
   }
   const auto results = ::chip::native_layer_norm(input, normalized_shape, weight, bias, eps);
-  opsmith::write_out("aten::native_layer_norm.out", std::get<0>(results), out0);
-  opsmith::write_out("aten::native_layer_norm.out", std::get<1>(results), out1);
-  opsmith::write_out("aten::native_layer_norm.out", std::get<2>(results), out2);
+  opsmith::write_same_dtype("aten::native_layer_norm.out", std::get<0>(results), out0);
+  opsmith::write_same_dtype("aten::native_layer_norm.out", std::get<1>(results), out1);
+  opsmith::write_same_dtype("aten::native_layer_norm.out", std::get<2>(results), out2);
   return std::forward_as_tuple(out0, out1, out2);
 }
 
@@ -572,7 +572,7 @@ at::Tensor& new_full_out(const at::Tensor& self, c10::SymIntArrayRef size, const
                          at::Tensor& out) {
   const opsmith::Call<opsmith::Operands::kOneDevice, opsmith::Runs::kOnDevice> call("aten::new_full.out",
                                                                                     self, out);
-  opsmith::write_out(
+  opsmith::write_same_dtype(
       "aten::new_full.out",
       ::chip::new_full(self, size, fill_value, out.scalar_type(), out.layout(), out.device(), ::std::nullopt),
       out);
@@ -601,7 +601,7 @@ at::Tensor& relu_out(const at::Tensor& self, at::Tensor& out) {
   if (C10_UNLIKELY(!(opsmith::DtypeSet{at::ScalarType::Float}.has(self)))) {
     return opsmith::call_boxed<at::_ops::relu_out, &opsmith::fallback>(self, out);
   }
-  opsmith::write_out("aten::relu.out", ::chip::relu(self), out);
+  opsmith::write_same_dtype("aten::relu.out", ::chip::relu(self), out);
   return out;
 }
 

@@ -460,7 +460,8 @@ def test_out_is_returned_itself() -> None:
 def test_an_out_that_cannot_hold_the_result_is_refused() -> None:
     x, out = on_device(floats(3), torch.arange(3))
     with pytest.raises(
-        RuntimeError, match=r"Expected out tensor to have dtype float, but got .* \(aten::relu.out\)"
+        RuntimeError,
+        match=r"Expected out tensor to have dtype float, but got .* \(aten::relu.out\)",
     ):
         torch.ops.aten.relu.out(x, out=out)
 
