@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-import torch
-
 from opsmith.integrations.imported import when_imported
 
 
@@ -60,6 +58,8 @@ def serve_compilers(device: str, library: Path) -> None:
         from opsmith.runtime.compile.out_variants import call_in_the_order_of_schemas
 
         call_in_the_order_of_schemas(module)
+
+    import torch
 
     torch.ops.opsmith.run_packages()  # AOTInductor's
     when_imported("torch._library._out_variant", tell_out_variants)
