@@ -179,6 +179,12 @@ def test_fill(layout: str) -> None:
         torch.fill(operand, torch.tensor(2.0, device=DEVICE))
 
 
+def test_masked_scatter() -> None:
+    operand, mask = torch.ones(2, 3, device=DEVICE), torch.ones(3, dtype=torch.bool, device=DEVICE)
+    with Beside():
+        torch.masked_scatter(operand, mask, torch.ones(6, device=DEVICE))
+
+
 def test_a_number_and_a_tensor() -> None:
     operand = torch.ones(2, 3, device=DEVICE)
     with Beside():

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include <opsmith/distributed/wait_until.h>
+
 namespace opsmith {
 
 namespace {
@@ -48,7 +50,7 @@ void Completions::work(const std::shared_ptr<Line>& line, int depth) {
   depth_of_thread = depth;
   std::unique_lock lock(line->mutex);
   for (;;) {
-    line->changed.wait(lock, [&] { return line->is_finished || !line->tasks.empty(); });
+    wait_until(line->changed, lock, [&] { return line->is_finished || !line->tasks.empty(); });
     if (line->tasks.empty()) {
       return;
     }

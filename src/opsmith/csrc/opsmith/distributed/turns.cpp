@@ -12,6 +12,7 @@
 #include <opsmith/device/device_scope.h>
 #include <opsmith/device/stream.h>
 #include <opsmith/distributed/on_stream.h>
+#include <opsmith/distributed/wait_until.h>
 
 namespace opsmith {
 
@@ -41,7 +42,7 @@ void Turns::queue(Task task) {
 void Turns::run(const Task& task) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return tasks_.empty() && !is_busy_; });
+    wait_until(changed_, lock, [this] { return tasks_.empty() && !is_busy_; });
     TORCH_CHECK(!is_finished_, "the process group was shut down");
     is_busy_ = true;
   }
@@ -66,7 +67,7 @@ void Turns::finish(const Task& interrupt) {
 void Turns::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return !is_busy_ && (is_finished_ || !tasks_.empty()); });
+    wait_until(changed_, lock, [this] { return !is_busy_ && (is_finished_ || !tasks_.empty()); });
     if (tasks_.empty()) {
       return;
     }
