@@ -245,7 +245,7 @@ def test_an_incomplete_cache_that_is_read_only(chip: FakeBuild, read_only: list[
 def test_what_executorch_has_is_asked_again_where_it_cannot_be_noted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = executorch_runtime.RuntimeOperators(("aten::add.out",))
+    asked = executorch_runtime.RuntimeOperators(["aten::add.out"], ["XnnpackBackend"])
     monkeypatch.setattr(executorch_runtime, "ask", lambda task, doing: (asked, ""))
     # /proc refuses even root.
     runtime = executorch_runtime.installed_runtime(Path("/proc/1"))
