@@ -5,6 +5,7 @@
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
+#include "../common/temporary.h"
 #include "bfloat16.h"
 #include "gemm_operands.h"
 
@@ -32,6 +33,7 @@ struct Product {
   const T* bias = nullptr;
   float alpha = 1.0f;
   bool accumulates = false;
+  Temporary<T> copy = {};     // of a, where its depth was not contiguous
   const T* packed = nullptr;  // b's panels, where they are there already; b is not looked at then
 };
 
