@@ -354,6 +354,24 @@ def test_graphs_in_cpp_train(tmp_path: Path) -> None:
     assert lines == ["{True} {''}"]
 
 
+def test_convolutions_keep_the_memory_formats_of_the_program(tmp_path: Path) -> None:
+    """Inductor brings both to channels-last on the CPU; the device's kernel is served as the program wrote it."""
+    lines = run(
+        """
+        from torch._inductor.utils import run_and_get_code
+        network = nn.Sequential(nn.Conv2d(8, 80, 3), nn.ReLU(), nn.Conv2d(80, 8, 3))
+        x = torch.randn(2, 8, 9, 9)
+        for device in ("cpu", "sim"):
+            there = copy.deepcopy(network).to(device)
+            found, code = run_and_get_code(torch.compile(there), x.to(device))
+            torch.testing.assert_close(found.cpu(), network(x))
+            print("(3920, 1, 560, 80)" in code[0], "(3920, 49, 7, 1)" in code[0])
+        """,
+        tmp_path,
+    )
+    assert lines == ["True False", "False True"]
+
+
 @pytest.mark.nightly
 def test_convolutions_random_numbers_and_attention(tmp_path: Path) -> None:
     run(

@@ -70,19 +70,23 @@ def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) 
     pointwise = {_base(each) for each, known in aten.items() if "pointwise" in known.tags}
     # Operators on lists do the same to each tensor.
     loops = {name for name in aten if _base(name).removeprefix("_foreach_") in pointwise | _LOOPS}
-    own = (
+    own = [
         entry.name
         for entry in entries
         if entry.route in _OWN and "!" not in catalogue.operators[entry.name].schema
-    )
+    ]
+    # Inductor brings convolutions to channels-last, as PyTorch's own libraries are fastest with.
+    keeps_layouts = "convolution" in own
     fused = next((each.fused_kernel for each in backend.libraries if each.fused_kernel), None)
     if inductor is Inductor.EAGER_KERNELS and fused is None:
-        return Compiling(inductor, reason, tuple(own))
+        return Compiling(inductor, reason, tuple(own), keeps_layouts=keeps_layouts)
     kept = tuple(name for name in own if name not in loops)
-    if inductor is not Inductor.EAGER_KERNELS:
+    if inductor is Inductor.TRITON:
         return Compiling(inductor, reason, kept, triton=backend.triton)
+    if inductor is Inductor.CPP:
+        return Compiling(inductor, reason, kept, keeps_layouts=keeps_layouts)
     calculated = sorted(name for name in loops if _base(name) not in _NOT_IN_C)
-    return Compiling(inductor, reason, kept, fused, tuple(calculated))
+    return Compiling(inductor, reason, kept, fused, tuple(calculated), keeps_layouts=keeps_layouts)
 
 
 def _base(name: str) -> str:

@@ -390,7 +390,8 @@ class Compiling:
 
     Operators that are ``kept`` are called, not decomposed.  ``fused_kernel`` is a library's kernel for loops
     over elements, in which the operators ``fused`` are calculated; without one all operators are called.
-    ``triton`` says by which classes Triton serves the device, where it does.
+    ``triton`` says by which classes Triton serves the device, where it does.  With ``keeps_layouts``
+    convolutions are called with the memory formats that the program gives them.
     """
 
     inductor: Inductor = Inductor.EAGER_KERNELS
@@ -399,6 +400,7 @@ class Compiling:
     fused_kernel: FusedKernel | None = None
     fused: tuple[str, ...] = ()
     triton: Triton | None = None
+    keeps_layouts: bool = False
 
 
 @dataclass(frozen=True)

@@ -464,6 +464,11 @@ CONVOLVED: list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int]] = [
     (11, 6, 200, (6, 6), (3, 3), 1),
     (2, 10, 130, (3, 4), (3, 3), 2),
     (2, 9, 60, (2, 4, 3), (1, 3, 2), 1),
+    (2, 20, 33, (9, 13), (3, 3), 1),  # Winograd's tiles, the last ones half empty
+    (3, 16, 40, (24, 24), (3, 3), 1),  # many strips of them, some of two images
+    (1, 64, 33, (45, 16), (3, 3), 1),  # few strips, which the threads share
+    (2, 48, 64, (4, 5), (3, 3), 1),  # few pixels, whose columns are added up
+    (2, 32, 96, (3, 2, 2), (2, 3, 1), 2),
     (0, 3, 4, (8, 8), (3, 3), 1),
 ]  # fmt: skip
 
@@ -522,6 +527,18 @@ def test_convolutions_and_their_gradients(
         for ours, theirs in zip(gradients, expected, strict=True):
             largest = max(1.0, theirs.abs().max().item() if theirs.numel() else 0.0)
             close(ours.cpu() / largest, theirs / largest)
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan, 3e38])
+def test_what_is_not_finite_stays_where_the_kernel_reaches(odd: float) -> None:
+    x, weight, bias = random(2, 32, 12, 12), random(32, 32, 3, 3), random(32)
+    for changed in (x[1, 3, 5, 6], weight[4, 5, 1, 2], bias[7]):
+        before = changed.clone()
+        changed.fill_(odd)
+        ours = torch.conv2d(*(each.to(DEVICE) for each in (x, weight, bias))).cpu()
+        theirs = torch.conv2d(x, weight, bias)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=5e-5, equal_nan=True)
+        changed.copy_(before)
 
 
 def test_gradients_of_a_convolution_that_nothing_asks_for_are_left_out() -> None:

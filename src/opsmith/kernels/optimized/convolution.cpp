@@ -16,10 +16,13 @@
 #include "../common/convolution_shape.h"
 #include "../common/nonfinite_weight.h"
 #include "by_dtype.h"
+#include "column_product.h"
 #include "feature_map_blocks.h"
 #include "simd/float_functions.h"
 #include "product.h"
+#include "tasks.h"
 #include "threads.h"
+#include "winograd.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -43,47 +46,6 @@ constexpr int64_t kFewRows = 2;
 // Of the weight's gradient: rows of the patches, and bytes of them, that are multiplied at once.
 constexpr int64_t kGradientRows = 1152;
 constexpr int64_t kGradientBytes = 262144;
-
-// Tasks that the threads share, with `units` of memory that no other thread has. Each costs `cost`, as
-// rows_per_thread takes it.
-class Tasks {
- public:
-  Tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units)
-      : tasks_(tasks),
-        at_once_(std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts))),
-        parts_(ceil_divided(tasks, at_once_)),
-        units_(ceil_divided(units, 16) * 16),  // multiples of a cache line
-        memory_(temporary<float>(context, parts_ * units_)) {}
-
-  // Without it the context has failed.
-  bool has_memory() const { return memory_ != nullptr; }
-
-  // body(task, memory) of all.
-  template <class Body>
-  void run(const Body& body) const {
-    parallel(parts_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t task = begin * at_once_; task < std::min(tasks_, end * at_once_); ++task) {
-        body(task, memory_ + begin * units_);
-      }
-    });
-  }
-
- private:
-  const int64_t tasks_;
-  const int64_t at_once_;
-  const int64_t parts_;
-  const int64_t units_;
-  float* const memory_;
-};
-
-template <class Body>
-bool run_tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units, const Body& body) {
-  const Tasks all(context, tasks, cost, units);
-  if (all.has_memory()) {
-    all.run(body);
-  }
-  return all.has_memory();
-}
 
 // A weight by group, channel of the small map, channel of the large one, and place in the kernel.
 template <class T>
@@ -387,7 +349,7 @@ bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int6
 template <class T>
 bool is_packed(const MapProduct<T>& p) {
   const Convolution<const T>& own = p.convolution;
-  return std::is_same_v<T, float> && p.bias == nullptr && !p.from_small && is_dense(own.weight, own.window) &&
+  return std::is_same_v<T, float> && !p.from_small && is_dense(own.weight, own.window) &&
          own.weight.small_stride == p.source_channels() * own.window.kernel_size();
 }
 
@@ -404,8 +366,8 @@ class PatchProduct {
         kernel_size_(dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size),
         blocks_(product.source, dims, product.source_channels(), kUnit == 2, true),
         gathered_(ceil_divided(product.source_channels(), kUnit) * kernel_size_),
-        // The bias is the weight of one more unit, which is 1 in all patches.
-        units_(gathered_ + (product.bias != nullptr ? 1 : 0)),
+        // Of bfloat16 the bias is the weight of one more unit, which is 1 in all patches.
+        units_(gathered_ + (kUnit == 2 && product.bias != nullptr ? 1 : 0)),
         chunk_(kUnit == 2 ? units_ : ceil_divided(units_, ceil_divided(units_, kDepth))),
         strip_(
             std::min(std::clamp(kStripUnits / chunk_ / kTilePixels * kTilePixels, kTilePixels, kMostPixels),
@@ -414,7 +376,7 @@ class PatchProduct {
   bool run() {
     KernelRuntimeContext& context = p_.convolution.context;
     const int64_t groups = p_.convolution.groups, rows = p_.rows();
-    const bool packs = units_ != gathered_ || !is_packed(p_);
+    const bool packs = !is_packed(p_);
     T* const packed = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : nullptr;
     int64_t* const offsets = temporary<int64_t>(context, gathered_);
     if (offsets == nullptr || (packs && packed == nullptr) ||
@@ -590,6 +552,9 @@ class PatchProduct {
     gemm.depth = depth * kUnit;
     gemm.accumulates = k > 0;
     gemm.paired = multiplies_bfloat16();
+    if (kUnit == 1 && k == 0 && p_.bias != nullptr) {
+      gemm.row_bias = p_.bias + group * p_.rows() + row;
+    }
     p_.with.product.gemm(gemm, 0, rows, 0, panels_of(strip.count));
     for (int64_t i = 0; !strip.is_direct && k + depth == units_ && i < rows; ++i) {
       spread(sums + i * strip_, strip.runs, strip.run_count, result_.stride[2],
@@ -638,6 +603,44 @@ void put_bias(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   });
 }
 
+// Whether the dimensions are those of a kernel of 3 × 3 pixels one after the other.
+bool is_by_three(const WindowDim (&dims)[kSpatial]) {
+  const auto is_three = [](const WindowDim& dim) {
+    return dim.kernel_size == 3 && dim.step == 1 && dim.dilation == 1 && dim.result_step == 1 &&
+           dim.kernel_step == 1;
+  };
+  return dims[0].kernel_size == 1 && dims[0].count == 1 && dims[0].first == 0 && is_three(dims[1]) &&
+         is_three(dims[2]);
+}
+
+// By Winograd's algorithm, where that is faster; kNotFinite too where it is not.
+WinogradEnd multiply_by_winograd(const MapProduct<float>& p, const WindowDim (&dims)[kSpatial]) {
+  if (p.convolution.groups != 1 || !is_by_three(dims) || p.result.stride[2] != 1) {
+    return WinogradEnd::kNotFinite;
+  }
+  WinogradProduct product{p.source,    p.result,       {dims[1].first, dims[2].first},
+                          p.weight(0), p.row_stride(), p.channel_stride(),
+                          {},          p.bias};
+  for (int64_t d = 1; d < kSpatial; ++d) {
+    const int64_t stride = p.convolution.weight.stride[d];
+    product.place_stride[d - 1] = dims[d].is_reversed ? -stride : stride;
+    product.weight += dims[d].is_reversed ? 2 * stride : 0;
+  }
+  return winograd_pays(product) ? optimized::multiply_by_winograd(p.convolution.context, product)
+                                : WinogradEnd::kNotFinite;
+}
+
+template <class T>
+bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
+  if constexpr (std::is_same_v<T, float>) {
+    const WinogradEnd end = multiply_by_winograd(p, dims);
+    if (end != WinogradEnd::kNotFinite) {
+      return end == WinogradEnd::kDone;
+    }
+  }
+  return PatchProduct<T>(p, dims).run();
+}
+
 template <class T>
 bool multiply_maps(const MapProduct<T>& p) {
   const ConvolutionWindow& window = p.convolution.window;
@@ -646,6 +649,16 @@ bool multiply_maps(const MapProduct<T>& p) {
     return true;
   }
   const bool is_few = p.source_channels() == 1 && p.rows() <= kFewRows;
+  if constexpr (std::is_same_v<T, float>) {
+    if (p.from_small && is_dense(p.convolution.weight, window) &&
+        p.convolution.weight.small_stride == p.rows() * window.kernel_size()) {
+      const ColumnProduct columns{p.source, p.result, window, p.convolution.groups, p.convolution.weight.data,
+                                  p.bias};
+      if (column_product_pays(columns)) {
+        return multiply_columns(p.convolution.context, columns);
+      }
+    }
+  }
   int64_t phases[kSpatial];
   for (int64_t d = 0; d < kSpatial; ++d) {
     phases[d] = p.from_small ? std::min(window.stride[d], size[d]) : 1;
@@ -661,7 +674,7 @@ bool multiply_maps(const MapProduct<T>& p) {
         }
         if (p.source_channels() * dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size == 0) {
           put_bias(p, dims);
-        } else if (!(is_few ? add_depthwise(p, dims) : PatchProduct<T>(p, dims).run())) {
+        } else if (!(is_few ? add_depthwise(p, dims) : multiply_products(p, dims))) {
           return false;
         }
       }

@@ -15,7 +15,7 @@ namespace opsmith::optimized {
 
 constexpr int64_t kPanel = 16;
 
-// c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + (accumulates ? c[i][j] : 0)
+// c[i][j] = alpha · Σ a[i][k] b[k][j] + bias[j] + row_bias[i] + (accumulates ? c[i][j] : 0)
 template <class T>
 struct Gemm {
   const T* a;
@@ -27,6 +27,7 @@ struct Gemm {
   T* c;
   int64_t c_row;
   const T* bias = nullptr;
+  const T* row_bias = nullptr;  // of float32 alone
   int64_t columns;
   int64_t depth;
   float alpha = 1.0f;

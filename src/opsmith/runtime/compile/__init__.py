@@ -39,6 +39,11 @@ def serve_compilers(device: str, library: Path) -> None:
 
         keep_operators(device)
 
+    def tell_layouts(_: ModuleType) -> None:
+        from opsmith.runtime.compile.inductor import keep_layouts
+
+        keep_layouts(device)
+
     def tell_graphs(_: ModuleType) -> None:
         from opsmith.runtime.compile.called_graphs import call_what_is_not_compiled
 
@@ -70,4 +75,5 @@ def serve_compilers(device: str, library: Path) -> None:
     when_imported("torch._dynamo.variables.ctx_manager", tell_contexts)
     when_imported("torch._inductor.codegen.common", tell_code_generation)
     when_imported("torch._inductor.decomposition", tell_decompositions)
+    when_imported("torch._inductor.graph", tell_layouts)
     when_imported("torch._inductor.compile_fx", tell_graphs)

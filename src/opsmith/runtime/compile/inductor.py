@@ -65,6 +65,25 @@ def keep_operators(device: str) -> None:
             decompositions[operator] = unless_kept(operator, decompose)
 
 
+def keep_layouts(device: str) -> None:
+    """Has Inductor leave convolutions on ``device`` the memory formats they have, where the plan says so."""
+    from torch._inductor import config
+    from torch._inductor.graph import GraphLowering
+
+    decide = GraphLowering.decide_layout_opt
+
+    def decide_layout_opt(gm: torch.fx.GraphModule, *, is_inference: bool) -> bool:
+        if compiling().keeps_layouts and not config.force_layout_optimization:
+            called = gm.graph.find_nodes(
+                op="call_function", target=torch.ops.aten.convolution.default
+            )
+            if any(_is_on(device, each.args[0].meta["val"]) for each in called):
+                return False
+        return decide(gm, is_inference=is_inference)
+
+    GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)  # type: ignore[method-assign]
+
+
 def compiling() -> Compiling:
     """What the loaded backend's plan says of compiled graphs."""
     return loaded_backend().plan.compiling

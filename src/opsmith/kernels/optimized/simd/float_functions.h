@@ -7,6 +7,7 @@
 #include "../attention_operands.h"
 #include "../convolution_operands.h"
 #include "../gemm_operands.h"
+#include "../winograd_operands.h"
 
 #ifndef OPSMITH_ISA
 #define OPSMITH_FUNCTIONS "../optimized/simd/float_functions.h"
@@ -129,6 +130,14 @@ void gather_bfloat16(const float* block, const int64_t* offsets, int64_t count, 
 void depthwise_float(const Depthwise<float>& sums);
 void depthwise_bfloat16(const Depthwise<Bfloat16>& sums);
 void depthwise_gradient(const DepthwiseGradient& sums);
+
+// ---- winograd.cpp
+
+// The kPoints transformed weights of kChannelsTogether channels, from [kPlaces][kChannelsTogether].
+void winograd_weights(const float* weights, float* to, int64_t to_plane);
+void winograd_source(const WinogradSource& row);
+// False where a pixel is not finite.
+bool winograd_result(const WinogradResult& row);
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
 

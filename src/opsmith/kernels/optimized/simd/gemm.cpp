@@ -28,17 +28,19 @@ OPSMITH_INLINE F get(const T* c, int64_t lanes) {
 }
 
 // A tile's sums on their way to c, through the first-level cache: one function ends all tiles, whatever their
-// size. Adds the bias and what is there already. `columns` is how many of the tile's are within c.
+// size. Adds the biases and what is there already. `columns` is how many of the tile's are within c.
 template <class T>
 __attribute__((noinline)) void finish_tile(const float* sums, int64_t rows, int64_t vectors, float factor,
-                                           T* c, int64_t c_row, const T* bias, int64_t columns,
-                                           bool accumulates) {
+                                           T* c, int64_t c_row, const T* bias, const float* row_bias,
+                                           int64_t columns, bool accumulates) {
   const F alpha = splat(factor);
   for (int64_t r = 0; r < rows; ++r) {
+    // -0 leaves each value, zeros of either sign too, as it is.
+    const F of_row = splat(row_bias == nullptr ? -0.0f : row_bias[r]);
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t lanes = columns - v * kLanes;
       T* const to = c + r * c_row + v * kLanes;
-      F value = load(sums + (r * vectors + v) * kLanes) * alpha;
+      F value = fma(load(sums + (r * vectors + v) * kLanes), alpha, of_row);
       if (bias != nullptr) {
         value = value + get(bias + v * kLanes, lanes);
       }
@@ -75,7 +77,8 @@ OPSMITH_INLINE void store_sums(float* block, F (&sums)[R][V]) {
 // Not inlined: gcc 12 would keep the sums in memory.
 template <int R, int P>
 __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const float* b, int64_t depth,
-                                    float* c, const float* bias, int64_t columns, bool accumulates) {
+                                    float* c, const float* bias, const float* row_bias, int64_t columns,
+                                    bool accumulates) {
   constexpr int V = P * kVectors;
   F sums[R][V];
   clear_sums(sums);
@@ -99,7 +102,7 @@ __attribute__((noinline)) void tile(const Gemm<float>& g, const float* a, const 
   }
   alignas(64) float block[R * V * kLanes];
   store_sums(block, sums);
-  finish_tile(block, R, V, g.alpha, c, g.c_row, bias, columns, accumulates);
+  finish_tile(block, R, V, g.alpha, c, g.c_row, bias, row_bias, columns, accumulates);
 }
 
 // ---- bfloat16: pairs of neighbours in depth
@@ -109,9 +112,10 @@ __attribute__((noinline)) void finish_block(const Gemm<Bfloat16>& g, const float
                                             int64_t vectors, int64_t at, const Bfloat16* bias,
                                             int64_t columns) {
   if (g.sums != nullptr) {
-    finish_tile<float>(block, rows, vectors, g.alpha, g.sums + at, g.c_row, nullptr, columns, g.accumulates);
+    finish_tile<float>(block, rows, vectors, g.alpha, g.sums + at, g.c_row, nullptr, nullptr, columns,
+                       g.accumulates);
   } else {
-    finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, columns, g.accumulates);
+    finish_tile(block, rows, vectors, g.alpha, g.c + at, g.c_row, bias, nullptr, columns, g.accumulates);
   }
 }
 
@@ -196,7 +200,7 @@ __attribute__((noinline)) void unpacked_tile(const Gemm<Bfloat16>& g, const Bflo
 
 struct FloatTiles {
   using Function = void(const Gemm<float>& g, const float* a, const float* b, int64_t depth, float* c,
-                        const float* bias, int64_t columns, bool accumulates);
+                        const float* bias, const float* row_bias, int64_t columns, bool accumulates);
   template <int R, int P>
   static constexpr Function* of = tile<R, P>;
 };
@@ -240,10 +244,10 @@ OPSMITH_INLINE Bfloat16Tile* bfloat16_tile_of(const Gemm<Bfloat16>& g, int64_t r
 // One row by rows of b as they are: those are read from end to end, several at a time, and the sums stay in
 // the first-level cache. `columns` is a multiple of kPanel.
 __attribute__((noinline)) void one_row(const Gemm<float>& g, const float* a, const float* b, float* c,
-                                       const float* bias, int64_t columns) {
+                                       const float* bias, float row_bias, int64_t columns) {
   constexpr int kRows = 8;
   for (int64_t j = 0; j < columns; j += kLanes) {
-    const F before = g.accumulates ? load(c + j) : zero();
+    const F before = (g.accumulates ? load(c + j) : zero()) + splat(row_bias);
     store(c + j, bias == nullptr ? before : before + load(bias + j));
   }
   int64_t k = 0;
@@ -284,7 +288,8 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
   if (row_end - row_begin == 1 && g.b_depth != kPanel) {
     const int64_t column = panel_begin * kPanel;
     one_row(g, g.a + row_begin * g.a_row, g.b + column, g.c + row_begin * g.c_row + column,
-            g.bias == nullptr ? nullptr : g.bias + column, (panel_end - panel_begin) * kPanel);
+            g.bias == nullptr ? nullptr : g.bias + column,
+            g.row_bias == nullptr ? -0.0f : g.row_bias[row_begin], (panel_end - panel_begin) * kPanel);
     return;
   }
   const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
@@ -302,7 +307,8 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
         tile_of<FloatTiles>(rows, panels)(
             g, g.a + row * g.a_row + from * g.a_depth, g.b + panel * g.b_panel + from * g.b_depth, depth,
             g.c + row * g.c_row + column, from == 0 && g.bias != nullptr ? g.bias + column : nullptr,
-            g.columns - column, g.accumulates || from != 0);
+            from == 0 && g.row_bias != nullptr ? g.row_bias + row : nullptr, g.columns - column,
+            g.accumulates || from != 0);
       }
     }
   }

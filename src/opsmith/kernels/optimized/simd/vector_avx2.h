@@ -66,6 +66,12 @@ OPSMITH_INLINE F evens(F x, F y) {
   const __m256d halves = _mm256_castps_pd(_mm256_shuffle_ps(x, y, _MM_SHUFFLE(2, 0, 2, 0)));
   return _mm256_castpd_ps(_mm256_permute4x64_pd(halves, _MM_SHUFFLE(3, 1, 2, 0)));
 }
+OPSMITH_INLINE F alternating_low(F x, F y) {
+  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y), 0x20);
+}
+OPSMITH_INLINE F alternating_high(F x, F y) {
+  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y), 0x31);
+}
 
 OPSMITH_INLINE F widened(__m128i x) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));

@@ -66,6 +66,15 @@ OPSMITH_INLINE F evens(F x, F y) {
   const I lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   return _mm512_permutex2var_ps(x, lanes, y);
 }
+// Lanes of x and y in turns: those of their lower halves, and of the upper ones.
+OPSMITH_INLINE F alternating_low(F x, F y) {
+  const I lanes = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return _mm512_permutex2var_ps(x, lanes, y);
+}
+OPSMITH_INLINE F alternating_high(F x, F y) {
+  const I lanes = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return _mm512_permutex2var_ps(x, lanes, y);
+}
 
 OPSMITH_INLINE F widened(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));

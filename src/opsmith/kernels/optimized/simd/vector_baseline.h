@@ -78,6 +78,12 @@ OPSMITH_INLINE F lanes_or(F x, int64_t n, F rest) {
 OPSMITH_INLINE F evens(F x, F y) {
   return F{x[0], x[2], y[0], y[2]};
 }
+OPSMITH_INLINE F alternating_low(F x, F y) {
+  return F{x[0], y[0], x[1], y[1]};
+}
+OPSMITH_INLINE F alternating_high(F x, F y) {
+  return F{x[2], y[2], x[3], y[3]};
+}
 
 OPSMITH_INLINE F widened(H x) {
   return (F)(__builtin_convertvector(x, U) << 16);
