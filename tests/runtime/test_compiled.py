@@ -355,7 +355,7 @@ def test_graphs_in_cpp_train(tmp_path: Path) -> None:
 
 
 def test_convolutions_keep_the_memory_formats_of_the_program(tmp_path: Path) -> None:
-    """Inductor brings both to channels-last on the CPU; the device's kernel is served as the program wrote it."""
+    """On the CPU Inductor brings both to channels-last."""
     lines = run(
         """
         from torch._inductor.utils import run_and_get_code
