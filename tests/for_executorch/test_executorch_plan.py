@@ -448,3 +448,18 @@ def test_a_key_that_an_earlier_library_takes_is_left_to_it(
         name for name, _ in expected
     ]
     assert built_servers([built(backend, catalogue)], mul(FLOAT), mul(DOUBLE)) == expected
+
+
+def test_without_the_runtimes_kernels_libraries_serve_all_and_stay_beside_them(
+    chip: Path, catalogue: Catalogue
+) -> None:
+    """As in a runner in C++, which may have ExecuTorch's kernels after all: those have no keys."""
+    alone = Runtime("1.4.1", RUNTIME.operators | {"executorch_prim::add.Scalar"}).without_kernels()
+    assert alone.operators == {"executorch_prim::add.Scalar"}
+    number = form("executorch_prim::add.Scalar", None, None, None)
+    plan = planned(chip, catalogue, add(FLOAT), number, runtime=alone)
+    assert [(each.keys, each.unkeyed) for each in plan.kernels] == [((add(FLOAT).key,), False)]
+    said = refusal(
+        OperatorsUnserved, planned, chip, catalogue, add(FLOAT), mul(IMAGE), runtime=alone
+    )
+    assert f"{mul(IMAGE)}: fast does not take Float(0,2,3,1) as `self`" in said

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
 from opsmith.build.csrc import INCLUDE_DIRS, PACKAGE
-from opsmith.build.executorch import find_executorch
+from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.flags import lean_flags, lean_include_dirs
-from opsmith.build.toolchain import find_torch
-from opsmith.errors import OpsmithError
+from opsmith.build.toolchain import TorchInstallation, find_torch
+from opsmith.errors import ExecutorchMissing, OpsmithError
 
 
 def config_folder() -> Path:
@@ -38,7 +38,20 @@ def facts() -> dict[str, Sequence[str | Path]]:
         "OPSMITH_TORCH_INCLUDE_DIRS": [*torch.include_dirs, executorch.include_dir],
         "OPSMITH_TORCH_LIBRARY_DIR": [torch.library_dir],
         "OPSMITH_EXECUTORCH_LIBRARIES": executorch.libraries,
+        "OPSMITH_EXECUTORCH_VERSION": [executorch.version],
+        "OPSMITH_EXECUTORCH_INCLUDE_DIRS": lean_include_dirs(executorch),
+        "OPSMITH_EXECUTORCH_RUNNER_LIBRARIES": _runner_libraries(executorch, torch),
     }
+
+
+def _runner_libraries(
+    executorch: ExecutorchInstallation, torch: TorchInstallation
+) -> Sequence[str | Path]:
+    """What a runner links; of an ExecuTorch that none can be linked with, what CMake then says of it."""
+    try:
+        return executorch.runner_libraries(torch.library_dir)
+    except ExecutorchMissing as error:
+        return [f"{error.message}: {error.remedy}-NOTFOUND"]
 
 
 def _set_commands(values: dict[str, Sequence[str | Path]]) -> Iterable[str]:

@@ -7,6 +7,14 @@
 # The first compiles sources without PyTorch's headers. The second makes a library that
 # torch.ops.load_library loads, of these objects and of sources that use PyTorch and WRAP_TO_ATEN. The third
 # makes one for the runtime in ExecuTorch's wheel, where EXECUTORCH_LIBRARY registers the kernels.
+#
+#   opsmith_kernels(my_kernels BACKEND backend.yaml PROGRAMS model.pte other.pte NO_RUNTIME_KERNELS)
+#   target_link_libraries(my_runner PRIVATE my_kernels)
+#
+# makes a library of all that the backend's libraries have for these programs, and links it, with ExecuTorch's
+# runtime and its headers (opsmith::executorch), into a program in C++. It registers its kernels by itself, and
+# is linked although nothing refers to it. With NO_RUNTIME_KERNELS the program has no kernels but these, and
+# the build fails where the libraries lack one; without, it may link ExecuTorch's own beside them.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 execute_process(
@@ -42,4 +50,56 @@ function(opsmith_executorch_library target)
   file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp" "")
   add_library(${target} MODULE "${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp")
   target_link_libraries(${target} PRIVATE ${given_LEAN} ${OPSMITH_EXECUTORCH_LIBRARIES})
+endfunction()
+
+if(NOT TARGET opsmith::executorch)
+  add_library(opsmith::executorch INTERFACE IMPORTED)
+  set_target_properties(opsmith::executorch PROPERTIES
+    INTERFACE_COMPILE_FEATURES cxx_std_17
+    INTERFACE_COMPILE_DEFINITIONS C10_USING_CUSTOM_GENERATED_MACROS
+    INTERFACE_INCLUDE_DIRECTORIES "${OPSMITH_INCLUDE_DIRS};${OPSMITH_EXECUTORCH_INCLUDE_DIRS}"
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${OPSMITH_EXECUTORCH_INCLUDE_DIRS}"
+    INTERFACE_LINK_LIBRARIES "${OPSMITH_EXECUTORCH_RUNNER_LIBRARIES}")
+endif()
+
+function(opsmith_kernels target)
+  cmake_parse_arguments(PARSE_ARGV 1 given "NO_RUNTIME_KERNELS" "BACKEND" "PROGRAMS")
+  if(NOT given_BACKEND OR given_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "opsmith_kernels(${target} …): write BACKEND and a backend.yaml, then PROGRAMS and .pte files")
+  endif()
+  if(OPSMITH_EXECUTORCH_RUNNER_LIBRARIES MATCHES "-NOTFOUND$")
+    string(REPLACE "-NOTFOUND" "" reason "${OPSMITH_EXECUTORCH_RUNNER_LIBRARIES}")
+    message(FATAL_ERROR "${reason}")
+  endif()
+  # A name stands for a backend that comes with opsmith.
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${given_BACKEND}")
+    set(given_BACKEND "${CMAKE_CURRENT_SOURCE_DIR}/${given_BACKEND}")
+  endif()
+  set(programs)
+  set(options)
+  foreach(program IN LISTS given_PROGRAMS)
+    cmake_path(ABSOLUTE_PATH program NORMALIZE)
+    list(APPEND programs "${program}")
+    list(APPEND options --for "${program}")
+  endforeach()
+  if(given_NO_RUNTIME_KERNELS)
+    list(APPEND options --no-runtime-kernels)
+  endif()
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}.kernels")
+  set(library "${folder}/lib${target}.so")
+  # Asked in each build, which costs little where nothing has changed: it knows the kernels' sources.
+  add_custom_target(${target}_library
+    COMMAND "${Python3_EXECUTABLE}" -m opsmith executorch build "${given_BACKEND}" ${options} -o "${folder}"
+            --name ${target}
+    DEPENDS ${programs}
+    BYPRODUCTS "${library}"
+    COMMENT "Building the kernels of ${target}"
+    VERBATIM)
+  add_library(${target} SHARED IMPORTED GLOBAL)
+  add_dependencies(${target} ${target}_library)
+  set_target_properties(${target} PROPERTIES
+    IMPORTED_LOCATION "${library}"
+    IMPORTED_SONAME "lib${target}.so"
+    INTERFACE_LINK_LIBRARIES opsmith::executorch
+    INTERFACE_LINK_OPTIONS "LINKER:--push-state,--no-as-needed,${library},--pop-state")
 endfunction()

@@ -60,26 +60,30 @@ def build_library(
     programs: Sequence[ExecutorchProgram],
     folder: Path,
     *,
+    name: str = "",
+    runtime_kernels: bool = True,
     progress: OnProgress | None = None,
 ) -> BuiltLibrary:
     """Builds the library of the backend described by the file ``description`` into ``folder``.
 
     With ``programs`` it holds what these call, for the dtypes that they have, and registers it when it
     is loaded; without, every kernel of the backend.  ``folder`` is made where it is missing, and has one
-    shared library afterwards.  Raises a :class:`~opsmith.errors.DescriptionError`, a
-    :class:`~opsmith.errors.BuildError`, or :class:`~opsmith.errors.OutputRejected`.
+    shared library afterwards, ``lib<name>.so``: by default that of the backend.  Without ``runtime_kernels``
+    it is for a runtime that has no kernels of its own, and serves all or is refused.  Raises a
+    :class:`~opsmith.errors.DescriptionError`, a :class:`~opsmith.errors.BuildError`, or
+    :class:`~opsmith.errors.OutputRejected`.
     """
     report = progress or (lambda step: None)
-    builder = _Builder(description, report)
-    name = f"lib{builder.backend.name}_executorch.so"
-    _check_folder(folder, name)
+    builder = _Builder(description, report, name, runtime_kernels)
+    file = f"lib{builder.name}.so"
+    _check_folder(folder, file)
     full = builder.plan(None)
     full_library, objects = builder.build(full, builder.sources())
     plan, library = full, full_library
     if programs:
         plan = builder.plan(programs)
         library, objects = builder.build(plan, builder.selected(plan, objects))
-    path = folder / name
+    path = folder / file
     _write(path, library.read_bytes())
     return BuiltLibrary(
         path,
@@ -93,7 +97,9 @@ def build_library(
 class _Builder:
     """The building of one backend's libraries with what is installed."""
 
-    def __init__(self, description: Path, report: OnProgress) -> None:
+    def __init__(
+        self, description: Path, report: OnProgress, name: str, runtime_kernels: bool
+    ) -> None:
         self.report = report
         self.cache = usable_cache()
         self.compiler: Compiler = find_compiler(self.cache)
@@ -101,7 +107,9 @@ class _Builder:
         report(Progress("planning the kernels of ExecuTorch"))
         opened = OpenedBackend(description, self.cache)
         self.catalogue, self.backend = opened.catalogue, opened.description
-        self.runtime = installed_runtime(self.cache)
+        installed = installed_runtime(self.cache)
+        self.runtime = installed if runtime_kernels else installed.without_kernels()
+        self.name = name or f"{self.backend.name}_executorch"
         if not self.backend.executorch_libraries:
             raise OperatorsUnserved(
                 f"no library of `{self.backend.name}` has kernels for ExecuTorch",
@@ -165,11 +173,15 @@ class _Builder:
         registrations = [path for path in self._generated(plan) if path.suffix == ".cpp"]
         own = LeanSources((*registrations, *_REGISTRATION), self.executorch, INCLUDE_DIRS)
         library = SharedLibrary(
-            name=f"{plan.backend}_executorch",
+            name=self.name,
             sources=(),
             lean=(*sources, own),
             libraries=self.executorch.libraries,
-            own_link_flags=(*self._link_flags(), *own_link_flags()),
+            own_link_flags=(
+                *self.executorch.kernel_link_flags(self.name),
+                *self._link_flags(),
+                *own_link_flags(),
+            ),
             own_libraries=tuple(
                 dict.fromkeys(
                     name
@@ -235,5 +247,7 @@ def _shared_libraries(folder: Path) -> Iterable[Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
+    if path.is_file() and path.read_bytes() == content:
+        return  # whoever links it has nothing to do
     write_output(path, content)
     path.chmod(0o755)

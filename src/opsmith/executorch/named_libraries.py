@@ -90,7 +90,7 @@ def check_served(
         + (f": {each.nearest}" if each.nearest else nearest(each.form.operator, known))
         for each in missing
     )
-    if not runtime.has_kernels:
+    if runtime.left_out:
         who = "none of its libraries" if libraries else "nobody"
         has = f"{who} has a kernel, where ExecuTorch's own are left out"
     else:

@@ -23,12 +23,31 @@ def build(
     programs: Annotated[
         list[Path] | None, typer.Option("--for", help="Only what this program uses; repeatable.")
     ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            help="What to call it: libNAME.so.", show_default="that of the backend, and _executorch"
+        ),
+    ] = "",
+    runtime_kernels: Annotated[
+        bool,
+        typer.Option(
+            help="Count on ExecuTorch's own kernels, which a runner in C++ need not have."
+        ),
+    ] = True,
     json: Json = False,
 ) -> None:
     """Build a backend's kernels into one library for ExecuTorch, all of them or what programs use."""
     read = [read_program(path) for path in programs or ()]
     with shown_progress() as progress:
-        built = build_library(find_backend(backend), read, output, progress=progress)
+        built = build_library(
+            find_backend(backend),
+            read,
+            output,
+            name=name,
+            runtime_kernels=runtime_kernels,
+            progress=progress,
+        )
     if built.forms:
         out.print(served_forms(built.forms))
     out.print(_sizes(built))

@@ -33,20 +33,22 @@ class Runtime:
     """An ExecuTorch: its version, the operators that it has a kernel of its own for, and its delegates.
 
     ``delegates`` are those that are in it, by the names that programs have for them: ``XnnpackBackend``.
+    ``left_out`` are operators whose kernels may be there, and are not counted on.
     """
 
     version: str
     operators: frozenset[str]
     delegates: frozenset[str] = frozenset()
-
-    @property
-    def has_kernels(self) -> bool:
-        """Whether it has kernels beside those that are part of it."""
-        return not all(map(_is_part_of_runtime, self.operators))
+    left_out: frozenset[str] = frozenset()
 
     def without_kernels(self) -> Runtime:
         """The same with no kernels of its own but those that are part of it, as in a runner in C++."""
-        return replace(self, operators=frozenset(filter(_is_part_of_runtime, self.operators)))
+        kept = frozenset(filter(_is_part_of_runtime, self.operators))
+        return replace(self, operators=kept, left_out=self.operators - kept)
+
+    def may_have(self, operator: str) -> bool:
+        """Whether a kernel for ``operator`` may be registered, beside which another needs a key."""
+        return operator in self.operators or operator in self.left_out
 
 
 def _is_part_of_runtime(operator: str) -> bool:
@@ -197,7 +199,7 @@ class _Resolver:
                 yield OfferedKernel(operator.name, arguments, kernel.library, kernel.symbol, kernel)
 
     def _reason_against(self, operator: LeanOperator, kernel: Kernel, form: CallForm) -> str:
-        if not form.tensors and form.operator in self.runtime.operators:
+        if not form.tensors and self.runtime.may_have(form.operator):
             return "calls without a Tensor, which have no key"
         return rejection([each.name for each in operator.arguments], kernel, form)
 
@@ -271,7 +273,7 @@ class _Resolver:
         """Of each operator that the runtime lacks, the first kernel that needs no key."""
         first: dict[str, int] = {}
         for operator, kernel in offered:
-            if not kernel.arg_meta and operator.name not in self.runtime.operators:
+            if not kernel.arg_meta and not self.runtime.may_have(operator.name):
                 first.setdefault(operator.name, id(kernel))
         return set(first.values())
 
