@@ -50,11 +50,11 @@ def export(
     path: Path,
     backend: Path,
     dynamic_shapes: Any = None,
-    allow_unserved: bool = False,
+    **options: Any,
 ) -> Exported:
     """Exports ``module`` for the kernels of ``backend``."""
     what = ModuleToExport(type(module).__name__, module.eval(), inputs, {}, dynamic_shapes)
-    return export_program(what, path, backend, allow_unserved=allow_unserved)
+    return export_program(what, path, backend, **options)
 
 
 def build(backend: Path, folder: Path, *programs: Path) -> BuiltLibrary:

@@ -14,8 +14,9 @@ from command import run_opsmith
 from executorch_chip import write_chip
 from executorch_programs import Silu, Small, export, matrices
 from opsmith.errors import InputsRejected, OperatorsUnserved, OutputRejected, ProgramInvalid
-from opsmith.executorch.export import Exported
+from opsmith.executorch.export import Exported, ExportPass
 from opsmith.executorch.program import read_program
+from opsmith.executorch.run import run_program
 from refusal import refusal
 
 MODELS = '''
@@ -76,6 +77,56 @@ def test_the_example_inputs_are_kept_beside_the_program(chip: Path, tmp_path: Pa
     for mine, theirs in zip(kept.example_inputs[0], inputs, strict=True):
         assert torch.equal(mine, theirs)
     assert torch.equal(kept.module()(*inputs), inputs[0] + inputs[1])
+
+
+class Normed(nn.Module):
+    """Convolutions with batch norm: of all kinds that are folded, and one whose result is read twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        self.grouped = nn.Sequential(
+            nn.Conv2d(8, 8, 3, groups=8, padding="same"), nn.BatchNorm2d(8, affine=False)
+        )
+        self.bare = nn.Sequential(nn.Conv2d(8, 4, 1, bias=False), nn.BatchNorm2d(4, affine=False))
+        self.conv, self.norm = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+        for each in self.modules():
+            if isinstance(each, nn.BatchNorm2d):
+                for value in (each.running_mean, each.weight, each.bias):
+                    if value is not None:
+                        nn.init.normal_(value)
+                nn.init.uniform_(each.running_var, 0.5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(self.bare(self.grouped(self.plain(x))))
+        result: Tensor = self.norm(x) + x
+        return result
+
+
+def test_batch_norm_is_folded_into_convolutions(chip: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module, image = Normed().eval(), torch.randn(2, 3, 8, 8)
+    expected, weights = module(image), {name: x.clone() for name, x in module.state_dict().items()}
+    program = tmp_path / "normed.pte"
+    exported = export(module, (image,), program, chip)
+    assert exported.folded == 3
+    norms = [name for name in operators(exported) if "batch_norm" in name]
+    assert len(norms) == 1
+    ran = run_program(program)
+    assert ran.difference is not None and ran.difference < 1e-5
+    # The module, and the graph that is kept, are as they were.
+    assert torch.equal(module(image), expected)
+    assert all(torch.equal(weights[name], x) for name, x in module.state_dict().items())
+    left = export(module, (image,), program, chip, without=[ExportPass.FOLD_BATCH_NORM])
+    assert (left.folded, len([x for x in operators(left) if "batch_norm" in x])) == (0, 4)
+    assert read_program(program).data.total > 0
+
+
+def test_what_is_kept_whole_can_be_decomposed(chip: Path, tmp_path: Path) -> None:
+    exported = export(
+        Silu(), matrices(1), tmp_path / "silu.pte", chip, without=[ExportPass.KEEP_WHOLE]
+    )
+    assert operators(exported) == ["aten::sigmoid.out", "aten::mul.out"]
 
 
 def test_channels_last_inputs_keep_their_dim_order(chip: Path, tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 Operators for which the backend's libraries have kernels are preserved where ExecuTorch's own lowering
 would decompose them: ``linear`` always.  Where the module calls operators that the libraries declare, the
-backend is loaded, which defines them.  Nothing is written where nobody will serve a call.  Called by
-``opsmith executorch export``.
+backend is loaded, which defines them.  Batch norm is folded into convolutions.  Nothing is written where
+nobody will serve a call.  Called by ``opsmith executorch export``.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +55,27 @@ class ModuleToExport:
     dynamic_shapes: Any = None
 
 
+class ExportPass(Enum):
+    """What is done to a graph on its way to a program, unless it is left out."""
+
+    FOLD_BATCH_NORM = "fold-batch-norm"
+    """Batch norm is folded into the convolution before it."""
+    KEEP_WHOLE = "keep-whole"
+    """Operators that the libraries have kernels for are not decomposed: hardswish, gelu, silu."""
+
+
 @dataclass(frozen=True)
 class Exported:
     """What was written: the program, and beside it the exported graph with its example inputs.
 
-    ``forms`` says who will serve its calls, and ``preserved`` which operators were not decomposed.
+    ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, and ``folded``
+    how many batch norms are part of convolutions.  The graph is that of the module as it is.
     """
 
     program: Path
     graph: Path
     preserved: tuple[str, ...]
+    folded: int
     forms: tuple[ServedForm, ...]
 
 
@@ -72,13 +84,14 @@ def export_program(
     path: Path,
     description: Path,
     *,
+    without: Collection[ExportPass] = (),
     allow_unserved: bool = False,
     progress: OnProgress | None = None,
 ) -> Exported:
     """Exports ``what`` to ``path``, for the kernels of the backend described by the file ``description``.
 
-    ``allow_unserved`` is for calls that another library will serve.  Raises
-    :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
+    ``without`` names what is not done.  ``allow_unserved`` is for calls that another library will serve.
+    Raises :class:`~opsmith.errors.ProgramInvalid` where it cannot be exported,
     :class:`~opsmith.errors.OperatorsUnserved` where neither a library nor ExecuTorch has kernels for all,
     :class:`~opsmith.errors.InputsRejected` for inputs that no program takes, and
     :class:`~opsmith.errors.OutputRejected`.
@@ -110,7 +123,13 @@ def export_program(
         load(str(description), progress=progress)
         exported = _exported(what)
         extra_files[BACKEND_FILE] = str(description.resolve())
-    preserved = _preserved(backend, catalogue)
+    saved = _saved(exported, extra_files)
+    folded = 0
+    if ExportPass.FOLD_BATCH_NORM not in without:
+        from opsmith.executorch.batch_norm import fold_batch_norm
+
+        folded = fold_batch_norm(exported)
+    preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
     for _ in range(2):
         report(Progress("lowering it to ExecuTorch"))
         content, nodes = _lowered(exported, preserved, what.name)
@@ -123,9 +142,10 @@ def export_program(
     if not allow_unserved:
         _check_served(forms, nodes, what.name, backend, runtime)
     write_output(path, content)
-    write_output(graph, _saved(exported, extra_files))
+    write_output(graph, saved)
     called = {_functional(each, catalogue) for each in forms}
-    return Exported(path, graph, tuple(name for name in preserved if name in called), forms)
+    kept = tuple(name for name in preserved if name in called)
+    return Exported(path, graph, kept, folded, forms)
 
 
 def _served(
@@ -185,10 +205,10 @@ def _check_inputs(what: ModuleToExport) -> None:
 # ---- what is not decomposed
 
 
-def _preserved(backend: Backend, catalogue: Catalogue) -> tuple[str, ...]:
+def _preserved(backend: Backend, catalogue: Catalogue, keep_whole: bool) -> tuple[str, ...]:
     """The functional operators whose out variants the libraries have kernels for, and those always."""
     names = dict.fromkeys(_ALWAYS_PRESERVED)
-    for library in backend.executorch_libraries:
+    for library in backend.executorch_libraries if keep_whole else ():
         for kernel in library.kernels:
             group = catalogue.group_of.get(kernel.operator)
             if group is not None and group.functional and "::" not in kernel.operator:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from opsmith.cli.console import Json, out, print_json, shown_progress
+from opsmith.cli.console import Json, many, out, print_json, shown_progress
 from opsmith.cli.executorch.served_forms import form_json, served_forms
 from opsmith.cli.options import Backend
 from opsmith.description import find_backend
-from opsmith.executorch.export import ModuleToExport, export_program
+from opsmith.executorch.export import ExportPass, ModuleToExport, export_program
 from opsmith.programs.module import made_by_factory
 
 
@@ -21,6 +21,10 @@ def export_module(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The program to write, a .pte.")],
     backend: Backend = "",
+    without: Annotated[
+        list[ExportPass] | None,
+        typer.Option(help="What is not to be done to the graph on the way; repeatable."),
+    ] = None,
     allow_unserved: Annotated[
         bool,
         typer.Option(
@@ -39,12 +43,16 @@ def export_module(
             what,
             output,
             find_backend(backend),
+            without=without or (),
             allow_unserved=allow_unserved,
             progress=progress,
         )
     out.print(served_forms(exported.forms))
     if exported.preserved:
         out.print(f"not decomposed: {', '.join(exported.preserved)}", highlight=False)
+    if exported.folded:
+        norms = many(exported.folded, "batch norm")
+        out.print(f"folded into convolutions: {norms}", highlight=False)
     out.print(f"program  {exported.program}", highlight=False, soft_wrap=True)
     out.print(f"graph    {exported.graph}", highlight=False, soft_wrap=True)
     if json:
@@ -53,6 +61,7 @@ def export_module(
                 "program": str(exported.program),
                 "graph": str(exported.graph),
                 "preserved": exported.preserved,
+                "folded_batch_norms": exported.folded,
                 "forms": [form_json(each) for each in exported.forms],
             }
         )
