@@ -24,7 +24,7 @@ from opsmith.executorch.build import build_library
 from opsmith.executorch.loading import load_library, runtime_module
 from opsmith.transforms.packed_linear import packed_weight
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernel_suite"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "kernels" / "kernel_suite"))
 from aten_calls import OperatorCall, directly
 from executorch_calls import form_of, is_input, program_of
 

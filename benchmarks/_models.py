@@ -48,6 +48,76 @@ def resnet18() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 
 
+class SqueezeExcitation(nn.Module):
+    """Scales each channel of ``(N, C, H, W)`` by what its mean and the others' say: Hu et al., 2018."""
+
+    def __init__(self, channels: int, squeezed: int) -> None:
+        super().__init__()
+        self.scale = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(channels, squeezed, 1),
+            nn.ReLU(),
+            nn.Conv2d(squeezed, channels, 1),
+            nn.Hardsigmoid(),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale(x)
+
+
+def normed(
+    inside: int, outside: int, kernel: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    """A convolution with batch norm."""
+    convolution = nn.Conv2d(inside, outside, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outside))
+
+
+class Inverted(nn.Module):
+    """MobileNetV3's block, on ``(N, inside, H, W)``."""
+
+    def __init__(
+        self,
+        inside: int,
+        kernel: int,
+        wide: int,
+        outside: int,
+        squeezed: int,
+        act: type,
+        stride: int,
+    ) -> None:
+        super().__init__()
+        layers = [*normed(inside, wide, 1), act()] if wide != inside else []
+        layers += [*normed(wide, wide, kernel, stride, wide), act()]
+        layers += [SqueezeExcitation(wide, squeezed)] if squeezed else []
+        self.body = nn.Sequential(*layers, *normed(wide, outside, 1))
+        self.has_shortcut = stride == 1 and inside == outside
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.body(x) if self.has_shortcut else self.body(x)
+
+
+def mobilenet_v3_small() -> nn.Module:
+    """MobileNetV3-Small on ``(N, 3, H, W)``: Howard et al., Searching for MobileNetV3, 2019, table 2."""
+    relu, swish = nn.ReLU, nn.Hardswish
+    blocks = [
+        Inverted(16, 3, 16, 16, 8, relu, 2),
+        Inverted(16, 3, 72, 24, 0, relu, 2),
+        Inverted(24, 3, 88, 24, 0, relu, 1),
+        Inverted(24, 5, 96, 40, 24, swish, 2),
+        Inverted(40, 5, 240, 40, 64, swish, 1),
+        Inverted(40, 5, 240, 40, 64, swish, 1),
+        Inverted(40, 5, 120, 48, 32, swish, 1),
+        Inverted(48, 5, 144, 48, 40, swish, 1),
+        Inverted(48, 5, 288, 96, 72, swish, 2),
+        Inverted(96, 5, 576, 96, 144, swish, 1),
+        Inverted(96, 5, 576, 96, 144, swish, 1),
+    ]
+    head = [*normed(96, 576, 1), swish(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    head += [nn.Linear(576, 1024), swish(), nn.Linear(1024, 1000)]
+    return nn.Sequential(*normed(3, 16, 3, 2), swish(), *blocks, *head)
+
+
 def transformer() -> nn.Module:
     """Four layers of width 128 on tokens ``(N, T)``; logits ``(N, T, 1000)``."""
     layer = nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True, norm_first=True)

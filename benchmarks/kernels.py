@@ -32,7 +32,10 @@ from opsmith.description import find_backend
 _TESTS = Path(__file__).resolve().parents[1] / "tests"
 # Optimized stands first in sim; quantized is alone in its tests' backend. A process loads one.
 BACKEND, DEVICE = find_backend("sim"), "sim"
-QUANTIZED_BACKEND, QUANTIZED_DEVICE = _TESTS / "quantized_backend" / "backend.yaml", "quantsim"
+QUANTIZED_BACKEND, QUANTIZED_DEVICE = (
+    _TESTS / "kernels" / "quantized_backend" / "backend.yaml",
+    "quantsim",
+)
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
 # The length of rows, of what goes by rows.
 ROW = 1000
