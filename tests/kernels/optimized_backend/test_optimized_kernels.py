@@ -88,6 +88,8 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "silu": functional.silu,
+    "hardsigmoid": functional.hardsigmoid,
+    "hardswish": functional.hardswish,
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
 }

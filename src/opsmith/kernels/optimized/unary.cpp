@@ -1,4 +1,4 @@
-// exp, relu, sigmoid, silu, tanh and gelu.
+// exp, relu, sigmoid, silu, hardsigmoid, hardswish, tanh and gelu.
 #include <algorithm>
 #include <string_view>
 
@@ -74,6 +74,8 @@ Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, co
     return unary(context, self, out, #name, functions);                                \
   }
 OPSMITH_UNARY_KERNEL(exp)
+OPSMITH_UNARY_KERNEL(hardsigmoid)
+OPSMITH_UNARY_KERNEL(hardswish)
 OPSMITH_UNARY_KERNEL(relu)
 OPSMITH_UNARY_KERNEL(sigmoid)
 OPSMITH_UNARY_KERNEL(silu)

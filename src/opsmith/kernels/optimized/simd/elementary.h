@@ -80,6 +80,19 @@ OPSMITH_INLINE F relu(F x) {
   return less(x, zero(), zero(), x);
 }
 
+// min(max(x + 3, 0), 6); NaN stays.
+OPSMITH_INLINE F ramp(F x) {
+  return min(splat(6.0f), max(zero(), x + splat(3.0f)));
+}
+
+OPSMITH_INLINE F hardsigmoid(F x) {
+  return ramp(x) / splat(6.0f);
+}
+
+OPSMITH_INLINE F hardswish(F x) {
+  return x * ramp(x) / splat(6.0f);
+}
+
 OPSMITH_INLINE F silu(F x) {
   return x / (splat(1.0f) + exp(zero() - x));
 }

@@ -19,8 +19,9 @@ namespace opsmith::optimized::OPSMITH_ISA {
 
 // ---- unary.cpp: y[i] = f(x[i]); y may be x
 
-#define OPSMITH_UNARY_FUNCTIONS(each) \
-  each(exp) each(relu) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh)
+#define OPSMITH_UNARY_FUNCTIONS(each)                                                                       \
+  each(exp) each(relu) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh) each(hardsigmoid) \
+      each(hardswish)
 #define OPSMITH_UNARY(name)                                              \
   void name##_float(const float* x, float* y, int64_t n, bool streamed); \
   void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed);
