@@ -471,6 +471,7 @@ CONVOLVED: list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int]] = [
     (1, 64, 33, (45, 16), (3, 3), 1),  # few strips, which the threads share
     (2, 48, 64, (4, 5), (3, 3), 1),  # few pixels, whose columns are added up
     (2, 32, 96, (3, 2, 2), (2, 3, 1), 2),
+    (3, 40, 50, (1, 1), (1, 1), 1),  # rows of a pixel each
     (0, 3, 4, (8, 8), (3, 3), 1),
 ]  # fmt: skip
 

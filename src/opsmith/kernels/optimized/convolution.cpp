@@ -630,8 +630,28 @@ WinogradEnd multiply_by_winograd(const MapProduct<float>& p, const WindowDim (&d
                                 : WinogradEnd::kNotFinite;
 }
 
+// Maps of a pixel each, at a place in the kernel: rows of samples times the weight.
+template <class T>
+bool multiply_pixels(const MapProduct<T>& p, int64_t place) {
+  Product<T> product;
+  product.rows = p.result.batch;
+  product.columns = p.rows();
+  product.depth = p.source_channels();
+  product.a = {p.source.data, p.source.batch_stride, p.source.channel_stride, 0};
+  product.b = {p.weight(0) + place, p.channel_stride(), p.row_stride(), 0};
+  product.c = {p.result.data, p.result.batch_stride, p.result.channel_stride, 0};
+  product.bias = p.bias;
+  return multiply(p.convolution.context, product, p.with.product);
+}
+
 template <class T>
 bool multiply_products(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
+  const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
+  if (kernel_size == 1 && p.convolution.groups == 1 && p.source.pixels() == 1 && p.result.pixels() == 1 &&
+      p.result.channel_stride == 1 && dims[0].first == 0 && dims[1].first == 0 && dims[2].first == 0) {
+    const int64_t first[kSpatial] = {};
+    return multiply_pixels(p, weight_offset(p.convolution.weight, dims, first));
+  }
   if constexpr (std::is_same_v<T, float>) {
     const WinogradEnd end = multiply_by_winograd(p, dims);
     if (end != WinogradEnd::kNotFinite) {
