@@ -280,6 +280,12 @@ def models(tmp_path: Path) -> Path:
             "  remedy: install it, or run the command in the folder that it lies in",
         ),
         (
+            "models.py:small",
+            [],
+            "`models.py` cannot be imported: No module named 'models.py'; 'models' is not a package\n"
+            "  remedy: name the module rather than its file: `models:small`",
+        ),
+        (
             "models",
             [],
             "`models` does not name a factory\n"

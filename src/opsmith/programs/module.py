@@ -146,9 +146,12 @@ def _attribute(spec: str) -> Any:
     try:
         value: Any = importlib.import_module(name)
     except ImportError as error:
+        module = name.removesuffix(".py").replace("/", ".")
         raise ProgramInvalid(
             f"`{name}` cannot be imported: {error}",
-            remedy="install it, or run the command in the folder that it lies in",
+            remedy="install it, or run the command in the folder that it lies in"
+            if module == name
+            else f"name the module rather than its file: `{module}:{attribute}`",
         ) from None
     for part in attribute.split("."):
         if not hasattr(value, part):
