@@ -372,6 +372,27 @@ def test_convolutions_keep_the_memory_formats_of_the_program(tmp_path: Path) -> 
     assert lines == ["True False", "False True"]
 
 
+def test_gradients_of_pools_are_called_where_loops_would_look_up_each_element(
+    tmp_path: Path,
+) -> None:
+    lines = run(
+        """
+        from opsmith.runtime.compile.compiled_graphs import compiled_graphs
+        pool = torch.compile(lambda x: nn.functional.max_pool2d(x.relu(), 2))
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = torch.randn(2, 3, 6, 6).contiguous(memory_format=layout)
+            ours, theirs = x.to("sim").requires_grad_(), x.clone().requires_grad_()
+            pool(ours).square().sum().backward()
+            nn.functional.max_pool2d(theirs.relu(), 2).square().sum().backward()
+            torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
+            print([name for graph in compiled_graphs for name in graph.called])
+            compiled_graphs.clear()
+        """,
+        tmp_path,
+    )
+    assert lines == ["['aten.max_pool2d_with_indices_backward.default']", "[]"]
+
+
 @pytest.mark.nightly
 def test_convolutions_random_numbers_and_attention(tmp_path: Path) -> None:
     run(

@@ -48,6 +48,9 @@ _LOOPS = frozenset(
     """.split()
 )
 
+# Inductor's C++ for these looks up another map for each element, and is vectorised for channels-last alone.
+_LOOKING_UP = frozenset("avg_pool2d_backward max_pool2d_with_indices_backward".split())
+
 # What a fused kernel cannot calculate: C has no such functions, or the result is not of a type that it has.
 _NOT_IN_C = frozenset(
     """
@@ -84,9 +87,17 @@ def compiling(backend: Backend, catalogue: Catalogue, entries: Iterable[Entry]) 
     if inductor is Inductor.TRITON:
         return Compiling(inductor, reason, kept, triton=backend.triton)
     if inductor is Inductor.CPP:
-        return Compiling(inductor, reason, kept, keeps_layouts=keeps_layouts)
+        called = tuple(name for name in kept if _base(name) in _LOOKING_UP)
+        return Compiling(inductor, reason, kept, called, keeps_layouts=keeps_layouts)
     calculated = sorted(name for name in loops if _base(name) not in _NOT_IN_C)
-    return Compiling(inductor, reason, kept, fused, tuple(calculated), keeps_layouts=keeps_layouts)
+    return Compiling(
+        inductor,
+        reason,
+        kept,
+        fused_kernel=fused,
+        fused=tuple(calculated),
+        keeps_layouts=keeps_layouts,
+    )
 
 
 def _base(name: str) -> str:

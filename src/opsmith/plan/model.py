@@ -388,7 +388,8 @@ class NotServed:
 class Compiling:
     """What ``torch.compile`` generates for the device, and the ``reason`` for that.
 
-    Operators that are ``kept`` are called, not decomposed.  ``fused_kernel`` is a library's kernel for loops
+    Operators that are ``kept`` are called, not decomposed; those ``called`` although Inductor has loops for
+    them, where their operands are contiguous.  ``fused_kernel`` is a library's kernel for loops
     over elements, in which the operators ``fused`` are calculated; without one all operators are called.
     ``triton`` says by which classes Triton serves the device, where it does.  With ``keeps_layouts``
     convolutions are called with the memory formats that the program gives them.
@@ -397,6 +398,7 @@ class Compiling:
     inductor: Inductor = Inductor.EAGER_KERNELS
     reason: str = ""
     kept: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
     fused_kernel: FusedKernel | None = None
     fused: tuple[str, ...] = ()
     triton: Triton | None = None

@@ -94,6 +94,11 @@ def _kept() -> frozenset[torch._ops.OpOverload]:
     return _overloads(compiling().kept)
 
 
+@cache
+def _called() -> frozenset[torch._ops.OpOverload]:
+    return _overloads(compiling().called)
+
+
 def _overloads(names: tuple[str, ...]) -> frozenset[torch._ops.OpOverload]:
     """The operators that are called so in the plan."""
     found = set()
@@ -110,6 +115,11 @@ def _is_on(device: str, arguments: Any) -> bool:
         isinstance(each, torch.Tensor) and each.device.type == device
         for each in torch.utils._pytree.tree_leaves(arguments)
     )
+
+
+def _is_contiguous_on(device: str, node: Any) -> bool:
+    value = node.meta["val"]
+    return _is_on(device, value) and not value.is_contiguous(memory_format=torch.channels_last)
 
 
 def triton() -> Triton | None:
@@ -198,6 +208,9 @@ class _CalledOperators(CustomGraphModulePass):
             from opsmith.runtime.compile.eager_kernels import mark_called
 
             mark_called(gm, self._device)
+        for node in gm.graph.nodes:
+            if node.target in _called() and _is_contiguous_on(self._device, node.args[0]):
+                node.meta["should_fallback"] = True
         for operator in {node.target for node in gm.graph.nodes} & _kept():
             if operator not in lowerings:
                 make_fallback(operator, override_decomp=True)  # type: ignore[no-untyped-call]
@@ -309,12 +322,15 @@ def _wrapper_codegen() -> Any:
 
 def note_called() -> None:
     """Adds what the graph calls that is being written to :data:`called_in_code`."""
+    from torch._inductor.ir import MultiOutput
     from torch._inductor.scheduler import ExternKernelSchedulerNode
     from torch._inductor.virtualized import V
 
     nodes = V.graph.scheduler.nodes
     called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]
-    called_in_code.append([_called_name(each) for each in called])
+    called_in_code.append(
+        [_called_name(each) for each in called if not isinstance(each, MultiOutput)]
+    )
 
 
 def _called_name(node: Any) -> str:

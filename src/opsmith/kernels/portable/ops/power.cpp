@@ -35,6 +35,7 @@ C power_of(C base, C exponent) {
 constexpr auto kPower = [](auto base, auto exponent) { return power_of(base, exponent); };
 
 // The powers that ATen calculates without pow: exact, and vectorised.
+constexpr auto kSame = [](auto a) { return a; };
 constexpr auto kSquare = [](auto a) { return a * a; };
 constexpr auto kCube = [](auto a) { return a * a * a; };
 constexpr auto kRoot = [](auto a) { return std::sqrt(a); };
@@ -57,6 +58,9 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
     const auto by = [&](const auto& f) -> Tensor& {
       return unary<kTensorScalar>(context, Floating{}, dtype, self, out, f);
     };
+    if (power == 1.0) {
+      return by(kSame);
+    }
     if (power == 2.0) {
       return by(kSquare);
     }
