@@ -94,6 +94,13 @@ def put(m: Tensor) -> None:
 
 
 REFUSED: dict[str, Call] = {
+    "cat, into what is too small": lambda m: torch.cat([m[:20], m[20:]], out=m[:5]),
+    "gather, into what is too large": lambda m: torch.gather(
+        m, 0, torch.arange(3, device=m.device), out=m[:20]
+    ),
+    "index, into what is too small": lambda m: torch.ops.aten.index.Tensor_out(
+        m, [torch.arange(30, device=m.device)], out=m[:5]
+    ),
     "index_select": lambda m: torch.index_select(m, 0, torch.arange(40, device=m.device), out=m),
     "index_put": put,
     "masked_fill_": lambda m: m[1:21].masked_fill_(m.view(torch.bool)[:20], 3),

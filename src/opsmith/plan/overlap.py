@@ -42,6 +42,13 @@ _BEGINS_WITH_COPY = frozenset(
 
 # The others, with what their kernels compare.
 _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
+    # The meta functions of these three look at an `out` that has been resized, which here is done last.
+    "cat.out": (RefusedOverlap("out", "tensors", wholly=True),),
+    "gather.out": (RefusedOverlap("out", "self", wholly=True), RefusedOverlap("out", "index")),
+    "index.Tensor_out": (
+        RefusedOverlap("out", "self", wholly=True),
+        RefusedOverlap("out", "indices", wholly=True),
+    ),
     "index_put_": (
         RefusedOverlap("self", "values", wholly=True),
         RefusedOverlap("self", "indices", wholly=True),

@@ -345,6 +345,7 @@ at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& 
                                                                                     out);
   opsmith::Structured<at::meta::structured_cat, 1> op(opsmith::Given::kOut, out);
   const auto precomputed = op.meta(tensors, dim);
+  opsmith::check_no_overlap(out, tensors);
   op.keep_apart(opsmith::Reads::kAnywhere, tensors);
   ::chip::cat(tensors, precomputed.dim, precomputed.valid, precomputed.all_contiguous,
               precomputed.all_same_dtype, precomputed.all_same_sizes_and_stride, precomputed.memory_format,
