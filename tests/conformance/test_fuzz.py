@@ -135,6 +135,24 @@ for device in "cpu", "sim":
     )
 
 
+def test_expanded_tensors_go_on_with_the_numbers_of_the_cpu(sim: opsmith.LoadedBackend) -> None:
+    """Of two results that go into one tensor either may be the last, and a later step does not differ."""
+    x, y, matrix = Ref("x"), Ref("y"), Ref("matrix")
+    program = Program(
+        {
+            "matrix": Leaf(torch.float32, (2.0, 1.0, 1.0, 3.0), (3, 2, 2), (0, 2, 1)),
+            "x": Leaf(torch.float32, (1.0,) * 10, (3, 2, 2), (0, 6, 3)),
+            "y": Leaf(torch.float32, (7.0,) * 12, (3, 2, 2)),
+        },
+        (
+            Step("s0", "linalg_lu.out", (matrix,), (("P", x), ("L", y), ("U", y))),
+            Step("s1", "slice.Tensor", (x, 0, 0, 2)),
+            Step("s2", "neg", (y,)),
+        ),
+    )
+    assert first_difference(program, "sim") is None
+
+
 def test_what_a_worker_has_noted_is_left_behind_with_the_step(tmp_path: Path) -> None:
     board = Board(tmp_path / "board")
     board.note(b"abs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 
 import torch
 from torch import Tensor
@@ -324,7 +325,8 @@ def _overlaps_itself(step: Step, kind: str, ours: SampleOutcome, theirs: SampleO
 
 def _median_of_expanded(step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome) -> bool:
     """PyTorch's CPU looks for the median of an expanded tensor in memory beside it."""
-    return kind == "values" and "median" in step.operator and shares_elements(theirs.tensors[0])
+    found = kind in {"values", "sign of zero"}
+    return found and "median" in step.operator and shares_elements(theirs.tensors[0])
 
 
 def _padded_by_what_is_padded(
@@ -350,10 +352,14 @@ def _polynomial_of_no_number(
     step: Step, kind: str, ours: SampleOutcome, theirs: SampleOutcome
 ) -> bool:
     """PyTorch's CPU returns of NaN, in some of its polynomials, a variable that nothing was assigned to."""
+    given = (*step.arguments, *dict(step.keywords).values())
     return (
         kind == "values"
         and "_polynomial_" in step.operator
-        and any(bool(tensor.isnan().any()) for tensor in theirs.tensors[: len(theirs.versions)])
+        and (
+            any(bool(tensor.isnan().any()) for tensor in theirs.tensors[: len(theirs.versions)])
+            or any(isinstance(value, float) and isnan(value) for value in given)
+        )
     )
 
 
