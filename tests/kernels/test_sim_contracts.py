@@ -30,6 +30,11 @@ def memory(device: str) -> Tensor:
     return elements.to(device)
 
 
+def matrices(m: Tensor) -> list[Tensor]:
+    """Three batches of two."""
+    return [part.view(2, 2, 2) for part in m[:24].chunk(3)]
+
+
 @dataclass(frozen=True)
 class Overlap:
     """A call that is given memory and writes to a part of what it reads; ``expected``, as if it did not."""
@@ -74,6 +79,22 @@ COMPUTED = (
         lambda m: m.sort(),
     ),
     Overlap("add", lambda m: torch.add(m, m, out=m), lambda m: m + m),
+    # PyTorch's meta function fills `out` with the first operand before the others are read.
+    Overlap(
+        "baddbmm",
+        lambda m: torch.baddbmm(*matrices(m), out=m[10:18].view(2, 2, 2)),
+        lambda m: torch.baddbmm(*matrices(m)),
+    ),
+    Overlap(
+        "baddbmm into itself",
+        lambda m: torch.baddbmm(*matrices(m), out=m[:8].view(2, 2, 2)),
+        lambda m: torch.baddbmm(*matrices(m)),
+    ),
+    Overlap(
+        "baddbmm_ of itself",
+        lambda m: m[:8].view(2, 2, 2).baddbmm_(matrices(m)[0], matrices(m)[1]),
+        lambda m: torch.baddbmm(matrices(m)[0], *matrices(m)[:2]),
+    ),
 )
 
 
@@ -162,6 +183,16 @@ UNFIT: dict[str, Unfit] = {
         lambda m: (lambda x: torch.where(m[:6].view(2, 3) > 2, x, m[13:16], out=x))(m[10:13]),
         "output with shape [3] doesn't match the broadcast shape [2, 3]",
     ),
+    "addmv into one element": Unfit(
+        lambda m: torch.addmv(m[:3], m[:9].view(3, 3), m[9:12], out=m[30:31].expand(3)),
+        "more than one element of the written-to tensor refers to a single memory location",
+    ),
+    "index_copy into its own expanded source": Unfit(
+        lambda m: (lambda x: torch.index_copy(m[:6].view(3, 2), 1, m[:1].long(), x, out=x))(
+            m[30:31].expand(2)
+        ),
+        "single memory location",
+    ),
     "relu into another dtype": Unfit(
         lambda m: torch.ops.aten.relu.out(m, out=m.double()),
         "Expected out tensor to have dtype float, but got double instead",
@@ -176,6 +207,41 @@ def test_an_unfit_out_is_refused(name: str, device: str) -> None:
     with pytest.raises(RuntimeError) as raised:
         UNFIT[name].call(given)
     assert UNFIT[name].says in str(raised.value)
+    assert torch.equal(given.cpu(), memory("cpu"))
+
+
+RESIZED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "addmv": lambda m, out: torch.addmv(m[:3], m[:9].view(3, 3), m[9:12], out=out),
+    "baddbmm": lambda m, out: torch.baddbmm(*matrices(m), out=out),
+    "bmm": lambda m, out: torch.bmm(*matrices(m)[:2], out=out),
+    "cumsum": lambda m, out: torch.cumsum(m[:12].view(3, 4), 1, out=out),
+    "logcumsumexp": lambda m, out: torch.logcumsumexp(m[:12].view(3, 4), 1, out=out),
+    "mode": lambda m, out: torch.mode(
+        m[:12].view(3, 4), 1, out=(out, torch.empty(0, dtype=torch.int64, device=m.device))
+    ),
+    "sum": lambda m, out: torch.sum(m.view(5, 8), 1, out=out),
+}
+OUTS: dict[str, Callable[[str], Tensor]] = {
+    "one element seven times": lambda device: torch.ones(3, device=device)[1:2].expand(7),
+    "no element in four rows": lambda device: torch.ones(1, 0, device=device).expand(4, 0),
+    "one row in four": lambda device: torch.ones(1, 9, device=device).expand(4, 9),
+    "elements in each other's place": lambda device: torch.ones(5, device=device).as_strided(
+        (2, 4), (1, 1)
+    ),
+    "two elements": lambda device: torch.ones(2, device=device),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("out", OUTS)
+@pytest.mark.parametrize("name", RESIZED)
+def test_an_out_of_another_size_is_resized_whatever_its_layout(name: str, out: str) -> None:
+    expected, result = OUTS[out]("cpu"), OUTS[out]("sim")
+    given = memory("sim")
+    RESIZED[name](memory("cpu"), expected)
+    RESIZED[name](given, result)
+    assert result.stride() == expected.stride()
+    torch.testing.assert_close(result.cpu(), expected)
     assert torch.equal(given.cpu(), memory("cpu"))
 
 
@@ -271,6 +337,23 @@ LAYOUTS: dict[str, Callable[[str], Tensor]] = {
         }.items()
     },
 }
+
+
+@pytest.mark.parametrize(
+    "scatter",
+    [
+        lambda x: torch.slice_scatter(x, torch.zeros(2, 4, device=x.device), 0, 1, 3),
+        lambda x: torch.select_scatter(x, torch.zeros(4, device=x.device), 0, 1),
+        lambda x: torch.diagonal_scatter(x, torch.zeros(4, device=x.device)),
+    ],
+    ids=["slice", "select", "diagonal"],
+)
+def test_a_copy_that_is_written_to_has_what_lies_between_the_elements(scatter: Call) -> None:
+    """Programs that are made functional look at it with the strides of another view of the same memory."""
+    on_cpu, on_sim = (scatter(memory(device)[1:].as_strided((4, 4), (9, 2))) for device in DEVICES)
+    assert on_sim.stride() == on_cpu.stride()
+    around = [each.as_strided((30,), (1,)).cpu() for each in (on_cpu, on_sim)]
+    torch.testing.assert_close(around[1], around[0])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

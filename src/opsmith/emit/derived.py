@@ -300,9 +300,10 @@ class DerivedBody:
 
     def _structured_check(self, how: str, given: list[str]) -> list[str]:
         structured = self._structured_class()
-        arguments = ", ".join([f"opsmith::Given::{how}", *given])
         return [
-            f"opsmith::Structured<{structured.meta_class}, {len(given)}> op({arguments});",
+            structured_head(
+                self.call, self.signature, structured.meta_class, how, given, self.headers
+            ),
             f"op.meta({structured.meta_arguments(self.signature)});",
             *formatted_as_self(self.call),
         ]
@@ -389,6 +390,23 @@ def refused_overlaps(call: KernelCall, signature: Signature) -> list[str]:
             written = f"op.announced({outs.index(written)})"
         lines.append(f"opsmith::{check}({written}, {read});")
     return lines
+
+
+def structured_head(
+    call: KernelCall,
+    signature: Signature,
+    base: str,
+    how: str,
+    given: Sequence[str],
+    headers: set[str],
+) -> str:
+    """The structured operator around the Tensors ``given``."""
+    arguments = ", ".join([f"opsmith::Given::{how}", *given])
+    if not call.meta_fills:
+        return f"opsmith::Structured<{base}, {len(given)}> op({arguments});"
+    headers.add("opsmith/generated/filled_structured.h")
+    operands = [parameter.name for parameter in signature.inputs() if parameter.tensor]
+    return f"opsmith::FilledStructured<{base}> op({', '.join([arguments, *operands])});"
 
 
 def kept_apart(call: KernelCall, signature: Signature) -> str:

@@ -16,6 +16,7 @@ from opsmith.emit.derived import (
     formatted_as_self,
     kept_apart,
     refused_overlaps,
+    structured_head,
 )
 from opsmith.emit.signature import Signature, Signatures, Structured
 from opsmith.emit.text import address, comment, dtype_set, quoted
@@ -205,6 +206,9 @@ class _Writer:
             lines += self._refuse_unless(" && ".join(tests))
         if self.call.overlaps_on_cpu:
             lines += self._hand_over_if("opsmith::shares_elements(self)", "opsmith::fallback")
+        if self.call.gaps_on_cpu:
+            has_gaps = "!self.is_non_overlapping_and_dense()"
+            lines += self._hand_over_if(has_gaps, "opsmith::fallback")
         return lines
 
     def _tests(self, names: Mapping[str, str], new: Collection[str]) -> list[str]:
@@ -343,18 +347,17 @@ class _Writer:
         results = structured.results
         # PyTorch's own kernel is a class on top of the meta function's.
         base = f"::{self.kernel.symbol}" if self.kernel.through else structured.meta_class
-        class_ = f"opsmith::Structured<{base}, {len(results)}>"
         match self.signature.function.func.kind().name:
             case "functional":
-                head = f"{class_} op;"
+                head = f"opsmith::Structured<{base}, {len(results)}> op;"
                 moved = [f"op.take({i})" for i in range(len(results))]
                 tail = [f"return {_packed(moved)};"]
             case "inplace":
-                head = f"{class_} op(opsmith::Given::kInplace, self);"
+                head = self._structured_head(base, "kInplace", ["self"])
                 tail = ["op.finish();", "return self;"]
             case _:
                 outs = self.signature.outputs()
-                head = f"{class_} op({', '.join(['opsmith::Given::kOut', *outs])});"
+                head = self._structured_head(base, "kOut", outs)
                 tail = ["op.finish();", f"return {self._forwarded(outs)};"]
         arguments = structured.meta_arguments(self.signature)
         meta = f"op.meta({arguments});"
@@ -373,13 +376,17 @@ class _Writer:
             return [*lines, self._run_iterator(", ".join(given)), *tail]
         lines += formatted_as_self(self.call)
         if self.signature.outputs():
-            lines += [
-                *refused_overlaps(self.call, self.signature),
-                kept_apart(self.call, self.signature),
-            ]
-        if self.on_copies:
+            lines += refused_overlaps(self.call, self.signature)
+            if (
+                not self.call.meta_fills
+            ):  # which was done apart; and memory that holds nothing would not do
+                lines.append(kept_apart(self.call, self.signature))
+        if self.on_copies and not self.call.meta_fills:
             given = [f"opsmith::overwritten({a})" if a in written else a for a in given]
         return [*lines, f"{self._call(given)};", *tail]
+
+    def _structured_head(self, base: str, how: str, given: Sequence[str]) -> str:
+        return structured_head(self.call, self.signature, base, how, given, self.headers)
 
     def _run_iterator(self, arguments: str) -> str:
         """A call of a structured kernel with the meta function's iterator, cast unless it does so itself."""

@@ -204,10 +204,12 @@ class KernelCall:
     or an operand in part, or would resize one, is refused; ``refused_overlaps`` are others that PyTorch
     refuses.  ``same_dtype``: so is an ``out`` of another dtype than the result's.  ``pointwise``: each
     element depends on the operands' elements at its place only, so that ``out`` may be an operand.
+    ``meta_fills``: PyTorch's meta function has copied self into the result before the kernel runs.
     ``format_of_self``: the result gets self's memory format, whatever PyTorch's meta function says.
     ``casts_on_cpu``: PyTorch's own kernel decides whether an ``out`` of
     another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
-    and whether an operand whose elements share memory may be written in place.
+    and whether an operand whose elements share memory may be written in place.  ``gaps_on_cpu``: the result
+    has also what lies between the elements of self, which a kernel does not copy: the fallback does.
     ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
     of a later one; ``other_dtypes`` is what comes after the last of them.
     ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
@@ -223,9 +225,11 @@ class KernelCall:
     same_dtype: bool = False
     refused_overlaps: tuple[RefusedOverlap, ...] = ()
     pointwise: bool = False
+    meta_fills: bool = False
     format_of_self: bool = False
     casts_on_cpu: bool = False
     overlaps_on_cpu: bool = False
+    gaps_on_cpu: bool = False
     meta: Meta | None = None
     next: Entry | None = None
     other_dtypes: Route | None = None

@@ -143,6 +143,13 @@ _CONTIGUOUS_ONLY = frozenset({"native_group_norm"})
 # function does not say.
 _FORMAT_OF_SELF = frozenset({"reflection_pad3d", "replication_pad2d", "replication_pad3d"})
 
+# Structured operators whose meta functions copy self into the result, on which their kernels then compute.
+_META_FILLS = frozenset({"baddbmm"})
+
+# Operators that write a part of a copy of self. Where PyTorch makes a program functional, it looks at that
+# copy with the strides of another view of the same memory, which may reach what self does not.
+_COPIES_GAPS = frozenset({"diagonal_scatter", "select_scatter", "slice_scatter"})
+
 # What a random operator of the fallback draws from.
 _RANDOM_ON_CPU = {
     Rng.PHILOX: "it draws from a CPU generator that the device's next Philox numbers make",
@@ -522,9 +529,12 @@ class _Resolver:
                 same_dtype=GENERATED in operator.tags and operator.namespace == "aten",
                 refused_overlaps=refused_overlaps(operator.name),
                 pointwise=group is not None and is_pointwise(group, self.catalogue),
+                meta_fills=group is not None and group.functional in _META_FILLS,
                 format_of_self=group is not None and group.functional in _FORMAT_OF_SELF,
                 casts_on_cpu=self._casts_on_cpu(operator, kernel, shape),
                 overlaps_on_cpu=derived is not None and self._overlaps_on_cpu(operator),
+                gaps_on_cpu=operator.name in _COPIES_GAPS
+                and self._falls_back_to_cpu(operator.name),
                 meta=meta,
                 next=behind,
                 other_dtypes=other_dtypes,

@@ -8,12 +8,12 @@
 #include <opsmith/fallback/fallback_policy.h>
 #include <opsmith/device/generator.h>
 #include <opsmith/fallback/host_call.h>
+#include <opsmith/fallback/overlapping_out.h>
 #include <opsmith/fallback/parts.h>
 #include <opsmith/fallback/pure_outputs.h>
 #include <opsmith/fallback/refusal.h>
 #include <opsmith/generated/written_argument.h>
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/StringUtil.h>
 
@@ -173,11 +173,6 @@ void move_to_cpu(HostCall& call, const c10::OperatorHandle& op, const c10::Argum
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (tensor.is_privateuseone()) {
-      // Some CPU kernels (native_batch_norm.out, max_pool3d_with_indices.out) take `out` for contiguous
-      // without a look: where elements share their memory, that is to write to memory of others.
-      if (argument.is_out() && !is_made_of_parts(tensor)) {
-        at::assert_no_internal_overlap(tensor);
-      }
       value = call.view(tensor, access_to(tensor, op, argument));
     }
   } else if (value.isNone()) {
@@ -280,6 +275,17 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
   }
 
   const CountedFallback counted(served, cause != nullptr ? cause->refusal() : nullptr, place.device);
+  OverlappingOuts overlapping;
+  size_t inputs = arguments.size();
+  while (inputs > 0 && arguments[inputs - 1].is_out()) {
+    --inputs;
+  }
+  for (size_t i = inputs; i < arguments.size(); ++i) {
+    c10::IValue& out = (*stack)[first + i];
+    if (out.isTensor() && out.toTensor().is_privateuseone()) {
+      out = overlapping.in_place_of(out.toTensor(), given.slice(0, inputs));
+    }
+  }
   HostCall call(place.results, op.operator_name());
   for (size_t i = 0; i < arguments.size(); ++i) {
     move_to_cpu(call, op, arguments[i], place.device, (*stack)[first + i]);
@@ -291,11 +297,13 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
                                " has no kernel for it"));
     throw;
   }
+  overlapping.refuse_unresized([&](const at::Tensor& stand_in) { return call.view(stand_in); });
   // First what may raise without harm: see Note [What can fail comes first].
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     move_to_device(op, call, (*stack)[i]);
   }
   call.commit();
+  overlapping.finish(*stack, schema.returns().size());
 }
 
 }  // namespace opsmith
