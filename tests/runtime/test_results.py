@@ -81,6 +81,57 @@ def test_gradients_without_data_are_laid_out_alike(last: str, transposed: bool) 
         assert gradients() == real
 
 
+def bags(mode: int) -> Callable[[], object]:
+    def call() -> object:
+        weight = torch.ones(10, 4, device="sim")
+        places, offsets = (torch.arange(n, device="sim") for n in (6, 3))
+        return torch.ops.aten._embedding_bag(weight, places, offsets, False, mode)
+
+    return call
+
+
+def batch_norm(dtype: torch.dtype, *, training: bool, name: str) -> Callable[[], object]:
+    def call() -> object:
+        operator = getattr(torch.ops.aten, name)
+        each = [torch.ones(3, dtype=dtype, device="sim") for _ in range(4)]
+        modes = [] if name.endswith("no_training") else [training]
+        operand = torch.ones(2, 3, 4, dtype=dtype, device="sim")
+        return operator(operand, *each, *modes, 0.1, 1e-5)
+
+    return call
+
+
+# PyTorch's rules for these ask whether the device is the CPU, and say of any other what CUDA returns.
+LIKE_THE_CPU: dict[str, Callable[[], object]] = {
+    **{f"embedding_bag {mode}": bags(mode) for mode in (0, 1, 2)},
+    **{
+        f"{name} {dtype} {training}": batch_norm(dtype, training=training, name=name)
+        for name in ("native_batch_norm", "_native_batch_norm_legit")
+        for dtype in (torch.float32, torch.bfloat16)
+        for training in (False, True)
+    },
+    **{
+        f"batch norm, inference, {dtype}": batch_norm(
+            dtype, training=False, name="_native_batch_norm_legit_no_training"
+        )
+        for dtype in (torch.float32, torch.bfloat16)
+    },
+    "nonzero_static": lambda: torch.nonzero_static(torch.ones(3, 2, device="sim"), size=4),
+    "pixel_shuffle": lambda: nn.functional.pixel_shuffle(image("sim", 2, 8, 3, 4), 2),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_THE_CPU)
+def test_results_without_data_are_as_the_real_ones(name: str) -> None:
+    def described(results: object) -> list[tuple[object, ...]]:
+        every = results if isinstance(results, tuple) else (results,)
+        return [(each.shape, each.dtype, each.stride(), each.device) for each in every]
+
+    with FakeTensorMode(allow_fallback_kernels=False):
+        fake = described(LIKE_THE_CPU[name]())
+    assert fake == described(LIKE_THE_CPU[name]())
+
+
 # ---- a wider `out` ----
 
 HALVES = torch.tensor([65504.0, 60000, 1.0625, 12])

@@ -270,6 +270,7 @@ def _register(built: BuiltBackend) -> None:
     from opsmith.runtime.distributed import serve_collectives
     from opsmith.runtime.dlpack import exchange_with_dlpack
     from opsmith.runtime.fake_convolutions import lay_out_fake_convolutions
+    from opsmith.runtime.fake_results import shape_fakes_as_on_cpu
     from opsmith.runtime.sharded_attention import split_attention
     from opsmith.runtime.sharing import share_between_processes
     from opsmith.runtime.sharing_refused import refuse_to_share
@@ -289,3 +290,4 @@ def _register(built: BuiltBackend) -> None:
     can_share = torch.ops.opsmith.can_share_memory()
     (share_between_processes if can_share else refuse_to_share)(built.name)
     lay_out_fake_convolutions(built.name)
+    shape_fakes_as_on_cpu(built.name)

@@ -37,35 +37,35 @@ void check_dtypes(at::ScalarType input, const OptionalTensor& weight, const Opti
   }
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input) {
+// What the CPU saves for the gradient: statistics of the batch in the input's dtype, and no others.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input, bool training) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
-  const at::DimVector channels{input.size(1)};
+  const at::DimVector saved{training ? input.size(1) : 0};
   at::MemoryFormat format = at::MemoryFormat::Contiguous;
   for (const at::MemoryFormat each : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
     if (!input.is_contiguous() && input.is_contiguous(each)) {
       format = each;
     }
   }
-  const at::ScalarType statistics = at::toOpMathType(input.scalar_type());
-  return {contiguous(input.sizes(), input.scalar_type(), format), contiguous(channels, statistics),
-          contiguous(channels, statistics)};
+  return {contiguous(input.sizes(), input.scalar_type(), format), contiguous(saved, input.scalar_type()),
+          contiguous(saved, input.scalar_type())};
 }
 
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_statistics(
-    const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
-    bool /*training*/, double /*momentum*/, double /*eps*/) {
+    const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/, bool training,
+    double /*momentum*/, double /*eps*/) {
   TORCH_CHECK(input.numel() != 0,
               "input tensor must have at least one element, but got input_sizes = ", input.sizes());
-  return batch_norm_of(input);
+  return batch_norm_of(input, training);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_training(
     const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
     const at::Tensor& /*running_mean*/, const at::Tensor& /*running_var*/, double /*momentum*/,
     double /*eps*/) {
-  return batch_norm_of(input);
+  return batch_norm_of(input, /*training=*/false);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& input, at::IntArrayRef shape,
