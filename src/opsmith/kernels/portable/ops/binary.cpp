@@ -286,7 +286,10 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return out_is(context, dtype, out)
+  // ExecuTorch's goes from and to Half and BFloat16 as well.
+  const bool is_narrowed =
+      compute_dtype(dtype) == ScalarType::Float && compute_dtype(out.scalar_type()) == ScalarType::Float;
+  return is_narrowed || out_is(context, dtype, out)
              ? add<kAddScalar>(context, dtype, self, number(other, compute_dtype(dtype)), alpha, out)
              : out;
 }

@@ -59,8 +59,10 @@ Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor&
                   bool reflect, Tensor& out) {
   const int64_t rank = self.dim();
   Dims sizes;
-  OPSMITH_CHECK(context, contains(Real{}, self.scalar_type()), NotSupported, out,
-                "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
+  OPSMITH_CHECK(
+      context,
+      contains(RealB{}, self.scalar_type()) || executorch::runtime::isComplexType(self.scalar_type()),
+      NotSupported, out, "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
   if (!padded_sizes<Spatial>(context, name, self, padding, reflect, sizes)) {
     return out;
   }
