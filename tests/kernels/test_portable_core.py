@@ -1,4 +1,4 @@
-"""The portable library has a kernel for every operator of Core ATen, or says why not."""
+"""The portable library has a kernel for every operator of Core ATen and of ExecuTorch's, or says why not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 import torch
 
 import opsmith
+from opsmith.build.executorch import find_executorch
 
 FOLDER = Path(opsmith.__file__).parent / "kernels" / "portable"
 
@@ -67,3 +68,25 @@ def test_every_core_operator_has_a_kernel_or_a_reason() -> None:
         if served and named(schema) in reasons:
             needless.append(named(schema))
     assert (without, needless) == ([], [])
+
+
+def served_by_the_runtime() -> set[str]:
+    """The operators of the list from which ExecuTorch builds its portable kernels."""
+    path = find_executorch().root / "kernels" / "portable" / "functions.yaml"
+    entries = msgspec.yaml.decode(path.read_bytes())
+    return {entry.get("op") or entry["func"].partition("(")[0] for entry in entries}
+
+
+def test_every_operator_of_the_runtime_has_a_kernel_or_a_reason() -> None:
+    kernels = set()
+    for library in ("portable", "dim_order"):
+        manifest = msgspec.yaml.decode((FOLDER.parent / library / "kernels.yaml").read_bytes())
+        for entry in manifest["kernels"]:
+            kernels.add(entry.get("op") or entry["func"].partition("(")[0])
+    reasons = msgspec.yaml.decode((FOLDER / "not_covered.yaml").read_bytes(), type=dict[str, str])
+    without = [
+        operator
+        for operator in sorted(served_by_the_runtime() - kernels)
+        if operator not in reasons and operator.partition(".")[0] not in reasons
+    ]
+    assert without == []

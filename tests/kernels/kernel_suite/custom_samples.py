@@ -1,4 +1,4 @@
-"""Calls of operators that are not ATen's: quantized ones, packed products, attention and ``rms_norm``.
+"""Calls of operators that are not ATen's: quantized, packed products, attention, ``rms_norm``, dim orders.
 
 What they have to give comes from PyTorch's reference of ``quantized_decomposed``, which is written in
 Python, or from the definition, in ATen's operators.
@@ -21,6 +21,8 @@ from opsmith.transforms.packed_linear import packed_weight
 
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_COPIED = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.bool)
+_FORMATS = (torch.contiguous_format, torch.channels_last)
 _REFERENCE = torch.ops.quantized_decomposed
 
 # NaN, infinities, halves that go to the even neighbour, what does not fit, numbers without a fraction.
@@ -43,6 +45,7 @@ def custom() -> Iterator[OperatorCall]:
     yield from _rms_norm()
     yield from _attention()
     yield from _safe_softmax()
+    yield from _dim_orders()
 
 
 def _images() -> list[Tensor]:
@@ -294,3 +297,33 @@ def _safe_softmax() -> Iterator[OperatorCall]:
         for dtype in (torch.float32, torch.bfloat16):
             result = torch.ops.aten._safe_softmax(x.to(dtype).double(), dim)
             yield _defined("opsmith_fused::safe_softmax.out", result.to(dtype), x.to(dtype), dim)
+
+
+def _dim_orders() -> Iterator[OperatorCall]:
+    name, origin = "dim_order_ops::", "by definition"
+    last = (0, 2, 3, 1)
+    image = torch.randn(2, 3, 4, 5) * 40
+    inputs = [torch.randn(shape) * 40 for shape in ((), (7,), (3, 5), (0, 3, 2, 2))]
+    for x in (*inputs, image, image.to(memory_format=torch.channels_last)):
+        orders = [tuple(range(x.dim())), *([last] if x.dim() == 4 and x.numel() else [])]
+        for source, target in itertools.product(_COPIED, _COPIED):
+            given = x.abs().to(source)
+            results = [(None, given.to(target))]
+            results += [
+                (list(order), given.to(target, memory_format=_FORMATS[order == last]))
+                for order in orders
+            ]
+            for order, result in results:
+                arguments = (given, False, order)
+                yield OperatorCall(
+                    f"{name}_to_dim_order_copy.out", arguments, (result,), {}, origin
+                )
+                if source == target:
+                    yield OperatorCall(
+                        f"{name}_clone_dim_order.out", arguments, (result,), {}, origin
+                    )
+    # Its values may be anything, so there are none.
+    for sizes in ([0], [2, 0, 3]):
+        for order in (None, list(range(len(sizes)))):
+            nothing = (torch.empty(sizes),)
+            yield OperatorCall(f"{name}_empty_dim_order.out", (sizes, order), nothing, {}, origin)

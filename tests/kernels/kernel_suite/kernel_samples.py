@@ -374,7 +374,12 @@ def direct() -> Iterator[OperatorCall]:
             yield directly("aten::linear.out", given, w, w[:, 0].contiguous())
             yield directly("aten::linear.out", given, w, None)
         yield from _direct_scalars(dtype)
+        yield from _direct_moves(dtype)
         if dtype != torch.int64:
+            for eps in (None, 0.1):
+                yield directly("aten::logit.out", x.sigmoid(), eps)
+            for dim in (0, -1):
+                yield directly("aten::glu.out", numbers(4, 6, dtype=dtype), dim)
             yield directly("aten::avg_pool1d.out", x, [3], [2], [1], False, True)
             yield directly("aten::adaptive_avg_pool1d.out", x, [4])
             yield directly("aten::var.out", x, [0, -1], False, True)
@@ -403,6 +408,31 @@ def direct() -> Iterator[OperatorCall]:
             )
 
 
+def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
+    x = numbers(4, 5, dtype=dtype)
+    for given in (x, x.t(), x[:0], x[0, 0]):
+        yield directly("aten::lift_fresh_copy.out", given)
+        yield directly("aten::masked_select.out", given, given > 0)
+    yield directly("aten::masked_select.out", x, x[0] > 0)
+    yield directly("aten::masked_select.out", x[0], x > 0)
+    for dim, start, length in ((0, 1, 2), (-1, -3, 3), (1, 5, 0)):
+        yield directly("aten::narrow_copy.out", x, dim, start, length)
+    for counts in ([2, 0, 3], [], [1]):
+        for places in (torch.int64, torch.int32):
+            yield directly(
+                "aten::repeat_interleave.Tensor_out", torch.tensor(counts, dtype=places), None
+            )
+    yield directly("aten::floor_divide.out", x, x[0])
+    for other, alpha in ((2, 1), (-3, 2)):
+        yield directly("aten::rsub.Scalar_out", x, other, alpha)
+    if dtype == torch.float32:
+        for complex_dtype in (torch.complex64, torch.complex128, torch.complex32):
+            z = torch.complex(x.double(), numbers(4, 5, dtype=torch.float64) + 1).to(complex_dtype)
+            for given in (z, z.t(), z[0, 0], z[:0]):
+                yield directly("aten::view_as_real_copy.out", given)
+                yield directly("aten::_conj_physical.out", given)
+
+
 def _direct_scalars(dtype: torch.dtype) -> Iterator[OperatorCall]:
     x = numbers(4, 5, dtype=dtype)
     for name in ("fmod.Scalar_out", "gt.Scalar_out", "clamp_max.out", "clamp_min.out"):
@@ -415,6 +445,12 @@ def _direct_scalars(dtype: torch.dtype) -> Iterator[OperatorCall]:
     places = torch.tensor([[0, 3, 1, 2, 0], [0, 1, 1, 2, 3]])
     for reduce in ("add", "multiply"):
         yield directly("aten::scatter.value_reduce_out", x, 0, places, 2, reduce)
+    for width in INTEGRAL if dtype == torch.int64 else ():
+        a = numbers(4, 5, dtype=width)
+        for name in ("bitwise_left_shift", "bitwise_right_shift"):
+            for bits in (0, 1, 7, 40):
+                yield directly(f"aten::{name}.Tensor_Scalar_out", a, bits)
+                yield directly(f"aten::{name}.Tensor_out", a, torch.full_like(a[0], bits))
     if dtype == torch.int64:
         for name in ("bitwise_and.Scalar_out", "bitwise_or.Scalar_out", "bitwise_xor.Scalar_out"):
             yield directly(f"aten::{name}", x, 6)

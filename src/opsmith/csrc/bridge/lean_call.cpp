@@ -5,6 +5,14 @@
 #include <exception>
 #include <vector>
 
+// See Note [Two callers] in kernels/common/checks.h, which has the weak definition.
+namespace opsmith::caller {
+
+__attribute__((visibility("hidden"))) extern bool has_checked;
+bool has_checked = true;
+
+}  // namespace opsmith::caller
+
 namespace opsmith::detail {
 
 using ::executorch::runtime::Error;

@@ -1,5 +1,6 @@
 // The part of ExecuTorch's lean Tensor that its headers only declare, for kernels that run on a PyTorch
-// device. A Tensor there always has the shape that PyTorch's meta function gave it: resizing is checking.
+// device. A Tensor there always has the shape that PyTorch's meta function gave it, so it is static and
+// resizing is checking; one that is not is resized within its memory, as ExecuTorch does.
 #include <lean/rejected_shape.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <executorch/runtime/core/exec_aten/util/dim_order_util.h>
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 
@@ -52,6 +54,14 @@ Error TensorImpl::internal_resize_contiguous(ArrayRef<SizesType> new_sizes) {
   if (new_sizes.size() == static_cast<size_t>(dim_) &&
       std::equal(new_sizes.begin(), new_sizes.end(), sizes_)) {
     return Error::Ok;
+  }
+  if (shape_dynamism_ != TensorShapeDynamism::STATIC && new_sizes.size() == static_cast<size_t>(dim_)) {
+    const ssize_t numel = compute_numel(new_sizes.data(), dim_);
+    if (numel >= 0 && static_cast<size_t>(numel) <= numel_bound_) {
+      std::copy(new_sizes.begin(), new_sizes.end(), sizes_);
+      numel_ = numel;
+      return dim_order_to_stride(sizes_, dim_order_, static_cast<size_t>(dim_), strides_);
+    }
   }
   if (new_sizes.size() <= opsmith::refused.sizes.size()) {
     opsmith::refused.wanted = true;

@@ -5,12 +5,33 @@
 // is IndexError, NotSupported is NotImplementedError, and others are RuntimeError.
 #pragma once
 
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/kernel/kernel_includes.h>
 
 #include <cstdarg>
 #include <cstdio>
 
 namespace opsmith {
+
+// Note [Two callers]
+// On a device, PyTorch has checked a call before the kernel sees it: its meta functions give results their
+// shapes, and the bridge refuses what an out cannot hold, by ATen's rules, under which a result may be
+// written to an out of another dtype or layout. In ExecuTorch nobody has, and its rules are narrower: most
+// results have to have exactly one dtype, and Tensors of one call one dim order. A kernel that differs by
+// that asks who calls. The device's library has the definition that is not weak, in
+// csrc/bridge/lean_call.cpp.
+namespace caller {
+#if defined(__GNUC__)
+__attribute__((weak, visibility("hidden"))) bool has_checked = false;
+#else
+inline constexpr bool has_checked = false;
+#endif
+}  // namespace caller
+
+// Whether ExecuTorch's rules hold, and not ATen's.
+inline bool in_executorch() {
+  return !caller::has_checked;
+}
 
 using executorch::runtime::Error;
 using executorch::runtime::KernelRuntimeContext;
@@ -29,6 +50,15 @@ inline bool reject(KernelRuntimeContext& context, Error error, const char* forma
   ET_LOG(Error, "%s", text);
   context.fail(error);
   return false;
+}
+
+// Whether there is one truth value for each of the results that a caller may want; rejects the call where
+// not.
+inline bool is_mask_of(KernelRuntimeContext& context, executorch::aten::ArrayRef<bool> output_mask,
+                       size_t results) {
+  return output_mask.size() == results ||
+         reject(context, Error::InvalidArgument, "output_mask has %zu values, and there are %zu results",
+                output_mask.size(), results);
 }
 
 }  // namespace opsmith

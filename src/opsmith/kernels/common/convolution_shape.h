@@ -76,6 +76,14 @@ inline bool convolution_sizes(KernelRuntimeContext& context, const Tensor& input
                     static_cast<int64_t>(parameters.output_padding.size()) == spatial,
                 InvalidArgument, false, "expected output_padding of 1 or %d numbers",
                 static_cast<int>(spatial));
+  // ATen leaves it to the library that computes, and none does where there is nothing to compute.
+  for (int64_t d = 0; in_executorch() && parameters.transposed && d < spatial; ++d) {
+    const int64_t added = entry(parameters.output_padding, d);
+    OPSMITH_CHECK(
+        context, added >= 0 && (added < entry(parameters.stride, d) || added < entry(parameters.dilation, d)),
+        InvalidArgument, false,
+        "output padding must be smaller than either stride or dilation, but got %" PRId64, added);
+  }
   const int64_t groups = parameters.groups;
   OPSMITH_CHECK(context, groups > 0, InvalidArgument, false, "non-positive groups is not supported");
   OPSMITH_CHECK(context, weight.sizes()[0] % groups == 0, InvalidArgument, false,

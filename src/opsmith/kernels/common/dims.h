@@ -114,6 +114,66 @@ inline bool is_contiguous(const Tensor& t) {
   return true;
 }
 
+// As ExecuTorch knows them by their dim order: 0, 1, 2, ..., and with dimension 1 innermost.
+inline bool has_contiguous_order(const Tensor& t) {
+  const auto order = t.dim_order();
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != i) {
+      return false;
+    }
+  }
+  return true;
+}
+inline bool has_channels_last_order(const Tensor& t) {
+  const auto order = t.dim_order();
+  if ((order.size() != 4 && order.size() != 5) || order[0] != 0 || order[order.size() - 1] != 1) {
+    return false;
+  }
+  for (size_t i = 1; i + 1 < order.size(); ++i) {
+    if (order[i] != i + 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// ExecuTorch's rule, where ATen goes by strides: the Tensors of out's rank, `out` first, are all contiguous
+// or all channels-last. Rejects the call where that is broken.
+inline bool one_layout(KernelRuntimeContext& context, std::initializer_list<const Tensor*> tensors,
+                       bool stretched_too = true) {
+  if (!in_executorch()) {
+    return true;
+  }
+  const Tensor& out = **tensors.begin();
+  bool contiguous = true;
+  bool channels_last = true;
+  for (const Tensor* each : tensors) {
+    if (each->dim() == out.dim() && (stretched_too || each->numel() == out.numel())) {
+      contiguous = contiguous && has_contiguous_order(*each);
+      channels_last = channels_last && has_channels_last_order(*each);
+    }
+  }
+  return contiguous || channels_last ||
+         reject(context, Error::InvalidArgument,
+                "the Tensors have different dim orders: all have to be contiguous, or all channels-last");
+}
+
+// The same of operands that broadcast: those that are stretched to out's shape have no say.
+inline bool one_dim_order(KernelRuntimeContext& context, std::initializer_list<const Tensor*> tensors) {
+  return one_layout(context, tensors, /*stretched_too=*/false);
+}
+
+// For kernels that go through elements as they lie, which the bridge and ExecuTorch's keys hand nothing else:
+// rejects what is not contiguous all the same.
+inline bool are_contiguous(KernelRuntimeContext& context, std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* each : tensors) {
+    OPSMITH_CHECK(context, is_contiguous(*each), InvalidArgument, false,
+                  "every Tensor has to be contiguous, and one of %d dimensions is not",
+                  static_cast<int>(each->dim()));
+  }
+  return true;
+}
+
 inline bool reject_rank(KernelRuntimeContext& context, int64_t rank) {
   return reject(context, Error::InvalidArgument,
                 "Tensors of %" PRId64 " dimensions are not supported: at most %" PRId64, rank, kMaxDims);

@@ -111,6 +111,14 @@ inline bool same_dtype(KernelRuntimeContext& context, const Tensor& self, const 
   return true;
 }
 
+// ExecuTorch's rule for most results, which ATen would convert: `out` has exactly the dtype. Rejects the call
+// where that is broken.
+inline bool out_is(KernelRuntimeContext& context, ScalarType dtype, const Tensor& out) {
+  return out.scalar_type() == dtype || !in_executorch() ||
+         reject(context, Error::InvalidArgument, "out must have the result's dtype, %s, but has %s",
+                name_of(dtype), name_of(out.scalar_type()));
+}
+
 template <class... T>
 constexpr bool contains(Types<T...>, ScalarType dtype) {
   return ((dtype_of<T> == dtype) || ...);

@@ -3,6 +3,7 @@
 
 #include <cinttypes>
 #include <initializer_list>
+#include <optional>
 
 #include "dims.h"
 
@@ -28,11 +29,32 @@ inline bool resize_like(KernelRuntimeContext& context, Tensor& out, const Tensor
   return resize_to(context, out, like.sizes());
 }
 
-// Gives `out` the shape that the inputs broadcast to; rejects shapes that do not, and an out that cannot have
-// the shape. Sizes of 1, and dimensions that are missing on the left, stretch.
-inline bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
-                                std::initializer_list<const Tensor*> inputs) {
-  Dims sizes;
+// ExecuTorch's rule for operators with a memory format: `out`, which the program has laid out, is contiguous
+// or, where that is asked for, channels-last; without one it lies as `self` does. Rejects the call where that
+// is broken. PyTorch makes `out` so that it holds.
+inline bool lies_as_asked(KernelRuntimeContext& context, const Tensor& self,
+                          const std::optional<executorch::aten::MemoryFormat>& format, const Tensor& out) {
+  using executorch::aten::MemoryFormat;
+  if (!in_executorch()) {
+    return true;
+  }
+  OPSMITH_CHECK(
+      context,
+      !format.has_value() || *format == MemoryFormat::Contiguous || *format == MemoryFormat::Preserve,
+      InvalidArgument, false, "only the contiguous memory format is supported");
+  if (format.has_value() && *format == MemoryFormat::Contiguous) {
+    OPSMITH_CHECK(context, has_contiguous_order(out), InvalidArgument, false,
+                  "out has to be contiguous, as the memory format says");
+    return true;
+  }
+  return one_dim_order(context, {&out, &self});
+}
+
+// The shape that the inputs broadcast to: sizes of 1, and dimensions that are missing on the left, stretch.
+// Rejects shapes that do not.
+inline bool broadcast_sizes(KernelRuntimeContext& context, std::initializer_list<const Tensor*> inputs,
+                            Dims& sizes) {
+  sizes = Dims();
   for (const Tensor* input : inputs) {
     sizes.rank = std::max<int64_t>(sizes.rank, input->dim());
   }
@@ -53,7 +75,15 @@ inline bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
                     sizes[d], size, d);
     }
   }
-  return resize(context, out, sizes);
+  return true;
+}
+
+// Gives `out` the shape that the inputs broadcast to; rejects shapes that do not, and an out that cannot have
+// the shape.
+inline bool resize_to_broadcast(KernelRuntimeContext& context, Tensor& out,
+                                std::initializer_list<const Tensor*> inputs) {
+  Dims sizes;
+  return broadcast_sizes(context, inputs, sizes) && resize(context, out, sizes);
 }
 
 // The dimensions that are reduced, negative ones counted from the end; none given means all of them. Rejects
@@ -73,6 +103,10 @@ inline bool reduced_dims(KernelRuntimeContext& context, const Tensor& self,
   }
   reduced &= named;
   return true;
+}
+
+inline DimSet every_dim(const Tensor& self) {
+  return (DimSet{1} << self.dim()) - 1;
 }
 
 inline bool reduced_dim(KernelRuntimeContext& context, const Tensor& self, int64_t dim, DimSet& reduced) {

@@ -3,22 +3,51 @@
 
 #include <cinttypes>
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 
 #include "checks.h"
 
 namespace opsmith {
 
-// `count` elements from the runtime, aligned to a cache line; null, with the call rejected, where it gives
-// none.
+// Elements of T, without values, which stands for their address: null where the call was rejected. The
+// runtime's memory lives until the kernel returns, the heap's as long as any copy of this.
 template <class T>
-T* temporary(KernelRuntimeContext& context, int64_t count) {
-  const auto memory = context.allocate_temp(static_cast<size_t>(count > 0 ? count : 1) * sizeof(T), 64);
-  if (!memory.ok()) {
-    reject(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count,
-           sizeof(T));
-    return nullptr;
+class Temporary {
+ public:
+  Temporary() = default;
+  explicit Temporary(T* elements, std::shared_ptr<void> owner = nullptr)
+      : elements_(elements), owner_(std::move(owner)) {}
+
+  operator T*() const& { return elements_; }  // NOLINT: it stands for its address
+  operator T*() const&& = delete;             // its memory would not outlive the statement
+  T* get() const { return elements_; }
+
+ private:
+  T* elements_ = nullptr;
+  std::shared_ptr<void> owner_;
+};
+
+// `count` elements from the runtime, aligned to a cache line, or from the heap where the runtime was given
+// nothing to take them from; null, with the call rejected, where there are not so many.
+template <class T>
+Temporary<T> temporary(KernelRuntimeContext& context, int64_t count) {
+  constexpr std::align_val_t kLine{64};
+  const size_t size = static_cast<size_t>(count > 0 ? count : 1) * sizeof(T);
+  const auto memory = context.allocate_temp(size, static_cast<size_t>(kLine));
+  if (memory.ok()) {
+    return Temporary<T>(static_cast<T*>(memory.get()));
   }
-  return static_cast<T*>(memory.get());
+  if (memory.error() == Error::NotFound) {
+    if (void* const own = ::operator new(size, kLine, std::nothrow)) {
+      return Temporary<T>(static_cast<T*>(own),
+                          std::shared_ptr<void>(own, [](void* p) { ::operator delete(p, kLine); }));
+    }
+  }
+  reject(context, memory.error(), "no temporary memory for %" PRId64 " elements of %zu bytes", count,
+         sizeof(T));
+  return {};
 }
 
 }  // namespace opsmith

@@ -125,7 +125,7 @@ bool in_parts(KernelRuntimeContext& context, int64_t pieces, int64_t cost, int64
               const Body& body) {
   const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(pieces, kParts));
   const int64_t parts = ceil_divided(pieces, at_once);
-  float* const memory = temporary<float>(context, parts * memory_of_piece);
+  const auto memory = temporary<float>(context, parts * memory_of_piece);
   if (memory == nullptr) {
     return false;
   }

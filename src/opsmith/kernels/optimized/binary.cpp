@@ -91,6 +91,12 @@ void scatter(const float* block, int64_t n, float* z, int64_t stride) {
 
 constexpr int64_t kBlock = 512;
 
+// Whether float32 can hold the number; rejects the call where not.
+bool fits_float(KernelRuntimeContext& context, double number) {
+  return !std::isfinite(number) || std::isfinite(static_cast<float>(number)) ||
+         reject(context, Error::InvalidArgument, "value cannot be converted to type float without overflow");
+}
+
 void scatter(const float* block, int64_t n, Bfloat16* z, int64_t stride) {
   Bfloat16 narrowed[kBlock];
   OPSMITH_BEST(narrow)(block, narrowed, n);
@@ -208,7 +214,7 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
                 is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
                     operation.elements.has(out.scalar_type()),
                 NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
-  if (!resize_to_broadcast(context, out, {&self, &other})) {
+  if (!resize_to_broadcast(context, out, {&self, &other}) || !one_dim_order(context, {&out, &self, &other})) {
     return out;
   }
   if (out.scalar_type() == ScalarType::Float) {
@@ -226,8 +232,9 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
   OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
                 "Boolean alpha only supported for Boolean results.");
   const double factor = value_of<double>(alpha);
-  OPSMITH_CHECK(context, !std::isfinite(factor) || std::isfinite(static_cast<float>(factor)), InvalidArgument,
-                out, "value cannot be converted to type float without overflow");
+  if (!fits_float(context, factor)) {
+    return out;
+  }
   Operation operation{"add", true, static_cast<float>(factor), {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
@@ -245,6 +252,9 @@ Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 
 Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
                                const Scalar& threshold, Tensor& grad_input) {
+  if (!fits_float(context, value_of<double>(threshold))) {
+    return grad_input;
+  }
   Operation operation{"threshold_backward", false, static_cast<float>(value_of<double>(threshold)), {}, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "threshold_backward.grad_input", above)
   operation.elements.on_float = OPSMITH_BEST(above_float);  // for compute_blocks

@@ -34,7 +34,7 @@ class Columns {
   }
 
   bool run(KernelRuntimeContext& context) const {
-    float* const pixels = temporary<float>(context, pixels_ * p_.small.channels);
+    const auto pixels = temporary<float>(context, pixels_ * p_.small.channels);
     if (pixels == nullptr) {
       return false;
     }

@@ -225,8 +225,8 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
   const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
   const FeatureMap<T> to = phase_of(p.result, dims);
   const FeatureMapBlocks<T> blocks(p.source, dims, 1, false, true);
-  int64_t* const offsets = temporary<int64_t>(context, kernel_size);
-  float* const weights = temporary<float>(context, p.result.channels * kernel_size);
+  const auto offsets = temporary<int64_t>(context, kernel_size);
+  const auto weights = temporary<float>(context, p.result.channels * kernel_size);
   if (offsets == nullptr || weights == nullptr) {
     return false;
   }
@@ -288,7 +288,7 @@ bool pack_weight(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial], int6
   constexpr int64_t kUnit = sizeof(float) / sizeof(T), kTogether = 16, kAhead = 4;
   const int64_t rows = p.rows(), channels = p.source_channels();
   const int64_t kernel_size = dims[0].kernel_size * dims[1].kernel_size * dims[2].kernel_size;
-  int64_t* const places = temporary<int64_t>(p.convolution.context, kernel_size);
+  const auto places = temporary<int64_t>(p.convolution.context, kernel_size);
   if (places == nullptr) {
     return false;
   }
@@ -377,10 +377,10 @@ class PatchProduct {
     KernelRuntimeContext& context = p_.convolution.context;
     const int64_t groups = p_.convolution.groups, rows = p_.rows();
     const bool packs = !is_packed(p_);
-    T* const packed = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : nullptr;
-    int64_t* const offsets = temporary<int64_t>(context, gathered_);
+    const auto packed = packs ? temporary<T>(context, p_.result.channels * units_ * kUnit) : Temporary<T>();
+    const auto offsets = temporary<int64_t>(context, gathered_);
     if (offsets == nullptr || (packs && packed == nullptr) ||
-        (packs && !pack_weight(p_, dims_, units_, units_ != gathered_, packed))) {
+        (packs && !pack_weight(p_, dims_, units_, units_ != gathered_, packed.get()))) {
       return false;
     }
     weight_ = packs ? packed : p_.convolution.weight.data;
@@ -468,7 +468,7 @@ class PatchProduct {
                           std::max<int64_t>(1, channels_of_part * kernel_size_ * most / 8), part.size());
     const Tasks multiplying(context, at_once * ceil_divided(rows, rows_of_part),
                             std::max<int64_t>(1, rows_of_part * most / 16 * units_), rows_of_part * strip_);
-    float* const panels = temporary<float>(context, at_once * panels_of_block);
+    const auto panels = temporary<float>(context, at_once * panels_of_block);
     if (!gathering.has_memory() || !multiplying.has_memory() || panels == nullptr) {
       return false;
     }
@@ -726,7 +726,7 @@ bool sum_depthwise_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[k
   const FeatureMapBlocks<T> large(p.large, dims, 1, false, true);
   FeatureMapBlocks<T> small(p.small, points, 1, false, true);
   small.divide_as(large.band(), large.samples());
-  int64_t* const offsets = temporary<int64_t>(context, kernel_size);
+  const auto offsets = temporary<int64_t>(context, kernel_size);
   if (offsets == nullptr) {
     return false;
   }
@@ -846,8 +846,8 @@ class GradientProduct {
 
   bool run() {
     KernelRuntimeContext& context = p_.convolution.context;
-    int64_t* const offsets = temporary<int64_t>(context, most_rows());
-    int64_t* const places = temporary<int64_t>(context, p_.rows());
+    const auto offsets = temporary<int64_t>(context, most_rows());
+    const auto places = temporary<int64_t>(context, p_.rows());
     all_sums_ = temporary<float>(context, parts_ * part_units_);
     if (offsets == nullptr || places == nullptr || all_sums_ == nullptr) {
       return false;
@@ -991,7 +991,7 @@ class GradientProduct {
   int64_t most_pixels_;
   int64_t pitch_;
   const int64_t* offsets_ = nullptr;
-  float* all_sums_ = nullptr;
+  Temporary<float> all_sums_;
 };
 
 // The weight's gradient where it is larger than the maps: the small map times panels of the large one's
@@ -1024,9 +1024,9 @@ class LargeGradientProduct {
     const Tasks gathering(context, 1, 1, small_.size());
     const Tasks multiplying(context, parts, columns * pitch_ / 16 * rows,
                             units_of(large_.size()) + (rows + panels_of(rows) * kPanel + 1) * pitch_);
-    float* const grad = temporary<float>(context, columns * pitch_ + kSlack);
-    int64_t* const patch_offsets = temporary<int64_t>(context, rows);
-    int64_t* const grad_offsets = temporary<int64_t>(context, columns);
+    const auto grad = temporary<float>(context, columns * pitch_ + kSlack);
+    const auto patch_offsets = temporary<int64_t>(context, rows);
+    const auto grad_offsets = temporary<int64_t>(context, columns);
     if (!gathering.has_memory() || !multiplying.has_memory() || grad == nullptr || patch_offsets == nullptr ||
         grad_offsets == nullptr) {
       return false;
@@ -1137,12 +1137,12 @@ template <class T>
 bool sum_channels(KernelRuntimeContext& context, const FeatureMap<const T>& map,
                   const ConvolutionFunctions<T>& with, T* to) {
   const int64_t pixels = map.size[0] * map.size[1] * map.size[2];
-  double* const totals = temporary<double>(context, 2 * map.channels);
+  const auto totals = temporary<double>(context, 2 * map.channels);
   if (totals == nullptr) {
     return false;
   }
   double* const part = totals + map.channels;
-  std::fill_n(totals, map.channels, 0.0);
+  std::fill_n(totals.get(), map.channels, 0.0);
   // From a pixel to the next, where all are evenly apart.
   int64_t step = 1, expected = 1;
   bool even = true;
@@ -1205,11 +1205,12 @@ Convolution<T> convolution_of(KernelRuntimeContext& context, Of& weight,
   return convolution;
 }
 
-// The weight as make_finite leaves it, contiguous. Without memory, null.
+// The weight as make_finite leaves it, contiguous, in `elements`. Without memory, null.
 template <class T>
-Convolution<const T> finite_of(const Convolution<const T>& convolution, const Tensor& weight) {
+Convolution<const T> finite_of(const Convolution<const T>& convolution, const Tensor& weight,
+                               Temporary<T>& elements) {
   Convolution<const T> finite = convolution;
-  T* const elements = temporary<T>(convolution.context, weight.numel());
+  elements = temporary<T>(convolution.context, weight.numel());
   if (elements != nullptr) {
     StridedIterator<1> all;
     for (size_t d = 0; d < static_cast<size_t>(weight.dim()); ++d) {
@@ -1230,7 +1231,8 @@ Convolution<const T> finite_of(const Convolution<const T>& convolution, const Te
 template <class T>
 [[gnu::cold, gnu::noinline]] bool multiply_apart(const MapProduct<T>& product, const Tensor& weight,
                                                  const Tensor& from, Tensor& to) {
-  const Convolution<const T> finite = finite_of(product.convolution, weight);
+  Temporary<T> elements;
+  const Convolution<const T> finite = finite_of(product.convolution, weight, elements);
   if (finite.weight.data == nullptr || !multiply_maps<T>({finite, product.source, product.result,
                                                           product.from_small, product.bias, product.with})) {
     return false;
@@ -1298,7 +1300,7 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   if (!convolution_takes_bias(context, input, bias, sizes)) {
     return out;
   }
-  if (!resize(context, out, sizes)) {
+  if (!resize(context, out, sizes) || !one_layout(context, {&out, &input})) {
     return out;
   }
   const auto compute = [&](const auto& with) {
@@ -1320,6 +1322,15 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     ConvolutionParameters::List output_padding, int64_t groups, executorch::aten::ArrayRef<bool> output_mask,
     Tensor& out0, Tensor& out1, Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  if (!is_mask_of(context, output_mask, 3)) {
+    return results;
+  }
+  const Tensor* const outs[] = {&out0, &out1, &out2};
+  for (size_t i = 0; i < 3; ++i) {
+    if (output_mask[i] && !same_dtype(context, input, *outs[i])) {
+      return results;
+    }
+  }
   if (is_empty_convolution(input)) {
     convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
     return results;

@@ -146,7 +146,7 @@ Tensor& bmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
       return;
     }
     const Matrix<T> to = product.c;
-    T* const from = temporary<T>(context, out.numel());
+    const auto from = temporary<T>(context, out.numel());
     if (from == nullptr) {
       return;
     }
@@ -211,11 +211,11 @@ Product<T> linear_product(KernelRuntimeContext& context, const Tensor& input, in
   product.c = {static_cast<T*>(out.mutable_data_ptr()), features, 1, 0};
   product.bias = bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr;
   if (bias.has_value() && bias->numel() != features) {
-    T* const repeated = temporary<T>(context, features);
-    if (repeated != nullptr) {
-      std::fill_n(repeated, features, *product.bias);
+    product.repeated = temporary<T>(context, features);
+    if (product.repeated != nullptr) {
+      std::fill_n(product.repeated.get(), features, *product.bias);
     }
-    product.bias = repeated;
+    product.bias = product.repeated;
   }
   return product;
 }
@@ -257,6 +257,9 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
   OPSMITH_CHECK(
       context, is_linear(context, input, depth, features, is_vector, bias, out), InvalidArgument, out,
       "linear: an input of [..., k] has a weight of [n, k] and a bias of [n] or [], or of [k] and []");
+  if (!are_contiguous(context, {&input, &weight, &out})) {
+    return out;
+  }
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(context, input, features, bias, out);
@@ -309,6 +312,9 @@ Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, co
                     is_linear(context, input, depth, out_features, false, bias, out),
                 InvalidArgument, out,
                 "linear_packed: the weight was packed for other features, or another dtype");
+  if (!are_contiguous(context, {&input, &packed, &out})) {
+    return out;
+  }
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
     Product<T> product = linear_product<T>(context, input, out_features, bias, out);

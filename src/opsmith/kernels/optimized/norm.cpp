@@ -129,14 +129,14 @@ void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, cons
   const int64_t n = rows.length;
   const int64_t rows_of_part = std::max(rows_per_thread(n * kCost), ceil_divided(rows.count, kParts));
   const int64_t parts = std::max<int64_t>(1, ceil_divided(rows.count, rows_of_part));
-  float* const sums = temporary<float>(context, parts * 2 * n);
+  const auto sums = temporary<float>(context, parts * 2 * n);
   if (sums == nullptr) {
     return;
   }
   const T* const g = static_cast<const T*>(grad.const_data_ptr());
   const T* const from = static_cast<const T*>(x.const_data_ptr());
   T* const to = x_grad == nullptr ? nullptr : static_cast<T*>(x_grad->mutable_data_ptr());
-  std::fill_n(sums, parts * 2 * n, 0.0f);
+  std::fill_n(sums.get(), parts * 2 * n, 0.0f);
   parallel(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       float* const own = sums + part * 2 * n;
@@ -182,6 +182,11 @@ constexpr bool kLayerNormGradientBfloat16 =
 constexpr bool kRmsNormFloat = ::opsmith::selected("optimized::rms_norm.out", ScalarType::Float);
 constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out", ScalarType::BFloat16);
 
+// Whether a parameter's gradient may have the dtype: the operand's, or Float.
+bool is_parameter_of(const Tensor& gradient, ScalarType operand) {
+  return gradient.scalar_type() == operand || gradient.scalar_type() == ScalarType::Float;
+}
+
 }  // namespace
 
 std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext& context,
@@ -205,7 +210,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
                 "layer_norm: the operand's last dimensions, weight and bias have the normalized shape");
   Dims sizes = sizes_of(input);
   std::fill(sizes.value + sizes.rank - normalized_shape.size(), sizes.value + sizes.rank, 1);
-  if (!resize_like(context, out, input) || !resize(context, mean, sizes) || !resize(context, rstd, sizes)) {
+  if (!resize_like(context, out, input) || !resize(context, mean, sizes) || !resize(context, rstd, sizes) ||
+      !are_contiguous(context, {&input, &out})) {
     return results;
   }
   const Rows rows = rows_of(input, normalized_shape);
@@ -242,6 +248,9 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
     const Tensor& mean, const Tensor& rstd, const std::optional<Tensor>& weight,
     const std::optional<Tensor>& bias, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  if (!is_mask_of(context, output_mask, 3) || !are_contiguous(context, {&grad_out, &input})) {
+    return results;
+  }
   const ScalarType dtype = input.scalar_type();
   Tensor* const x_grad = output_mask[0] ? &out0 : nullptr;
   Tensor* const weight_grad = output_mask[1] && weight.has_value() ? &out1 : nullptr;
@@ -250,8 +259,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
                 is_taken(dtype) && grad_out.scalar_type() == dtype && has_dtype(weight, input) &&
                     has_dtype(bias, input) && is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()) &&
                     (x_grad == nullptr || out0.scalar_type() == dtype) &&
-                    (weight_grad == nullptr || is_taken(out1.scalar_type())) &&
-                    (bias_grad == nullptr || is_taken(out2.scalar_type())),
+                    (weight_grad == nullptr || is_parameter_of(out1, dtype)) &&
+                    (bias_grad == nullptr || is_parameter_of(out2, dtype)),
                 NotSupported, results,
                 "layer_norm_backward takes float32, or bfloat16 with parameters of either");
   OPSMITH_CHECK(
@@ -298,7 +307,7 @@ Tensor& rms_norm_out(KernelRuntimeContext& context, const Tensor& input, Shape n
   OPSMITH_CHECK(context, ends_with(input, normalized_shape) && has_shape(weight, normalized_shape),
                 InvalidArgument, out,
                 "rms_norm: the operand's last dimensions and the weight have the normalized shape");
-  if (!resize_like(context, out, input)) {
+  if (!resize_like(context, out, input) || !are_contiguous(context, {&input, &out})) {
     return out;
   }
   const Rows rows = rows_of(input, normalized_shape);

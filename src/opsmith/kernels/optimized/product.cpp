@@ -53,7 +53,8 @@ bool make_depth_contiguous(KernelRuntimeContext& context, Product<T>& p) {
     p.a.column = 1;
     return true;
   }
-  T* const copy = temporary<T>(context, p.batches * p.rows * p.depth);
+  p.copy = temporary<T>(context, p.batches * p.rows * p.depth);
+  T* const copy = p.copy;
   if (copy == nullptr) {
     return false;
   }
@@ -157,7 +158,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
   // the runtime calls it more often.
   const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces, kMostParts));
   const int64_t parts = ceil_divided(pieces, at_once);
-  T* const memory = temporary<T>(context, parts * kPiecePanels * panel);
+  const auto memory = temporary<T>(context, parts * kPiecePanels * panel);
   if (memory == nullptr) {
     return false;
   }

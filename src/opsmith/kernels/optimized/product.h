@@ -5,6 +5,7 @@
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
+#include "../common/temporary.h"
 #include "bfloat16.h"
 #include "gemm_operands.h"
 
@@ -32,7 +33,9 @@ struct Product {
   const T* bias = nullptr;
   float alpha = 1.0f;
   bool accumulates = false;
-  const T* packed = nullptr;  // b's panels, where they are there already; b is not looked at then
+  Temporary<T> copy = {};      // of a, where its depth was not contiguous
+  Temporary<T> repeated = {};  // the bias, where it is one element for all columns
+  const T* packed = nullptr;   // b's panels, where they are there already; b is not looked at then
 };
 
 // simd's functions of a dtype, null where no selected program multiplies matrices of it.

@@ -227,12 +227,14 @@ void sum_by_layout(KernelRuntimeContext& context, const Tensor& self, const Layo
 }
 
 Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
-               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, Tensor& out, bool is_mean,
-               const char* name, const ByDtype<SumEach>& sum_each, const ByDtype<SumRows>& sum_rows) {
+               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, std::optional<ScalarType> dtype,
+               Tensor& out, bool is_mean, const char* name, const ByDtype<SumEach>& sum_each,
+               const ByDtype<SumRows>& sum_rows) {
   OPSMITH_CHECK(context, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
                 "%s takes float32 and bfloat16 only", name);
   DimSet reduced = 0;
-  if (!reduced_dims(context, self, dims, reduced) ||
+  if (!out_is(context, dtype.value_or(out.scalar_type()), out) ||
+      !reduced_dims(context, self, dims, reduced) ||
       !resize_to_reduced(context, out, self, reduced, keepdim)) {
     return out;
   }
@@ -255,13 +257,13 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
 
 template <const char* Operator>
 Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
-               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, Tensor& out, bool is_mean,
-               const char* name) {
+               const std::optional<ArrayRef<int64_t>>& dims, bool keepdim, std::optional<ScalarType> dtype,
+               Tensor& out, bool is_mean, const char* name) {
   ByDtype<SumEach> each;
   ByDtype<SumRows> rows;
   OPSMITH_SET_FUNCTIONS(each, Operator, sum_each)
   OPSMITH_SET_FUNCTIONS(rows, Operator, sum_rows)
-  return reduce(context, self, dims, keepdim, out, is_mean, name, each, rows);
+  return reduce(context, self, dims, keepdim, dtype, out, is_mean, name, each, rows);
 }
 
 constexpr char kSum[] = "sum.IntList_out";
@@ -272,23 +274,23 @@ constexpr char kMeanAll[] = "mean.dtype_out";
 }  // namespace
 
 Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
-                    bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return reduce<kSum>(context, self, dim, keepdim, out, false, "sum");
+                    bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  return reduce<kSum>(context, self, dim, keepdim, dtype, out, false, "sum");
 }
 
-Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> dtype,
                 Tensor& out) {
-  return reduce<kSumAll>(context, self, std::nullopt, false, out, false, "sum");
+  return reduce<kSumAll>(context, self, std::nullopt, false, dtype, out, false, "sum");
 }
 
 Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ArrayRef<int64_t>> dim,
-                     bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return reduce<kMean>(context, self, dim, keepdim, out, true, "mean");
+                     bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  return reduce<kMean>(context, self, dim, keepdim, dtype, out, true, "mean");
 }
 
-Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+Tensor& mean_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> dtype,
                  Tensor& out) {
-  return reduce<kMeanAll>(context, self, std::nullopt, false, out, true, "mean");
+  return reduce<kMeanAll>(context, self, std::nullopt, false, dtype, out, true, "mean");
 }
 
 }  // namespace opsmith::optimized::native

@@ -152,11 +152,11 @@ void compute_gradient(KernelRuntimeContext& context, const Tensor& grad, const T
   const T* y = static_cast<const T*>(output.const_data_ptr());
   T* const z = static_cast<T*>(out.mutable_data_ptr());
   if (!same_layout(output, out)) {
-    T* const copy = temporary<T>(context, out.numel());
+    const auto copy = temporary<T>(context, out.numel());
     if (copy == nullptr) {
       return;
     }
-    rearrange(output, out, y, copy);
+    rearrange(output, out, y, copy.get());
     y = copy;
   }
   if (!same_layout(grad, out)) {
@@ -190,10 +190,19 @@ Tensor& gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor
   return out;
 }
 
+// Half would become Float, and neither ATen's CPU kernels nor ExecuTorch's do that.
+bool is_not_widened(KernelRuntimeContext& context, bool half_to_float) {
+  return !half_to_float ||
+         reject(context, Error::InvalidArgument, "softmax with half to float conversion is not supported");
+}
+
 }  // namespace
 
-Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool /*half_to_float*/,
+Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
                     Tensor& out) {
+  if (!is_not_widened(context, half_to_float)) {
+    return out;
+  }
   ByDtype<Rows> rows;
   ByDtype<Columns> columns;
   OPSMITH_SET_FUNCTIONS(rows, "_softmax.out", softmax)
@@ -222,8 +231,11 @@ Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int6
   return out;
 }
 
-Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                        bool /*half_to_float*/, Tensor& out) {
+Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
+                        Tensor& out) {
+  if (!is_not_widened(context, half_to_float)) {
+    return out;
+  }
   ByDtype<Rows> rows;
   ByDtype<Columns> columns;
   OPSMITH_SET_FUNCTIONS(rows, "_log_softmax.out", log_softmax)

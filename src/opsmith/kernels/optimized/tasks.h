@@ -38,7 +38,7 @@ class Tasks {
   const int64_t at_once_;
   const int64_t parts_;
   const int64_t units_;
-  float* const memory_;
+  const Temporary<float> memory_;
 };
 
 template <class Body>

@@ -54,7 +54,7 @@ Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, co
               const ByDtype<Unary>& functions) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && functions.has(self.scalar_type()),
                 NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
-  if (!resize_like(context, out, self)) {
+  if (!resize_like(context, out, self) || !one_dim_order(context, {&out, &self})) {
     return out;
   }
   if (self.scalar_type() == ScalarType::Float) {

@@ -72,7 +72,7 @@ class Winograd {
   }
 
   WinogradEnd run(KernelRuntimeContext& context) {
-    float* const weights = temporary<float>(context, kPoints * weight_plane_);
+    const auto weights = temporary<float>(context, kPoints * weight_plane_);
     if (weights == nullptr) {
       return WinogradEnd::kNoMemory;
     }
@@ -152,7 +152,7 @@ class Winograd {
   // All threads at a strip.
   bool multiply_together(KernelRuntimeContext& context) {
     const Tasks transforming(context, channels_, 8 * pitch_, rows_units());
-    float* const planes = temporary<float>(context, planes_units());
+    const auto planes = temporary<float>(context, planes_units());
     if (!transforming.has_memory() || planes == nullptr) {
       return false;
     }

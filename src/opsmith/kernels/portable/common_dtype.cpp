@@ -47,6 +47,10 @@ ScalarType Operands::dtype() const {
   return higher(with_dims, higher(without_dims, number));
 }
 
+ScalarType promoted_dtype(const Tensor& a, const Tensor& b) {
+  return promoted(a.scalar_type(), b.scalar_type());
+}
+
 bool can_store(KernelRuntimeContext& context, ScalarType result, const Tensor& out) {
   return executorch::runtime::canCast(result, out.scalar_type()) ||
          reject(context, Error::InvalidArgument, "result type %s can't be cast to the desired output type %s",

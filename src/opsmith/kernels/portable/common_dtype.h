@@ -33,6 +33,9 @@ struct Operands {
   ScalarType dtype() const;
 };
 
+// The same without precedence, as ExecuTorch has it for some operators: what all dtypes promote to.
+ScalarType promoted_dtype(const Tensor& a, const Tensor& b);
+
 template <class... Operand>
 ScalarType common_dtype(const Operand&... operands) {
   Operands all;

@@ -29,7 +29,10 @@ struct Applied {
 template <const char* Name, class Dtypes, class Make>
 Tensor& unary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
                  Tensor& out, const Make& make) {
-  if (can_store(context, dtype, out) && resize_like(context, out, self)) {
+  OPSMITH_CHECK(context, contains(RealB{}, self.scalar_type()), NotSupported, out,
+                "\"%s\" not implemented for '%s'", Name, name_of(self.scalar_type()));
+  if (can_store(context, dtype, out) && resize_like(context, out, self) &&
+      one_dim_order(context, {&out, &self})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<C(C)>(context, out, make(type), self);
@@ -50,7 +53,8 @@ Tensor& unary(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, co
 template <const char* Name, class Dtypes, class Make>
 Tensor& binary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
                   const Tensor& other, Tensor& out, const Make& make, int exact = 0) {
-  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&self, &other})) {
+  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&self, &other}) &&
+      one_dim_order(context, {&out, &self, &other})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<C(C, C)>(context, {dtype, exact}, out, make(type), self, other);
@@ -74,7 +78,8 @@ Tensor& binary(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, c
 template <const char* Name, class Dtypes, class Make>
 Tensor& ternary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& a,
                    const Tensor& b, const Tensor& c, Tensor& out, const Make& make, int exact = 0) {
-  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&a, &b, &c})) {
+  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&a, &b, &c}) &&
+      one_dim_order(context, {&out, &a, &b, &c})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<C(C, C, C)>(context, {dtype, exact}, out, make(type), a, b, c);
@@ -87,7 +92,7 @@ Tensor& ternary_of(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtyp
 template <const char* Name, class Dtypes, class F>
 Tensor& predicate(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
                   const Tensor& other, Tensor& out, const F& f) {
-  if (resize_to_broadcast(context, out, {&self, &other})) {
+  if (resize_to_broadcast(context, out, {&self, &other}) && one_dim_order(context, {&out, &self, &other})) {
     with_compute_dtype<Name>(context, dtypes, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<bool(C, C)>(context, {dtype}, out, Applied<bool, F>{f}, self, other);

@@ -57,6 +57,13 @@ bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) 
                 cpp_name_of(dtype));
 }
 
+bool holds(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
+  OPSMITH_CHECK(context, !in_executorch() || dtype != ScalarType::Byte || !(value_of<double>(value) < 0),
+                InvalidArgument, false, "value cannot be converted to type %s without overflow",
+                cpp_name_of(dtype));
+  return fits(context, value, dtype);
+}
+
 ScalarTensor::ScalarTensor(const Scalar& value, ScalarType dtype)
     : impl_(dtype, 0, sizes_, value_, dim_order_, strides_), tensor_(&impl_) {
   store(RealB{}, dtype, value, value_);

@@ -10,6 +10,9 @@ namespace opsmith::portable {
 // not.
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
+// The same, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.
+bool holds(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
+
 // The only element of a Tensor of any of the dtypes RealB.
 Scalar element_of(const Tensor& tensor);
 

@@ -133,7 +133,7 @@ void dequantize(KernelRuntimeContext& context, const Dequantizer<C>& dequantizer
                 const Tensor& scales, const Tensor* zero_points) {
   const bool repeated = has_short_rows(channels);
   const int64_t period = repeated ? period_of(channels) : channels.count;
-  C* const factors = temporary<C>(context, 2 * period);
+  const auto factors = temporary<C>(context, 2 * period);
   if (factors == nullptr) {
     return;
   }

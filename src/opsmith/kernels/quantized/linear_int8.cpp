@@ -46,10 +46,11 @@ bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& inpu
 }
 
 // The input less its zero points. Null without memory.
-const int16_t* shifted_input(KernelRuntimeContext& context, const Tensor& input, const Int8Product& product) {
-  auto* const shifted = temporary<int16_t>(context, product.m * product.k);
+Temporary<int16_t> shifted_input(KernelRuntimeContext& context, const Tensor& input,
+                                 const Int8Product& product) {
+  const auto shifted = temporary<int16_t>(context, product.m * product.k);
   if (shifted == nullptr) {
-    return nullptr;
+    return {};
   }
   parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
     int32_t block[kBlock];
@@ -82,8 +83,10 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   product.per_channel = weight_scales.numel() == 1 ? 0 : 1;
   product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
   product.out = out.mutable_data_ptr<float>();
+  Temporary<int16_t> shifted;
   if (OPSMITH_BEST(needs_shifted)()) {
-    product.shifted = shifted_input(context, input, product);
+    shifted = shifted_input(context, input, product);
+    product.shifted = shifted;
     if (product.shifted == nullptr) {
       return out;
     }
@@ -98,7 +101,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
     const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));
     const int64_t parts = ceil_divided(panels, at_once);
-    auto* const memory = temporary<int8_t>(context, parts * bytes);
+    const auto memory = temporary<int8_t>(context, parts * bytes);
     if (memory == nullptr) {
       return out;
     }
@@ -152,8 +155,8 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
   if (tokens.count == 0 || out.numel() == 0) {
     return out;
   }
-  float* const scales = temporary<float>(context, tokens.count);
-  int32_t* const zero_points = temporary<int32_t>(context, tokens.count);
+  const auto scales = temporary<float>(context, tokens.count);
+  const auto zero_points = temporary<int32_t>(context, tokens.count);
   if (scales == nullptr || zero_points == nullptr) {
     return out;
   }

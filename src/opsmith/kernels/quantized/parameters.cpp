@@ -14,6 +14,9 @@ Channels channels_along(KernelRuntimeContext& context, const char* name, const T
   const auto dim = static_cast<size_t>(axis < 0 ? axis + dims : axis);
   const int64_t count = input.sizes()[dim];
   const auto fits = [&](const char* what, const Tensor& parameters) {
+    if (!check_numbers(context, name, what, parameters)) {
+      return false;
+    }
     return (parameters.dim() == 1 && parameters.numel() == count) ||
            reject(context, Error::InvalidArgument,
                   "%s: `%s` has %lld elements in %lld dimensions, and has to have 1 dimension of %lld, one "
@@ -36,6 +39,9 @@ Channels channels_of_tokens(KernelRuntimeContext& context, const char* name, con
   const int64_t length = input.dim() == 0 ? 1 : input.sizes()[input.dim() - 1];
   const int64_t tokens = length == 0 ? 0 : input.numel() / length;
   const auto fits = [&](const char* what, const Tensor& parameters) {
+    if (!check_numbers(context, name, what, parameters)) {
+      return false;
+    }
     OPSMITH_CHECK(context, parameters.numel() == tokens || input.numel() == 0, InvalidArgument, false,
                   "%s: `%s` has %lld elements, and has to have %lld, one for each token", name, what,
                   static_cast<long long>(parameters.numel()), static_cast<long long>(tokens));

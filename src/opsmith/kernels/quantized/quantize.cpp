@@ -43,7 +43,7 @@ void quantize(KernelRuntimeContext& context, const Quantizer<C>& quantizer, cons
               const Tensor& scales, const Tensor& zero_points) {
   const bool repeated = quantizer.each != nullptr && has_short_rows(channels);
   const int64_t period = repeated ? period_of(channels) : channels.count;
-  C* const inverses = temporary<C>(context, 2 * period);
+  const auto inverses = temporary<C>(context, 2 * period);
   if (inverses == nullptr) {
     return;
   }

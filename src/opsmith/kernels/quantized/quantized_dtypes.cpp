@@ -153,11 +153,22 @@ bool check_dtype(KernelRuntimeContext& context, const char* name, const char* ar
   return true;
 }
 
+bool check_numbers(KernelRuntimeContext& context, const char* name, const char* argument,
+                   const Tensor& tensor) {
+  const ScalarType dtype = tensor.scalar_type();
+  OPSMITH_CHECK(context,
+                integers_of(dtype).bits != 0 || dtype == ScalarType::Long || dtype == ScalarType::Float ||
+                    dtype == ScalarType::Double || is_half_precision(dtype),
+                InvalidArgument, false, "%s: `%s` is %s and has to be of numbers that are not complex", name,
+                argument, name_of(dtype));
+  return true;
+}
+
 bool check_one(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor) {
   OPSMITH_CHECK(context, tensor.numel() == 1, InvalidArgument, false,
                 "%s: `%s` has %" PRId64 " elements and has to have 1", name, argument,
                 static_cast<int64_t>(tensor.numel()));
-  return true;
+  return check_numbers(context, name, argument, tensor);
 }
 
 bool resize_as(KernelRuntimeContext& context, const char* name, const Tensor& like, Tensor& out) {

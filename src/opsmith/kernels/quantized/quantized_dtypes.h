@@ -70,7 +70,10 @@ bool check_range(KernelRuntimeContext& context, const char* name, int64_t quant_
                  ScalarType dtype);
 bool check_dtype(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor,
                  ScalarType wanted);
-// That a scale or zero point, given as a tensor, is one element.
+// That scales or zero points, given as a tensor, are of a dtype that number_at reads.
+bool check_numbers(KernelRuntimeContext& context, const char* name, const char* argument,
+                   const Tensor& tensor);
+// That a scale or zero point, given as a tensor, is one element, which is such a number.
 bool check_one(KernelRuntimeContext& context, const char* name, const char* argument, const Tensor& tensor);
 // That `out` is shaped, or can be made, as `like`, with its elements in the same order.
 bool resize_as(KernelRuntimeContext& context, const char* name, const Tensor& like, Tensor& out);

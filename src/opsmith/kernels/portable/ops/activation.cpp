@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 
 namespace opsmith::portable::native {
 namespace {
@@ -23,6 +24,8 @@ constexpr char kElu[] = "elu.out";
 constexpr char kSoftplus[] = "softplus.out";
 constexpr char kGelu[] = "gelu.out";
 constexpr char kGeluBackward[] = "gelu_backward.grad_input";
+constexpr char kLogit[] = "logit.out";
+constexpr char kGlu[] = "glu.out";
 
 // Where the element is not above the threshold, the value, else the other operand: the element itself, or its
 // gradient. NaN is not <= and takes the other.
@@ -46,11 +49,14 @@ Tensor& thresholded(KernelRuntimeContext& context, const Tensor& self, const Ten
   });
 }
 
-// Whether the dtype in which ATen computes with `self` can hold the numbers; rejects the call where not.
-bool fit(KernelRuntimeContext& context, const Tensor& self, std::initializer_list<const Scalar*> numbers) {
-  return std::all_of(numbers.begin(), numbers.end(), [&](const Scalar* number) {
-    return fits(context, *number, compute_dtype(self.scalar_type()));
-  });
+// Whether the result may be written to `out`, and the dtype in which ATen computes with `self` can hold the
+// numbers; rejects the call where not.
+bool fit(KernelRuntimeContext& context, const Tensor& self, const Tensor& out,
+         std::initializer_list<const Scalar*> numbers) {
+  return out_is(context, self.scalar_type(), out) &&
+         std::all_of(numbers.begin(), numbers.end(), [&](const Scalar* number) {
+           return fits(context, *number, compute_dtype(self.scalar_type()));
+         });
 }
 
 // The tanh form of gelu: 0.5 a (1 + tanh(kBeta (a + kKappa a^3))).
@@ -67,11 +73,40 @@ bool gelu_form(KernelRuntimeContext& context, std::string_view approximate, bool
          reject(context, Error::InvalidArgument, "approximate argument must be either none or tanh.");
 }
 
+// Elements from `start` of `t` along dimension `d`, as many as there are in half of it, as a Tensor without
+// memory of its own.
+class HalfOf {
+ public:
+  HalfOf(const Tensor& t, int64_t d, int64_t start) {
+    for (int64_t i = 0; i < t.dim(); ++i) {
+      sizes_[i] = t.sizes()[static_cast<size_t>(i)];
+      strides_[i] = t.strides()[static_cast<size_t>(i)];
+      order_[i] = t.dim_order()[static_cast<size_t>(i)];
+    }
+    sizes_[d] /= 2;
+    char* const data = static_cast<char*>(t.mutable_data_ptr()) + start * strides_[d] * t.element_size();
+    impl_.emplace(t.scalar_type(), t.dim(), sizes_, data, order_, strides_);
+  }
+  HalfOf(const HalfOf&) = delete;
+  HalfOf& operator=(const HalfOf&) = delete;
+
+  Tensor tensor() { return Tensor(&*impl_); }
+
+ private:
+  executorch::aten::SizesType sizes_[kMaxDims] = {};
+  executorch::aten::StridesType strides_[kMaxDims] = {};
+  executorch::aten::DimOrderType order_[kMaxDims] = {};
+  std::optional<executorch::aten::TensorImpl> impl_;
+};
+
 }  // namespace
 
 Tensor& relu_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
   OPSMITH_CHECK(context, self.scalar_type() != ScalarType::Bool, InvalidArgument, out,
                 "Boolean inputs not supported for relu");
+  if (!out_is(context, self.scalar_type(), out)) {
+    return out;
+  }
   return unary<kRelu>(context, Real{}, self.scalar_type(), self, out, [](auto a) {
     using C = decltype(a);
     return a < C(0) ? C(0) : a;  // NaN and -0 are not < 0 and stay
@@ -90,7 +125,8 @@ Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad
 
 Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& negative_slope,
                        Tensor& out) {
-  if (!fit(context, self, {&negative_slope})) {
+  if (!fit(context, self, out, {&negative_slope}) ||
+      (in_executorch() && !fits(context, negative_slope, self.scalar_type()))) {
     return out;
   }
   return unary_of<kLeakyRelu>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
@@ -138,7 +174,7 @@ Tensor& silu_backward_out(KernelRuntimeContext& context, const Tensor& grad_outp
 
 Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& alpha, const Scalar& scale,
                 const Scalar& input_scale, Tensor& out) {
-  if (!fit(context, self, {&alpha, &scale, &input_scale})) {
+  if (!fit(context, self, out, {&alpha, &scale, &input_scale})) {
     return out;
   }
   return unary_of<kElu>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
@@ -152,7 +188,7 @@ Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar&
 
 Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& beta,
                      const Scalar& threshold, Tensor& out) {
-  if (!fit(context, self, {&beta, &threshold})) {
+  if (!fit(context, self, out, {&beta, &threshold})) {
     return out;
   }
   return unary_of<kSoftplus>(context, Floating{}, self.scalar_type(), self, out, [&](auto type) {
@@ -166,7 +202,7 @@ Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Sc
 Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_view approximate,
                  Tensor& out) {
   bool is_tanh_form = false;
-  if (!gelu_form(context, approximate, is_tanh_form)) {
+  if (!gelu_form(context, approximate, is_tanh_form) || !out_is(context, self.scalar_type(), out)) {
     return out;
   }
   if (is_tanh_form) {
@@ -179,6 +215,45 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
     using C = decltype(a);
     return a * C(0.5) * (C(1) + portable::erf(a * kInverseRoot2<C>));
   });
+}
+
+// log(a / (1 - a)), of an element that is kept within [eps, 1 - eps] where there is one.
+Tensor& logit_out(KernelRuntimeContext& context, const Tensor& self, std::optional<double> eps, Tensor& out) {
+  const ScalarType dtype = float_dtype(self.scalar_type());
+  // ExecuTorch's takes any operand to Float and Double.
+  if (out.scalar_type() != ScalarType::Float && out.scalar_type() != ScalarType::Double &&
+      !out_is(context, dtype, out)) {
+    return out;
+  }
+  return unary_of<kLogit>(context, Floating{}, dtype, self, out, [&](auto type) {
+    using C = typename decltype(type)::type;
+    const C low = eps.has_value() ? static_cast<C>(*eps) : C(0);
+    const C high = eps.has_value() ? static_cast<C>(1.0 - *eps) : C(1);
+    return [low, high, bounded = eps.has_value()](C a) {
+      const C x = !bounded ? a : a < low ? low : a > high ? high : a;
+      return std::log(x / (C(1) - x));
+    };
+  });
+}
+
+// The first half of a dimension times the sigmoid of the second.
+Tensor& glu_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out) {
+  OPSMITH_CHECK(context, self.dim() > 0, InvalidArgument, out, "glu does not support 0-dimensional tensors");
+  const int64_t d = wrap_dim(context, dim, self.dim());
+  if (d < 0) {
+    return out;
+  }
+  const int64_t size = self.sizes()[static_cast<size_t>(d)];
+  OPSMITH_CHECK(context, size % 2 == 0, InvalidArgument, out,
+                "Halving dimension must be even, but dimension %" PRId64 " is size %" PRId64, d, size);
+  OPSMITH_CHECK(context, contains(Floating{}, self.scalar_type()), NotSupported, out,
+                "\"glu.out\" not implemented for '%s'", name_of(self.scalar_type()));
+  OPSMITH_CHECK(context, is_floating(out.scalar_type()), InvalidArgument, out,
+                "out must be floating point, but has %s", name_of(out.scalar_type()));
+  HalfOf first(self, d, 0);
+  HalfOf second(self, d, size / 2);
+  return binary<kGlu>(context, Floating{}, self.scalar_type(), first.tensor(), second.tensor(), out,
+                      [](auto a, auto gate) { return a * portable::sigmoid(gate); });
 }
 
 Tensor& gelu_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,

@@ -29,6 +29,10 @@ struct Truth {
 template <class Policy>
 Tensor& truth(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
               bool keepdim, Tensor& out) {
+  OPSMITH_CHECK(
+      context,
+      !in_executorch() || out.scalar_type() == ScalarType::Bool || out.scalar_type() == ScalarType::Byte,
+      InvalidArgument, out, "out must have the dtype Bool or Byte, but has %s", name_of(out.scalar_type()));
   DimSet dims = 0;
   const bool names_none = dim.has_value() && dim->empty();  // these operators take that literally
   if ((names_none || reduced_dims(context, self, dim, dims)) &&

@@ -27,6 +27,8 @@ constexpr char kRemainder[] = "remainder.Tensor_out";
 constexpr char kRemainderScalar[] = "remainder.Scalar_out";
 constexpr char kRemainderScalarTensor[] = "remainder.Scalar_Tensor_out";
 constexpr char kAtan2[] = "atan2.out";
+constexpr char kFloorDivide[] = "floor_divide.out";
+constexpr char kRsubScalar[] = "rsub.Scalar_out";
 
 // Integers are added and multiplied as unsigned ones, so that they wrap instead of overflowing.
 template <class C, bool Wraps = std::is_integral_v<C> && !std::is_same_v<C, bool>>
@@ -60,7 +62,7 @@ bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar
                 "Boolean alpha only supported for Boolean results.");
   OPSMITH_CHECK(context, !alpha.isFloatingPoint() || is_floating(dtype), InvalidArgument, false,
                 "For integral input tensors, argument alpha must not be a floating point number.");
-  return true;
+  return dtype != ScalarType::Byte || holds(context, alpha, dtype);
 }
 
 Scalar negative_of(const Scalar& number) {
@@ -72,9 +74,6 @@ Scalar negative_of(const Scalar& number) {
 template <const char* Name, template <class> class Operation, class Dtypes>
 Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtype, const Tensor& self,
                    const Tensor& other, const Scalar& alpha, Tensor& out) {
-  if (!accepts_alpha(context, dtype, alpha)) {
-    return out;
-  }
   return binary_of<Name>(
       context, dtypes, dtype, self, other, out,
       [&](auto type) {
@@ -87,7 +86,7 @@ Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtyp
 template <const char* Name>
 Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             const Scalar& alpha, Tensor& out) {
-  if (!fits(context, alpha, dtype)) {
+  if (!accepts_alpha(context, dtype, alpha) || !fits(context, alpha, dtype)) {
     return out;
   }
   return with_alpha<Name, Added>(context, RealB{}, dtype, self, other, alpha, out);
@@ -111,7 +110,7 @@ Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
   }
   // As ATen does, which tells in the sign of a zero that is multiplied by an integer.
   const Scalar factor = negative_of(alpha);
-  return fits(context, factor, dtype)
+  return accepts_alpha(context, dtype, alpha) && fits(context, factor, dtype)
              ? with_alpha<Name, Added>(context, Real{}, dtype, self, other, factor, out)
              : out;
 }
@@ -287,7 +286,12 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return add<kAddScalar>(context, dtype, self, number(other, compute_dtype(dtype)), alpha, out);
+  // ExecuTorch's goes from and to Half and BFloat16 as well.
+  const bool is_narrowed =
+      compute_dtype(dtype) == ScalarType::Float && compute_dtype(out.scalar_type()) == ScalarType::Float;
+  return is_narrowed || out_is(context, dtype, out)
+             ? add<kAddScalar>(context, dtype, self, number(other, compute_dtype(dtype)), alpha, out)
+             : out;
 }
 
 Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
@@ -299,8 +303,10 @@ Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 Tensor& sub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(), alpha,
-                         out);
+  return out_is(context, dtype, out)
+             ? sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(),
+                               alpha, out)
+             : out;
 }
 
 Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
@@ -309,7 +315,9 @@ Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 
 Tensor& mul_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return mul<kMulScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out);
+  return out_is(context, dtype, out)
+             ? mul<kMulScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out)
+             : out;
 }
 
 Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
@@ -317,8 +325,10 @@ Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 }
 
 Tensor& div_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
-  const ScalarType dtype = common_dtype(self, other);
-  return div<kDivScalar>(context, dtype, self, number(other, compute_dtype(float_dtype(dtype))), out);
+  const ScalarType dtype = float_dtype(common_dtype(self, other));
+  return out_is(context, dtype, out)
+             ? div<kDivScalar>(context, dtype, self, number(other, compute_dtype(dtype)), out)
+             : out;
 }
 
 Tensor& div_mode_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
@@ -357,6 +367,21 @@ Tensor& remainder_scalar_tensor_out(KernelRuntimeContext& context, const Scalar&
                                     Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
   return divided<kRemainderScalarTensor>(context, dtype, number(self, dtype), other, out, kRemainderFloor);
+}
+
+Tensor& floor_divide_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
+                         Tensor& out) {
+  return divided<kFloorDivide>(context, common_dtype(self, other), self, other, out, kQuotientFloor, kOther);
+}
+
+// other - alpha self
+Tensor& rsub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
+                        const Scalar& alpha, Tensor& out) {
+  const ScalarType dtype = common_dtype(self, other);
+  return out_is(context, dtype, out)
+             ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self,
+                                self.scalar_type() == ScalarType::Bool, alpha, out)
+             : out;
 }
 
 Tensor& atan2_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {

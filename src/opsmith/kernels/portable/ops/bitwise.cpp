@@ -23,8 +23,47 @@ OPSMITH_BITWISE(bitwise_or, |)
 OPSMITH_BITWISE(bitwise_xor, ^)
 #undef OPSMITH_BITWISE
 
+namespace {
+
+// By less than an integer has bits: by more, C++ does not say what it is, and ATen gives what is left.
+template <class C>
+bool is_within(C bits) {
+  return bits >= C(0) && static_cast<uint64_t>(bits) < sizeof(C) * 8;
+}
+
+constexpr auto kLeft = [](auto a, auto bits) {
+  using C = decltype(a);
+  using U = std::make_unsigned_t<C>;
+  return is_within(bits) ? static_cast<C>(static_cast<uint64_t>(static_cast<U>(a)) << bits) : C(0);
+};
+constexpr auto kRight = [](auto a, auto bits) {
+  using C = decltype(a);
+  return static_cast<C>(a >> (is_within(bits) ? bits : static_cast<C>(sizeof(C) * 8 - 1)));
+};
+
+}  // namespace
+
+#define OPSMITH_SHIFT(name, function)                                                                      \
+  Tensor& name##_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,        \
+                            Tensor& out) {                                                                 \
+    static constexpr char kName[] = #name ".Tensor_out";                                                   \
+    return binary<kName>(context, Integral{}, common_dtype(self, other), self, other, out, function);      \
+  }                                                                                                        \
+  Tensor& name##_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, \
+                                   Tensor& out) {                                                          \
+    static constexpr char kName[] = #name ".Tensor_Scalar_out";                                            \
+    const ScalarType dtype = common_dtype(self, other);                                                    \
+    return binary<kName>(context, Integral{}, dtype, self, ScalarTensor(other, dtype), out, function);     \
+  }
+OPSMITH_SHIFT(bitwise_left_shift, kLeft)
+OPSMITH_SHIFT(bitwise_right_shift, kRight)
+#undef OPSMITH_SHIFT
+
 Tensor& bitwise_not_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
   static constexpr char kName[] = "bitwise_not.out";
+  if (!out_is(context, self.scalar_type(), out)) {
+    return out;
+  }
   return unary<kName>(context, IntegralB{}, self.scalar_type(), self, out, [](auto a) {
     if constexpr (std::is_same_v<decltype(a), bool>) {
       return !a;

@@ -1,4 +1,5 @@
 // cat and stack: each tensor is copied, and converted where dtypes differ, to its part of the result.
+#include "../common_dtype.h"
 #include "../movement.h"
 
 namespace opsmith::portable::native {
@@ -9,6 +10,16 @@ using executorch::aten::TensorList;
 // A tensor of the old form of an empty one, which may stand among tensors of any rank.
 bool counts(const Tensor& tensor) {
   return tensor.dim() != 1 || tensor.sizes()[0] != 0;
+}
+
+// Whether the tensors may be written to `out`, as ATen asks of both operators, and lie as it does.
+bool are_storable(KernelRuntimeContext& context, TensorList tensors, const Tensor& out) {
+  for (const Tensor& tensor : tensors) {
+    if (!can_store(context, tensor.scalar_type(), out) || !one_layout(context, {&out, &tensor})) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -48,7 +59,7 @@ Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, 
                   "Sizes of tensors must match except in dimension %" PRId64, d);
     sizes[d] += tensor.sizes()[d];
   }
-  if (!resize(context, out, sizes)) {
+  if (!resize(context, out, sizes) || !are_storable(context, tensors, out)) {
     return out;
   }
   Destination to = destination_of(out);
@@ -79,7 +90,7 @@ Tensor& stack_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim
   }
   Dims sizes = part;
   sizes.insert(d, static_cast<int64_t>(tensors.size()));
-  if (!resize(context, out, sizes)) {
+  if (!resize(context, out, sizes) || !are_storable(context, tensors, out)) {
     return out;
   }
   Destination to = destination_of(out);

@@ -58,7 +58,8 @@ Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::
     operands.add(*max);
   }
   const ScalarType dtype = operands.dtype();
-  if ((min.has_value() && !fits(context, *min, dtype)) || (max.has_value() && !fits(context, *max, dtype))) {
+  if ((min.has_value() && !holds(context, *min, dtype)) ||
+      (max.has_value() && !holds(context, *max, dtype)) || !out_is(context, dtype, out)) {
     return out;
   }
   if (min.has_value() && max.has_value()) {
@@ -122,8 +123,8 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
   OPSMITH_CHECK(context, dtype != ScalarType::Bool, InvalidArgument, out,
                 "Bool inputs not supported for hardtanh");
   // ATen takes the limits of whole numbers as Long.
-  const ScalarType held = is_floating(dtype) ? dtype : ScalarType::Long;
-  if (!fits(context, min_val, held) || !fits(context, max_val, held)) {
+  const ScalarType held = is_floating(dtype) || in_executorch() ? dtype : ScalarType::Long;
+  if (!holds(context, min_val, held) || !holds(context, max_val, held) || !out_is(context, dtype, out)) {
     return out;
   }
   OPSMITH_CHECK(

@@ -8,20 +8,20 @@ namespace opsmith::portable::native {
 
 using executorch::aten::MemoryFormat;
 
-Tensor& clone_out(KernelRuntimeContext& context, const Tensor& self, std::optional<MemoryFormat>,
-                  Tensor& out) {
-  if (!same_dtype(context, self, out)) {
-    return out;
-  }
-  if (resize(context, out, sizes_of(self))) {
+Tensor& clone_out(KernelRuntimeContext& context, const Tensor& self,
+                  std::optional<MemoryFormat> memory_format, Tensor& out) {
+  if (same_dtype(context, self, out) && resize(context, out, sizes_of(self)) &&
+      lies_as_asked(context, self, memory_format, out)) {
     copy_elements(context, self, out);
   }
   return out;
 }
 
-Tensor& to_copy_out(KernelRuntimeContext& context, const Tensor& self, bool, std::optional<MemoryFormat>,
-                    Tensor& out) {
-  if (resize(context, out, sizes_of(self))) {
+Tensor& to_copy_out(KernelRuntimeContext& context, const Tensor& self, bool non_blocking,
+                    std::optional<MemoryFormat> memory_format, Tensor& out) {
+  OPSMITH_CHECK(context, !non_blocking || !in_executorch(), InvalidArgument, out,
+                "_to_copy: only blocking copies are supported");
+  if (resize(context, out, sizes_of(self)) && lies_as_asked(context, self, memory_format, out)) {
     copy_elements(context, self, out);
   }
   return out;

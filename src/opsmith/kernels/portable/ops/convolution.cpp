@@ -7,6 +7,7 @@
 #include "../../common/temporary.h"
 #include "../../common/convolution_shape.h"
 #include "../../common/nonfinite_weight.h"
+#include "../common_dtype.h"
 #include "../gemm.h"
 #include "../../common/feature_map.h"
 #include "../lanes.h"
@@ -278,7 +279,7 @@ template <class C>
     few_rows_product<C>(convolution, weight, load, patches, rows, depth, pixels, finish);
     return;
   }
-  C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
+  const auto workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, pixels, depth));
   for (int64_t group = 0; workspace != nullptr && group < convolution.groups; ++group) {
     const char* const own = weight + group * rows * depth * width;
     gemm<C>(
@@ -360,7 +361,7 @@ template <class C>
     few_rows_weight<C>(convolution, left, right, store, rows, columns, pixels, weight);
     return;
   }
-  C* const workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
+  const auto workspace = temporary<C>(convolution.context, gemm_workspace<C>(rows, columns, pixels));
   const auto pack = [](const Patches<C>& patches, int64_t channel, int64_t first, int64_t lines,
                        int64_t start, int64_t count, int64_t panel, C* packed) {
     C line[detail::kBlockDepth];
@@ -417,10 +418,11 @@ template <class C>
 
 // A copy of the weight as (groups, rows, depth) for a product: with its two kinds of channels exchanged
 // within each group, or as it stands. Null with the call rejected.
-char* copied_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t groups, bool exchanged) {
-  char* const rows = temporary<char>(context, static_cast<int64_t>(weight.nbytes()));
+Temporary<char> copied_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t groups,
+                            bool exchanged) {
+  const auto rows = temporary<char>(context, static_cast<int64_t>(weight.nbytes()));
   if (rows == nullptr) {
-    return nullptr;
+    return {};
   }
   Dims sizes = sizes_of(weight);
   Dims strides = strides_of(weight);
@@ -439,9 +441,11 @@ char* copied_rows(KernelRuntimeContext& context, const Tensor& weight, int64_t g
 template <class C>
 void small_from_large(const Convolution& convolution, const Tensor& weight, const char* bias,
                       const ByteFeatureMap& large, const ByteFeatureMap& small) {
-  const char* const rows = is_contiguous(weight)
-                               ? static_cast<const char*>(weight.const_data_ptr())
-                               : copied_rows(convolution.context, weight, convolution.groups, false);
+  const Temporary<char> copy = is_contiguous(weight)
+                                   ? Temporary<char>()
+                                   : copied_rows(convolution.context, weight, convolution.groups, false);
+  const char* const rows =
+      is_contiguous(weight) ? static_cast<const char*>(weight.const_data_ptr()) : copy.get();
   if (rows != nullptr) {
     map_product<C>(convolution, rows, bias, large, false, small);
   }
@@ -452,7 +456,7 @@ template <const char* kName, class C>
 void large_from_small(const Convolution& convolution, const Tensor& weight, const char* bias,
                       const Tensor& small, Tensor& large) {
   const int64_t spatial = weight.dim() - 2;
-  char* const rows = copied_rows(convolution.context, weight, convolution.groups, true);
+  const Temporary<char> rows = copied_rows(convolution.context, weight, convolution.groups, true);
   const auto compute = [&] {
     map_product<C>(convolution, rows, bias, feature_map_of(small, spatial), true,
                    feature_map_of(large, spatial));
@@ -476,6 +480,23 @@ Convolution convolution_of(KernelRuntimeContext& context, const Tensor& weight,
   return {context, weight.scalar_type(), convolution_window(weight, parameters), parameters.groups};
 }
 
+using Gradients = std::tuple<Tensor&, Tensor&, Tensor&>;
+
+// Whether the outs that the mask asks for can be written by kernels that compute in the operands' dtype and
+// go by places in memory.
+bool are_gradients(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& input,
+                   ArrayRef<bool> output_mask, const Gradients& outs) {
+  OPSMITH_CHECK(context, is_floating(input.scalar_type()), NotSupported, false,
+                "\"convolution_backward.out\" not implemented for '%s'", name_of(input.scalar_type()));
+  const Tensor* const each[] = {&std::get<0>(outs), &std::get<1>(outs), &std::get<2>(outs)};
+  for (size_t i = 0; i < 3; ++i) {
+    if (output_mask[i] && (!same_dtype(context, input, *each[i]) || !are_contiguous(context, {each[i]}))) {
+      return false;
+    }
+  }
+  return are_contiguous(context, {&grad_output, &input});
+}
+
 constexpr char kForward[] = "convolution.out";
 constexpr char kBackward[] = "convolution_backward.out";
 
@@ -492,13 +513,15 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
     return out;
   }
   const Dims sizes(IntList(shape.value, static_cast<size_t>(shape.rank)));
+  OPSMITH_CHECK(context, input.scalar_type() != ScalarType::Bool, NotSupported, out,
+                "\"%s\" not implemented for 'Bool'", kForward);
   if (!same_dtype(context, input, out)) {
     return out;
   }
   if (!convolution_takes_bias(context, input, bias, shape)) {
     return out;
   }
-  if (!resize(context, out, sizes)) {
+  if (!resize(context, out, sizes) || !one_layout(context, {&out, &input})) {
     return out;
   }
   const int64_t spatial = input.dim() - 2;
@@ -523,6 +546,10 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     IntList output_padding, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
     Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
+  if (!is_mask_of(context, output_mask, 3) ||
+      !are_gradients(context, grad_output, input, output_mask, results)) {
+    return results;
+  }
   if (is_empty_convolution(input)) {
     convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
     return results;

@@ -21,16 +21,18 @@ struct View {
   explicit View(const Tensor& t) : sizes(sizes_of(t)), strides(strides_of(t)) {}
 };
 
-void copy_view(KernelRuntimeContext& context, const Tensor& self, const View& view, Tensor& out) {
-  if (!same_dtype(context, self, out)) {
+// `converts`: as ExecuTorch has it of parts, which may be of another dtype.
+void copy_view(KernelRuntimeContext& context, const Tensor& self, const View& view, Tensor& out,
+               bool converts = false) {
+  if (!(converts && in_executorch()) && !same_dtype(context, self, out)) {
     return;
   }
-  if (!resize(context, out, view.sizes) || out.numel() == 0) {
+  if (!resize(context, out, view.sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
     return;
   }
   const int64_t width = self.element_size();
   const Source from{static_cast<const char*>(self.const_data_ptr()) + view.offset * width, view.strides};
-  copy_strided(view.sizes, width, from, destination_of(out));
+  convert_strided(context, view.sizes, self.scalar_type(), from, out.scalar_type(), destination_of(out));
 }
 
 // The view without dimension `dim`, at `index` of it. False with the call rejected.
@@ -67,7 +69,7 @@ void copy_parts(KernelRuntimeContext& context, const Tensor& self, int64_t dim, 
     narrow(part, dim, start, size_of_part(i));
     start += part.sizes[dim];
     Tensor result = out[i];
-    copy_view(context, self, part, result);
+    copy_view(context, self, part, result, /*converts=*/true);
     if (context.failure_state() != Error::Ok) {
       return;
     }
@@ -153,7 +155,10 @@ Tensor& t_copy_out(KernelRuntimeContext& context, const Tensor& self, Tensor& ou
   return self.dim() < 2 ? copy_whole(context, self, out) : transpose(context, self, 0, 1, out);
 }
 
-Tensor& expand_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList size, bool, Tensor& out) {
+Tensor& expand_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList size, bool implicit,
+                        Tensor& out) {
+  OPSMITH_CHECK(context, !implicit || !in_executorch(), InvalidArgument, out,
+                "expand: implicit is only for programs that PyTorch traces");
   const int64_t rank = static_cast<int64_t>(size.size());
   const int64_t added = rank - self.dim();
   OPSMITH_CHECK(context, added >= 0 && rank <= kMaxDims, InvalidArgument, out,
@@ -207,7 +212,7 @@ Tensor& view_copy_out(KernelRuntimeContext& context, const Tensor& self, IntList
   OPSMITH_CHECK(context, sizes.product() == self.numel() && (inferred < 0 || known != 0), InvalidArgument,
                 out, "the shape of the view is invalid for input of size %" PRId64,
                 static_cast<int64_t>(self.numel()));
-  if (!same_dtype(context, self, out)) {
+  if (!same_dtype(context, self, out) || !are_contiguous(context, {&self, &out})) {
     return out;
   }
   if (resize(context, out, sizes) && self.numel() != 0) {
@@ -231,6 +236,34 @@ Tensor& slice_copy_tensor_out(KernelRuntimeContext& context, const Tensor& self,
   view.strides[d] *= step;
   copy_view(context, self, view, out);
   return out;
+}
+
+Tensor& narrow_copy_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, int64_t start,
+                        int64_t length, Tensor& out) {
+  OPSMITH_CHECK(context, self.dim() > 0, InvalidArgument, out,
+                "narrow() cannot be applied to a 0-dim tensor.");
+  const int64_t d = wrap_dim(context, dim, self.dim());
+  if (d < 0) {
+    return out;
+  }
+  View view(self);
+  const int64_t size = view.sizes[d];
+  OPSMITH_CHECK(context, length >= 0, InvalidArgument, out, "narrow(): length must be non-negative.");
+  OPSMITH_CHECK(context, start >= -size && start <= size, NotFound, out,
+                "start out of range (expected to be in range of [%" PRId64 ", %" PRId64 "], but got %" PRId64
+                ")",
+                -size, size, start);
+  const int64_t from = start < 0 ? start + size : start;
+  OPSMITH_CHECK(context, length <= size - from, InvalidArgument, out,
+                "start (%" PRId64 ") + length (%" PRId64 ") exceeds dimension size (%" PRId64 ").", start,
+                length, size);
+  narrow(view, d, from, length);
+  copy_view(context, self, view, out);
+  return out;
+}
+
+Tensor& lift_fresh_copy_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  return copy_whole(context, self, out);
 }
 
 Tensor& select_copy_int_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, int64_t index,
@@ -364,7 +397,10 @@ void unbind_copy_int_out(KernelRuntimeContext& context, const Tensor& self, int6
                 static_cast<int>(self.sizes()[d]));
   for (size_t i = 0; i < out.size() && context.failure_state() == Error::Ok; ++i) {
     Tensor result = out[i];
-    select_copy_int_out(context, self, d, static_cast<int64_t>(i), result);
+    View view(self);
+    if (select(context, d, static_cast<int64_t>(i), view)) {
+      copy_view(context, self, view, result, /*converts=*/true);
+    }
   }
 }
 

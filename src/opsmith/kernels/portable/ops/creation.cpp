@@ -2,6 +2,7 @@
 // matrices.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "../movement.h"
@@ -44,6 +45,9 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
                 "unsupported range: %g -> %g", first, last);
   OPSMITH_CHECK(context, (by > 0 && last >= first) || (by < 0 && last <= first), InvalidArgument, false,
                 "upper bound and lower bound inconsistent with step sign");
+  constexpr double kMostElements = 2147483647.0;
+  OPSMITH_CHECK(context, !std::isnan(by) && (last - first) / by <= kMostElements, InvalidArgument, false,
+                "a range from %g to %g by %g has too many elements", first, last, by);
   if (integers) {
     const int64_t difference = value_of<int64_t>(end) - value_of<int64_t>(start);
     const int64_t stride = value_of<int64_t>(step);
@@ -57,8 +61,11 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
 
 Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step,
               Tensor& out) {
+  // In ExecuTorch a range with a fraction is one, of integers as well, each cut off.
+  const bool is_cut_off =
+      in_executorch() && (start.isFloatingPoint() || end.isFloatingPoint() || step.isFloatingPoint());
   int64_t length = 0;
-  if (!length_of(context, start, end, step, out.scalar_type() == ScalarType::Long, length) ||
+  if (!length_of(context, start, end, step, out.scalar_type() == ScalarType::Long && !is_cut_off, length) ||
       !resize(context, out, {length})) {
     return out;
   }
@@ -69,6 +76,12 @@ Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& 
     const C first = value_of<C>(start);
     const C by = value_of<C>(step);
     T* const to = out.mutable_data_ptr<T>();
+    if (std::is_integral_v<T> && is_cut_off) {
+      for (int64_t i = 0; i < length; ++i) {
+        store_element(to + i, value_of<double>(start) + value_of<double>(step) * static_cast<double>(i));
+      }
+      return;
+    }
     parallel(length, kGrain, [&](int64_t begin, int64_t stop) {
       for (int64_t i = begin; i < stop; ++i) {
         store_element(to + i, static_cast<C>(first + by * static_cast<C>(i)));
@@ -86,8 +99,12 @@ Tensor& triangle(KernelRuntimeContext& context, const char* name, const Tensor& 
                 name);
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "%s: out and self must have one dtype", name);
+  OPSMITH_CHECK(
+      context,
+      contains(RealB{}, self.scalar_type()) || executorch::runtime::isComplexType(self.scalar_type()),
+      NotSupported, out, "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
   const Dims sizes = sizes_of(self);
-  if (!resize(context, out, sizes) || out.numel() == 0) {
+  if (!resize(context, out, sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
     return out;
   }
   const Source from = source_of(self);
@@ -128,12 +145,18 @@ Tensor& full_out(KernelRuntimeContext& context, IntList size, const Scalar& fill
 }
 
 Tensor& full_like_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& fill_value,
-                      std::optional<MemoryFormat>, Tensor& out) {
-  return filled(context, sizes_of(self), fill_value, out);
+                      std::optional<MemoryFormat> memory_format, Tensor& out) {
+  return !resize(context, out, sizes_of(self)) || !lies_as_asked(context, self, memory_format, out)
+             ? out
+             : filled(context, sizes_of(self), fill_value, out);
 }
 
 Tensor& zeros_out(KernelRuntimeContext& context, IntList size, Tensor& out) {
-  return full_out(context, size, Scalar(0), out);
+  Dims sizes;
+  if (as_sizes(context, size, sizes) && resize(context, out, sizes) && out.nbytes() > 0) {
+    std::memset(out.mutable_data_ptr(), 0, out.nbytes());  // which every dtype takes for 0
+  }
+  return out;
 }
 
 Tensor& ones_out(KernelRuntimeContext& context, IntList size, Tensor& out) {

@@ -79,10 +79,11 @@ bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& ou
 }
 
 template <const char* Name, class F>
-Tensor& cumulative(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out, int start,
-                   const F& f) {
+Tensor& cumulative(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
+                   std::optional<ScalarType> asked, Tensor& out, int start, const F& f) {
   DimSet dims = 0;
-  if (!reduced_dim(context, self, dim, dims) || !resize_like(context, out, self) || out.numel() == 0) {
+  if (!out_is(context, asked.value_or(out.scalar_type()), out) || !reduced_dim(context, self, dim, dims) ||
+      !resize_like(context, out, self) || !one_dim_order(context, {&out, &self}) || out.numel() == 0) {
     return out;
   }
   int along = 0;
@@ -102,13 +103,13 @@ Tensor& cumulative(KernelRuntimeContext& context, const Tensor& self, int64_t di
 }  // namespace
 
 Tensor& cumsum_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                   std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return cumulative<kCumsum>(context, self, dim, out, 0, kPlus);
+                   std::optional<ScalarType> dtype, Tensor& out) {
+  return cumulative<kCumsum>(context, self, dim, dtype, out, 0, kPlus);
 }
 
 Tensor& cumprod_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,
-                    std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return cumulative<kCumprod>(context, self, dim, out, 1, kTimes);
+                    std::optional<ScalarType> dtype, Tensor& out) {
+  return cumulative<kCumprod>(context, self, dim, dtype, out, 1, kTimes);
 }
 
 }  // namespace opsmith::portable::native

@@ -81,7 +81,7 @@ namespace native {
 
 // x1 (..., P, M) and x2 (..., R, M), contiguous by the manifest; batches broadcast.
 Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const Tensor& x2, double p,
-                          std::optional<int64_t>, Tensor& out) {
+                          std::optional<int64_t> compute_mode, Tensor& out) {
   const int64_t rank1 = x1.dim();
   const int64_t rank2 = x2.dim();
   OPSMITH_CHECK(context, rank1 >= 2 && rank2 >= 2, InvalidArgument, out,
@@ -93,6 +93,8 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
                 "X1 and X2 must have the same number of columns. X1: %" PRId64 " X2: %" PRId64,
                 sizes1[rank1 - 1], sizes2[rank2 - 1]);
   OPSMITH_CHECK(context, p >= 0, InvalidArgument, out, "cdist only supports non-negative p values");
+  OPSMITH_CHECK(context, compute_mode.value_or(0) >= 0 && compute_mode.value_or(0) <= 2, InvalidArgument, out,
+                "possible modes: 0, 1, 2, but was: %" PRId64, *compute_mode);
   OPSMITH_CHECK(context, x1.scalar_type() == x2.scalar_type() && x1.scalar_type() == out.scalar_type(),
                 InvalidArgument, out, "cdist: expected operands and out of one dtype");
   Batches batches;
@@ -105,7 +107,7 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
   Dims sizes = batches.sizes;
   sizes.push_back(rows);
   sizes.push_back(columns);
-  if (!resize(context, out, sizes) || out.numel() == 0) {
+  if (!resize(context, out, sizes) || !are_contiguous(context, {&x1, &x2, &out}) || out.numel() == 0) {
     return out;
   }
   with_dtype<kCdist>(context, Distances{}, out.scalar_type(), [&](auto type) {

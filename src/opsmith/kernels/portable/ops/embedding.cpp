@@ -41,7 +41,8 @@ Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const
   Dims sizes = sizes_of(indices);
   const int64_t row = weight.sizes()[1];
   sizes.push_back(row);
-  if (!resize(context, out, sizes) || !within(context, indices, weight.sizes()[0]) || out.numel() == 0) {
+  if (!resize(context, out, sizes) || !are_contiguous(context, {&weight, &indices, &out}) ||
+      !within(context, indices, weight.sizes()[0]) || out.numel() == 0) {
     return out;
   }
   const Indices values(indices);
@@ -94,7 +95,7 @@ Tensor& embedding_dense_backward_out(KernelRuntimeContext& context, const Tensor
     return out;
   }
   const Indices values(indices);
-  int32_t* const frequency = scale_grad_by_freq ? temporary<int32_t>(context, num_weights) : nullptr;
+  const auto frequency = scale_grad_by_freq ? temporary<int32_t>(context, num_weights) : Temporary<int32_t>();
   if (scale_grad_by_freq && frequency == nullptr) {
     return out;
   }

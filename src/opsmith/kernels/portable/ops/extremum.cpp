@@ -146,7 +146,23 @@ Tensor& over_dims(KernelRuntimeContext& context, const char* name, Dtypes dtypes
 template <const char* Name, class Order>
 Tensor& extremum(KernelRuntimeContext& context, const char* name, const Tensor& self,
                  const OptionalArrayRef<int64_t>& dim, bool keepdim, Tensor& out) {
-  return over_dims<Name, Extremum, Order>(context, name, RealB{}, self, dim, keepdim, false, out);
+  return out_is(context, self.scalar_type(), out)
+             ? over_dims<Name, Extremum, Order>(context, name, RealB{}, self, dim, keepdim, false, out)
+             : out;
+}
+
+// In ExecuTorch the largest of no element is what is smaller than any, and not an error.
+template <const char* Name, class Order>
+Tensor& extremum_of_all(KernelRuntimeContext& context, const char* name, const Tensor& self, Tensor& out) {
+  if (!can_store(context, self.scalar_type(), out) || !resize(context, out, {}) ||
+      (!in_executorch() && !has_elements(context, name, self, every_dim(self), out))) {
+    return out;
+  }
+  with_compute_dtype<Name>(context, RealB{}, self.scalar_type(), [&](auto type) {
+    reduce(context, Extremum<Order, typename decltype(type)::type>{}, self, every_dim(self), false, false,
+           out);
+  });
+  return out;
 }
 
 template <const char* Name, class Order>
@@ -154,7 +170,9 @@ Tensor& argument(KernelRuntimeContext& context, const char* name, const Tensor& 
                  std::optional<int64_t> dim, bool keepdim, Tensor& out) {
   const OptionalArrayRef<int64_t> given =
       dim.has_value() ? OptionalArrayRef<int64_t>(ArrayRef<int64_t>(*dim)) : std::nullopt;
-  return over_dims<Name, Position, Order>(context, name, Real{}, self, given, keepdim, true, out);
+  return out_is(context, ScalarType::Long, out)
+             ? over_dims<Name, Position, Order>(context, name, Real{}, self, given, keepdim, true, out)
+             : out;
 }
 
 template <const char* Name, class Order>
@@ -162,7 +180,8 @@ std::tuple<Tensor&, Tensor&> value_and_argument(KernelRuntimeContext& context, c
                                                 const Tensor& self, int64_t dim, bool keepdim, Tensor& value,
                                                 Tensor& index) {
   DimSet dims = 0;
-  if (reduced_dim(context, self, dim, dims) && resize_to_reduced(context, value, self, dims, keepdim) &&
+  if (out_is(context, self.scalar_type(), value) && out_is(context, ScalarType::Long, index) &&
+      reduced_dim(context, self, dim, dims) && resize_to_reduced(context, value, self, dims, keepdim) &&
       resize_to_reduced(context, index, self, dims, keepdim) &&
       has_elements(context, name, self, dims, value)) {
     with_compute_dtype<Name>(context, RealB{}, self.scalar_type(), [&](auto type) {
@@ -186,11 +205,11 @@ Tensor& amin_out(KernelRuntimeContext& context, const Tensor& self, ArrayRef<int
 }
 
 Tensor& max_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return extremum<kMax, Max>(context, "max", self, std::nullopt, false, out);
+  return extremum_of_all<kMax, Max>(context, "max", self, out);
 }
 
 Tensor& min_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  return extremum<kMin, Min>(context, "min", self, std::nullopt, false, out);
+  return extremum_of_all<kMin, Min>(context, "min", self, out);
 }
 
 std::tuple<Tensor&, Tensor&> max_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim,

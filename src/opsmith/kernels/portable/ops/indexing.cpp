@@ -57,6 +57,7 @@ struct IndexedDim {
   const Tensor* tensor;        // null where a mask was taken apart
   const int64_t* coordinates;  // of a mask: one per element that it holds
   int64_t count;
+  Temporary<int64_t> memory;  // where the coordinates lie
 };
 
 // `self` indexed: the sizes of the result, and for each place of the indices the offset in `self`.
@@ -91,7 +92,7 @@ bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& m
                   i, dim + i, static_cast<int>(mask.sizes()[i]), static_cast<int>(self.sizes()[dim + i]));
   }
   const int64_t count = count_nonzero(mask);
-  int64_t* const coordinates = temporary<int64_t>(context, count * std::max<int64_t>(1, rank));
+  const auto coordinates = temporary<int64_t>(context, count * std::max<int64_t>(1, rank));
   if (coordinates == nullptr) {
     return false;
   }
@@ -103,7 +104,7 @@ bool add_mask(KernelRuntimeContext& context, const Tensor& self, const Tensor& m
     ++found;
   });
   for (int64_t i = 0; i < rank; ++i) {
-    plan.indexed[plan.count++] = {dim + i, nullptr, coordinates + i * count, count};
+    plan.indexed[plan.count++] = {dim + i, nullptr, coordinates + i * count, count, coordinates};
   }
   return true;
 }
@@ -194,15 +195,48 @@ bool make_plan(KernelRuntimeContext& context, const Tensor& self, OptionalTensor
   return lay_out_result(context, self, plan);
 }
 
-// The offset in a tensor with `strides` for each place of the indices. Null with the call rejected.
-const int64_t* offsets_of(KernelRuntimeContext& context, const Tensor& self, const IndexPlan& plan,
-                          const Dims& strides) {
-  const int64_t count = plan.places.product();
-  int64_t* const offsets = temporary<int64_t>(context, count);
-  if (offsets == nullptr) {
-    return nullptr;
+// Whether there is no index at all, which ExecuTorch takes for all of `self`, and ATen for a mistake.
+bool names_everything(OptionalTensors indices, const Tensor& self) {
+  return in_executorch() && static_cast<int64_t>(indices.size()) <= self.dim() &&
+         std::none_of(indices.begin(), indices.end(), [](const auto& index) { return index.has_value(); });
+}
+
+// `values`, which is stretched, or what it adds to `self`, in the whole of `out`.
+template <const char* Name>
+void put_everywhere(KernelRuntimeContext& context, const Tensor& self, const Tensor& values, bool accumulate,
+                    Tensor& out) {
+  Dims sizes;
+  if (!same_dtype(context, self, values) || !same_dtype(context, self, out) ||
+      !broadcast_sizes(context, {&self, &values}, sizes)) {
+    return;
   }
-  std::fill_n(offsets, count, 0);
+  OPSMITH_CHECK(context, sizes == sizes_of(self), InvalidArgument, ,
+                "index_put: the values cannot be stretched to the shape of self");
+  if (!resize_like(context, out, self)) {
+    return;
+  }
+  copy_elements(context, accumulate ? self : values, out);
+  if (accumulate) {
+    with_dtype<Name>(context, RealB{}, out.scalar_type(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      T* const to = static_cast<T*>(out.mutable_data_ptr());
+      const T* const from = static_cast<const T*>(values.const_data_ptr());
+      strided_over(out, values).for_each(0, out.numel(), [&](const auto& at, const auto&) {
+        store_element(to + at[0], load_element(to + at[0]) + load_element(from + at[1]));
+      });
+    });
+  }
+}
+
+// The offset in a tensor with `strides` for each place of the indices. Null with the call rejected.
+Temporary<int64_t> offsets_of(KernelRuntimeContext& context, const Tensor& self, const IndexPlan& plan,
+                              const Dims& strides) {
+  const int64_t count = plan.places.product();
+  const auto offsets = temporary<int64_t>(context, count);
+  if (offsets == nullptr) {
+    return {};
+  }
+  std::fill_n(offsets.get(), count, 0);
   for (int64_t i = 0; i < plan.count; ++i) {
     const IndexedDim& each = plan.indexed[i];
     const int64_t stride = strides[each.dim];
@@ -226,7 +260,7 @@ const int64_t* offsets_of(KernelRuntimeContext& context, const Tensor& self, con
       offsets[p++] += check.wrapped(indices.at(offset_of(at, own))) * stride;
     });
     if (!check.passed(context, each.dim, Error::NotFound)) {
-      return nullptr;
+      return {};
     }
   }
   return offsets;
@@ -248,8 +282,8 @@ ResultStrides split(const IndexPlan& plan, const Dims& strides) {
 }
 
 // The offsets of the places in a tensor that has them as dimensions.
-const int64_t* place_offsets(KernelRuntimeContext& context, const Dims& places, const Dims& strides) {
-  int64_t* const offsets = temporary<int64_t>(context, places.product());
+Temporary<int64_t> place_offsets(KernelRuntimeContext& context, const Dims& places, const Dims& strides) {
+  const auto offsets = temporary<int64_t>(context, places.product());
   if (offsets != nullptr) {
     int64_t p = 0;
     for_each_place(places, places.product(), [&](const Dims& at) { offsets[p++] = offset_of(at, strides); });
@@ -321,6 +355,12 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
   if (!same_dtype(context, self, out)) {
     return out;
   }
+  if (names_everything(indices, self)) {
+    if (resize_like(context, out, self)) {
+      copy_elements(context, self, out);
+    }
+    return out;
+  }
   if (!make_plan(context, self, indices, plan) || !resize(context, out, plan.sizes)) {
     return out;
   }
@@ -328,9 +368,9 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
     return out;
   }
   const Dims strides = strides_of(self);
-  const int64_t* const from = offsets_of(context, self, plan, strides);
+  const Temporary<int64_t> from = offsets_of(context, self, plan, strides);
   const ResultStrides result = split(plan, strides_of(out));
-  const int64_t* const to = from == nullptr ? nullptr : place_offsets(context, plan.places, result.places);
+  const Temporary<int64_t> to = from == nullptr ? from : place_offsets(context, plan.places, result.places);
   if (to == nullptr || out.numel() == 0) {
     return out;
   }
@@ -350,6 +390,10 @@ bool is_masked_fill(OptionalTensors indices, const Tensor& values) {
 Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
                       const Tensor& values, bool accumulate, Tensor& out) {
   if (!same_dtype(context, self, out)) {
+    return out;
+  }
+  if (names_everything(indices, self)) {
+    put_everywhere<kIndexPut>(context, self, values, accumulate, out);
     return out;
   }
   IndexPlan plan;
@@ -380,8 +424,8 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   }
   const ResultStrides given = split(plan, values_strides);
   const Dims strides = strides_of(out);
-  const int64_t* const to = offsets_of(context, self, plan, strides);
-  const int64_t* const from = to == nullptr ? nullptr : place_offsets(context, plan.places, given.places);
+  const Temporary<int64_t> to = offsets_of(context, self, plan, strides);
+  const Temporary<int64_t> from = to == nullptr ? to : place_offsets(context, plan.places, given.places);
   if (from == nullptr) {
     return out;
   }
@@ -474,6 +518,45 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
 }
 
 // Elements of source, in order, to where the mask is true. All tensors are contiguous, as the manifest says.
+// The elements of `self` at whose places the mask, to which it broadcasts and which does so to it, holds.
+Tensor& masked_select_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
+                          Tensor& out) {
+  OPSMITH_CHECK(context, mask.scalar_type() == ScalarType::Bool, InvalidArgument, out,
+                "masked_select: expected BoolTensor for mask, but got %s", name_of(mask.scalar_type()));
+  Dims sizes;
+  if (!same_dtype(context, self, out) || !broadcast_sizes(context, {&self, &mask}, sizes)) {
+    return out;
+  }
+  Dims own = sizes;
+  Dims masks = sizes;
+  for (int64_t d = 0; d < sizes.rank; ++d) {
+    own[d] = broadcast_stride(self, d, sizes.rank);
+    masks[d] = broadcast_stride(mask, d, sizes.rank);
+  }
+  // In the order of the dimensions, so on one thread: where an element goes depends on all before it.
+  const auto for_each_taken = [&](auto&& f) {
+    const uint8_t* const holds = static_cast<const uint8_t*>(mask.const_data_ptr());
+    for_each_place(sizes, std::max<int64_t>(1, sizes.product()), [&](const Dims& at) {
+      if (holds[offset_of(at, masks)] != 0) {
+        f(offset_of(at, own));
+      }
+    });
+  };
+  int64_t count = 0;
+  for_each_taken([&](int64_t) { ++count; });
+  if (!resize(context, out, {count})) {
+    return out;
+  }
+  const int64_t width = self.element_size();
+  const MoveLine move = line_mover(width);
+  char* to = static_cast<char*>(out.mutable_data_ptr());
+  for_each_taken([&](int64_t offset) {
+    move(1, static_cast<const char*>(self.const_data_ptr()) + offset * width, 1, to, 1);
+    to += width;
+  });
+  return out;
+}
+
 Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mask,
                            const Tensor& source, Tensor& out) {
   OPSMITH_CHECK(
@@ -483,7 +566,8 @@ Tensor& masked_scatter_out(KernelRuntimeContext& context, const Tensor& self, co
   OPSMITH_CHECK(context, mask.scalar_type() == ScalarType::Bool, InvalidArgument, out,
                 "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
                 name_of(mask.scalar_type()));
-  if (!resize_to_broadcast(context, out, {&self, &mask})) {
+  if (!resize_to_broadcast(context, out, {&self, &mask}) ||
+      !are_contiguous(context, {&self, &mask, &source, &out})) {
     return out;
   }
   const Dims sizes = sizes_of(out);
@@ -524,6 +608,8 @@ Tensor& nonzero_out(KernelRuntimeContext& context, const Tensor& self, Tensor& o
   OPSMITH_CHECK(context, out.scalar_type() == ScalarType::Long, InvalidArgument, out,
                 "nonzero: Expected out tensor to have scalar type Long but got scalar type%s",
                 name_of(out.scalar_type()));
+  OPSMITH_CHECK(context, contains(RealB{}, self.scalar_type()), NotSupported, out,
+                "\"nonzero.out\" not implemented for '%s'", name_of(self.scalar_type()));
   const int64_t rank = self.dim();
   if (!resize(context, out, {count_nonzero(self), rank}) || out.numel() == 0) {
     return out;

@@ -7,7 +7,7 @@ namespace {
 template <class F>
 Tensor& logical(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out,
                 const F& f) {
-  if (resize_to_broadcast(context, out, {&self, &other})) {
+  if (resize_to_broadcast(context, out, {&self, &other}) && one_dim_order(context, {&out, &self, &other})) {
     pointwise<bool(bool, bool)>(context, out, f, self, other);
   }
   return out;
@@ -28,7 +28,7 @@ Tensor& logical_xor_out(KernelRuntimeContext& context, const Tensor& self, const
 }
 
 Tensor& logical_not_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  if (resize_like(context, out, self)) {
+  if (resize_like(context, out, self) && one_dim_order(context, {&out, &self})) {
     pointwise<bool(bool)>(context, out, [](bool a) { return !a; }, self);
   }
   return out;

@@ -305,7 +305,7 @@ template <class C>
              });
     return;
   }
-  C* const shared = temporary<C>(context, workspace);
+  const auto shared = temporary<C>(context, workspace);
   for (int64_t batch = 0; shared != nullptr && batch < factors.batches; ++batch) {
     product(batch).run(shared);
   }
@@ -321,6 +321,8 @@ void multiply(KernelRuntimeContext& context, const Factors& factors, ScalarType 
 }
 
 bool of_one_dtype(KernelRuntimeContext& context, const char* name, const Tensor& a, const Tensor& b) {
+  OPSMITH_CHECK(context, a.scalar_type() != ScalarType::Bool, NotSupported, false,
+                "\"%s\" not implemented for 'Bool'", name);
   OPSMITH_CHECK(context, a.scalar_type() == b.scalar_type(), InvalidArgument, false,
                 "%s: expected operands to have the same dtype, but got: %s != %s", name,
                 name_of(a.scalar_type()), name_of(b.scalar_type()));
@@ -412,7 +414,8 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
   OPSMITH_CHECK(context, weight.sizes()[weight.dim() - 1] == k, InvalidArgument, out,
                 "linear: input and weight have different numbers of features (%" PRId64 " and %d)", k,
                 static_cast<int>(weight.sizes()[weight.dim() - 1]));
-  if (!of_one_dtype(context, "linear", input, weight) || !of_one_dtype(context, "linear", input, out)) {
+  if (!of_one_dtype(context, "linear", input, weight) || !of_one_dtype(context, "linear", input, out) ||
+      !are_contiguous(context, {&input, &out})) {
     return out;
   }
   if (vector) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "../../common/temporary.h"
+#include "../common_dtype.h"
 #include "../lanes.h"
 #include "../movement.h"
 
@@ -109,6 +110,41 @@ bool of_dtype(KernelRuntimeContext& context, const char* name, const OptionalTen
                 InvalidArgument, false, "%s: expected weight and bias of dtype %s, but got %s", name,
                 name_of(dtype), name_of(t->scalar_type()));
   return true;
+}
+
+// Whether every one that is not null is of a dtype that the kernels write: in ExecuTorch the input's, or
+// Float beside an input of Half or BFloat16, as statistics are where the parameters are Float.
+bool are_written(KernelRuntimeContext& context, const char* name, ScalarType dtype,
+                 std::initializer_list<const Tensor*> results) {
+  for (const Tensor* each : results) {
+    if (each == nullptr) {
+      continue;
+    }
+    const ScalarType own = each->scalar_type();
+    OPSMITH_CHECK(context,
+                  is_floating(own) && (!in_executorch() || own == dtype || own == compute_dtype(dtype)),
+                  InvalidArgument, false, "%s: a result of dtype %s is not supported for an input of %s",
+                  name, name_of(own), name_of(dtype));
+  }
+  return true;
+}
+
+// Whether mean and rstd are of a dtype that the kernels read.
+bool are_statistics(KernelRuntimeContext& context, const char* name, const Tensor& mean, const Tensor& rstd) {
+  return (is_floating(mean.scalar_type()) && is_floating(rstd.scalar_type())) ||
+         reject(context, Error::InvalidArgument, "%s: mean and rstd have to be floating point, not %s and %s",
+                name, name_of(mean.scalar_type()), name_of(rstd.scalar_type()));
+}
+
+// Whether the parameter, where there is one, has the sizes.
+bool has_sizes(KernelRuntimeContext& context, const char* name, const OptionalTensor& parameter,
+               const Dims& sizes) {
+  return !parameter.has_value() || sizes_of(*parameter) == sizes ||
+         reject(context, Error::InvalidArgument,
+                "%s: expected weight, bias and statistics of %d dimensions, but got %d of %" PRId64
+                " elements",
+                name, static_cast<int>(sizes.rank), static_cast<int>(parameter->dim()),
+                static_cast<int64_t>(parameter->numel()));
 }
 
 // ---- lines: layer_norm, rms_norm
@@ -506,7 +542,11 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
   if (!of_dtype(context, "batch_norm", weight, input.scalar_type(), shape.channels) ||
       !of_dtype(context, "batch_norm", bias, input.scalar_type(), shape.channels) ||
       !of_dtype(context, "batch_norm", statistic(running_mean), input.scalar_type(), shape.channels) ||
-      !of_dtype(context, "batch_norm", statistic(running_var), input.scalar_type(), shape.channels)) {
+      !of_dtype(context, "batch_norm", statistic(running_var), input.scalar_type(), shape.channels) ||
+      !has_sizes(context, "batch_norm", statistic(running_mean), {shape.channels}) ||
+      !has_sizes(context, "batch_norm", statistic(running_var), {shape.channels}) ||
+      !are_written(context, "batch_norm", input.scalar_type(), {&out, &save_mean, &save_invstd}) ||
+      !are_contiguous(context, {&input, &out})) {
     return results;
   }
   OPSMITH_CHECK(context, training || running_mean != nullptr, InvalidArgument, results,
@@ -538,7 +578,11 @@ Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input
   LineShape shape;
   if (!line_shape(context, "native_layer_norm", input, normalized_shape, shape) ||
       !of_dtype(context, "native_layer_norm", weight, input.scalar_type(), shape.n) ||
-      !of_dtype(context, "native_layer_norm", bias, input.scalar_type(), shape.n)) {
+      !of_dtype(context, "native_layer_norm", bias, input.scalar_type(), shape.n) ||
+      !has_sizes(context, "native_layer_norm", weight, Dims(normalized_shape)) ||
+      !has_sizes(context, "native_layer_norm", bias, Dims(normalized_shape)) ||
+      !are_written(context, "native_layer_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
+      !are_contiguous(context, {&input, &out0})) {
     return results;
   }
   Dims statistics = sizes_of(input);
@@ -562,7 +606,12 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
                                        Tensor& out1, Tensor& out2) {
   Results results(out0, out1, out2);
   LineShape shape;
-  if (!line_shape(context, "native_layer_norm_backward", input, normalized_shape, shape) ||
+  if (!is_mask_of(context, output_mask, 3) ||
+      !are_written(context, "native_layer_norm_backward", input.scalar_type(),
+                   {output_mask[0] ? &out0 : nullptr, output_mask[1] && weight.has_value() ? &out1 : nullptr,
+                    output_mask[2] && bias.has_value() ? &out2 : nullptr}) ||
+      !are_statistics(context, "native_layer_norm_backward", mean, rstd) ||
+      !line_shape(context, "native_layer_norm_backward", input, normalized_shape, shape) ||
       !of_dtype(context, "native_layer_norm_backward", weight, input.scalar_type(), shape.n)) {
     return results;
   }
@@ -580,16 +629,16 @@ Results native_layer_norm_backward_out(KernelRuntimeContext& context, const Tens
   }
   with_compute_dtype<kLayerNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
-    C* const sums = temporary<C>(context, 2 * shape.n);
+    const auto sums = temporary<C>(context, 2 * shape.n);
     if (sums == nullptr) {
       return;
     }
-    std::fill_n(sums, 2 * shape.n, C(0));
+    std::fill_n(sums.get(), 2 * shape.n, C(0));
     if (output_mask[0]) {
       layer_norm_grad_input<C>(grad_out, input, mean, rstd, weight, shape, out0);
     }
     if (weights || biases) {
-      layer_norm_grad_weight<C>(grad_out, input, mean, rstd, shape, weights ? sums : nullptr,
+      layer_norm_grad_weight<C>(grad_out, input, mean, rstd, shape, weights ? sums.get() : nullptr,
                                 biases ? sums + shape.n : nullptr);
     }
     if (weights) {
@@ -615,8 +664,11 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                 "native_group_norm: N, C and HxW are not those of input");
   if (!of_dtype(context, "native_group_norm", weight, input.scalar_type(), C) ||
       !of_dtype(context, "native_group_norm", bias, input.scalar_type(), C) ||
-      !resize(context, out0, sizes_of(input)) || !resize(context, out1, {N, group}) ||
-      !resize(context, out2, {N, group})) {
+      !has_sizes(context, "native_group_norm", weight, {C}) ||
+      !has_sizes(context, "native_group_norm", bias, {C}) ||
+      !are_written(context, "native_group_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
+      !are_contiguous(context, {&input, &out0}) || !resize(context, out0, sizes_of(input)) ||
+      !resize(context, out1, {N, group}) || !resize(context, out2, {N, group})) {
     return results;
   }
   with_compute_dtype<kGroupNorm>(context, Floating{}, input.scalar_type(), [&](auto type) {
@@ -636,14 +688,19 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
                     grad_out.numel() == input.numel() && grad_out.scalar_type() == input.scalar_type() &&
                     mean.numel() == N * group && rstd.numel() == N * group,
                 InvalidArgument, results, "native_group_norm_backward: the arguments do not belong together");
-  if (!of_dtype(context, "native_group_norm_backward", weight, input.scalar_type(), C) ||
+  if (!is_mask_of(context, output_mask, 3) ||
+      !are_written(context, "native_group_norm_backward", input.scalar_type(),
+                   {output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,
+                    output_mask[2] ? &out2 : nullptr}) ||
+      !are_statistics(context, "native_group_norm_backward", mean, rstd) ||
+      !of_dtype(context, "native_group_norm_backward", weight, input.scalar_type(), C) ||
       (output_mask[0] && !resize(context, out0, sizes_of(input))) ||
       (output_mask[1] && !resize(context, out1, {C})) || (output_mask[2] && !resize(context, out2, {C}))) {
     return results;
   }
   with_compute_dtype<kGroupNormBackward>(context, Floating{}, input.scalar_type(), [&](auto type) {
     using Computed = typename decltype(type)::type;
-    ChannelSums<Computed>* const sums = temporary<ChannelSums<Computed>>(context, N * C);
+    const auto sums = temporary<ChannelSums<Computed>>(context, N * C);
     if (sums != nullptr) {
       group_norm_backward<Computed>(grad_out, input, mean, rstd, weight, {N, C, HxW}, group,
                                     output_mask[0] ? &out0 : nullptr, output_mask[1] ? &out1 : nullptr,

@@ -59,17 +59,22 @@ Tensor& pad_edges(KernelRuntimeContext& context, const char* name, const Tensor&
                   bool reflect, Tensor& out) {
   const int64_t rank = self.dim();
   Dims sizes;
+  OPSMITH_CHECK(
+      context,
+      contains(RealB{}, self.scalar_type()) || executorch::runtime::isComplexType(self.scalar_type()),
+      NotSupported, out, "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
   if (!padded_sizes<Spatial>(context, name, self, padding, reflect, sizes)) {
     return out;
   }
-  if (!same_dtype(context, self, out) || !resize(context, out, sizes)) {
+  if (!same_dtype(context, self, out) || !resize(context, out, sizes) ||
+      !one_layout(context, {&out, &self})) {
     return out;
   }
   int64_t table_size = 0;
   for (int64_t s = 0; s < Spatial; ++s) {
     table_size += sizes[rank - 1 - s];
   }
-  int64_t* const tables = temporary<int64_t>(context, table_size);
+  const auto tables = temporary<int64_t>(context, table_size);
   if (tables == nullptr || out.numel() == 0) {
     return out;
   }
@@ -145,7 +150,7 @@ Tensor& constant_pad_nd_out(KernelRuntimeContext& context, const Tensor& self, I
   const bool fills = std::any_of(pad.begin(), pad.end(), [](int64_t n) { return n > 0; });
   Bytes16 element;
   if (!same_dtype(context, self, out) || (fills && !element_of(context, value, out.scalar_type(), element)) ||
-      !resize(context, out, sizes)) {
+      !resize(context, out, sizes) || !one_layout(context, {&out, &self})) {
     return out;
   }
   Destination to = destination_of(out);

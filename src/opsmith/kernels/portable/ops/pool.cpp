@@ -26,6 +26,7 @@ struct Spans {
   const Span* of[kSpatial];
   int64_t size[kSpatial];  // of the output
   int64_t step[kSpatial];
+  Temporary<Span> memory;
 };
 
 // No stride means the kernel's size.
@@ -92,7 +93,8 @@ bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor&
 template <class Bounds>
 bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t spatial,
                 const Bounds& bounds, Spans& spans) {
-  Span* table = temporary<Span>(context, out_sizes[0] + out_sizes[1] + out_sizes[2]);
+  spans.memory = temporary<Span>(context, out_sizes[0] + out_sizes[1] + out_sizes[2]);
+  Span* table = spans.memory;
   if (table == nullptr) {
     return false;
   }
@@ -328,7 +330,7 @@ Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
                 "%s: out and self must have one dtype", Name);
   OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, out, "divisor must be not zero");
   if (!pooled_sizes(context, Name, self, spatial, window, sizes) || !resize(context, out, sizes) ||
-      out.numel() == 0) {
+      !one_layout(context, {&out, &self}) || out.numel() == 0) {
     return out;
   }
   const ByteFeatureMap in = feature_map_of(self, spatial);
@@ -406,7 +408,7 @@ Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t
                   "%s: elements of output_size must be greater than or equal to 0", Name);
     size = output_size[d];
   }
-  if (!resize(context, out, sizes) || out.numel() == 0) {
+  if (!resize(context, out, sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
     return out;
   }
   const ByteFeatureMap in = feature_map_of(self, spatial);
@@ -458,7 +460,7 @@ Results max_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spat
   OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
                 InvalidArgument, results, "%s: out must have self's dtype, and indices Long", Name);
   if (!pooled_sizes(context, Name, self, spatial, window, sizes) || !resize(context, out, sizes) ||
-      !resize(context, indices, sizes) || out.numel() == 0) {
+      !one_layout(context, {&out, &self}) || !resize(context, indices, sizes) || out.numel() == 0) {
     return results;
   }
   const ByteFeatureMap in = feature_map_of(self, spatial);
@@ -479,11 +481,13 @@ Tensor& max_pool_backward(KernelRuntimeContext& context, const Tensor& grad_outp
   if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
     return grad_input;
   }
-  OPSMITH_CHECK(
-      context,
-      sizes_of(grad_output) == sizes && sizes_of(indices) == sizes &&
-          indices.scalar_type() == ScalarType::Long && grad_output.scalar_type() == grad_input.scalar_type(),
-      InvalidArgument, grad_input, "%s: grad_output and indices are not of the pool's output", Name);
+  OPSMITH_CHECK(context,
+                sizes_of(grad_output) == sizes && sizes_of(indices) == sizes &&
+                    indices.scalar_type() == ScalarType::Long &&
+                    grad_output.scalar_type() == grad_input.scalar_type() &&
+                    self.scalar_type() == grad_output.scalar_type(),
+                InvalidArgument, grad_input, "%s: grad_output and indices are not of the pool's output",
+                Name);
   if (!resize(context, grad_input, sizes_of(self))) {
     return grad_input;
   }

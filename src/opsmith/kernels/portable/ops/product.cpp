@@ -33,9 +33,10 @@ using Multiplied = Types<float, double, Half, BFloat16, int64_t, bool>;
 
 template <const char* Name>
 Tensor& product(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-                bool keepdim, Tensor& out) {
+                bool keepdim, ScalarType result, Tensor& out) {
   DimSet dims = 0;
-  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+  if (out_is(context, result, out) && reduced_dims(context, self, dim, dims) &&
+      resize_to_reduced(context, out, self, dims, keepdim)) {
     const ScalarType dtype = out.scalar_type();
     with_compute_dtype<Name>(
         context, Multiplied{}, is_integral(dtype) ? ScalarType::Long : dtype, [&](auto type) {
@@ -47,14 +48,16 @@ Tensor& product(KernelRuntimeContext& context, const Tensor& self, const Optiona
 
 }  // namespace
 
-Tensor& prod_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+Tensor& prod_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> dtype,
                  Tensor& out) {
-  return product<kProd>(context, self, std::nullopt, false, out);
+  const ScalarType own = is_floating(self.scalar_type()) ? self.scalar_type() : ScalarType::Long;
+  return product<kProd>(context, self, std::nullopt, false, dtype.value_or(own), out);
 }
 
 Tensor& prod_dim_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool keepdim,
-                     std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return product<kProdDim>(context, self, executorch::aten::ArrayRef<int64_t>(dim), keepdim, out);
+                     std::optional<ScalarType> dtype, Tensor& out) {
+  return product<kProdDim>(context, self, executorch::aten::ArrayRef<int64_t>(dim), keepdim,
+                           dtype.value_or(out.scalar_type()), out);
 }
 
 }  // namespace opsmith::portable::native

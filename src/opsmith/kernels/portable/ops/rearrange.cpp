@@ -1,5 +1,7 @@
 // Operators that put the elements of one tensor into another order or several times: repeat, flip,
 // pixel_shuffle, pixel_unshuffle, roll. Each is a strided copy, or a few of them.
+#include <optional>
+
 #include "../movement.h"
 
 namespace opsmith::portable::native {
@@ -52,7 +54,8 @@ Tensor& shuffle(KernelRuntimeContext& context, const Tensor& self, int64_t facto
   if (!into_map && self.numel() == 0) {
     sizes = sizes_of(self);  // ATen gives back an empty map as it is
   }
-  if (!same_dtype(context, self, out) || !resize(context, out, sizes) || self.numel() == 0) {
+  if (!same_dtype(context, self, out) || !resize(context, out, sizes) ||
+      !one_layout(context, {&out, &self}) || self.numel() == 0) {
     return out;
   }
   Source from = source_of(self);
@@ -95,7 +98,8 @@ Tensor& flip_out(KernelRuntimeContext& context, const Tensor& self, IntList dims
   if (!named_dims(context, dims, self.dim(), flipped)) {
     return out;
   }
-  if (!same_dtype(context, self, out) || !resize(context, out, sizes_of(self)) || self.numel() == 0) {
+  if (!same_dtype(context, self, out) || !resize(context, out, sizes_of(self)) ||
+      !one_layout(context, {&out, &self}) || self.numel() == 0) {
     return out;
   }
   for (int64_t d = 0; d < self.dim(); ++d) {
@@ -105,6 +109,43 @@ Tensor& flip_out(KernelRuntimeContext& context, const Tensor& self, IntList dims
     }
   }
   copy_strided(sizes_of(self), self.element_size(), from, destination_of(out));
+  return out;
+}
+
+// Each place as often as `repeats` says: 0, 0, 1, 1, 1 for [2, 3].
+Tensor& repeat_interleave_tensor_out(KernelRuntimeContext& context, const Tensor& repeats,
+                                     std::optional<int64_t> output_size, Tensor& out) {
+  const bool is_long = repeats.scalar_type() == ScalarType::Long;
+  OPSMITH_CHECK(context, repeats.dim() == 1, InvalidArgument, out,
+                "repeat_interleave only accept 1D vector as repeat");
+  OPSMITH_CHECK(context, is_long || repeats.scalar_type() == ScalarType::Int, InvalidArgument, out,
+                "repeats has to be Long or Int tensor");
+  if (!same_dtype(context, repeats, out) || !are_contiguous(context, {&repeats})) {
+    return out;
+  }
+  const auto count_at = [&](int64_t i) -> int64_t {
+    return is_long ? repeats.const_data_ptr<int64_t>()[i] : repeats.const_data_ptr<int32_t>()[i];
+  };
+  int64_t total = 0;
+  for (int64_t i = 0; i < repeats.numel(); ++i) {
+    OPSMITH_CHECK(context, count_at(i) >= 0, InvalidArgument, out, "repeats can not be negative");
+    total += count_at(i);
+  }
+  OPSMITH_CHECK(context, !output_size.has_value() || *output_size == total, InvalidArgument, out,
+                "allocated size does not match required size");
+  if (!resize(context, out, {total})) {
+    return out;
+  }
+  int64_t place = 0;
+  for (int64_t i = 0; i < repeats.numel(); ++i) {
+    for (int64_t k = 0; k < count_at(i); ++k, ++place) {
+      if (is_long) {
+        out.mutable_data_ptr<int64_t>()[place] = i;
+      } else {
+        out.mutable_data_ptr<int32_t>()[place] = static_cast<int32_t>(i);
+      }
+    }
+  }
   return out;
 }
 
@@ -161,10 +202,12 @@ Tensor& pixel_unshuffle_out(KernelRuntimeContext& context, const Tensor& self, i
 Tensor& roll_out(KernelRuntimeContext& context, const Tensor& self, IntList shifts, IntList dims,
                  Tensor& out) {
   // Without dims the shift is along all elements in order, which needs both to lie so: the manifest says it.
-  const bool flat = dims.empty() && shifts.size() == 1;
+  const bool flat = dims.empty() && shifts.size() == 1 && !in_executorch();
   OPSMITH_CHECK(context, flat || shifts.size() == dims.size(), InvalidArgument, out,
                 "shifts and dimensions must align. shifts: %zu, dims:%zu", shifts.size(), dims.size());
-  if (!same_dtype(context, self, out) || !resize(context, out, sizes_of(self)) || self.numel() == 0) {
+  if (!same_dtype(context, self, out) || !resize(context, out, sizes_of(self)) ||
+      !one_layout(context, {&out, &self}) || (flat && !are_contiguous(context, {&self, &out})) ||
+      self.numel() == 0) {
     return out;
   }
   Dims sizes = flat ? Dims{self.numel()} : sizes_of(self);

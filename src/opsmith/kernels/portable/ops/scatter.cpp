@@ -228,14 +228,15 @@ template <class T, class A>
       return;
     }
   }
-  int32_t* counts = nullptr;
+  Temporary<int32_t> memory;
   if (reduction == Reduction::kMean) {
-    counts = temporary<int32_t>(context, call.out.numel());
-    if (counts == nullptr) {
+    memory = temporary<int32_t>(context, call.out.numel());
+    if (memory == nullptr) {
       return;
     }
-    std::fill_n(counts, call.out.numel(), include_self ? 1 : 0);
+    std::fill_n(memory.get(), call.out.numel(), include_self ? 1 : 0);
   }
+  int32_t* const counts = memory;
   for_each_line(context, call, [=](const Line& line) {
     line.for_each([=](int64_t o, int64_t s) {
       store_element(to + o, reduced<C>(reduction, load_element(to + o), load_element(from + s)));
@@ -263,7 +264,7 @@ void reduce(KernelRuntimeContext& context, const Scattered& call, Reduction redu
     return;
   }
   const int64_t count = call.out.numel();
-  C* const totals = temporary<C>(context, count);
+  const auto totals = temporary<C>(context, count);
   if (totals == nullptr) {
     return;
   }

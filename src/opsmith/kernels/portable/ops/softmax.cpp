@@ -113,7 +113,7 @@ template <class C>
   constexpr int64_t kMaxParts = 64;
   const int64_t parts =
       in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
-  C* const buffers = in_place ? nullptr : temporary<C>(context, parts * 4 * group * n);
+  const auto buffers = in_place ? Temporary<C>() : temporary<C>(context, parts * 4 * group * n);
   if (!in_place && buffers == nullptr) {
     return;
   }
@@ -219,12 +219,23 @@ constexpr char kLogSoftmaxBackward[] = "_log_softmax_backward_data.out";
 
 bool takes(KernelRuntimeContext& context, const char* name, const Tensor& x, const Tensor* y,
            const Tensor& out) {
+  OPSMITH_CHECK(context, is_floating(x.scalar_type()), NotSupported, false, "\"%s\" not implemented for '%s'",
+                name, name_of(x.scalar_type()));
+  if (!out_is(context, x.scalar_type(), out)) {
+    return false;
+  }
   OPSMITH_CHECK(context, y == nullptr || (sizes_of(*y) == sizes_of(x) && y->scalar_type() == x.scalar_type()),
                 InvalidArgument, false, "%s: grad_output and output must have the same sizes and dtype",
                 name);
   OPSMITH_CHECK(context, is_floating(out.scalar_type()), NotSupported, false,
                 "\"%s\" not implemented for '%s'", name, name_of(out.scalar_type()));
   return true;
+}
+
+// A device's operator may have a result of Float for an operand of Half.
+bool takes_half_to_float(KernelRuntimeContext& context, bool half_to_float) {
+  return !half_to_float || !in_executorch() ||
+         reject(context, Error::InvalidArgument, "softmax with half to float conversion is not supported");
 }
 
 // `out` from the lines of x and, where there is one, y, whose shape it gets; line_of(Type<C>) is what
@@ -234,7 +245,8 @@ Tensor& over_lines(KernelRuntimeContext& context, const Tensor& x, const Tensor*
                    const LineOf& line_of) {
   const Tensor& shaped = y != nullptr ? *y : x;
   const int64_t d = wrap_dim(context, dim, shaped.dim());
-  if (d >= 0 && takes(context, Name, x, y, out) && resize(context, out, sizes_of(shaped))) {
+  if (d >= 0 && takes(context, Name, x, y, out) && resize(context, out, sizes_of(shaped)) &&
+      one_dim_order(context, {&out, &x})) {
     const ScalarType dtype = y != nullptr ? y->scalar_type() : out.scalar_type();
     with_compute_dtype<Name>(context, Floating{}, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
@@ -248,12 +260,20 @@ Tensor& over_lines(KernelRuntimeContext& context, const Tensor& x, const Tensor*
 
 namespace native {
 
-Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
+Tensor& softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
+                    Tensor& out) {
+  if (!takes_half_to_float(context, half_to_float)) {
+    return out;
+  }
   return over_lines<kSoftmax>(context, self, nullptr, dim, out,
                               [](auto type) { return softmax_line<typename decltype(type)::type>; });
 }
 
-Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool, Tensor& out) {
+Tensor& log_softmax_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, bool half_to_float,
+                        Tensor& out) {
+  if (!takes_half_to_float(context, half_to_float)) {
+    return out;
+  }
   return over_lines<kLogSoftmax>(context, self, nullptr, dim, out,
                                  [](auto type) { return log_softmax_line<typename decltype(type)::type>; });
 }

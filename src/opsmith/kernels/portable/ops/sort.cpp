@@ -106,7 +106,7 @@ template <class C>
   const Dims indices_strides = strides_of(indices);
   constexpr int64_t kMaxParts = 64;
   const int64_t parts = std::min({lines, kMaxParts, std::max<int64_t>(1, lines * n / 4096)});
-  Entry<C>* const buffers = temporary<Entry<C>>(context, parts * n);
+  const auto buffers = temporary<Entry<C>>(context, parts * n);
   const Convert load = conversion(self.scalar_type(), dtype_of<C>);
   const int64_t width = self.element_size();
   OPSMITH_CHECK(context, load != nullptr, NotSupported, , "an order of %s is not part of this build",

@@ -105,9 +105,10 @@ constexpr char kMeanAll[] = "mean.dtype_out";
 
 template <const char* Name>
 Tensor& sum(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
-            bool keepdim, Tensor& out) {
+            bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
   DimSet dims = 0;
-  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+  if (out_is(context, dtype.value_or(out.scalar_type()), out) && reduced_dims(context, self, dim, dims) &&
+      resize_to_reduced(context, out, self, dims, keepdim)) {
     with_compute_dtype<Name>(context, Summed{}, summed_dtype(out.scalar_type()), [&](auto type) {
       reduce(context, Sum<typename decltype(type)::type>{}, self, dims, keepdim, false, out);
     });
@@ -128,7 +129,8 @@ Tensor& mean(KernelRuntimeContext& context, const Tensor& self, const OptionalAr
                 "result type %s can't be cast to the desired output type %s", name_of(result),
                 name_of(out.scalar_type()));
   DimSet dims = 0;
-  if (reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
+  if (out_is(context, dtype.value_or(out.scalar_type()), out) && reduced_dims(context, self, dim, dims) &&
+      resize_to_reduced(context, out, self, dims, keepdim)) {
     with_compute_dtype<Name>(context, Floating{}, out.scalar_type(), [&](auto type) {
       Sum<typename decltype(type)::type> sum;
       sum.divisor = static_cast<double>(reduced_length(self, dims));
@@ -141,13 +143,13 @@ Tensor& mean(KernelRuntimeContext& context, const Tensor& self, const OptionalAr
 }  // namespace
 
 Tensor& sum_dim_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,
-                    bool keepdim, std::optional<ScalarType> /*dtype*/, Tensor& out) {
-  return sum<kSum>(context, self, dim, keepdim, out);
+                    bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  return sum<kSum>(context, self, dim, keepdim, dtype, out);
 }
 
-Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> /*dtype*/,
+Tensor& sum_out(KernelRuntimeContext& context, const Tensor& self, std::optional<ScalarType> dtype,
                 Tensor& out) {
-  return sum<kSumAll>(context, self, std::nullopt, false, out);
+  return sum<kSumAll>(context, self, std::nullopt, false, dtype, out);
 }
 
 Tensor& mean_dim_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,

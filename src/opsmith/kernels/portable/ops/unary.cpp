@@ -47,6 +47,9 @@ OPSMITH_FLOAT_FUNCTION(tanh, portable::tanh(a))
 #define OPSMITH_REAL_FUNCTION(name, dtypes, of_float, of_integer)                      \
   Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) { \
     static constexpr char kName[] = #name ".out";                                      \
+    if (!out_is(context, self.scalar_type(), out)) {                                   \
+      return out;                                                                      \
+    }                                                                                  \
     return unary<kName>(context, dtypes{}, self.scalar_type(), self, out, [](auto a) { \
       using C = decltype(a);                                                           \
       if constexpr (std::is_floating_point_v<C>) {                                     \
@@ -98,7 +101,8 @@ namespace {
 // Truth values of floats; integers and bools are never infinite nor NaN.
 template <const char* Name, class F>
 Tensor& float_predicate(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const F& f) {
-  if (resize_like(context, out, self)) {
+  if (out_is(context, ScalarType::Bool, out) && resize_like(context, out, self) &&
+      one_dim_order(context, {&out, &self})) {
     with_compute_dtype<Name>(context, Floating{}, float_dtype(self.scalar_type()), [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<bool(C)>(context, out, [f](C a) { return f(a); }, self);

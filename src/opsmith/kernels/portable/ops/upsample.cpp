@@ -41,6 +41,8 @@ bool target_of(KernelRuntimeContext& context, const Tensor& input, const Sizes& 
 bool prepare(KernelRuntimeContext& context, const Tensor& input, const Target& target, Tensor& out) {
   OPSMITH_CHECK(context, input.dim() == 4, InvalidArgument, false,
                 "It is expected input_size equals to 4, but got size %d", static_cast<int>(input.dim()));
+  OPSMITH_CHECK(context, contains(Real{}, input.scalar_type()), NotSupported, false,
+                "upsampling is not implemented for '%s'", name_of(input.scalar_type()));
   if (!same_dtype(context, input, out)) {
     return false;
   }
@@ -51,7 +53,8 @@ bool prepare(KernelRuntimeContext& context, const Tensor& input, const Target& t
                 "Input and output sizes should be greater than 0, but got input (H: %" PRId64 ", W: %" PRId64
                 ") output (H: %" PRId64 ", W: %" PRId64 ")",
                 height, width, target.size[0], target.size[1]);
-  return resize(context, out, {input.sizes()[0], input.sizes()[1], target.size[0], target.size[1]});
+  return resize(context, out, {input.sizes()[0], input.sizes()[1], target.size[0], target.size[1]}) &&
+         one_layout(context, {&out, &input});
 }
 
 // Elements of the input per element of the output.
@@ -70,7 +73,7 @@ Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target
   }
   const ByteFeatureMap from = feature_map_of(input, kPlane);
   const ByteFeatureMap to = feature_map_of(out, kPlane);
-  int64_t* const offsets = temporary<int64_t>(context, to.size[1] + to.size[2]);
+  const auto offsets = temporary<int64_t>(context, to.size[1] + to.size[2]);
   if (offsets == nullptr) {
     return out;
   }
@@ -132,7 +135,7 @@ template <class T>
 [[gnu::noinline]] void blend(KernelRuntimeContext& context, const ByteFeatureMap& from,
                              const ByteFeatureMap& to, const Target& target, bool align_corners) {
   using C = compute_t<T>;
-  Blend<C>* const blends = temporary<Blend<C>>(context, to.size[1] + to.size[2]);
+  const auto blends = temporary<Blend<C>>(context, to.size[1] + to.size[2]);
   if (blends == nullptr) {
     return;
   }

@@ -87,8 +87,8 @@ template <const char* Name>
 Tensor& variance(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
                  double correction, bool is_root, bool keepdim, Tensor& out) {
   DimSet dims = 0;
-  if (is_floating_point(context, self) && reduced_dims(context, self, dim, dims) &&
-      resize_to_reduced(context, out, self, dims, keepdim)) {
+  if (is_floating_point(context, self) && can_store(context, self.scalar_type(), out) &&
+      reduced_dims(context, self, dim, dims) && resize_to_reduced(context, out, self, dims, keepdim)) {
     with_compute_dtype<Name>(context, Floating{}, self.scalar_type(), [&](auto type) {
       const Variance<typename decltype(type)::type> policy{correction, is_root};
       reduce(context, policy, self, dims, keepdim, false, out);
@@ -119,7 +119,8 @@ std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& conte
                                                      const std::optional<Scalar>& correction, bool keepdim,
                                                      Tensor& out0, Tensor& out1) {
   DimSet dims = 0;
-  if (is_floating_point(context, self) && reduced_dims(context, self, dim, dims) &&
+  if (is_floating_point(context, self) && can_store(context, self.scalar_type(), out0) &&
+      out_is(context, out0.scalar_type(), out1) && reduced_dims(context, self, dim, dims) &&
       resize_to_reduced(context, out0, self, dims, keepdim) &&
       resize_to_reduced(context, out1, self, dims, keepdim)) {
     with_compute_dtype<kVarMean>(context, Floating{}, self.scalar_type(), [&](auto type) {

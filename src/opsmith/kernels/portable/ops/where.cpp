@@ -16,7 +16,10 @@ struct Chosen {
 template <const char* Name>
 Tensor& choose(KernelRuntimeContext& context, ScalarType dtype, const Tensor& condition, const Tensor& a,
                const Tensor& b, Tensor& out) {
-  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&condition, &a, &b})) {
+  if (can_store(context, dtype, out) &&
+      (out.scalar_type() == promoted_dtype(a, b) || out_is(context, dtype, out)) &&
+      resize_to_broadcast(context, out, {&condition, &a, &b}) &&
+      one_dim_order(context, {&out, &condition, &a, &b})) {
     with_compute_dtype<Name>(context, RealB{}, dtype, [&](auto type) {
       using C = typename decltype(type)::type;
       pointwise<C(bool, C, C)>(context, out, Chosen<C>{}, condition, a, b);

@@ -1,0 +1,161 @@
+"""What kernels do with wrong arguments when nobody has checked these, as in ExecuTorch's runtime.
+
+Each kernel is called with what :mod:`wrong_arguments` makes of its samples, and beside it the runtime's own.
+It may never crash or write beside its results.  What ATen and the runtime refuse, it refuses; what only the
+runtime does, it may compute if ATen gives the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from aten_calls import OperatorCall, functional_of, inputs_of, schema_of
+from direct_calls import OWN_KEY, Answer, Caller, DirectCall, built_caller
+from executorch_calls import form_of
+from recording import recording
+from torch import Tensor
+from wrong_arguments import chosen, with_mistakes
+
+from opsmith.executorch.build import build_library
+from opsmith.executorch.library_file import read_library_file
+from opsmith.executorch.loading import load_library, runtime_module
+from opsmith.plan.executorch.supported import rejection
+
+pytestmark = pytest.mark.isolated(opinfo=True)
+
+LIBRARIES = ("portable", "optimized", "quantized", "dim_order")
+FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])
+BACKEND = FOLDER / "backend.yaml"
+BACKEND.write_text(f"backend: suite\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
+BUILT = build_library(BACKEND, [], FOLDER / "built").library
+CALLER = built_caller(FOLDER)
+KERNELS = read_library_file(BUILT).description.kernels
+
+# How many samples of each are changed by day.
+_BY_DAY = 1
+
+# The memory for a result is wrong, whatever ATen would do with it.
+_OF_OUTS = frozenset({"out_dtypes", "out_shapes"})
+
+# Where the runtime's kernel refuses memory in which this one writes what ATen gives: why, by the operator.
+TAKES_MORE = {
+    "_log_softmax.out": "the runtime's takes no Double",
+    "native_group_norm.out": "statistics may be Float beside Half and BFloat16",
+    "native_layer_norm.out": "statistics may be Float beside Half and BFloat16",
+}
+
+
+@functools.cache
+def samples() -> dict[str, list[OperatorCall]]:
+    found: dict[str, list[OperatorCall]] = {}
+    for call in recording():
+        found.setdefault(call.operator, []).append(call)
+    return found
+
+
+def mistakes(place: int, most: int) -> Iterator[DirectCall]:
+    """What is made of calls that the kernel takes."""
+    kernel = KERNELS[place]
+    taken = [
+        call
+        for call in samples().get(kernel.operator, [])
+        if not rejection(kernel.arguments, kernel, form_of(call))
+    ]
+    for call in chosen(taken, most):
+        yield from with_mistakes(call)
+
+
+def wrong(call: DirectCall, ours: Answer, theirs: Answer | None, *, is_known: bool) -> str:
+    """What is wrong with our answer, empty where nothing is.
+
+    ``is_known``: the runtime's kernel takes the call that this one was made of.
+    """
+    if ours.died:
+        return ours.died
+    if call.mistake == "none" and ours.is_refusal:
+        return f"it refuses what is right, with error {ours.error}"
+    if theirs is None or ours.is_refusal or not theirs.is_refusal:
+        return ""
+    if call.mistake in _OF_OUTS:
+        more = call.operator.removeprefix("aten::") in TAKES_MORE
+        return "it writes what the runtime's kernel refuses to" if is_known and not more else ""
+    return "" if _aten_gives_something(call) else "it computes what ATen and the runtime refuse"
+
+
+def _aten_gives_something(call: DirectCall) -> bool:
+    names = [argument.name for argument in inputs_of(schema_of(call.operator))]
+    given = [each.clone() if isinstance(each, Tensor) else each for each in call.arguments]
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            functional_of(call.operator)(**dict(zip(names, given, strict=True)))
+    except Exception:
+        return False
+    return True
+
+
+def ask(place: int, most: int, answers: Any) -> None:
+    """Sends what is wrong with the kernel; the process may end before it has."""
+    kernel = KERNELS[place]
+    torch.set_num_threads(1)
+    runtime_module()
+    loaded = load_library(BUILT)
+    loaded.register(place, OWN_KEY)
+    caller = Caller(CALLER)
+    ours, theirs = caller.registered(kernel.operator), caller.runtimes_own(kernel.operator)
+    assert ours is not None
+    found: list[str] = []
+    count, is_known = 0, False
+    for call in mistakes(place, most):
+        count += 1
+        reference = None if theirs is None or theirs == ours else caller.call(theirs, call)
+        if call.mistake == "none":
+            is_known = reference is not None and not reference.is_refusal
+        answer = caller.call(ours, call)
+        if reason := wrong(call, answer, reference, is_known=is_known):
+            found.append(f"{call}: {reason}")
+        if answer.error != caller.call(ours, call, allocator=False).error:
+            found.append(f"{call}: it needs temporary memory of the runtime's")
+    answers.send((count, found))
+
+
+def check(place: int, most: int) -> None:
+    samples()  # once for all the processes
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=ask, args=(place, most, theirs))
+    process.start()
+    theirs.close()
+    try:
+        count, found = ours.recv()
+    except EOFError:
+        pytest.fail("it ended the process")
+    finally:
+        process.join()
+    assert not found, f"{len(found)} of {count} calls:\n" + "\n".join(found[:10])
+    assert count, "no sample reaches this kernel"
+
+
+PLACES = [
+    pytest.param(place, id=f"{kernel.library}-{kernel.operator}")
+    for place, kernel in enumerate(KERNELS)
+    if kernel.library in LIBRARIES
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kernel_refuses_wrong_arguments(place: int) -> None:
+    check(place, _BY_DAY)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kernel_refuses_wrong_arguments_of_every_rank(place: int) -> None:
+    check(place, 6)
