@@ -106,8 +106,8 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
 }
 
 const at::Tensor& _resize_output_(const at::Tensor& self, at::IntArrayRef size, at::Device device) {
-  TORCH_CHECK(self.device() == device, "_resize_output_: the tensor is on ", self.device(),
-              ", and is expected on ", device);
+  const bool is_there = device.has_index() ? self.device() == device : self.device().type() == device.type();
+  TORCH_CHECK(is_there, "_resize_output_: the tensor is on ", self.device(), ", and is expected on ", device);
   at::native::resize_output(self, size);
   return self;
 }
