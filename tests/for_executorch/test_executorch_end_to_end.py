@@ -108,8 +108,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
     },
     cnn: {
         "aten::_log_softmax.out": "optimized",
-        "aten::_native_batch_norm_legit_no_training.out": "portable",
-        "aten::convolution.out": "optimized",
+        "aten::convolution.out": "optimized",  # with batch norm folded into it
         "aten::linear.out": "optimized",
         "aten::max_pool2d_with_indices.out": "portable",
         "aten::mean.out": "optimized",

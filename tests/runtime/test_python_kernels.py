@@ -194,15 +194,15 @@ CASES: dict[str, tuple[OnHost, dict[str, Any], dict[str, tuple[str, list[tuple[A
             )
         },
     ),
-    "hardswish": (
-        OnHost(aten.hardswish),
+    "mish": (
+        OnHost(aten.mish),
         {},
         {
-            "hardswish": ("KERNEL", [(aten.hardswish, X)]),
-            "hardswish_": ("INPLACE_FROM_FUNCTIONAL", [(aten.hardswish_, X)]),
-            "hardswish.out": (
+            "mish": ("KERNEL", [(aten.mish, X)]),
+            "mish_": ("INPLACE_FROM_FUNCTIONAL", [(aten.mish_, X)]),
+            "mish.out": (
                 "OUT_FROM_FUNCTIONAL",
-                [(lambda x, out: aten.hardswish.out(x, out=out), X, torch.empty(3, 4))],
+                [(lambda x, out: aten.mish.out(x, out=out), X, torch.empty(3, 4))],
             ),
         },
     ),

@@ -52,16 +52,9 @@ LIBRARY, BACKEND = {
 }[SUITE.removesuffix("_on_copies")]
 LOADED = opsmith.load(str(BACKEND))
 # Their further results are empty on the CPU, and on other devices what PyTorch's meta function says.
-FIRST_RESULT_ONLY = {
-    "aten::_native_batch_norm_legit.out",
-    "aten::_native_batch_norm_legit_no_training.out",
-}
+FIRST_RESULT_ONLY = {"aten::_native_batch_norm_legit.out"}
 # Of halves, their further results are Float on a device; other dtypes are the CPU's to write.
-FLOAT_STATISTICS = {
-    *FIRST_RESULT_ONLY,
-    "aten::native_layer_norm.out",
-    "aten::_native_batch_norm_legit.no_stats_out",
-}
+FLOAT_STATISTICS = {*FIRST_RESULT_ONLY, "aten::native_layer_norm.out"}
 HALVES = {torch.float16, torch.bfloat16}
 
 

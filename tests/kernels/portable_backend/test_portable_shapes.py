@@ -32,8 +32,8 @@ SHAPED = {
     entry.meta.operator: entry.name for entry in LOADED.plan.entries if entry.meta is not None
 }
 NAMES = frozenset(
-    "nn.functional.relu nn.functional.hardtanh abs isinf isnan logical_not logical_and logical_or "
-    "logical_xor where masked_fill sum mean prod max min var std var_mean nn.functional.layer_norm "
+    "nn.functional.relu nn.functional.hardswish nn.functional.hardtanh abs isinf isnan logical_not "
+    "logical_and logical_or logical_xor where masked_fill sum mean prod max min var std var_mean nn.functional.layer_norm "
     "native_layer_norm nn.functional.group_norm nn.functional.conv1d nn.functional.conv2d "
     "nn.functional.conv3d nn.functional.conv_transpose2d nn.functional.adaptive_avg_pool2d "
     "nn.functional.adaptive_avg_pool3d index_select index_put nn.functional.embedding sort stack repeat roll "
