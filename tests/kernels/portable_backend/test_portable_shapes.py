@@ -34,12 +34,12 @@ SHAPED = {
 NAMES = frozenset(
     "nn.functional.relu nn.functional.hardswish nn.functional.hardtanh abs isinf isnan logical_not "
     "logical_and logical_or logical_xor where masked_fill sum mean prod max min var std var_mean "
-    "nn.functional.layer_norm native_layer_norm nn.functional.group_norm nn.functional.conv1d nn.functional.conv2d "
-    "nn.functional.conv3d nn.functional.conv_transpose2d nn.functional.adaptive_avg_pool2d "
-    "nn.functional.adaptive_avg_pool3d index_select index_put nn.functional.embedding sort stack repeat roll "
-    "view_copy nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.pad "
-    "_native_batch_norm_legit nn.functional.instance_norm nn.functional.unfold "
-    "nn.functional.grid_sample".split()
+    "nn.functional.layer_norm native_layer_norm nn.functional.group_norm nn.functional.conv1d "
+    "nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose2d "
+    "nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d index_select index_put "
+    "nn.functional.embedding sort stack repeat roll view_copy nn.functional.pixel_shuffle "
+    "nn.functional.pixel_unshuffle nn.functional.pad _native_batch_norm_legit "
+    "nn.functional.instance_norm nn.functional.unfold nn.functional.grid_sample".split()
 )
 DTYPES = (torch.float32, torch.bfloat16, torch.int64)
 CHECKED: Counter[str] = Counter()
