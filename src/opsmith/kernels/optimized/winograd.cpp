@@ -63,7 +63,8 @@ class Winograd {
     if (channels_ < kFewestChannels || rows_ < kFewestChannels) {
       return false;
     }
-    const double tiles = static_cast<double>(tile_rows_ * tiles_of_row_);
+    // Transforms go by vectors along a row.
+    const double tiles = static_cast<double>(tile_rows_ * rounded_up(tiles_of_row_, kPanel));
     const double filled = static_cast<double>(strips() * rounded_up(rows_of_strip_ * tiles_of_row_, kPanel));
     const double pairs = static_cast<double>(channels_ * rows_);
     const double pixels = static_cast<double>(p_.result.batch * p_.result.size[1] * p_.result.size[2]);
