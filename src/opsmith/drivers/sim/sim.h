@@ -29,8 +29,9 @@ typedef struct opsmith_sim_device_statistics {
  *   "copy:N", ...                the same after N calls that succeed
  *   "device_lost:D"              every call on device D fails with OPSMITH_DEVICE_LOST; `count` is 1
  *   "device_lost:D:N"            the same after N calls of any entry
- *   "slow"                       each task of each stream first sleeps `count` microseconds; nothing runs
- * inline A lost device touches no memory any more.  Returns 0, or 1 when there is no such fault. */
+ *   "slow"                       each task that is queued from now on first sleeps `count` microseconds,
+ *                                also after the fault is cleared; nothing runs inline
+ * A lost device touches no memory any more. Returns 0, or 1 when there is no such fault. */
 int opsmith_sim_inject(const char* fault, long count);
 
 /* How many calls met `fault` since it was injected, up to the last that failed; -1 when there is no such

@@ -90,7 +90,7 @@ opsmith_stream_s::Ticket opsmith_stream_s::push(const char* what, std::function<
     thread_ = std::thread([this] { serve(); });
     ++sim::counts[device_].threads;
   }
-  queue_.push_back({std::move(task), is_work});
+  queue_.push_back({std::move(task), is_work ? sim::faults::slow_microseconds() : 0});
   const Ticket ticket = enqueued_.fetch_add(1, std::memory_order_acq_rel) + 1;
   work_.notify_one();
   return ticket;
@@ -107,8 +107,8 @@ void opsmith_stream_s::serve() {
     Task task = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    if (const long pause = sim::faults::slow_microseconds(); pause > 0 && task.is_work) {
-      std::this_thread::sleep_for(std::chrono::microseconds(pause));
+    if (task.pause > 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(task.pause));
     }
     task.run();
     task.run = nullptr;  // what it holds goes before the work counts as done

@@ -116,7 +116,7 @@ struct opsmith_stream_s {
  private:
   struct Task {
     std::function<void()> run;
-    bool is_work;
+    long pause;  // microseconds before it runs: sim.h's "slow"
   };
 
   bool may_run_inline() const;
