@@ -1,5 +1,7 @@
 // What the library's own operators return, of tensors without data.
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -29,6 +31,32 @@ at::Tensor linear_packed_meta(const at::Tensor& input, const at::Tensor& /*packe
   c10::SymDimVector sizes(input.sym_sizes());
   sizes.back() = out_features;
   return at::empty_symint(sizes, input.options());
+}
+
+// Channels-last, whatever the image is.
+at::Tensor convolution_packed_meta(const at::Tensor& input, const at::Tensor& /*packed*/,
+                                   const std::optional<at::Tensor>& /*bias*/,
+                                   const std::optional<at::Tensor>& /*other*/, c10::SymInt out_channels,
+                                   at::IntArrayRef kernel_size, c10::SymIntArrayRef stride,
+                                   c10::SymIntArrayRef padding, c10::SymIntArrayRef dilation,
+                                   int64_t /*groups*/, std::string_view /*activation*/) {
+  TORCH_CHECK(input.dim() == 4, "convolution_packed: an image is [batch, channels, y, x], not of ",
+              input.dim(), " dimensions");
+  const auto entry = [](const auto& list, size_t d) {
+    TORCH_CHECK(
+        list.size() == 1 || list.size() == 2,
+        "convolution_packed: expected kernel_size, stride, padding and dilation of 1 or 2 numbers, but "
+        "got ",
+        list.size());
+    return list[list.size() == 1 ? 0 : d];
+  };
+  c10::SymDimVector sizes{input.sym_size(0), std::move(out_channels)};
+  for (size_t d = 0; d < 2; ++d) {
+    const c10::SymInt reach = entry(dilation, d) * (entry(kernel_size, d) - 1) + 1;
+    sizes.push_back(
+        (input.sym_size(static_cast<int64_t>(d) + 2) + 2 * entry(padding, d) - reach) / entry(stride, d) + 1);
+  }
+  return at::empty_symint(sizes, input.options().memory_format(at::MemoryFormat::ChannelsLast));
 }
 
 }  // namespace opsmith::optimized

@@ -7,6 +7,7 @@
 #include "../attention_operands.h"
 #include "../convolution_operands.h"
 #include "../gemm_operands.h"
+#include "../packed_convolution_operands.h"
 #include "../winograd_operands.h"
 
 #ifndef OPSMITH_ISA
@@ -139,6 +140,11 @@ void winograd_weights(const float* weights, float* to, int64_t to_plane);
 void winograd_source(const WinogradSource& row);
 // False where a pixel is not finite.
 bool winograd_result(const WinogradResult& row);
+
+// ---- packed_convolution.cpp
+
+void packed_convolution(const PackedPixels& pixels);
+void packed_depthwise(const PackedPixels& pixels);  // each channel from its own
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
 
