@@ -60,6 +60,12 @@ class ExportPass(Enum):
 
     FOLD_BATCH_NORM = "fold-batch-norm"
     """Batch norm is folded into the convolution before it."""
+    PACK_WEIGHTS = "pack-weights"
+    """Weights of linear layers and convolutions are packed, for kernels that take them so."""
+    CHANNELS_LAST = "channels-last"
+    """Convolutions with packed weights, which give channels-last images, and what follows them."""
+    FUSE_ACTIVATIONS = "fuse-activations"
+    """Sums and activations after a layer with a packed weight become part of it."""
     KEEP_WHOLE = "keep-whole"
     """Operators that the libraries have kernels for are not decomposed: hardswish, gelu, silu."""
 
@@ -68,14 +74,17 @@ class ExportPass(Enum):
 class Exported:
     """What was written: the program, and beside it the exported graph with its example inputs.
 
-    ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, and ``folded``
-    how many batch norms are part of convolutions.  The graph is that of the module as it is.
+    ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, ``folded`` how
+    many batch norms are part of convolutions, ``packed`` how many layers have packed weights, and ``fused`` how
+    many calls are part of these.  The graph is that of the module as it is.
     """
 
     program: Path
     graph: Path
     preserved: tuple[str, ...]
     folded: int
+    packed: int
+    fused: int
     forms: tuple[ServedForm, ...]
 
 
@@ -129,6 +138,19 @@ def export_program(
         from opsmith.executorch.batch_norm import fold_batch_norm
 
         folded = fold_batch_norm(exported)
+    packed = fused = 0
+    # Not before, since these import PyTorch.
+    from opsmith.executorch import packed_layers
+    from opsmith.executorch.channels_last import settle_layouts
+    from opsmith.executorch.lowering_operators import define_for_lowering
+
+    operators = _packing(backend, without)
+    if operators:
+        own = {name: packed_layers.RESULTS[name] for name in sorted(operators)}
+        define_for_lowering(packed_layers.NAMESPACE, own, catalogue)
+        fuse = ExportPass.FUSE_ACTIVATIONS not in without
+        packed, fused = packed_layers.pack_layers(exported, operators, fuse=fuse)
+        settle_layouts(exported)
     preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
     for _ in range(2):
         report(Progress("lowering it to ExecuTorch"))
@@ -145,7 +167,24 @@ def export_program(
     write_output(graph, saved)
     called = {_functional(each, catalogue) for each in forms}
     kept = tuple(name for name in preserved if name in called)
-    return Exported(path, graph, kept, folded, forms)
+    return Exported(path, graph, kept, folded, packed, fused, forms)
+
+
+def _packing(backend: Backend, without: Collection[ExportPass]) -> frozenset[str]:
+    """The operators with packed weights that the backend's libraries have kernels for, and may be called."""
+    from opsmith.executorch import packed_layers
+
+    if ExportPass.PACK_WEIGHTS in without:
+        return frozenset()
+    served = {
+        kernel.operator for library in backend.executorch_libraries for kernel in library.kernels
+    }
+    wanted = set(packed_layers.RESULTS)
+    if ExportPass.CHANNELS_LAST in without:
+        wanted.discard(packed_layers.CONVOLUTION)
+    return frozenset(
+        name for name in wanted if f"{packed_layers.NAMESPACE}::{name}.out" in served
+    )
 
 
 def _served(

@@ -141,7 +141,8 @@ def _counterparts(
         return made
     function = custom_function(origin.operator)
     tags = {tag for member in members.values() for tag in member.operator.tags} & _INHERITED_TAGS
-    if Variant.FUNCTIONAL not in members:
+    # Without a Tensor among its operands, nothing would tell a functional which device is meant.
+    if Variant.FUNCTIONAL not in members and _takes_tensors(function):
         schema = _functional_schema(function)
         made[Variant.FUNCTIONAL] = _generated(schema, tags, origin.operator)
         _reject_misfit(made[Variant.FUNCTIONAL], origin, declared)
@@ -155,6 +156,10 @@ def _counterparts(
         if out.name not in declared:
             made[Variant.OUT] = out
     return made
+
+
+def _takes_tensors(function: NativeFunction) -> bool:
+    return any(argument.type.is_tensor_like() for argument in function.func.arguments.flat_non_out)
 
 
 def _functional_schema(function: NativeFunction) -> FunctionSchema:

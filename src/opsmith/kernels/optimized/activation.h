@@ -4,45 +4,81 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "simd/float_functions.h"
 
 namespace opsmith::optimized {
 
-// Bounds, which a product's own loop keeps, or a function of what it has stored.
+// Bounds, which a product's own loop may keep, and a function of what it has stored.
+template <class T>
 struct Activation {
-  float low = -std::numeric_limits<float>::infinity();
-  float high = std::numeric_limits<float>::infinity();
-  void (*function)(const float* x, float* y, int64_t n, bool streamed) = nullptr;
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+  float low = -kInfinity;
+  float high = kInfinity;
+  void (*function)(const T* x, T* y, int64_t n, bool streamed) = nullptr;
+
+  bool is_none() const { return low == -kInfinity && function == nullptr; }
+
+  // y = activation(y + other), where there is one.
+  void apply(const T* other, T* y, int64_t n) const {
+    constexpr bool kIsFloat = std::is_same_v<T, float>;
+    if (other != nullptr) {
+      if constexpr (kIsFloat) {
+        OPSMITH_BEST(add_float)(y, other, 1.0f, y, n, false);
+      } else {
+        OPSMITH_BEST(add_bfloat16)(y, other, 1.0f, y, n, false);
+      }
+    }
+    if (function != nullptr) {
+      function(y, y, n, false);
+    } else if (low != -kInfinity) {
+      if constexpr (kIsFloat) {
+        OPSMITH_BEST(bound_float)(y, low, high, y, n, false);
+      } else {
+        OPSMITH_BEST(bound_bfloat16)(y, low, high, y, n, false);
+      }
+    }
+  }
 };
 
 constexpr const char* kActivations =
     "none, relu, relu6, hardswish, hardsigmoid, silu, sigmoid, tanh, gelu, gelu_tanh";
 
+#define OPSMITH_ACTIVATION(name)                    \
+  if constexpr (std::is_same_v<T, float>) {         \
+    found.function = OPSMITH_BEST(name##_float);    \
+  } else {                                          \
+    found.function = OPSMITH_BEST(name##_bfloat16); \
+  }
+
 // None where there is none of that name.
-inline std::optional<Activation> activation_named(std::string_view name) {
-  Activation found;
+template <class T>
+std::optional<Activation<T>> activation_named(std::string_view name) {
+  Activation<T> found;
   if (name == "relu" || name == "relu6") {
     found.low = 0.0f;
     found.high = name == "relu" ? found.high : 6.0f;
   } else if (name == "hardswish") {
-    found.function = OPSMITH_BEST(hardswish_float);
+    OPSMITH_ACTIVATION(hardswish)
   } else if (name == "hardsigmoid") {
-    found.function = OPSMITH_BEST(hardsigmoid_float);
+    OPSMITH_ACTIVATION(hardsigmoid)
   } else if (name == "silu") {
-    found.function = OPSMITH_BEST(silu_float);
+    OPSMITH_ACTIVATION(silu)
   } else if (name == "sigmoid") {
-    found.function = OPSMITH_BEST(sigmoid_float);
+    OPSMITH_ACTIVATION(sigmoid)
   } else if (name == "tanh") {
-    found.function = OPSMITH_BEST(tanh_float);
+    OPSMITH_ACTIVATION(tanh)
   } else if (name == "gelu") {
-    found.function = OPSMITH_BEST(gelu_erf_float);
+    OPSMITH_ACTIVATION(gelu_erf)
   } else if (name == "gelu_tanh") {
-    found.function = OPSMITH_BEST(gelu_tanh_float);
+    OPSMITH_ACTIVATION(gelu_tanh)
   } else if (name != "none") {
     return std::nullopt;
   }
   return found;
 }
+#undef OPSMITH_ACTIVATION
 
 }  // namespace opsmith::optimized

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "../common/resize.h"
 #include "../common/temporary.h"
+#include "activation.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "product.h"
@@ -298,11 +300,13 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& context, const Tensor& weig
 }
 
 Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, const Tensor& packed,
-                          const std::optional<Tensor>& bias, int64_t out_features, Tensor& out) {
-  OPSMITH_CHECK(
-      context,
-      have_one_dtype(input, packed, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
-      NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
+                          const std::optional<Tensor>& bias, int64_t out_features,
+                          const std::optional<Tensor>& other, std::string_view activation, Tensor& out) {
+  OPSMITH_CHECK(context,
+                have_one_dtype(input, packed, out) &&
+                    (!bias.has_value() || bias->scalar_type() == out.scalar_type()) &&
+                    (!other.has_value() || other->scalar_type() == out.scalar_type()),
+                NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
   const bool is_float = packed.scalar_type() == ScalarType::Float;
   const int64_t depth = input.dim() < 1 ? 0 : input.sizes()[input.dim() - 1];
   OPSMITH_CHECK(context,
@@ -312,13 +316,30 @@ Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, co
                     is_linear(context, input, depth, out_features, false, bias, out),
                 InvalidArgument, out,
                 "linear_packed: the weight was packed for other features, or another dtype");
-  if (!are_contiguous(context, {&input, &packed, &out})) {
+  OPSMITH_CHECK(context, !other.has_value() || other->sizes() == out.sizes(), InvalidArgument, out,
+                "linear_packed: what is added has another shape than the result");
+  if (!are_contiguous(context, {&input, &packed, &out}) ||
+      (other.has_value() && !are_contiguous(context, {&*other}))) {
     return out;
   }
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
+    const auto found = activation_named<T>(activation);
+    OPSMITH_CHECK(context, found.has_value(), InvalidArgument, , "linear_packed: activation is one of %s",
+                  kActivations);
     Product<T> product = linear_product<T>(context, input, out_features, bias, out);
     product.packed = static_cast<const T*>(packed.const_data_ptr());
+    const T* const added = other.has_value() ? static_cast<const T*>(other->const_data_ptr()) : nullptr;
+    const auto finish = [&, to = product.c.data](int64_t row, int64_t row_end, int64_t column,
+                                                 int64_t column_end) {
+      for (; row < row_end; ++row) {
+        const int64_t at = row * out_features + column;
+        found->apply(added == nullptr ? nullptr : added + at, to + at, column_end - column);
+      }
+    };
+    if (added != nullptr || !found->is_none()) {
+      product.finish = finish;
+    }
     multiply<T>(context, product, with);
   };
   OPSMITH_BY_DTYPE("optimized::linear_packed.out", out.scalar_type(), compute)

@@ -61,7 +61,7 @@ struct PackedConvolution {
   float* result;
   Plane result_size;
   int64_t result_channels;
-  Activation activation;
+  Activation<float> activation;
 
   bool is_depthwise() const { return groups == channels && groups == result_channels && groups > 1; }
   int64_t pixels() const { return batch * result_size.size(); }
@@ -294,7 +294,7 @@ Tensor& convolution_packed_out(KernelRuntimeContext& context, const Tensor& inpu
   OPSMITH_CHECK(context, !bias.has_value() || (bias->dim() == 1 && bias->numel() == out_channels),
                 InvalidArgument, out,
                 "convolution_packed: a bias has a value for each of %" PRId64 " channels", out_channels);
-  const std::optional<Activation> found = activation_named(activation);
+  const auto found = activation_named<float>(activation);
   OPSMITH_CHECK(context, found.has_value(), InvalidArgument, out,
                 "convolution_packed: activation is one of %s", kActivations);
   if (!resize(context, out, sizes)) {

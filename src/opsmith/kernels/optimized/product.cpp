@@ -135,8 +135,12 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
       gemm.b = b + batch * b_batch;
       gemm.b_depth = b_depth;
       gemm.b_panel = b_panel;
-      with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), panel,
-                std::min(panel_end, panel + panels_of_piece));
+      const int64_t row_end = std::min(p.rows, row + rows_of_piece);
+      const int64_t end_of_piece = std::min(panel_end, panel + panels_of_piece);
+      with.gemm(gemm, row, row_end, panel, end_of_piece);
+      if (p.finish.has_value()) {
+        (*p.finish)(row, row_end, panel* kPanel, std::min(p.columns, end_of_piece * kPanel));
+      }
     }
   });
 }
@@ -197,6 +201,9 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
   }
   if (p.depth == 0) {
     fill(p);
+    if (p.finish.has_value()) {
+      (*p.finish)(0, p.rows, 0, p.columns);
+    }
     return true;
   }
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);

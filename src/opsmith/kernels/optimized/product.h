@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
+#include "../common/parallel.h"
 #include "../common/temporary.h"
 #include "bfloat16.h"
 #include "gemm_operands.h"
@@ -36,6 +38,9 @@ struct Product {
   Temporary<T> copy = {};      // of a, where its depth was not contiguous
   Temporary<T> repeated = {};  // the bias, where it is one element for all columns
   const T* packed = nullptr;   // b's panels, where they are there already; b is not looked at then
+  // Where b is packed: what is done to rows and columns of c that are finished, between these bounds.
+  std::optional<FunctionRef<void(int64_t row, int64_t row_end, int64_t column, int64_t column_end)>> finish =
+      std::nullopt;
 };
 
 // simd's functions of a dtype, null where no selected program multiplies matrices of it.

@@ -26,7 +26,8 @@ at::Tensor pack_linear_weight_meta(const at::Tensor& weight) {
 }
 
 at::Tensor linear_packed_meta(const at::Tensor& input, const at::Tensor& /*packed*/,
-                              const std::optional<at::Tensor>& /*bias*/, c10::SymInt out_features) {
+                              const std::optional<at::Tensor>& /*bias*/, c10::SymInt out_features,
+                              const std::optional<at::Tensor>& /*other*/, std::string_view /*activation*/) {
   TORCH_CHECK(input.dim() >= 1, "linear_packed: an input is [..., depth], not 0-dimensional");
   c10::SymDimVector sizes(input.sym_sizes());
   sizes.back() = out_features;

@@ -39,7 +39,9 @@ OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
   /* z = x where y is above the threshold or NaN, else 0 */                                     \
   void above_##suffix(const T* x, const T* y, float threshold, T* z, int64_t n, bool streamed); \
   /* z = scale·x + shift */                                                                     \
-  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
+  void affine_##suffix(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);   \
+  /* z = x, no less than low and no more than high; NaN stays */                                \
+  void bound_##suffix(const T* x, float low, float high, T* z, int64_t n, bool streamed);
 OPSMITH_BINARY(float, float)
 OPSMITH_BINARY(Bfloat16, bfloat16)
 #undef OPSMITH_BINARY
