@@ -25,10 +25,12 @@ namespace {
 
 using List = executorch::aten::ArrayRef<int64_t>;
 
-// Pixels of a strip, and channels of it that are read at once.
+// Pixels of a strip: whole tiles of six or eight.
 constexpr int64_t kStripPixels = 96;
-constexpr int64_t kFewestPixels = 24;
+constexpr int64_t kTilePixels = 24;
+// Elements of a strip's sources, and of kPanelsTogether panels, that are read again and again meanwhile.
 constexpr int64_t kStripUnits = 98304;
+constexpr int64_t kWeightUnits = 65536;
 // With fewer strips the threads share the panels of each.
 constexpr int64_t kFewTasks = 8;
 // Panels that a thread should have at least, so that its tiles are whole.
@@ -55,6 +57,7 @@ struct PackedConvolution {
   Plane padding;
   Plane dilation;
   int64_t groups;
+  int64_t joined = 1;    // neighbours in a row that are one place of the kernel
   const float* weights;  // [group][panel][place][channel][kPanel]; depthwise, [panel][place][kPanel]
   const float* bias;
   const float* other;
@@ -73,10 +76,11 @@ class PackedProduct {
       : c_(convolution),
         is_depthwise_(convolution.is_depthwise()),
         groups_(is_depthwise_ ? 1 : convolution.groups),
-        depth_(is_depthwise_ ? 1 : convolution.channels / groups_),
+        depth_(is_depthwise_ ? 1 : convolution.joined * convolution.channels / groups_),
         columns_(convolution.result_channels / groups_),
-        strip_(std::clamp(kStripUnits / (convolution.kernel.size() * (is_depthwise_ ? c_.channels : depth_)),
-                          kFewestPixels, kStripPixels)),
+        places_at_once_(
+            std::clamp<int64_t>(kWeightUnits / (depth_ * kPanelsTogether * kPanel), 1, c_.kernel.size())),
+        strip_(pixels_of_strip()),
         strips_(ceil_divided(convolution.pixels(), strip_)),
         parts_(strips_ * groups_ >= kFewTasks
                    ? 1
@@ -100,6 +104,15 @@ class PackedProduct {
   }
 
  private:
+  // As many as stay in the second-level cache, and about as many in each strip.
+  int64_t pixels_of_strip() const {
+    const int64_t units = places_at_once_ * (is_depthwise_ ? c_.channels : depth_);
+    const int64_t most =
+        std::clamp(kStripUnits / units / kTilePixels * kTilePixels, kTilePixels, kStripPixels);
+    const int64_t strips = ceil_divided(c_.pixels(), most);
+    return std::min(most, ceil_divided(ceil_divided(c_.pixels(), strips), kTilePixels) * kTilePixels);
+  }
+
   // Pixels from `first` on, by the panels from `column` on.
   void multiply(int64_t first, int64_t column, const float* zeros, const float** sources) const {
     const int64_t count = std::min(strip_, c_.pixels() - first);
@@ -117,6 +130,7 @@ class PackedProduct {
       pixels.pixels = count;
       pixels.places = c_.kernel.size();
       pixels.depth = depth_;
+      pixels.at_once = places_at_once_;
       pixels.weights = c_.weights + (group * panels_of(columns_) + column / kPanel) * panel_units;
       pixels.channels = columns;
       pixels.bias = c_.bias == nullptr ? nullptr : c_.bias + channel;
@@ -189,7 +203,8 @@ class PackedProduct {
   const int64_t groups_;
   const int64_t depth_;    // channels of a place
   const int64_t columns_;  // of a group
-  const int64_t strip_;    // pixels
+  const int64_t places_at_once_;
+  const int64_t strip_;  // pixels
   const int64_t strips_;
   const int64_t parts_;  // of a group's panels
   const int64_t columns_of_part_;
@@ -206,23 +221,53 @@ bool is_channels_last(const Tensor& t) {
   return true;
 }
 
-// An image of any strides, channels-last.
-void lay_channels_last(const Tensor& image, float* to) {
-  const FeatureMap<const float> map =
-      feature_map_at(static_cast<const float*>(image.const_data_ptr()), image, 2);
-  parallel(map.batch * map.size[1], rows_per_thread(map.size[2] * map.channels),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t row = begin; row < end; ++row) {
-               const float* const from =
-                   map.data + row / map.size[1] * map.batch_stride + row % map.size[1] * map.stride[1];
-               float* const line = to + row * map.size[2] * map.channels;
-               for (int64_t channel = 0; channel < map.channels; ++channel) {
-                 for (int64_t x = 0; x < map.size[2]; ++x) {
-                   line[x * map.channels + channel] = from[channel * map.channel_stride + x * map.stride[2]];
-                 }
-               }
-             }
-           });
+// An image of any strides, channels-last, in a border of zeros; null where there was no memory.
+Temporary<float> lay_channels_last(KernelRuntimeContext& context, const Tensor& image, const Plane& border) {
+  const auto map = feature_map_at(static_cast<const float*>(image.const_data_ptr()), image, 2);
+  const int64_t before = border[1] * map.channels, pixels = map.size[2] * map.channels;
+  const int64_t row_units = pixels + 2 * before, rows = map.size[1] + 2 * border[0];
+  const auto laid = temporary<float>(context, map.batch * rows * row_units);
+  float* const to = laid;
+  if (to == nullptr) {
+    return laid;
+  }
+  const auto lay_row = [&](int64_t sample, int64_t y, float* line) {
+    if (y < 0 || y >= map.size[1]) {
+      std::fill_n(line, row_units, 0.0f);
+      return;
+    }
+    std::fill_n(line, before, 0.0f);
+    const float* const from = map.data + sample * map.batch_stride + y * map.stride[1];
+    for (int64_t channel = 0; channel < map.channels; ++channel) {
+      for (int64_t x = 0; x < map.size[2]; ++x) {
+        line[before + x * map.channels + channel] = from[channel * map.channel_stride + x * map.stride[2]];
+      }
+    }
+    std::fill_n(line + before + pixels, before, 0.0f);
+  };
+  parallel(map.batch * rows, rows_per_thread(row_units), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      lay_row(row / rows, row % rows - border[0], to + row * row_units);
+    }
+  });
+  return laid;
+}
+
+// Note [Few channels]
+// The channels of neighbours in a row lie together, as their weights do. Where there are few, a row of the
+// kernel is one place with all of their channels; a copy of the image with zeros around it has each whole.
+constexpr int64_t kFewChannels = 8;
+
+bool joins_places(const PackedConvolution& c) {
+  return c.groups == 1 && c.kernel[1] > 1 && c.dilation[1] == 1 && c.channels <= kFewChannels;
+}
+
+// Of such a copy.
+void join_places(PackedConvolution& c) {
+  c.size = {{c.size[0] + 2 * c.padding[0], c.size[1] + 2 * c.padding[1]}};
+  c.padding = {};
+  c.joined = c.kernel[1];
+  c.kernel.value[1] = 1;
 }
 
 // The shape of the result; rejects what does not go together.
@@ -332,15 +377,17 @@ Tensor& convolution_packed_out(KernelRuntimeContext& context, const Tensor& inpu
     if (convolution.pixels() == 0) {
       return out;
     }
-    const bool is_laid = is_channels_last(input);
-    const auto laid = is_laid ? Temporary<float>() : temporary<float>(context, input.numel());
+    const bool joins = joins_places(convolution);
+    const bool is_laid = is_channels_last(input) && !joins;
+    const Plane border = joins ? convolution.padding : Plane{};
+    const auto laid = is_laid ? Temporary<float>() : lay_channels_last(context, input, border);
     if (!is_laid && laid == nullptr) {
       return out;
     }
-    if (!is_laid) {
-      lay_channels_last(input, laid);
-    }
     convolution.image = is_laid ? static_cast<const float*>(input.const_data_ptr()) : laid.get();
+    if (joins) {
+      join_places(convolution);
+    }
     PackedProduct(convolution).run(context);
   }
   return out;

@@ -16,6 +16,7 @@ struct PackedPixels {
   int64_t pixels;
   int64_t places;
   int64_t depth;         // channels of a place; of a depthwise kernel 1
+  int64_t at_once;       // places whose weights stay in the caches while all pixels pass by
   const float* weights;  // panels of [place][depth][kPanel]
   int64_t channels;      // of the result, beginning with a panel's first
   const float* bias;     // or null

@@ -8,6 +8,7 @@
 #include "../convolution_operands.h"
 #include "../gemm_operands.h"
 #include "../packed_convolution_operands.h"
+#include "../pool_operands.h"
 #include "../winograd_operands.h"
 
 #ifndef OPSMITH_ISA
@@ -142,6 +143,11 @@ void winograd_weights(const float* weights, float* to, int64_t to_plane);
 void winograd_source(const WinogradSource& row);
 // False where a pixel is not finite.
 bool winograd_result(const WinogradResult& row);
+
+// ---- pool.cpp
+
+void largest_float(const LargestOf<float>& of);
+void largest_bfloat16(const LargestOf<Bfloat16>& of);
 
 // ---- packed_convolution.cpp
 

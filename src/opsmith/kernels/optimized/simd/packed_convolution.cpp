@@ -20,12 +20,33 @@ OPSMITH_INLINE F get(const float* p, int64_t lanes) {
   return lanes >= kLanes ? load(p) : lanes > 0 ? load_some(p, lanes) : zero();
 }
 
-// The sums of a tile before any product.
+// Some of the places in the kernel, of which the first finds a bias and the last leaves a result. In between
+// there are sums in the result's place.
+struct Part {
+  int64_t begin;
+  int64_t end;
+  bool is_first;
+  bool is_last;
+};
+
 template <int R, int V>
-OPSMITH_INLINE void begin_sums(F (&sums)[R][V], const float* bias, int64_t channels) {
+OPSMITH_INLINE void begin_sums(const PackedPixels& p, const Part& part, F (&sums)[R][V], int64_t pixel,
+                               int64_t channel) {
+  const int64_t channels = p.channels - channel;
+  if (!part.is_first) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const float* const from = p.result + (pixel + r) * p.pixel_step + channel;
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = get(from + v * kLanes, channels - v * kLanes);
+      }
+    }
+    return;
+  }
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
-    const F one = bias == nullptr ? zero() : get(bias + v * kLanes, channels - v * kLanes);
+    const F one = p.bias == nullptr ? zero() : get(p.bias + channel + v * kLanes, channels - v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       sums[r][v] = one;
@@ -39,24 +60,27 @@ OPSMITH_INLINE F bounded(F x, F low, F high) {
 }
 
 template <int R, int V>
-OPSMITH_INLINE void end_sums(const PackedPixels& p, F (&sums)[R][V], int64_t at, int64_t channels) {
+OPSMITH_INLINE void end_sums(const PackedPixels& p, const Part& part, F (&sums)[R][V], int64_t pixel,
+                             int64_t channel) {
   const F low = splat(p.low), high = splat(p.high);
+  const bool adds = part.is_last && p.other != nullptr;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    float* const to = p.result + at + r * p.pixel_step;
-    const float* const other = p.other == nullptr ? nullptr : p.other + at + r * p.pixel_step;
+    const int64_t at = (pixel + r) * p.pixel_step + channel;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      const int64_t lanes = channels - v * kLanes;
+      const int64_t lanes = p.channels - channel - v * kLanes;
       F value = sums[r][v];
-      if (other != nullptr) {
-        value = value + get(other + v * kLanes, lanes);
+      if (adds) {
+        value = value + get(p.other + at + v * kLanes, lanes);
       }
-      value = bounded(value, low, high);
+      if (part.is_last) {
+        value = bounded(value, low, high);
+      }
       if (lanes >= kLanes) {
-        store(to + v * kLanes, value);
+        store(p.result + at + v * kLanes, value);
       } else if (lanes > 0) {
-        store_some(to + v * kLanes, value, lanes);
+        store_some(p.result + at + v * kLanes, value, lanes);
       }
     }
   }
@@ -64,13 +88,14 @@ OPSMITH_INLINE void end_sums(const PackedPixels& p, F (&sums)[R][V], int64_t at,
 
 // Pixels from `pixel` on, panels from `panel` on. Not inlined: gcc 12 would keep the sums in memory.
 template <int R, int P>
-__attribute__((noinline)) void full_tile(const PackedPixels& p, int64_t pixel, int64_t panel) {
+__attribute__((noinline)) void full_tile(const PackedPixels& p, const Part& part, int64_t pixel,
+                                         int64_t panel) {
   constexpr int V = P * kVectors;
-  const int64_t depth = p.depth, panel_step = p.places * depth * kPanel, channel = panel * kPanel;
+  const int64_t depth = p.depth, panel_step = p.places * depth * kPanel;
   F sums[R][V];
-  begin_sums(sums, p.bias == nullptr ? nullptr : p.bias + channel, p.channels - channel);
-  const float* weight = p.weights + panel * panel_step;
-  for (int64_t place = 0; place < p.places; ++place) {
+  begin_sums(p, part, sums, pixel, panel * kPanel);
+  const float* weight = p.weights + panel * panel_step + part.begin * depth * kPanel;
+  for (int64_t place = part.begin; place < part.end; ++place) {
     const float* from[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -93,19 +118,20 @@ __attribute__((noinline)) void full_tile(const PackedPixels& p, int64_t pixel, i
       weight += kPanel;
     }
   }
-  end_sums(p, sums, pixel * p.pixel_step + channel, p.channels - channel);
+  end_sums(p, part, sums, pixel, panel * kPanel);
 }
 
 // The same of a depthwise kernel: each channel of the result from its own.
 template <int R, int P>
-__attribute__((noinline)) void depthwise_tile(const PackedPixels& p, int64_t pixel, int64_t panel) {
+__attribute__((noinline)) void depthwise_tile(const PackedPixels& p, const Part& part, int64_t pixel,
+                                              int64_t panel) {
   constexpr int V = P * kVectors;
   const int64_t panel_step = p.places * kPanel, channel = panel * kPanel, channels = p.channels - channel;
   F sums[R][V];
-  begin_sums(sums, p.bias == nullptr ? nullptr : p.bias + channel, channels);
-  const float* weight = p.weights + panel * panel_step;
+  begin_sums(p, part, sums, pixel, channel);
+  const float* weight = p.weights + panel * panel_step + part.begin * kPanel;
   const bool is_whole = channels >= P * kPanel;
-  for (int64_t place = 0; place < p.places; ++place) {
+  for (int64_t place = part.begin; place < part.end; ++place) {
     const float* const* const from = p.sources + place * p.place_step + pixel;
     F row[V];
 #pragma GCC unroll 8
@@ -133,10 +159,10 @@ __attribute__((noinline)) void depthwise_tile(const PackedPixels& p, int64_t pix
     }
     weight += kPanel;
   }
-  end_sums(p, sums, pixel * p.pixel_step + channel, channels);
+  end_sums(p, part, sums, pixel, channel);
 }
 
-using Tile = void(const PackedPixels& p, int64_t pixel, int64_t panel);
+using Tile = void(const PackedPixels& p, const Part& part, int64_t pixel, int64_t panel);
 
 struct FullTiles {
   template <int R, int P>
@@ -161,8 +187,12 @@ template <class Tiles, int P>
 OPSMITH_INLINE void run_panels(const PackedPixels& p, int64_t panel) {
   const int64_t tiles = (p.pixels + most_pixels(P) - 1) / most_pixels(P);
   const int64_t of_tile = (p.pixels + tiles - 1) / tiles;
-  for (int64_t pixel = 0; pixel < p.pixels; pixel += of_tile) {
-    Row<Tiles, P>::kTiles[least(of_tile, p.pixels - pixel) - 1](p, pixel, panel);
+  for (int64_t place = 0; place < p.places; place += p.at_once) {
+    const int64_t end = least(p.places, place + p.at_once);
+    const Part part{place, end, place == 0, end == p.places};
+    for (int64_t pixel = 0; pixel < p.pixels; pixel += of_tile) {
+      Row<Tiles, P>::kTiles[least(of_tile, p.pixels - pixel) - 1](p, part, pixel, panel);
+    }
   }
 }
 

@@ -6,9 +6,8 @@
 
 #include "../../common/parallel.h"
 #include "../../common/dtypes.h"
-#include "../../common/resize.h"
 #include "../../common/temporary.h"
-#include "../../common/feature_map.h"
+#include "../../common/pool_shape.h"
 
 namespace opsmith::portable {
 namespace {
@@ -28,66 +27,6 @@ struct Spans {
   int64_t step[kSpatial];
   Temporary<Span> memory;
 };
-
-// No stride means the kernel's size.
-struct Window {
-  IntList kernel;
-  IntList stride;
-  IntList padding;
-  IntList dilation;
-  bool ceil_mode;
-};
-
-// The output's sizes after those of the leading dimensions. False with the call rejected.
-bool pooled_sizes(KernelRuntimeContext& context, const char* name, const Tensor& self, int64_t spatial,
-                  const Window& window, Dims& sizes) {
-  const int64_t rank = self.dim();
-  const auto fits = [spatial](IntList list, bool optional) {
-    return list.size() == 1 || static_cast<int64_t>(list.size()) == spatial || (optional && list.empty());
-  };
-  OPSMITH_CHECK(context, fits(window.kernel, false), InvalidArgument, false,
-                "%s: kernel_size must either be a single int, or a tuple of %d ints", name,
-                static_cast<int>(spatial));
-  OPSMITH_CHECK(context, fits(window.stride, true), InvalidArgument, false,
-                "%s: stride must either be omitted, a single int, or a tuple of %d ints", name,
-                static_cast<int>(spatial));
-  OPSMITH_CHECK(context, fits(window.padding, false) && fits(window.dilation, false), InvalidArgument, false,
-                "%s: padding and dilation must be either a single int, or a tuple of %d ints", name,
-                static_cast<int>(spatial));
-  OPSMITH_CHECK(context, rank == spatial + 1 || rank == spatial + 2, InvalidArgument, false,
-                "%s: Expected %dD or %dD input, but got %d dimensions", name, static_cast<int>(spatial + 1),
-                static_cast<int>(spatial + 2), static_cast<int>(rank));
-  sizes = sizes_of(self);
-  for (int64_t d = 0; d < spatial; ++d) {
-    const int64_t kernel = entry(window.kernel, d);
-    const int64_t stride = window.stride.empty() ? kernel : entry(window.stride, d);
-    const int64_t padding = entry(window.padding, d);
-    const int64_t dilation = entry(window.dilation, d);
-    OPSMITH_CHECK(context, kernel > 0, InvalidArgument, false,
-                  "kernel size should be greater than zero, but got %" PRId64, kernel);
-    OPSMITH_CHECK(context, stride > 0, InvalidArgument, false, "stride should not be zero");
-    OPSMITH_CHECK(context, dilation > 0, InvalidArgument, false,
-                  "dilation should be greater than zero, but got %" PRId64, dilation);
-    OPSMITH_CHECK(context, padding >= 0, InvalidArgument, false,
-                  "pad must be non-negative, but got pad: %" PRId64, padding);
-    OPSMITH_CHECK(context, padding <= ((kernel - 1) * dilation + 1) / 2, InvalidArgument, false,
-                  "pad should be at most half of effective kernel size, but got pad=%" PRId64
-                  ", kernel_size=%" PRId64 " and dilation=%" PRId64,
-                  padding, kernel, dilation);
-    int64_t& size = sizes[rank - spatial + d];
-    const int64_t in = size;
-    const int64_t reach = dilation * (kernel - 1) + 1;
-    size = floor_divided(in + 2 * padding - reach + (window.ceil_mode ? stride - 1 : 0), stride) + 1;
-    if (window.ceil_mode && (size - 1) * stride >= in + padding) {
-      --size;  // the last window begins inside the input or its left padding
-    }
-    OPSMITH_CHECK(context, size >= 1, InvalidArgument, false,
-                  "Given input size: %" PRId64 ", the calculated output size: %" PRId64
-                  " at spatial dimension %" PRId64 ". Output size is too small",
-                  in, size, d);
-  }
-  return true;
-}
 
 // Fills the tables from bounds(d, index) of the dimensions that there are. False with the call rejected.
 template <class Bounds>
@@ -111,7 +50,7 @@ bool make_spans(KernelRuntimeContext& context, const int64_t* out_sizes, int64_t
 }
 
 bool window_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const int64_t* out_sizes,
-                  int64_t spatial, const Window& window, Spans& spans) {
+                  int64_t spatial, const PoolWindow& window, Spans& spans) {
   const bool made = make_spans(
       context, out_sizes, spatial,
       [&](int64_t d, int64_t i) {
@@ -323,8 +262,8 @@ template <class T>
 using Averaged = Types<float, double, Half, BFloat16, int64_t>;
 
 template <const char* Name>
-Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
-                     const Divisor& divisor, Tensor& out) {
+Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial,
+                     const PoolWindow& window, const Divisor& divisor, Tensor& out) {
   Dims sizes;
   OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
                 "%s: out and self must have one dtype", Name);
@@ -345,7 +284,7 @@ Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t 
 
 template <const char* Name>
 Tensor& average_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                              int64_t spatial, const Window& window, const Divisor& divisor,
+                              int64_t spatial, const PoolWindow& window, const Divisor& divisor,
                               Tensor& grad_input) {
   Dims sizes;
   OPSMITH_CHECK(context, divisor.given.value_or(1) != 0, InvalidArgument, grad_input,
@@ -453,14 +392,10 @@ Tensor& adaptive_pool_backward(KernelRuntimeContext& context, const Tensor& grad
 using Results = std::tuple<Tensor&, Tensor&>;
 
 template <const char* Name>
-Results max_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const Window& window,
+Results max_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial, const PoolWindow& window,
                  Tensor& out, Tensor& indices) {
   Results results(out, indices);
-  Dims sizes;
-  OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type() && indices.scalar_type() == ScalarType::Long,
-                InvalidArgument, results, "%s: out must have self's dtype, and indices Long", Name);
-  if (!pooled_sizes(context, Name, self, spatial, window, sizes) || !resize(context, out, sizes) ||
-      !one_layout(context, {&out, &self}) || !resize(context, indices, sizes) || out.numel() == 0) {
+  if (!resize_max_pool(context, Name, self, spatial, window, out, indices) || out.numel() == 0) {
     return results;
   }
   const ByteFeatureMap in = feature_map_of(self, spatial);
@@ -476,7 +411,8 @@ Results max_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spat
 
 template <const char* Name>
 Tensor& max_pool_backward(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
-                          int64_t spatial, const Window& window, const Tensor& indices, Tensor& grad_input) {
+                          int64_t spatial, const PoolWindow& window, const Tensor& indices,
+                          Tensor& grad_input) {
   Dims sizes;
   if (!pooled_sizes(context, Name, self, spatial, window, sizes)) {
     return grad_input;
