@@ -85,11 +85,11 @@ def exported_for_wheel(module: nn.Module, x: Tensor) -> bytes:
 
 
 class LoadedProgram:
-    """A program's method with its input, ready to run; the buffers that it refers to stay alive with it."""
+    """A program's method with its input, ready to run."""
 
-    def __init__(self, content: bytes, x: Tensor) -> None:
-        self._content, self._x = content, x
-        self._program = runtime_module()._load_program_from_buffer(content)
+    def __init__(self, path: Path, x: Tensor) -> None:
+        self._x = x
+        self._program = runtime_module()._load_program(str(path))
         self._method = self._program.load_method("forward")
 
     def run(self) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 _SHOWN_NODES = 4
+# Kernels read weights by vectors of as many bytes, which cost twice as much where they lie across two lines.
+_CACHE_LINE = 64
 _MISSING_OUT = re.compile(r"Missing out variants: \{(.*)\}")
 
 # The wheel has a kernel of its own for it, and decomposed it is a transposition and a matrix product.
@@ -305,7 +307,7 @@ def _lowered(
     """The program's bytes, and the nodes of the graph that they are written of."""
     with quiet():
         try:
-            from executorch.exir import EdgeCompileConfig, to_edge
+            from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
         except ImportError:
             raise ExecutorchMissing(
                 "exporting a program needs ExecuTorch, which is not installed",
@@ -321,7 +323,9 @@ def _lowered(
         try:
             edge = to_edge(exported, compile_config=config)
             nodes = graph_nodes(edge.exported_program().graph_module)
-            program = edge.to_executorch()
+            program = edge.to_executorch(
+                ExecutorchBackendConfig(constant_tensor_alignment=_CACHE_LINE)
+            )
             buffer: bytes = program.buffer
         except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know
             places = "".join(_places(each, nodes) for each in _without_out_variant(error))

@@ -27,6 +27,7 @@ struct Part {
   int64_t end;
   bool is_first;
   bool is_last;
+  const float* ahead;  // of a panel that is needed next: a tile fetches it meanwhile
 };
 
 template <int R, int V>
@@ -95,6 +96,7 @@ __attribute__((noinline)) void full_tile(const PackedPixels& p, const Part& part
   F sums[R][V];
   begin_sums(p, part, sums, pixel, panel * kPanel);
   const float* weight = p.weights + panel * panel_step + part.begin * depth * kPanel;
+  const float* ahead = part.ahead;
   for (int64_t place = part.begin; place < part.end; ++place) {
     const float* from[R];
 #pragma GCC unroll 8
@@ -107,6 +109,8 @@ __attribute__((noinline)) void full_tile(const PackedPixels& p, const Part& part
       for (int v = 0; v < V; ++v) {
         row[v] = load(weight + v / kVectors * panel_step + v % kVectors * kLanes);
       }
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += kPanel;
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const F one = splat(from[r][k]);
@@ -189,8 +193,11 @@ OPSMITH_INLINE void run_panels(const PackedPixels& p, int64_t panel) {
   const int64_t of_tile = (p.pixels + tiles - 1) / tiles;
   for (int64_t place = 0; place < p.places; place += p.at_once) {
     const int64_t end = least(p.places, place + p.at_once);
-    const Part part{place, end, place == 0, end == p.places};
+    Part part{place, end, place == 0, end == p.places, nullptr};
+    const int64_t panel_step = p.places * p.depth * kPanel;
+    const int64_t next = part.is_last ? P * panel_step : end * p.depth * kPanel;
     for (int64_t pixel = 0; pixel < p.pixels; pixel += of_tile) {
+      part.ahead = p.weights + (panel + least(pixel / of_tile, P - 1)) * panel_step + next;
       Row<Tiles, P>::kTiles[least(of_tile, p.pixels - pixel) - 1](p, part, pixel, panel);
     }
   }
