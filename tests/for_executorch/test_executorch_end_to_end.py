@@ -100,19 +100,18 @@ QUANTIZED = {
     "quantized_decomposed::dequantize_per_channel.out": "quantized",
 }
 LIBRARY_OF: dict[Model, dict[str, str]] = {
+    # Activations and sums after layers with packed weights are part of these.
     perceptron: {
-        "aten::linear.out": "optimized",
-        "aten::gelu.out": "optimized",
+        "optimized::linear_packed.out": "optimized",
         "aten::native_layer_norm.out": "optimized",
         "aten::_softmax.out": "optimized",
     },
     cnn: {
         "aten::_log_softmax.out": "optimized",
-        "aten::convolution.out": "optimized",  # with batch norm folded into it
-        "aten::linear.out": "optimized",
-        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::max_pool2d_with_indices.out": "optimized",
         "aten::mean.out": "optimized",
-        "aten::relu.out": "optimized",
+        "optimized::convolution_packed.out": "optimized",  # with batch norm folded into it
+        "optimized::linear_packed.out": "optimized",
     },
     transformer: {
         "aten::_softmax.out": "optimized",
@@ -123,8 +122,6 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::eq.Scalar_out": "portable",
         "aten::expand_copy.out": "portable",
         "aten::full_like.out": "portable",
-        "aten::gelu.out": "optimized",
-        "aten::linear.out": "optimized",
         "aten::mul.Scalar_out": "portable",
         "aten::native_layer_norm.out": "optimized",
         "aten::ones.out": "portable",
@@ -134,6 +131,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::squeeze_copy.dims_out": "portable",
         "aten::tril.out": "portable",
         "aten::where.self_out": "portable",
+        "optimized::linear_packed.out": "optimized",
     },
     quantized_models.mlp: {
         **QUANTIZED,
@@ -144,7 +142,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         **QUANTIZED,
         "aten::convolution.out": "optimized",
         "aten::linear.out": "optimized",
-        "aten::max_pool2d_with_indices.out": "portable",
+        "aten::max_pool2d_with_indices.out": "optimized",
         "aten::mean.out": "optimized",
         "aten::relu.out": "optimized",
     },

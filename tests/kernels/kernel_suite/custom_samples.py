@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from aten_calls import OperatorCall
 from torch import Tensor
 from torch.nn import functional
 
+from opsmith.transforms.packed_convolution import packed_convolution_weight
 from opsmith.transforms.packed_linear import packed_weight
 
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
@@ -42,6 +43,8 @@ def custom() -> Iterator[OperatorCall]:
     yield from _choose()
     yield from _linear_int8()
     yield from _packed()
+    yield from _activated_linear()
+    yield from _packed_convolutions()
     yield from _rms_norm()
     yield from _attention()
     yield from _safe_softmax()
@@ -214,6 +217,71 @@ def _packed() -> Iterator[OperatorCall]:
             yield _defined(
                 "optimized::linear_packed.out", result[None], x[None], packed, None, features
             )
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": functional.relu,
+    "relu6": functional.relu6,
+    "hardswish": functional.hardswish,
+    "hardsigmoid": functional.hardsigmoid,
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+}
+
+
+def _activated_linear() -> Iterator[OperatorCall]:
+    """What is added and the activation come after the product has been rounded."""
+    for dtype, (name, activation) in itertools.product(
+        (torch.float32, torch.bfloat16), _ACTIVATIONS.items()
+    ):
+        x, weight, other = (torch.randn(n).to(dtype) for n in ((5, 7), (70, 7), (5, 70)))
+        packed = packed_weight(weight).contiguous()
+        product = functional.linear(x.double(), weight.double()).to(dtype)
+        for added in (None, other):
+            result = activation(product if added is None else product + added)
+            yield _defined(
+                "optimized::linear_packed.out", result, x, packed, None, 70, added, name
+            )
+
+
+# Batch, channels, image, output channels, kernel, stride, padding, dilation, groups.
+_CONVOLVED = (
+    (1, 3, (19, 23), 16, (3, 3), (2, 2), (1, 1), (1, 1), 1),  # few channels: rows of the kernel
+    (2, 20, (9, 7), 33, (3, 2), (1, 2), (2, 0), (1, 2), 1),
+    (1, 17, (12, 12), 70, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    (3, 576, (1, 1), 40, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    (1, 300, (7, 7), 64, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # a weight in parts
+    (2, 37, (9, 8), 37, (5, 5), (2, 1), (2, 2), (1, 1), 37),  # depthwise
+    (1, 72, (14, 14), 72, (3, 3), (1, 1), (1, 1), (2, 2), 72),
+    (2, 12, (6, 6), 32, (2, 3), (1, 1), (0, 1), (1, 1), 4),
+    (0, 3, (8, 8), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+)
+
+
+def _packed_convolutions() -> Iterator[OperatorCall]:
+    activations = itertools.cycle(_ACTIVATIONS.items())
+    for batch, channels, size, features, kernel, stride, padding, dilation, groups in _CONVOLVED:
+        image = torch.randn(batch, channels, *size)
+        weight, bias = torch.randn(features, channels // groups, *kernel), torch.randn(features)
+        packed = packed_convolution_weight(weight, groups)
+        settings = (stride, padding, dilation, groups)
+        for has_bias, adds in itertools.product((False, True), repeat=2):
+            sums = functional.conv2d(
+                image.double(), weight.double(), bias.double() if has_bias else None, *settings
+            ).to(memory_format=torch.channels_last)
+            other = torch.randn_like(sums).float() if adds else None
+            name, activation = next(activations)
+            result = activation(sums if other is None else sums + other).float()
+            yield _defined(
+                "optimized::convolution_packed.out", result,
+                image.to(memory_format=torch.channels_last) if adds else image, packed,
+                bias if has_bias else None, other, features, [*kernel],
+                *([*each] for each in (stride, padding, dilation)), groups, name,
+            )  # fmt: skip
 
 
 def _rms_norm() -> Iterator[OperatorCall]:
