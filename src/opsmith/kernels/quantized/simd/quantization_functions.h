@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "../grouped_product.h"
 #include "../int8_product.h"
 
 #ifndef OPSMITH_ISA
@@ -61,6 +62,13 @@ bool needs_shifted();
 // bytes; and whether, for so many rows, that pays.
 void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
 bool packs_panels(int64_t rows);
+
+// ---- grouped_product.cpp
+
+// A row of `k` floats as bytes of its own scale and zero point, by torchao's rule for asymmetric int8.
+void quantize_row(const float* x, int64_t k, int64_t groups, int64_t steps, QuantizedRow& row);
+// The panels of the result from `begin` to `end`.
+void grouped_product(const GroupedProduct& product, int64_t begin, int64_t end);
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
