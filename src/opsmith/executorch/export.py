@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -40,6 +41,17 @@ if TYPE_CHECKING:
 _SHOWN_NODES = 4
 _MISSING_OUT = re.compile(r"Missing out variants: \{(.*)\}")
 
+# What to do where an operator has no out variant.
+_OF_CUSTOM = (
+    "write it with operators that have out variants; a custom operator needs `<name>.out` beside "
+    "`<name>`"
+)
+_OF_TORCHAO = (
+    "torchao's operators run in no program, but layers of Int8DynamicActivationIntxWeightConfig with weights "
+    "of torch.int4, symmetric, and asymmetric activations become opsmith_quantized::linear_8da4w: where "
+    "`libraries` has quantized, and without `--without fuse-quantized`"
+)
+
 # The wheel has a kernel of its own for it, and decomposed it is a transposition and a matrix product.
 _ALWAYS_PRESERVED = ("linear",)
 
@@ -60,6 +72,8 @@ class ExportPass(Enum):
 
     FOLD_BATCH_NORM = "fold-batch-norm"
     """Batch norm is folded into the convolution before it."""
+    FUSE_QUANTIZED = "fuse-quantized"
+    """Quantized layers are single calls on integers, where the libraries have kernels for them."""
     KEEP_WHOLE = "keep-whole"
     """Operators that the libraries have kernels for are not decomposed: hardswish, gelu, silu."""
 
@@ -69,13 +83,15 @@ class Exported:
     """What was written: the program, and beside it the exported graph with its example inputs.
 
     ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, and ``folded``
-    how many batch norms are part of convolutions.  The graph is that of the module as it is.
+    how many batch norms are part of convolutions; ``quantized`` how many quantized layers are single calls.
+    The graph is that of the module as it is.
     """
 
     program: Path
     graph: Path
     preserved: tuple[str, ...]
     folded: int
+    quantized: int
     forms: tuple[ServedForm, ...]
 
 
@@ -129,23 +145,31 @@ def export_program(
         from opsmith.executorch.batch_norm import fold_batch_norm
 
         folded = fold_batch_norm(exported)
-    preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
-    for _ in range(2):
-        report(Progress("lowering it to ExecuTorch"))
-        content, nodes = _lowered(exported, preserved, what.name)
-        forms = _served(parsed_program(path, content), backend, catalogue, runtime)
-        # What no kernel takes with these dtypes is decomposed after all.
-        needless = _unserved_operators(forms, catalogue)
-        if not needless & set(preserved):
-            break
-        preserved = tuple(name for name in preserved if name not in needless)
+    quantized = 0
+    with ExitStack() as lowering:
+        if ExportPass.FUSE_QUANTIZED not in without:
+            from opsmith.executorch.quantized_layers import QuantizedLayers
+
+            layers = QuantizedLayers(backend, catalogue)
+            lowering.enter_context(layers.defined())
+            exported, quantized = layers.fuse(exported)
+        preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
+        for _ in range(2):
+            report(Progress("lowering it to ExecuTorch"))
+            content, nodes = _lowered(exported, preserved, what.name)
+            forms = _served(parsed_program(path, content), backend, catalogue, runtime)
+            # What no kernel takes with these dtypes is decomposed after all.
+            needless = _unserved_operators(forms, catalogue)
+            if not needless & set(preserved):
+                break
+            preserved = tuple(name for name in preserved if name not in needless)
     if not allow_unserved:
         _check_served(forms, nodes, what.name, backend, runtime)
     write_output(path, content)
     write_output(graph, saved)
     called = {_functional(each, catalogue) for each in forms}
     kept = tuple(name for name in preserved if name in called)
-    return Exported(path, graph, kept, folded, forms)
+    return Exported(path, graph, kept, folded, quantized, forms)
 
 
 def _served(
@@ -285,11 +309,11 @@ def _lowered(
             program = edge.to_executorch()
             buffer: bytes = program.buffer
         except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know
-            places = "".join(_places(each, nodes) for each in _without_out_variant(error))
+            missing = _without_out_variant(error)
+            places = "".join(_places(each, nodes) for each in missing)
             raise ProgramInvalid(
                 f"ExecuTorch cannot lower `{name}`: {_said(error)}{places}",
-                remedy="write it with operators that have out variants; a custom operator needs "
-                "`<name>.out` beside `<name>`",
+                remedy=_OF_TORCHAO if any(map(_is_torchao, missing)) else _OF_CUSTOM,
             ) from error
         return buffer, graph_nodes(program.exported_program().graph_module)
 
@@ -312,6 +336,10 @@ def _without_out_variant(error: Exception) -> list[str]:
     """The operators that ExecuTorch's error names: ``Missing out variants: {'chip::scale'}``."""
     names = _MISSING_OUT.search(str(error))
     return re.findall(r"'([\w:.]+)'", names[1]) if names else []
+
+
+def _is_torchao(operator: str) -> bool:
+    return operator.startswith("torchao::")
 
 
 def _saved(exported: ExportedProgram, extra_files: Mapping[str, str]) -> bytes:

@@ -6,11 +6,13 @@ Exported programs have theirs in :mod:`opsmith.executorch.program_constants`.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+
+from opsmith.errors import OperatorUnknown
 
 _ACCESSES = "export.access_subclass_inner_tensor.default"
 
@@ -23,6 +25,9 @@ class GraphConstants(Protocol):
 
     def add(self, name: str, value: Tensor) -> Node:
         """The node of a new constant, called like ``name``."""
+
+    def drop_unread(self) -> None:
+        """Removes calls that nothing reads, with the constants that only they read; compiles the graph."""
 
 
 class ModuleConstants:
@@ -53,6 +58,25 @@ class ModuleConstants:
         graph = self._module.graph
         with graph.inserting_before(next(iter(graph.nodes))):
             return graph.get_attr(place)
+
+    def drop_unread(self) -> None:
+        self._module.graph.eliminate_dead_code()
+        self._module.recompile()
+
+
+def loaded_operator(name: str) -> Any:
+    """The overload ``name`` of ``opsmith_quantized``, such as ``linear_int8.default``.
+
+    Raises :class:`~opsmith.errors.OperatorUnknown` where no loaded backend has it.
+    """
+    packet, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.opsmith_quantized, packet), overload)
+    except AttributeError:
+        raise OperatorUnknown(
+            f"no backend that is loaded has `opsmith_quantized::{name.removesuffix('.default')}`",
+            remedy="add `quantized` to the `libraries` of its backend.yaml, and opsmith.load() it first",
+        ) from None
 
 
 def symmetric(zero_points: Tensor | None) -> bool:

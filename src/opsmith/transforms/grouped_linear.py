@@ -1,9 +1,9 @@
 """Rewrites graphs with torchao's linear layers of 8-bit activations and 4-bit weights (``8da4w``).
 
 In the graph of a model that ``Int8DynamicActivationIntxWeightConfig`` has quantized, a layer chooses scales
-and zero points for each row of its input, quantizes and dequantizes it, dequantizes its weight, and multiplies
-floats.  ``opsmith_quantized::linear_8da4w`` of the ``quantized`` library does all of it in one call, on the
-integers, with a weight of two values a byte.
+and zero points for each row of its input, quantizes and dequantizes it, dequantizes its weight, and
+multiplies floats.  ``opsmith_quantized::linear_8da4w`` of the ``quantized`` library does all of it in one
+call, on the integers, with a weight of two values a byte.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from opsmith.errors import OperatorUnknown
-from opsmith.transforms.graph_constants import GraphConstants, ModuleConstants, symmetric
+from opsmith.transforms.graph_constants import (
+    GraphConstants,
+    ModuleConstants,
+    loaded_operator,
+    symmetric,
+)
 
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 # Columns of a panel and products of a step, as src/opsmith/kernels/quantized/grouped_product.h has them.
 _PANEL, _STEP = 16, 8
 _LEAST, _GREATEST = -8, 7
+
+# How torchao's operators are asked for float32: a default of a schema is a number.
+_FLOAT32 = (None, torch.float32, 6)
 
 
 def packed_grouped_weight(weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,22 +69,16 @@ def fuse_8da4w_linear(module: GraphModule) -> int:
     Returns how many.  Results differ from the unfused ones' by the rounding of sums of floats.  Raises
     :class:`~opsmith.errors.OperatorUnknown` where no loaded backend has the operator.
     """
-    fused = fuse_grouped_linear(module.graph, ModuleConstants(module))
+    constants = ModuleConstants(module)
+    fused = fuse_grouped_linear(module.graph, constants)
     if fused:
-        module.graph.eliminate_dead_code()
-        module.recompile()
+        constants.drop_unread()
     return fused
 
 
 def fuse_grouped_linear(graph: Graph, constants: GraphConstants) -> int:
     """The same of any ``graph`` with its ``constants``; what is not read any more stays in it."""
-    try:
-        fused = torch.ops.opsmith_quantized.linear_8da4w.default
-    except AttributeError:
-        raise OperatorUnknown(
-            "no backend that is loaded has `opsmith_quantized::linear_8da4w`",
-            remedy="add `quantized` to the `libraries` of its backend.yaml, and opsmith.load() it first",
-        ) from None
+    fused = loaded_operator("linear_8da4w.default")
     packed: dict[tuple[Node, Node], tuple[Node, Node]] = {}
     count = 0
     for node in list(graph.nodes):
@@ -104,11 +105,6 @@ def fuse_grouped_linear(graph: Graph, constants: GraphConstants) -> int:
     return count
 
 
-def has_grouped_linear(graph: Graph, constants: GraphConstants) -> bool:
-    """Whether there is a layer to rewrite."""
-    return any(_layer(node, constants) is not None for node in graph.nodes)
-
-
 def _bias(node: Node) -> Any:
     return node.args[2] if len(node.args) > 2 else node.kwargs.get("bias")
 
@@ -132,8 +128,8 @@ def _layer(node: Node, constants: GraphConstants) -> tuple[Node, Node, Node] | N
 
 
 def _called(node: Any, name: str) -> dict[str, Any] | None:
-    """The arguments, by name and with their defaults, of a call of ``torchao::name``; None for other nodes."""
-    target = getattr(node, "target", None)
+    """The arguments of a call of ``torchao::name`` by name, with their defaults; None for other nodes."""
+    target: Any = getattr(node, "target", None)
     if str(target) != f"torchao.{name}.default":
         return None
     given = dict(zip((each.name for each in target._schema.arguments), node.args, strict=False))
@@ -180,7 +176,7 @@ def _quantized_rows(node: Any) -> Node | None:
         and chosen["eps"] in (None, torch.finfo(torch.float32).smallest_normal)
         and chosen["scale_dtype"] in (None, torch.float32)
         and chosen["zero_point_dtype"] in (None, torch.int8, torch.int32, torch.int64)
-        and restored["output_dtype"] in (None, torch.float32)
+        and restored["output_dtype"] in _FLOAT32
     )
     return input_ if is_plain else None
 
@@ -207,6 +203,6 @@ def _weight(node: Any, constants: GraphConstants) -> tuple[Node, Node] | None:
     is_small = bool(((weight >= _LEAST) & (weight <= _GREATEST)).all())
     if not is_grouped or not is_small or not symmetric(zero_points):
         return None
-    if restored["output_dtype"] not in (None, torch.float32):
+    if restored["output_dtype"] not in _FLOAT32:
         return None
     return restored["input"], restored["scale"]

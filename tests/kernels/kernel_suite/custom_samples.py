@@ -17,6 +17,7 @@ from aten_calls import OperatorCall
 from torch import Tensor
 from torch.nn import functional
 
+from opsmith.transforms.grouped_linear import packed_grouped_weight
 from opsmith.transforms.packed_linear import packed_weight
 
 INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32)
@@ -41,6 +42,7 @@ def custom() -> Iterator[OperatorCall]:
     yield from _dequantize()
     yield from _choose()
     yield from _linear_int8()
+    yield from _linear_8da4w()
     yield from _packed()
     yield from _rms_norm()
     yield from _attention()
@@ -197,6 +199,37 @@ def _linear_int8() -> Iterator[OperatorCall]:
     yield _defined(
         f"{name}.out", bias.expand(2, 3, 6).clone(), x, 0.1, 0, weight, torch.ones(1), bias
     )
+
+
+def _quantized_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """By torchao's rule for asymmetric int8: the integers less their row's zero point, and its scale."""
+    low, high = x.amin(-1, keepdim=True).clamp(max=0), x.amax(-1, keepdim=True).clamp(min=0)
+    scale = ((high - low) / 255).clamp(min=torch.finfo(torch.float32).smallest_normal)
+    zero = (-128 - torch.round(low / scale)).clamp(-128, 127)
+    return (torch.round(x * (1 / scale)) + zero).clamp(-128, 127) - zero, scale
+
+
+def _linear_8da4w() -> Iterator[OperatorCall]:
+    # Sums of several blocks of unpacked columns, and groups that are no whole steps.
+    groups = ((1, 1), (1, 7), (2, 8), (3, 32), (1, 300), (5, 20))
+    for rows, features, (count, group) in itertools.product((1, 2, 7, 33), (1, 16, 40, 70), groups):
+        weight = torch.randint(-8, 8, (features, count * group), dtype=torch.int8)
+        scales, bias = torch.rand(features, count) * 0.1 + 0.01, torch.randn(features)
+        x = torch.randn(rows, count * group) * 3
+        packed = packed_grouped_weight(weight, scales)
+        values, row_scales = _quantized_rows(x)
+        wide = weight.double() * scales.double().repeat_interleave(group, 1)
+        sums = (values.double() @ wide.T) * row_scales
+        name = "opsmith_quantized::linear_8da4w.out"
+        yield _defined(name, (sums + bias).float(), x, *packed, bias, features)
+        yield _defined(name, sums.float()[None], x[None], *packed, None, features)
+    packed = packed_grouped_weight(torch.ones(3, 8, dtype=torch.int8), torch.ones(3, 2))
+    for edge, filled in ((0.0, 0.0), (1e-42, 0.0), (math.nan, math.nan), (math.inf, math.nan)):
+        x = torch.zeros(2, 8)
+        x[1, 3] = edge
+        result = torch.zeros(2, 3)
+        result[1] = filled
+        yield _defined("opsmith_quantized::linear_8da4w.out", result, x, *packed, None, 3)
 
 
 def _packed() -> Iterator[OperatorCall]:

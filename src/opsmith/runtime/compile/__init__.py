@@ -12,7 +12,7 @@ from opsmith.integrations.imported import when_imported
 
 
 def _inductor() -> ModuleType:
-    """What tells Inductor.  It imports a module of Inductor's whose import calls back here: that comes first."""
+    """What tells Inductor.  A module that it imports calls back here while imported: that comes first."""
     import torch._inductor.codegen.common  # noqa: F401  # for its import alone
 
     from opsmith.runtime.compile import inductor
