@@ -14,8 +14,11 @@ from opsmith.emit.wrapper import WRAPPER_HEADERS, Wrapper, registered
 from opsmith.plan import Entry, Meta, MetaRule, Plan
 from opsmith.schema import Operator, Variant
 
-_OWN_HEADERS = ("opsmith/autograd/custom_autograd.h", "opsmith/generated/custom_meta.h")
-_EXTERNAL_HEADER = "opsmith/operators/external_schema.h"
+_OWN_HEADERS = (
+    "opsmith/autograd/custom_autograd.h",
+    "opsmith/generated/custom_meta.h",
+    "opsmith/operators/external_schema.h",
+)
 
 
 def _is_external(plan: Plan, meta: Meta) -> bool:
@@ -61,11 +64,10 @@ def custom_file(
         if not _is_external(plan, meta)
     ]
     headers |= {signature.header for _, signature in metas}
-    external = (_EXTERNAL_HEADER,) if plan.external_namespaces else ()
     return "\n".join(
         [
             banner(plan, "its own operators."),
-            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS, *external))}\n",
+            f"{includes((*WRAPPER_HEADERS, *_OWN_HEADERS))}\n",
             includes(headers.difference(_OWN_HEADERS)),
             "#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>",
             "#include <torch/library.h>\n",
@@ -106,11 +108,8 @@ def _definitions(plan: Plan) -> Iterator[str]:
         lines = []
         for operator in operators:
             tags = ", ".join(f"at::Tag::{tag}" for tag in operator.tags)
-            if namespace in plan.external_namespaces:
-                schema = quoted(f"{namespace}::{operator.schema}")
-                lines.append(f"opsmith::define_unless_defined(m, {schema}, {{{tags}}});")
-                continue
-            lines.append(f"m.def({quoted(operator.schema)}{f', {{{tags}}}' if tags else ''});")
+            schema = quoted(f"{namespace}::{operator.schema}")
+            lines.append(f"opsmith::define_unless_defined(m, {schema}, {{{tags}}});")
         yield "\n".join([f"TORCH_LIBRARY_FRAGMENT({namespace}, m) {{", *lines, "}", ""])
 
 

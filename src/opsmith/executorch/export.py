@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -146,23 +145,20 @@ def export_program(
 
         folded = fold_batch_norm(exported)
     quantized = 0
-    with ExitStack() as lowering:
-        if ExportPass.FUSE_QUANTIZED not in without:
-            from opsmith.executorch.quantized_layers import QuantizedLayers
+    if ExportPass.FUSE_QUANTIZED not in without:
+        from opsmith.executorch.quantized_layers import fuse_quantized_layers
 
-            layers = QuantizedLayers(backend, catalogue)
-            lowering.enter_context(layers.defined())
-            exported, quantized = layers.fuse(exported)
-        preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
-        for _ in range(2):
-            report(Progress("lowering it to ExecuTorch"))
-            content, nodes = _lowered(exported, preserved, what.name)
-            forms = _served(parsed_program(path, content), backend, catalogue, runtime)
-            # What no kernel takes with these dtypes is decomposed after all.
-            needless = _unserved_operators(forms, catalogue)
-            if not needless & set(preserved):
-                break
-            preserved = tuple(name for name in preserved if name not in needless)
+        exported, quantized = fuse_quantized_layers(exported, backend, catalogue)
+    preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
+    for _ in range(2):
+        report(Progress("lowering it to ExecuTorch"))
+        content, nodes = _lowered(exported, preserved, what.name)
+        forms = _served(parsed_program(path, content), backend, catalogue, runtime)
+        # What no kernel takes with these dtypes is decomposed after all.
+        needless = _unserved_operators(forms, catalogue)
+        if not needless & set(preserved):
+            break
+        preserved = tuple(name for name in preserved if name not in needless)
     if not allow_unserved:
         _check_served(forms, nodes, what.name, backend, runtime)
     write_output(path, content)

@@ -5,8 +5,7 @@ Where the backend has kernels for them, which compute on the integers.  Called b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph
 
 from opsmith.description import Backend
-from opsmith.executorch.lowering_operators import OfResult, defined_for_lowering
+from opsmith.executorch.lowering_operators import OfResult, define_for_lowering
 from opsmith.executorch.program_constants import ProgramConstants
 from opsmith.schema import Catalogue
 from opsmith.transforms.graph_constants import GraphConstants
@@ -130,40 +129,28 @@ _FUSE: tuple[tuple[tuple[str, ...], Fuse], ...] = (
 )
 
 
-class QuantizedLayers:
-    """What becomes of quantized layers for the kernels that a backend has."""
+def fuse_quantized_layers(
+    exported: ExportedProgram, backend: Backend, catalogue: Catalogue
+) -> tuple[ExportedProgram, int]:
+    """Rewrites the layers for which ``backend`` has kernels, and says how many.
 
-    def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
-        served = {each.operator for lib in backend.executorch_libraries for each in lib.kernels}
-        self._available = [name for name in _RESULTS if f"{_NAMESPACE}::{_out(name)}" in served]
-        self._catalogue = catalogue
-
-    @contextmanager
-    def defined(self) -> Iterator[None]:
-        """Has PyTorch know the operators, as the rewritten graph needs them until it is lowered."""
-        results = {name: _RESULTS[name] for name in self._available}
-        with defined_for_lowering(_NAMESPACE, results, self._catalogue):
-            yield
-
-    def fuse(self, exported: ExportedProgram) -> tuple[ExportedProgram, int]:
-        """Rewrites the layers that can be, and says how many.
-
-        Returns the program without Tensor subclasses, where there were any in it.
-        """
-        called = {getattr(node.target, "namespace", "") for node in exported.graph.nodes}
-        if not self._available or not called & _QUANTIZING:
-            return exported, 0
-        if "export" in called:  # it takes Tensor subclasses apart
-            exported = exported.run_decompositions({})
-        constants: GraphConstants = ProgramConstants(exported)
-        fused = sum(
-            fuse(exported.graph, constants)
-            for names, fuse in _FUSE
-            if set(names) <= set(self._available)
-        )
-        if fused:
-            constants.drop_unread()
-        return exported, fused
+    Returns the program without Tensor subclasses, where there were any in it.
+    """
+    called = {getattr(node.target, "namespace", "") for node in exported.graph.nodes}
+    served = {each.operator for lib in backend.executorch_libraries for each in lib.kernels}
+    available = [name for name in _RESULTS if f"{_NAMESPACE}::{_out(name)}" in served]
+    if not available or not called & _QUANTIZING:
+        return exported, 0
+    if "export" in called:  # it takes Tensor subclasses apart
+        exported = exported.run_decompositions({})
+    define_for_lowering(_NAMESPACE, {name: _RESULTS[name] for name in available}, catalogue)
+    constants: GraphConstants = ProgramConstants(exported)
+    fused = sum(
+        fuse(exported.graph, constants) for names, fuse in _FUSE if set(names) <= set(available)
+    )
+    if fused:
+        constants.drop_unread()
+    return exported, fused
 
 
 def _out(functional: str) -> str:

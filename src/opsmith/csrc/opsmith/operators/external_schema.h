@@ -1,4 +1,4 @@
-// Operators that another library defines, if it is there, and that this one implements.
+// Operators that this library implements, and that another one may have defined.
 #pragma once
 
 #include <vector>

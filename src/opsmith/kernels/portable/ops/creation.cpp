@@ -12,7 +12,8 @@ namespace {
 
 using executorch::aten::MemoryFormat;
 
-constexpr char kArange[] = "arange.start_out";
+constexpr char kArange[] = "arange.out";
+constexpr char kArangeStart[] = "arange.start_out";
 
 // Gives `out` the sizes and puts the number everywhere.
 Tensor& filled(KernelRuntimeContext& context, const Dims& sizes, const Scalar& value, Tensor& out) {
@@ -59,6 +60,7 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
   return true;
 }
 
+template <const char* kName>
 Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step,
               Tensor& out) {
   // In ExecuTorch a range with a fraction is one, of integers as well, each cut off.
@@ -69,7 +71,7 @@ Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& 
       !resize(context, out, {length})) {
     return out;
   }
-  with_dtype<kArange>(context, Real{}, out.scalar_type(), [&](auto type) {
+  with_dtype<kName>(context, Real{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     // Integers are calculated with as such, floating point in double: ATen's accumulating types on the CPU.
     using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
@@ -176,12 +178,12 @@ Tensor& empty_out(KernelRuntimeContext& context, IntList size, std::optional<Mem
 }
 
 Tensor& arange_out(KernelRuntimeContext& context, const Scalar& end, Tensor& out) {
-  return range(context, Scalar(0), end, Scalar(1), out);
+  return range<kArange>(context, Scalar(0), end, Scalar(1), out);
 }
 
 Tensor& arange_start_out(KernelRuntimeContext& context, const Scalar& start, const Scalar& end,
                          const Scalar& step, Tensor& out) {
-  return range(context, start, end, step, out);
+  return range<kArangeStart>(context, start, end, step, out);
 }
 
 Tensor& tril_out(KernelRuntimeContext& context, const Tensor& self, int64_t diagonal, Tensor& out) {
