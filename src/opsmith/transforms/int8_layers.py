@@ -121,6 +121,8 @@ class _Rewriting:
         self._constants = constants
         # Those of which the channels lie innermost, whatever the graph says.
         self._images: dict[Node, bool] = {}
+        # Those with a range that an activation behind them may narrow.
+        self._results: dict[Node, _Quantization] = {}
         self._packed: dict[tuple[Node, int], Node] = {}
         self._scales: dict[tuple[Node, Node], Node] = {}
 
@@ -138,6 +140,8 @@ class _Rewriting:
         layer: Any = _sole_reader(source)
         bounds = None if layer is None else _bounds(layer)
         if layer is not None and bounds is not None:
+            if self._narrow(node, layer.args[0], result, bounds):
+                return True
             result = result.within(*bounds)
             layer = _sole_reader(layer.args[0])
         rewrites = {
@@ -158,6 +162,8 @@ class _Rewriting:
         with self._graph.inserting_before(node):
             replacement = self._graph.call_function(loaded_operator(operator), arguments)
         self._replace(node, replacement)
+        if not isinstance(arguments[-1], bool):  # which a pool's last one is
+            self._results[replacement] = result
         if is_image:
             self._images[replacement] = _has_channels_innermost(node)
         return True
@@ -196,6 +202,24 @@ class _Rewriting:
                 moved.target, (given[0], *moved.args[1:]), moved.kwargs
             )
         self._replace(node, replacement)
+        return True
+
+    def _narrow(
+        self, node: Any, source: Any, result: _Quantization, bounds: tuple[Any, ...]
+    ) -> bool:
+        """Has the layer before an activation clamp its result, where that is quantized in the same way."""
+        given = _quantized(_sole_reader(source))
+        layer = None if given is None else _sole_reader(given[0])
+        if given is None or layer not in self._results or given[1] != result:
+            return False
+        before = self._results[layer]
+        narrow = result.within(*bounds)
+        least, greatest = max(before.least, narrow.least), min(before.greatest, narrow.greatest)
+        if least > greatest:
+            return False
+        layer.args = (*layer.args[:-2], least, greatest)
+        node.replace_all_uses_with(layer)
+        self._graph.erase_node(node)
         return True
 
     # ---- each kind of layer: operator, arguments, and whether the result has its channels innermost
