@@ -35,6 +35,7 @@ class ModuleConstants:
 
     def __init__(self, module: GraphModule) -> None:
         self._module = module
+        self._read = self._targets()
 
     def value(self, node: object) -> Tensor | None:
         if not isinstance(node, Node):
@@ -61,7 +62,14 @@ class ModuleConstants:
 
     def drop_unread(self) -> None:
         self._module.graph.eliminate_dead_code()
+        for target in self._read - self._targets():
+            owner, _, name = target.rpartition(".")
+            delattr(self._module.get_submodule(owner), name)
         self._module.recompile()
+
+    def _targets(self) -> set[str]:
+        """What the graph reads: names of attributes, with those of their owners."""
+        return {str(node.target) for node in self._module.graph.find_nodes(op="get_attr")}
 
 
 def loaded_operator(name: str) -> Any:

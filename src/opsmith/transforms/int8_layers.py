@@ -42,6 +42,11 @@ _PT2E = torch.ops.quantized_decomposed
 REQUANTIZED = ("conv2d_int8", "linear_int8.requantized", "add_int8", "max_pool2d_int8")
 """The operators that :func:`fuse_requantized` calls."""
 
+_BETWEEN = (
+    _PT2E.dequantize_per_tensor.default,
+    _PT2E.quantize_per_tensor.default,
+)
+
 # They give the elements that they take, in some other order or shape.
 _MOVES = (
     _ATEN.clone.default,
@@ -165,7 +170,7 @@ class _Rewriting:
         if not isinstance(arguments[-1], bool):  # which a pool's last one is
             self._results[replacement] = result
         if is_image:
-            self._images[replacement] = _has_channels_innermost(node)
+            self._images[replacement] = _has_channels_innermost(replacement)
         return True
 
     def lay_out(self) -> None:
@@ -182,10 +187,22 @@ class _Rewriting:
             for each in others:
                 each.replace_input_with(node, copy)
 
-    def _replace(self, node: Any, replacement: Node) -> None:
-        replacement.meta = dict(node.meta)
+    def _replace(self, node: Any, replacement: Any) -> None:
+        if replacement not in self._results:
+            replacement.meta = dict(node.meta)
+            source = node.args[0].meta.get("val")
+            if "val" not in node.meta and source is not None:
+                replacement.meta["val"] = source.to(node.args[5])
         node.replace_all_uses_with(replacement)
+        self._erase(node)
+
+    def _erase(self, node: Any) -> None:
+        """Removes ``node``, and what it alone has read: what writes to its argument too, as ``relu_``."""
+        read = [each for each in node.all_input_nodes if each.op == "call_function"]
         self._graph.erase_node(node)
+        for each in read:
+            if not each.users:
+                self._erase(each)
 
     def _move(self, node: Any, source: Any, result: _Quantization) -> bool:
         """Rewrites what dequantizes, moves and quantizes as before; says whether it does no more."""
@@ -195,7 +212,7 @@ class _Rewriting:
             return False
         if moved is None:
             node.replace_all_uses_with(given[0])
-            self._graph.erase_node(node)
+            self._erase(node)
             return True
         with self._graph.inserting_before(node):
             replacement = self._graph.call_function(
@@ -218,8 +235,7 @@ class _Rewriting:
         if least > greatest:
             return False
         layer.args = (*layer.args[:-2], least, greatest)
-        node.replace_all_uses_with(layer)
-        self._graph.erase_node(node)
+        self._replace(node, layer)
         return True
 
     # ---- each kind of layer: operator, arguments, and whether the result has its channels innermost
@@ -234,7 +250,7 @@ class _Rewriting:
         weights = self._weight(weight)
         if activations is None or weights is None or activations[1].dtype != result.dtype:
             return None
-        if _rank(image) != 4 or weights[0].dim() != 4 or not self._is_bias(bias):
+        if _rank(node) != 4 or weights[0].dim() != 4 or not self._is_bias(bias):
             return None
         packed = self._packed_once(weight, packed_int8_kernel(weights[0], groups), groups)
         channels, _, *kernel = weights[0].shape
@@ -264,9 +280,12 @@ class _Rewriting:
     def _sum(self, node: Any, result: _Quantization) -> tuple[str, tuple[Any, ...], bool] | None:
         if len(node.args) != 2 or node.kwargs.get("alpha", 1) != 1:
             return None
+        if node.target is _ATEN.add_.Tensor and _sole_reader(node.args[0]) is None:
+            return None  # others read what it writes
         both = [_quantized(each) for each in node.args]
         a, b = both
-        if a is None or b is None or _shape(node.args[0]) != _shape(node.args[1]):
+        shapes = [_shape(each) for each in node.args]
+        if a is None or b is None or None in shapes or shapes[0] != shapes[1]:
             return None
         if {a[1].dtype, b[1].dtype} != {result.dtype}:
             return None
@@ -280,7 +299,7 @@ class _Rewriting:
         arguments: tuple[Any, ...] = (*node.args, *defaults[len(node.args) - 2 :])
         image, *window, ceil_mode = arguments
         activations = _quantized(image)
-        if activations is None or activations[1] != result or _rank(image) != 4:
+        if activations is None or activations[1] != result or _rank(node) != 4:
             return None
         kernel, stride, *others = (
             list(each) if isinstance(each, Sequence) else [each] for each in window
@@ -364,7 +383,10 @@ def _bounds(node: Any) -> tuple[Any, ...] | None:
 
 
 def _shape(node: Any) -> Any:
+    """None where nothing says it: pt2e does not say it of what it adds to a graph."""
     value = node.meta.get("val")
+    if value is None and node.target in _BETWEEN:
+        return _shape(node.args[0])
     return None if value is None else tuple(value.shape)
 
 
@@ -374,6 +396,7 @@ def _rank(node: Any) -> int:
 
 
 def _has_channels_innermost(node: Any) -> bool:
+    """Whether the graph had the value of ``node`` so."""
     value = node.meta.get("val")
     return value is not None and bool(
         value.is_contiguous(memory_format=torch.channels_last) and not value.is_contiguous()

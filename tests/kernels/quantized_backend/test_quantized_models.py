@@ -70,7 +70,8 @@ def test_a_model_that_pt2e_has_quantized(name: str, fallbacks: Callable[[], set[
     layers = {"mlp": 2, "cnn": 4, "residual": 10, "dynamic": 2}
     assert fuse_int8_layers(moved) == layers[name]
     check(moved, inputs, expected)
-    assert not {"aten.linear", "aten.conv2d", "aten.max_pool2d"} & set(str(moved.code).split("("))
+    code = str(moved.code)
+    assert not any(name in code for name in ("aten.linear", "aten.conv2d", "aten.max_pool2d"))
 
 
 def test_linear_layers_alone() -> None:
