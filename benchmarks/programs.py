@@ -1,9 +1,11 @@
 """Whole programs in ExecuTorch, on our kernels beside XNNPACK's delegate and the wheel's portable kernels.
 
 Of each model there are three programs: ours is what ``opsmith executorch export`` writes for the libraries,
-XNNPACK's has all that its partitioner takes, and the wheel's is lowered as it is.  One image or sequence at a
+XNNPACK's has all that its partitioner takes, and the wheel's is lowered as it is.  Quantized ones have no
+third program, since the wheel's kernels for them cannot be loaded beside ours.  One image or sequence at a
 time, with one thread and two, in turns in one process.  A method binds its kernels when it is loaded: the
-peers' are loaded before the library is there.
+peers' are loaded before the library is there.  XNNPACK's are exported in a process of their own: its
+partitioner loads a library with the operators of ``quantized``.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.loading import load_library, runtime_module
 from opsmith.executorch.program import read_program
 
-BACKEND = "backend: bench\ndriver: sim\nlibraries: [optimized, portable]\n"
+BACKEND = "backend: bench\ndriver: sim\nlibraries: [quantized, optimized, portable]\n"
 THREADS = [1, 2]
 ROUNDS, SECONDS = 7, 0.2
 # The part of XNNPACK's time, of each and for all together; and of the wheel's.
@@ -40,20 +42,73 @@ EACH, TOGETHER, OF_WHEEL = 1 / 0.8, 1.0, 1 / 30
 Run = Callable[[], object]
 
 
+Quantize = Callable[[nn.Module, Tensor], nn.Module]
+
+
+def by_pt2e(module: nn.Module, x: Tensor) -> nn.Module:
+    """Activations and weights of 8 bits, as XNNPACK's quantizer has them."""
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    symmetric = get_symmetric_quantization_config(is_per_channel=True)
+    quantizer = XNNPACKQuantizer().set_global(symmetric)
+    prepared = prepare_pt2e(torch.export.export(module, (x,)).module(), quantizer)
+    prepared(x)
+    return convert_pt2e(prepared)
+
+
+def by_torchao(module: nn.Module, x: Tensor) -> nn.Module:
+    """Activations of 8 bits and weights of 4, by groups of 32: ``8da4w``."""
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+
+    group = PerGroup(32)
+    config = Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=group
+    )
+    quantize_(module, config)
+    return module
+
+
 @dataclass(frozen=True)
 class Model:
-    """What is exported, for one image or sequence."""
+    """What is exported, for one image or sequence; quantized by ``quantize``, where that is given.
+
+    ``tolerance`` is for what the programs compute, against eager.
+    """
 
     make: Callable[[], nn.Module]
     batch: Callable[[], Tensor]
+    quantize: Quantize | None = None
+    tolerance: float = 1e-3
+
+    def made(self) -> tuple[nn.Module, Tensor]:
+        """The same module and input each time."""
+        torch.manual_seed(0)
+        module, x = Named(self.make()).eval(), self.batch()
+        return (self.quantize(module, x) if self.quantize else module), x
+
+
+def image(size: int) -> Callable[[], Tensor]:
+    return lambda: torch.rand(1, 3, size, size)
+
+
+def tokens(count: int) -> Callable[[], Tensor]:
+    return lambda: torch.randint(0, 1000, (1, count))
 
 
 MODELS = {
-    "MobileNetV3-small, 224 x 224": Model(mobilenet_v3_small, lambda: torch.rand(1, 3, 224, 224)),
-    "ResNet-18, 224 x 224": Model(resnet18, lambda: torch.rand(1, 3, 224, 224)),
-    "ViT, 64 x 64": Model(vit, lambda: torch.rand(1, 3, 64, 64)),
-    "Llama-like, 128 tokens": Model(llama, lambda: torch.randint(0, 1000, (1, 128))),
-    "Llama-like, 1 token": Model(llama, lambda: torch.randint(0, 1000, (1, 1))),
+    "MobileNetV3-small, 224 x 224": Model(mobilenet_v3_small, image(224)),
+    "ResNet-18, 224 x 224": Model(resnet18, image(224)),
+    "ViT, 64 x 64": Model(vit, image(64)),
+    "Llama-like, 128 tokens": Model(llama, tokens(128)),
+    "Llama-like, 1 token": Model(llama, tokens(1)),
+    "int8 ResNet-18, 224 x 224": Model(resnet18, image(224), by_pt2e, 0.005),
+    "8da4w Llama-like, 128 tokens": Model(llama, tokens(128), by_torchao, 0.1),
+    "8da4w Llama-like, 1 token": Model(llama, tokens(1), by_torchao, 0.1),
 }
 
 
@@ -70,12 +125,26 @@ class Named(nn.Module):
 
 
 def exported_for_xnnpack(module: nn.Module, x: Tensor) -> bytes:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
+        XnnpackDynamicallyQuantizedPartitioner,
+        XnnpackPartitioner,
+    )
     from executorch.exir import to_edge_transform_and_lower
+    from torchao.utils import unwrap_tensor_subclass
 
+    unwrap_tensor_subclass(module)
+    # In this order, as ExecuTorch has it for language models.
+    partitioners = [XnnpackDynamicallyQuantizedPartitioner(), XnnpackPartitioner()]
     exported = torch.export.export(module, (x,))
-    lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    lowered = to_edge_transform_and_lower(exported, partitioner=partitioners)
     return bytes(lowered.to_executorch().buffer)
+
+
+def export_for_xnnpack(folder: Path) -> None:
+    """Writes XNNPACK's programs into ``folder``, by the models' places."""
+    logging.disable(logging.WARNING)
+    for place, model in enumerate(MODELS.values()):
+        (folder / f"{place}.pte").write_bytes(exported_for_xnnpack(*model.made()))
 
 
 def exported_for_wheel(module: nn.Module, x: Tensor) -> bytes:
@@ -103,66 +172,69 @@ class LoadedProgram:
         return found.clone()
 
 
-def time_all(threads: int) -> None:
-    """Prints what every program takes with ``threads`` threads, as JSON."""
+def time_all(threads: int, peers: Path) -> None:
+    """Prints what every program takes with ``threads`` threads, as JSON; XNNPACK's are in ``peers``."""
     logging.disable(logging.WARNING)
-    torch.manual_seed(0)
     runtime_module()._unsafe_reset_threadpool(threads)
     with tempfile.TemporaryDirectory() as folder:
-        results = [dict(name=name, **taken) for name, taken in _timed(Path(folder))]
+        results = [dict(name=name, **taken) for name, taken in _timed(Path(folder), peers)]
     print(json.dumps(results))
 
 
-def _timed(folder: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
+def _timed(folder: Path, others: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
     description = folder / "backend.yaml"
     description.write_text(BACKEND)
     peers: dict[str, dict[str, LoadedProgram]] = {}
     programs = {}
     for place, (name, model) in enumerate(MODELS.items()):
-        module, x = Named(model.make()).eval(), model.batch()
+        module, x = model.made()
         own = export_program(
             ModuleToExport(name, module, (x,), {}), folder / f"{place}.pte", description
         )
-        programs[name] = own.program, x, module(x)
-        peers[name] = {
-            "XNNPACK": LoadedProgram(exported_for_xnnpack(module, x), x),
-            "wheel": LoadedProgram(exported_for_wheel(module, x), x),
-        }
+        programs[name] = own.program, x, module(x).detach()
+        peers[name] = {"XNNPACK": LoadedProgram((others / f"{place}.pte").read_bytes(), x)}
+        if model.quantize is None:
+            peers[name]["wheel"] = LoadedProgram(exported_for_wheel(module, x), x)
     library = load_library(build_library(description, [], folder / "built").library)
     for name, (path, x, expected) in programs.items():
         library.register_for([call.form for call in read_program(path).calls])
         each = {"ours": LoadedProgram(path.read_bytes(), x), **peers[name]}
+        tolerance = MODELS[name].tolerance
         for program in each.values():
-            torch.testing.assert_close(program.result(), expected, rtol=1e-3, atol=1e-3)
-        wheel = each.pop("wheel")
+            torch.testing.assert_close(program.result(), expected, rtol=1e-3, atol=tolerance)
+        wheel = each.pop("wheel", None)
         taken = microseconds_in_turns({k: v.run for k, v in each.items()}, ROUNDS, SECONDS)
-        yield name, {**taken, "wheel": [median_microseconds(wheel.run, 0.05)]}
+        if wheel is not None:
+            taken["wheel"] = [median_microseconds(wheel.run, 0.05)]
+        yield name, taken
 
 
 def measurements(threads: int, results: list[dict[str, Any]]) -> Iterator[Measurement]:
     count = f"{threads} thread{'s'[: threads > 1]}"
     for taken in results:
         milliseconds = {
-            who: [one / 1e3 for one in taken[who]] for who in ("ours", "XNNPACK", "wheel")
+            who: [one / 1e3 for one in values] for who, values in taken.items() if who != "name"
         }
         ours = milliseconds["ours"]
         yield measured(f"{taken['name']}, {count}", "ms", ours, milliseconds["XNNPACK"], EACH)
-        yield measured(
-            f"{taken['name']}, {count}, peer: the wheel",
-            "ms",
-            ours,
-            milliseconds["wheel"],
-            OF_WHEEL,
-        )
+        if "wheel" in milliseconds:
+            yield measured(
+                f"{taken['name']}, {count}, peer: the wheel",
+                "ms",
+                ours,
+                milliseconds["wheel"],
+                OF_WHEEL,
+            )
 
 
 def main() -> None:
     found: list[Measurement] = []
-    for threads in THREADS:
-        done = subprocess.run(
-            [sys.executable, __file__, str(threads)], check=True, stdout=subprocess.PIPE, text=True
-        )
-        found += measurements(threads, json.loads(done.stdout.splitlines()[-1]))
+    with tempfile.TemporaryDirectory() as peers:
+        subprocess.run([sys.executable, __file__, peers], check=True)
+        for threads in THREADS:
+            command = [sys.executable, __file__, peers, str(threads)]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            found += measurements(threads, json.loads(done.stdout.splitlines()[-1]))
     ratios = [each.ratio or 1.0 for each in found if "wheel" not in each.name]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     report(
@@ -172,7 +244,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        time_all(int(sys.argv[1]))
+    if len(sys.argv) > 2:
+        time_all(int(sys.argv[2]), Path(sys.argv[1]))
+    elif len(sys.argv) > 1:
+        export_for_xnnpack(Path(sys.argv[1]))
     else:
         main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 import quantized_models
 from command import run_opsmith
 from executorch_programs import build
+from opsmith.errors import ProgramInvalid
 from opsmith.executorch.build import BuiltLibrary
-from opsmith.executorch.export import ModuleToExport, export_program
+from opsmith.executorch.export import ExportPass, ModuleToExport, export_program
 from opsmith.executorch.run import run_program
 
 # The first two take what they are written for, the last all of Core ATen.
@@ -94,10 +96,21 @@ def transformer() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 Model = Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]
 
+# A model whose activations are quantized ahead, and what it computes on integers.
 QUANTIZED = {
-    "quantized_decomposed::quantize_per_tensor.out": "quantized",
-    "quantized_decomposed::dequantize_per_tensor.out": "quantized",
-    "quantized_decomposed::dequantize_per_channel.out": "quantized",
+    f"quantized_decomposed::{name}.out": "quantized"
+    for name in ("quantize_per_tensor", "dequantize_per_tensor")
+}
+INTEGERS = {
+    name: {f"opsmith_quantized::{name}": "quantized"}
+    for name in (
+        "add_int8.out",
+        "conv2d_int8.out",
+        "linear_8da4w.out",
+        "linear_int8.per_token_out",
+        "linear_int8.requantized_out",
+        "max_pool2d_int8.out",
+    )
 }
 LIBRARY_OF: dict[Model, dict[str, str]] = {
     # Activations and sums after layers with packed weights are part of these.
@@ -133,19 +146,29 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::where.self_out": "portable",
         "optimized::linear_packed.out": "optimized",
     },
-    quantized_models.mlp: {
-        **QUANTIZED,
-        "aten::linear.out": "optimized",
-        "aten::relu.out": "optimized",
-    },
+    quantized_models.mlp: {**QUANTIZED, **INTEGERS["linear_int8.requantized_out"]},
     quantized_models.cnn: {
         **QUANTIZED,
-        "aten::convolution.out": "optimized",
-        "aten::linear.out": "optimized",
-        "aten::max_pool2d_with_indices.out": "optimized",
+        **INTEGERS["conv2d_int8.out"],
+        **INTEGERS["linear_int8.requantized_out"],
+        **INTEGERS["max_pool2d_int8.out"],
         "aten::mean.out": "optimized",
+    },
+    quantized_models.residual: {
+        **QUANTIZED,
+        **INTEGERS["add_int8.out"],
+        **INTEGERS["conv2d_int8.out"],
+        **INTEGERS["linear_int8.requantized_out"],
+        **INTEGERS["max_pool2d_int8.out"],
+        "aten::mean.out": "optimized",
+    },
+    quantized_models.dynamic: {
+        "quantized_decomposed::choose_qparams.Tensor_out": "quantized",
+        "quantized_decomposed::quantize_per_tensor.Tensor_out": "quantized",
+        **INTEGERS["linear_int8.per_token_out"],
         "aten::relu.out": "optimized",
     },
+    quantized_models.grouped: {**INTEGERS["linear_8da4w.out"], "aten::relu.out": "optimized"},
 }
 
 
@@ -203,10 +226,20 @@ def for_all(folder: Path, combined: Path, programs: dict[Model, Path]) -> BuiltL
     return build(combined, folder / "for_all", *programs.values())
 
 
+@functools.cache
+def step_of(model: Model) -> float:
+    """About a step of the result's quantization, by which roundings may differ."""
+    module, inputs = model()
+    result = module(*inputs)
+    return 1.1 * float(result.max() - result.min()) / 255
+
+
 def check(model: Model, path: Path, built: BuiltLibrary) -> None:
     """The program computes what eager does, served by whom the table says, and by whom the library says."""
     ran = run_program(path, [built.library])
-    tolerance = 1e-5 if model.__module__ == "quantized_models" else TOLERANCE
+    tolerance = TOLERANCE
+    if model.__module__ == "quantized_models":
+        tolerance = step_of(model)
     assert ran.difference is not None and ran.difference < tolerance
     # What dim orders make of an operator no library has: the runtime serves it.
     own = {
@@ -229,6 +262,37 @@ def test_programs_with_one_library(
 ) -> None:
     check(model, programs[model], for_all)
     assert for_all.text < PART_OF_ALL * for_all.full_text
+
+
+def test_quantized_layers_may_stay_as_they_are(folder: Path, combined: Path) -> None:
+    """Without the pass, the graph's own operators are called, on floats between."""
+    module, inputs = quantized_models.cnn()
+    what = ModuleToExport("cnn", module, inputs, {})
+    path = folder / "unfused.pte"
+    exported = export_program(what, path, combined, without=[ExportPass.FUSE_QUANTIZED])
+    assert exported.quantized == 0
+    operators = {each.form.operator for each in exported.forms}
+    assert not any(name.startswith("opsmith_quantized") for name in operators)
+    assert {"aten::max_pool2d_with_indices.out", *QUANTIZED} <= operators
+    fused = export_program(what, path, combined)
+    assert fused.quantized == 4
+
+
+def test_what_no_kernel_takes_of_torchao_is_refused(folder: Path, combined: Path) -> None:
+    module, inputs = quantized_models.eight_bits()
+    what = ModuleToExport("eight_bits", module, inputs, {})
+    with pytest.raises(ProgramInvalid) as refused:
+        export_program(what, folder / "eight_bits.pte", combined)
+    first, *places, remedy = str(refused.value).splitlines()
+    assert first == "ExecuTorch cannot lower `eight_bits`: RuntimeError"
+    assert any("node torchao_choose_qparams_affine_default, " in line for line in places)
+    assert remedy == (
+        "  remedy: torchao's operators run in no program, but layers of "
+        "Int8DynamicActivationIntxWeightConfig with weights of torch.int4, symmetric, and asymmetric "
+        "activations become opsmith_quantized::linear_8da4w: where `libraries` has quantized, and without "
+        "`--without fuse-quantized`"
+    )
+    assert not (folder / "eight_bits.pte").exists()
 
 
 @pytest.mark.nightly

@@ -42,6 +42,17 @@ _SHOWN_NODES = 4
 _CACHE_LINE = 64
 _MISSING_OUT = re.compile(r"Missing out variants: \{(.*)\}")
 
+# What to do where an operator has no out variant.
+_OF_CUSTOM = (
+    "write it with operators that have out variants; a custom operator needs `<name>.out` beside "
+    "`<name>`"
+)
+_OF_TORCHAO = (
+    "torchao's operators run in no program, but layers of Int8DynamicActivationIntxWeightConfig with weights "
+    "of torch.int4, symmetric, and asymmetric activations become opsmith_quantized::linear_8da4w: where "
+    "`libraries` has quantized, and without `--without fuse-quantized`"
+)
+
 # The wheel has a kernel of its own for it, and decomposed it is a transposition and a matrix product.
 _ALWAYS_PRESERVED = ("linear",)
 
@@ -68,6 +79,8 @@ class ExportPass(Enum):
     """Convolutions with packed weights, which give channels-last images, and what follows them."""
     FUSE_ACTIVATIONS = "fuse-activations"
     """Sums and activations after a layer with a packed weight become part of it."""
+    FUSE_QUANTIZED = "fuse-quantized"
+    """Quantized layers are single calls on integers, where the libraries have kernels for them."""
     KEEP_WHOLE = "keep-whole"
     """Operators that the libraries have kernels for are not decomposed: hardswish, gelu, silu."""
 
@@ -77,14 +90,16 @@ class Exported:
     """What was written: the program, and beside it the exported graph with its example inputs.
 
     ``forms`` says who will serve its calls, ``preserved`` which operators were not decomposed, ``folded`` how
-    many batch norms are part of convolutions, ``packed`` how many layers have packed weights, and ``fused`` how
-    many calls are part of these.  The graph is that of the module as it is.
+    many batch norms are part of convolutions, ``quantized`` how many quantized layers are single calls,
+    ``packed`` how many layers have packed weights, and ``fused`` how many calls are part of these.  The graph
+    is that of the module as it is.
     """
 
     program: Path
     graph: Path
     preserved: tuple[str, ...]
     folded: int
+    quantized: int
     packed: int
     fused: int
     forms: tuple[ServedForm, ...]
@@ -140,6 +155,11 @@ def export_program(
         from opsmith.executorch.batch_norm import fold_batch_norm
 
         folded = fold_batch_norm(exported)
+    quantized = 0
+    if ExportPass.FUSE_QUANTIZED not in without:
+        from opsmith.executorch.quantized_layers import fuse_quantized_layers
+
+        exported, quantized = fuse_quantized_layers(exported, backend, catalogue)
     packed = fused = 0
     # Not before, since these import PyTorch.
     from opsmith.executorch import packed_layers
@@ -169,7 +189,7 @@ def export_program(
     write_output(graph, saved)
     called = {_functional(each, catalogue) for each in forms}
     kept = tuple(name for name in preserved if name in called)
-    return Exported(path, graph, kept, folded, packed, fused, forms)
+    return Exported(path, graph, kept, folded, quantized, packed, fused, forms)
 
 
 def _packing(backend: Backend, without: Collection[ExportPass]) -> frozenset[str]:
@@ -328,11 +348,11 @@ def _lowered(
             )
             buffer: bytes = program.buffer
         except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know
-            places = "".join(_places(each, nodes) for each in _without_out_variant(error))
+            missing = _without_out_variant(error)
+            places = "".join(_places(each, nodes) for each in missing)
             raise ProgramInvalid(
                 f"ExecuTorch cannot lower `{name}`: {_said(error)}{places}",
-                remedy="write it with operators that have out variants; a custom operator needs "
-                "`<name>.out` beside `<name>`",
+                remedy=_OF_TORCHAO if any(map(_is_torchao, missing)) else _OF_CUSTOM,
             ) from error
         return buffer, graph_nodes(program.exported_program().graph_module)
 
@@ -355,6 +375,10 @@ def _without_out_variant(error: Exception) -> list[str]:
     """The operators that ExecuTorch's error names: ``Missing out variants: {'chip::scale'}``."""
     names = _MISSING_OUT.search(str(error))
     return re.findall(r"'([\w:.]+)'", names[1]) if names else []
+
+
+def _is_torchao(operator: str) -> bool:
+    return operator.startswith("torchao::")
 
 
 def _saved(exported: ExportedProgram, extra_files: Mapping[str, str]) -> bytes:

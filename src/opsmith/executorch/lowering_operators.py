@@ -29,7 +29,7 @@ def define_for_lowering(
     arguments.
     """
     known = getattr(torch.ops, namespace)
-    library = torch.library.Library(namespace, "FRAGMENT")
+    library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
     _libraries.append(library)
     for name, of_result in results.items():
         packet, _, overload = name.partition(".")
@@ -38,5 +38,5 @@ def define_for_lowering(
         functional = f"{namespace}::{name}"
         out = f"{functional}_out" if overload else f"{functional}.out"
         for each in (functional, out):
-            library.define(catalogue.operators[each].schema)
+            library.define(catalogue.operators[each].schema)  # type: ignore[no-untyped-call]
         torch.library.register_fake(functional, of_result, lib=library)

@@ -42,7 +42,7 @@ class ProgramConstants:
         graph = self._exported.graph
         first = next(iter(graph.nodes))
         with graph.inserting_before(first):
-            node = graph.placeholder(f"b_{name}")
+            node: Node = graph.placeholder(f"b_{name}")
         # Fake Tensors have one mode within a graph, which knows the sizes that change.
         mode = next(
             each.meta["val"].fake_mode

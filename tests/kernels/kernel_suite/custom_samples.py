@@ -17,6 +17,8 @@ from aten_calls import OperatorCall
 from torch import Tensor
 from torch.nn import functional
 
+from opsmith.transforms.grouped_linear import packed_grouped_weight
+from opsmith.transforms.int8_packing import packed_int8_kernel, packed_int8_weight
 from opsmith.transforms.packed_convolution import packed_convolution_weight
 from opsmith.transforms.packed_linear import packed_weight
 
@@ -42,6 +44,11 @@ def custom() -> Iterator[OperatorCall]:
     yield from _dequantize()
     yield from _choose()
     yield from _linear_int8()
+    yield from _linear_8da4w()
+    yield from _linear_requantized()
+    yield from _conv2d_int8()
+    yield from _max_pool2d_int8()
+    yield from _add_int8()
     yield from _packed()
     yield from _activated_linear()
     yield from _packed_convolutions()
@@ -195,11 +202,167 @@ def _linear_int8() -> Iterator[OperatorCall]:
         sums = ((x.long() - zeros) @ weight.long().T).float()
         given = x, row_scales, zeros, weight, scales[:1].clone(), None
         yield _defined(f"{name}.per_token_out", sums * (row_scales * scales[:1]), *given)
+        zero, scale = torch.tensor([3]), torch.tensor([0.05], dtype=torch.float64)
+        sums = ((x.long() - 3) @ weight.long().T).float()
+        given = x, scale, zero, weight, scales, bias
+        yield _defined(f"{name}.per_token_out", sums * (0.05 * scales) + bias, *given)
     x, weight = torch.zeros(2, 3, 8, dtype=torch.int8), torch.ones(6, 8, dtype=torch.int8)
     bias = torch.arange(6.0)
     yield _defined(
         f"{name}.out", bias.expand(2, 3, 6).clone(), x, 0.1, 0, weight, torch.ones(1), bias
     )
+
+
+# Powers of two, by which results are exact before they are rounded; the range is that of an activation.
+_RESULTS = ((0.25, 3, -128, 127), (2.0, -128, -128, 127), (0.5, 5, 5, 90))
+
+
+def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    low, high = _limits(dtype)
+    return torch.randint(low, high + 1, shape).to(dtype)
+
+
+def _results(dtype: torch.dtype) -> Iterator[tuple[float, int, int, int]]:
+    """Scales, zero points and ranges of results of ``dtype``."""
+    shift = 128 if dtype == torch.uint8 else 0
+    for scale, *integers in _RESULTS:
+        zero, low, high = (each + shift for each in integers)
+        yield scale, zero, low, high
+
+
+def _requantized(
+    values: Tensor, quantization: tuple[float, int, int, int], dtype: torch.dtype
+) -> Tensor:
+    scale, zero, low, high = quantization
+    return (torch.round(values.double() / scale) + zero).clamp(low, high).to(dtype)
+
+
+def _scales_and_bias(columns: int) -> tuple[Tensor, Tensor]:
+    return 2.0 ** torch.randint(-9, -4, (columns,)), torch.randint(-40, 40, (columns,)) / 8
+
+
+def _linear_requantized() -> Iterator[OperatorCall]:
+    name = "opsmith_quantized::linear_int8.requantized_out"
+    sizes = itertools.product((1, 3, 8, 33), (1, 16, 40, 70), (1, 4, 63, 300))
+    for (rows, columns, length), dtype in itertools.product(sizes, (torch.int8, torch.uint8)):
+        x, weight = _bytes((rows, length), dtype), _bytes((columns, length), torch.int8)
+        scales, bias = _scales_and_bias(columns)
+        packed, zero = packed_int8_weight(weight), 7
+        sums = (x.double() - zero) @ weight.double().T * (0.125 * scales)
+        for quantization in _results(dtype):
+            result = _requantized(sums + bias, quantization, dtype)
+            given = x, 0.125, zero, packed, scales, bias, columns, *quantization
+            yield _defined(name, result, *given)
+        result = _requantized(sums, quantization, dtype)
+        given = x[None], 0.125, zero, packed, scales, None, columns, *quantization
+        yield _defined(name, result[None], *given)
+
+
+def _conv2d_int8() -> Iterator[OperatorCall]:
+    # Channels, those of the result, groups, size, kernel, stride, padding, dilation.
+    shapes = (
+        (3, 8, 1, (7, 9), (3, 3), [1, 1], [1, 1], [1, 1]),
+        (3, 70, 1, (12, 11), (7, 5), [2, 2], [3, 2], [1, 1]),
+        (8, 20, 1, (9, 9), (1, 1), [2, 1], [0, 0], [1, 1]),
+        (6, 10, 2, (8, 8), (3, 2), [1, 2], [2, 0], [2, 3]),
+        (70, 70, 70, (6, 5), (3, 3), [1, 1], [1, 1], [1, 1]),  # depthwise
+        (5, 10, 5, (6, 5), (3, 3), [2, 2], [1, 1], [1, 1]),  # two channels of each
+        (1, 1, 1, (3, 3), (3, 3), [1], [0], [1]),
+        (16, 33, 1, (40, 40), (3, 3), [1, 1], [1, 1], [1, 1]),
+        (128, 17, 1, (34, 30), (3, 3), [1, 1], [1, 1], [1, 1]),  # more than is gathered at once
+    )
+    for (channels, outside, groups, size, kernel, *window), dtype in itertools.product(
+        shapes, (torch.int8, torch.uint8)
+    ):
+        stride, padding, dilation = window
+        x = _bytes((2, channels, *size), dtype)
+        weight = _bytes((outside, channels // groups, *kernel), torch.int8)
+        scales, bias = _scales_and_bias(outside)
+        sums = functional.conv2d(
+            x.double() - 7, weight.double(), None, stride, padding, dilation, groups
+        )
+        values = sums * (0.0625 * scales).view(-1, 1, 1)
+        packed = packed_int8_kernel(weight, groups)
+        window = [list(kernel), stride, padding, dilation, groups]
+        for place, quantization in enumerate(_results(dtype)):
+            added = None if place == 1 else bias
+            total = values if added is None else values + added.view(-1, 1, 1)
+            result = _requantized(total, quantization, dtype)
+            for layout in _FORMATS[: 1 + (place == 0)]:
+                given = x.contiguous(memory_format=layout), 0.0625, 7, packed, scales, added
+                yield _defined(
+                    "opsmith_quantized::conv2d_int8.out",
+                    result.contiguous(memory_format=torch.channels_last),
+                    *given, outside, *window, *quantization,
+                )  # fmt: skip
+
+
+def _max_pool2d_int8() -> Iterator[OperatorCall]:
+    windows = (
+        ([3, 3], [2, 2], [1, 1], [1, 1], False),
+        ([2], [2], [0], [1], False),
+        ([3, 2], [2, 3], [1, 0], [2, 1], True),
+        ([2, 2], [], [0, 0], [1, 1], True),
+    )
+    for window, dtype, layout in itertools.product(windows, (torch.int8, torch.uint8), _FORMATS):
+        x = _bytes((2, 70, 9, 8), dtype).contiguous(memory_format=layout)
+        kernel, stride, padding, dilation, ceil_mode = window
+        result = functional.max_pool2d(
+            x.float(), kernel, stride or None, padding, dilation, ceil_mode
+        ).to(dtype)
+        yield _defined(
+            "opsmith_quantized::max_pool2d_int8.out",
+            result.contiguous(memory_format=torch.channels_last),
+            x,
+            *window,
+        )
+
+
+def _add_int8() -> Iterator[OperatorCall]:
+    shapes = ((), (1,), (70,), (3, 5), (2, 3, 5, 7), (0, 3))
+    for shape, dtype in itertools.product(shapes, (torch.int8, torch.uint8)):
+        a, b = _bytes(shape, dtype), _bytes(shape, dtype)
+        values = (a.double() - 4) * 0.25 + (b.double() - 9) * 0.0625
+        for quantization in _results(dtype):
+            given = a, 0.25, 4, b, 0.0625, 9, *quantization
+            result = _requantized(values, quantization, dtype)
+            yield _defined("opsmith_quantized::add_int8.out", result, *given)
+            if len(shape) == 4:
+                laid = (each.contiguous(memory_format=torch.channels_last) for each in (a, result))
+                first, result = laid
+                given = first, 0.25, 4, b, 0.0625, 9, *quantization
+                yield _defined("opsmith_quantized::add_int8.out", result, *given)
+
+
+def _quantized_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """By torchao's rule for asymmetric int8: the integers less their row's zero point, and its scale."""
+    low, high = x.amin(-1, keepdim=True).clamp(max=0), x.amax(-1, keepdim=True).clamp(min=0)
+    scale = ((high - low) / 255).clamp(min=torch.finfo(torch.float32).smallest_normal)
+    zero = (-128 - torch.round(low / scale)).clamp(-128, 127)
+    return (torch.round(x * (1 / scale)) + zero).clamp(-128, 127) - zero, scale
+
+
+def _linear_8da4w() -> Iterator[OperatorCall]:
+    # Sums of several blocks of unpacked columns, and groups that are no whole steps.
+    groups = ((1, 1), (1, 7), (2, 8), (3, 32), (1, 300), (5, 20))
+    for rows, features, (count, group) in itertools.product((1, 2, 7, 33), (1, 16, 40, 70), groups):
+        weight = torch.randint(-8, 8, (features, count * group), dtype=torch.int8)
+        scales, bias = torch.rand(features, count) * 0.1 + 0.01, torch.randn(features)
+        x = torch.randn(rows, count * group) * 3
+        packed = packed_grouped_weight(weight, scales)
+        values, row_scales = _quantized_rows(x)
+        wide = weight.double() * scales.double().repeat_interleave(group, 1)
+        sums = (values.double() @ wide.T) * row_scales
+        name = "opsmith_quantized::linear_8da4w.out"
+        yield _defined(name, (sums + bias).float(), x, *packed, bias, features)
+        yield _defined(name, sums.float()[None], x[None], *packed, None, features)
+    packed = packed_grouped_weight(torch.ones(3, 8, dtype=torch.int8), torch.ones(3, 2))
+    for edge, filled in ((0.0, 0.0), (1e-42, 0.0), (math.nan, math.nan), (math.inf, math.nan)):
+        x = torch.zeros(2, 8)
+        x[1, 3] = edge
+        result = torch.zeros(2, 3)
+        result[1] = filled
+        yield _defined("opsmith_quantized::linear_8da4w.out", result, x, *packed, None, 3)
 
 
 def _packed() -> Iterator[OperatorCall]:

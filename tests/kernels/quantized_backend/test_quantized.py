@@ -16,7 +16,6 @@ from torch import Tensor
 
 import opsmith
 from instruction_sets import skip_unsupported
-from opsmith.transforms.int8_linear import fuse_int8_linear
 
 # By day the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
 pytestmark = pytest.mark.isolated(
@@ -318,24 +317,3 @@ def test_linear_int8_of_other_shapes(shape: tuple[int, ...]) -> None:
         *map(there, (x, 0.1, 0, weight, torch.ones(1), bias))
     )
     assert torch.equal(ours.cpu(), bias.expand(*shape[:-1], 6))
-
-
-# ---- whole models
-
-
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
-def test_a_model_that_pt2e_has_quantized(name: str, fallbacks: Callable[[], set[str]]) -> None:
-    import quantized_models
-
-    model, inputs = getattr(quantized_models, name)()
-    expected = model(*inputs)
-    moved = model.to(DEVICE)
-    ours = moved(*map(there, inputs))
-    assert ours.device.type == DEVICE
-    torch.testing.assert_close(ours.cpu(), expected, rtol=1e-4, atol=1e-4)
-    assert fallbacks() and not any("quantized" in operator for operator in fallbacks())
-    # What a rounding decides may fall one step of the result's quantization apart.
-    assert fuse_int8_linear(moved) == {"mlp": 2, "cnn": 1}[name]
-    step = (expected.max() - expected.min()) / 200
-    torch.testing.assert_close(moved(*map(there, inputs)).cpu(), expected, rtol=0, atol=float(step))
-    assert "aten.linear" not in moved.code

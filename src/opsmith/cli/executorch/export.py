@@ -53,6 +53,12 @@ def export_module(
     if exported.folded:
         norms = many(exported.folded, "batch norm")
         out.print(f"folded into convolutions: {norms}", highlight=False)
+    if exported.quantized:
+        layers = many(exported.quantized, "quantized layer")
+        out.print(f"on integers: {layers}", highlight=False)
+    if exported.packed:
+        followed = f", with {many(exported.fused, 'call')} that followed" if exported.fused else ""
+        out.print(f"packed: {many(exported.packed, 'layer')}{followed}", highlight=False)
     out.print(f"program  {exported.program}", highlight=False, soft_wrap=True)
     out.print(f"graph    {exported.graph}", highlight=False, soft_wrap=True)
     if json:
@@ -62,6 +68,9 @@ def export_module(
                 "graph": str(exported.graph),
                 "preserved": exported.preserved,
                 "folded_batch_norms": exported.folded,
+                "packed_layers": exported.packed,
+                "fused_calls": exported.fused,
+                "quantized_layers": exported.quantized,
                 "forms": [form_json(each) for each in exported.forms],
             }
         )

@@ -1,5 +1,5 @@
-// opsmith_quantized::linear_int8: a linear layer on quantized activations and weights, with a result in
-// float.
+// opsmith_quantized::linear_int8: a linear layer on quantized activations and weights, with a result in float
+// or, requantized, of the activations' dtype.
 //
 // What dequantize → linear → … would compute from the same integers, without making their floats: the
 // products are added up exactly, in int32, and scaled once. Weights are symmetric: their zero points are 0.
@@ -7,6 +7,7 @@
 #include "simd/quantization_functions.h"
 #include "int8_product.h"
 #include "parameters.h"
+#include "requantization.h"
 
 #include <optional>
 
@@ -151,7 +152,13 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
   if (!prepare(context, kName, input, weight, weight_scales, bias, out)) {
     return out;
   }
-  const Channels tokens = channels_of_tokens(context, kName, input, input_scales, input_zero_points);
+  // One for all rows, as choose_qparams gives them, or one for each.
+  const bool is_shared = input_scales.numel() == 1 && input_zero_points.numel() == 1 &&
+                         check_numbers(context, kName, "scales", input_scales) &&
+                         check_numbers(context, kName, "zero_points", input_zero_points);
+  const Channels tokens = is_shared
+                              ? Channels{1, std::max<int64_t>(input.numel(), 1)}
+                              : channels_of_tokens(context, kName, input, input_scales, input_zero_points);
   if (tokens.count == 0 || out.numel() == 0) {
     return out;
   }
@@ -170,7 +177,74 @@ Tensor& linear_int8_per_token_out(KernelRuntimeContext& context, const Tensor& i
     zero_points[i] = static_cast<int32_t>(zero_point);
   }
   // Without elements, there are rows all the same: each is the bias.
-  return multiply(context, input, scales, zero_points, has_elements, weight, weight_scales, bias, out);
+  return multiply(context, input, scales, zero_points, has_elements && !is_shared, weight, weight_scales,
+                  bias, out);
+}
+
+// The result is quantized again; the weight comes packed, see requantized_product.h.
+Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor& input, double input_scale,
+                                    int64_t input_zero_point, const Tensor& weight,
+                                    const Tensor& weight_scales, const std::optional<Tensor>& bias,
+                                    int64_t out_features, double output_scale, int64_t output_zero_point,
+                                    int64_t output_min, int64_t output_max, Tensor& out) {
+  constexpr const char* kName = "linear_int8.requantized";
+  const QuantizedResult result{output_scale, output_zero_point, output_min, output_max};
+  if (!check_bytes(context, kName, "input", input) ||
+      !check_dtype(context, kName, "out", out, input.scalar_type()) ||
+      !check_dtype(context, kName, "weight", weight, ScalarType::Char) ||
+      !check_values(context, kName, "input", input, {input_scale, input_zero_point}) ||
+      !check_result(context, kName, out, result) ||
+      !check_columns(context, kName, weight_scales, bias, out_features)) {
+    return out;
+  }
+  Dims sizes = sizes_of(input);
+  const int64_t depth = sizes.rank == 0 ? 0 : sizes[sizes.rank - 1];
+  const int64_t panels = ceil_divided(out_features, kPackedPanel), steps = ceil_divided(depth, kPackedStep);
+  OPSMITH_CHECK(
+      context,
+      sizes.rank > 0 && weight.dim() == 4 && weight.sizes()[0] == 1 && weight.sizes()[1] == panels &&
+          weight.sizes()[2] == 1 + steps && weight.sizes()[3] == kPackedBytes,
+      InvalidArgument, out, "%s: `weight` has to be packed: [1, %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+      kName, panels, 1 + steps, kPackedBytes);
+  OPSMITH_CHECK(context, depth <= kMostTerms, NotSupported, out,
+                "%s: more than %" PRId64 " products to a sum may overflow", kName, kMostTerms);
+  sizes[sizes.rank - 1] = out_features;
+  if (!resize(context, out, sizes) || out.numel() == 0) {
+    return out;
+  }
+  RequantizedProduct product{};
+  product.m = out.numel() / out_features;
+  product.n = out_features;
+  product.steps = steps;
+  const auto owned = requantization(context, input_scale, weight_scales, bias, result);
+  const int64_t row_bytes = steps * kPackedStep;
+  const auto rows = temporary<uint8_t>(context, product.m * row_bytes);
+  if (owned.parameters.multipliers == nullptr || rows == nullptr) {
+    return out;
+  }
+  uint8_t* const to = rows;
+  const auto* const from = static_cast<const uint8_t*>(input.const_data_ptr());
+  const uint8_t sign_bit = sign_bit_of(input);
+  parallel(product.m, std::max<int64_t>(1, kGrain / std::max<int64_t>(depth, 1)),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t m = begin; m < end; ++m) {
+               OPSMITH_BEST(to_unsigned)(from + m * depth, to + m * row_bytes, depth, sign_bit);
+               std::fill(to + m * row_bytes + depth, to + (m + 1) * row_bytes, uint8_t{0});
+             }
+           });
+  product.input = to;
+  product.zero_point = static_cast<uint8_t>(static_cast<uint8_t>(input_zero_point) ^ sign_bit);
+  product.weight = weight.const_data_ptr<int8_t>();
+  product.requantization = owned.parameters;
+  product.out = static_cast<uint8_t*>(out.mutable_data_ptr());
+  product.out_stride = out_features;
+  constexpr int64_t kPanels = 4;
+  const int64_t cost = std::max<int64_t>(1, product.m * row_bytes * kPackedPanel * kPanels);
+  parallel(ceil_divided(panels, kPanels), std::max<int64_t>(1, kWorth / cost),
+           [&](int64_t begin, int64_t end) {
+             OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
+           });
+  return out;
 }
 
 }  // namespace opsmith::quantized::native

@@ -11,6 +11,15 @@ from types import ModuleType
 from opsmith.integrations.imported import when_imported
 
 
+def _inductor() -> ModuleType:
+    """What tells Inductor.  A module that it imports calls back here while imported: that comes first."""
+    import torch._inductor.codegen.common  # noqa: F401  # for its import alone
+
+    from opsmith.runtime.compile import inductor
+
+    return inductor
+
+
 def serve_compilers(device: str, library: Path) -> None:
     """Has ``torch.compile`` know ``device``, whose backend's library is ``library``."""
 
@@ -30,19 +39,13 @@ def serve_compilers(device: str, library: Path) -> None:
         trace_device_contexts()
 
     def tell_code_generation(_: ModuleType) -> None:
-        from opsmith.runtime.compile.inductor import register_code_generation
-
-        register_code_generation(device, library)
+        _inductor().register_code_generation(device, library)
 
     def tell_decompositions(_: ModuleType) -> None:
-        from opsmith.runtime.compile.inductor import keep_operators
-
-        keep_operators(device)
+        _inductor().keep_operators(device)
 
     def tell_layouts(_: ModuleType) -> None:
-        from opsmith.runtime.compile.inductor import keep_layouts
-
-        keep_layouts(device)
+        _inductor().keep_layouts(device)
 
     def tell_graphs(_: ModuleType) -> None:
         from opsmith.runtime.compile.called_graphs import call_what_is_not_compiled

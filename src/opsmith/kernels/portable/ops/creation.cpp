@@ -13,7 +13,7 @@ namespace {
 using executorch::aten::MemoryFormat;
 
 constexpr char kArange[] = "arange.out";
-constexpr char kArangeFrom[] = "arange.start_out";
+constexpr char kArangeStart[] = "arange.start_out";
 
 // Gives `out` the sizes and puts the number everywhere.
 Tensor& filled(KernelRuntimeContext& context, const Dims& sizes, const Scalar& value, Tensor& out) {
@@ -60,7 +60,7 @@ bool length_of(KernelRuntimeContext& context, const Scalar& start, const Scalar&
   return true;
 }
 
-template <const char* Name>
+template <const char* kName>
 Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& end, const Scalar& step,
               Tensor& out) {
   // In ExecuTorch a range with a fraction is one, of integers as well, each cut off.
@@ -71,7 +71,7 @@ Tensor& range(KernelRuntimeContext& context, const Scalar& start, const Scalar& 
       !resize(context, out, {length})) {
     return out;
   }
-  with_dtype<Name>(context, Real{}, out.scalar_type(), [&](auto type) {
+  with_dtype<kName>(context, Real{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     // Integers are calculated with as such, floating point in double: ATen's accumulating types on the CPU.
     using C = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
@@ -183,7 +183,7 @@ Tensor& arange_out(KernelRuntimeContext& context, const Scalar& end, Tensor& out
 
 Tensor& arange_start_out(KernelRuntimeContext& context, const Scalar& start, const Scalar& end,
                          const Scalar& step, Tensor& out) {
-  return range<kArangeFrom>(context, start, end, step, out);
+  return range<kArangeStart>(context, start, end, step, out);
 }
 
 Tensor& tril_out(KernelRuntimeContext& context, const Tensor& self, int64_t diagonal, Tensor& out) {

@@ -33,4 +33,16 @@ at::Tensor linear_int8_per_token_meta(const at::Tensor& input, const at::Tensor&
   return linear_meta(input, weight);
 }
 
+at::Tensor linear_int8_requantized_meta(const at::Tensor& input, double /*input_scale*/,
+                                        int64_t /*input_zero_point*/, const at::Tensor& /*weight*/,
+                                        const at::Tensor& /*weight_scales*/,
+                                        const std::optional<at::Tensor>& /*bias*/, int64_t out_features,
+                                        double /*output_scale*/, int64_t /*output_zero_point*/,
+                                        int64_t /*output_min*/, int64_t /*output_max*/) {
+  TORCH_CHECK(input.dim() >= 1, "linear_int8: an input is [..., depth], not 0-dimensional");
+  std::vector<c10::SymInt> sizes = input.sym_sizes().vec();
+  sizes.back() = out_features;
+  return at::empty_symint(sizes, input.options());
+}
+
 }  // namespace opsmith::quantized

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
+#include "../grouped_product.h"
 #include "../int8_product.h"
+#include "../requantized_product.h"
 
 #ifndef OPSMITH_ISA
 #define OPSMITH_FUNCTIONS "../quantized/simd/quantization_functions.h"
@@ -61,6 +63,26 @@ bool needs_shifted();
 // bytes; and whether, for so many rows, that pays.
 void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
 bool packs_panels(int64_t rows);
+
+// ---- grouped_product.cpp
+
+// A row of `k` floats as bytes of its own scale and zero point, by torchao's rule for asymmetric int8.
+void quantize_row(const float* x, int64_t k, int64_t groups, int64_t steps, QuantizedRow& row);
+// The panels of the result from `begin` to `end`.
+void grouped_product(const GroupedProduct& product, int64_t begin, int64_t end);
+
+// ---- requantized_product.cpp
+
+// The panels of the result from `begin` to `end`.
+void requantized_product(const RequantizedProduct& product, int64_t begin, int64_t end);
+// The input's rows for the pixels from `begin` to `end` of the result, each filled up to whole steps.
+void gather_windows(const Int8Windows& windows, int64_t begin, int64_t end, uint8_t* to);
+// Signed bytes as unsigned, by their sign bit; unsigned ones as they are.
+void to_unsigned(const uint8_t* from, uint8_t* to, int64_t n, uint8_t sign_bit);
+void depthwise_pixel(const DepthwisePixel& pixel);
+void add_int8(const uint8_t* a, const uint8_t* b, uint8_t* out, int64_t n, const Int8Addition& sum);
+// `greatest`, as unsigned, is raised by others.
+void max_int8(const uint8_t* x, uint8_t* greatest, int64_t n, uint8_t sign_bit);
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
 

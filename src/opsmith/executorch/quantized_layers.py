@@ -1,0 +1,158 @@
+"""Layers that are quantized, as single calls of the ``quantized`` library's operators.
+
+Where the backend has kernels for them, which compute on the integers.  Called by ``export``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Graph
+
+from opsmith.description import Backend
+from opsmith.executorch.lowering_operators import OfResult, define_for_lowering
+from opsmith.executorch.program_constants import ProgramConstants
+from opsmith.schema import Catalogue
+from opsmith.transforms.graph_constants import GraphConstants
+from opsmith.transforms.grouped_linear import fuse_grouped_linear
+from opsmith.transforms.int8_layers import REQUANTIZED, fuse_requantized
+from opsmith.transforms.int8_linear import fuse_dynamic_linear, fuse_static_linear
+
+_NAMESPACE = "opsmith_quantized"
+# Of graphs that call none, there is nothing to rewrite.
+_QUANTIZING = {"torchao", "quantized_decomposed"}
+
+
+def _linear_8da4w(
+    input: Tensor, weight: Tensor, weight_scales: Tensor, bias: Tensor | None, out_features: int
+) -> Tensor:
+    return input.new_empty((*input.shape[:-1], out_features))
+
+
+def _linear_int8(
+    input: Tensor,
+    input_scale: object,
+    input_zero_point: object,
+    weight: Tensor,
+    weight_scales: Tensor,
+    bias: Tensor | None = None,
+) -> Tensor:
+    return weight_scales.new_empty((*input.shape[:-1], weight.shape[0]))
+
+
+def _requantized(
+    input: Tensor,
+    input_scale: float,
+    input_zero_point: int,
+    weight: Tensor,
+    weight_scales: Tensor,
+    bias: Tensor | None,
+    out_features: int,
+    *quantization: object,
+) -> Tensor:
+    return input.new_empty((*input.shape[:-1], out_features))
+
+
+def _conv2d_int8(
+    input: Tensor,
+    input_scale: float,
+    input_zero_point: int,
+    weight: Tensor,
+    weight_scales: Tensor,
+    bias: Tensor | None,
+    out_channels: int,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    *others: object,
+) -> Tensor:
+    return _image(input, out_channels, (kernel_size, stride, padding, dilation))
+
+
+def _max_pool2d_int8(
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> Tensor:
+    return _image(
+        input, input.shape[1], (kernel_size, stride or kernel_size, padding, dilation), ceil_mode
+    )
+
+
+def _image(
+    input: Tensor, channels: int, window: tuple[list[int], ...], ceil: bool = False
+) -> Tensor:
+    sizes = []
+    for d in range(2):
+        kernel, stride, padding, dilation = (each[d if len(each) > 1 else 0] for each in window)
+        size = input.shape[2 + d]
+        room = size + 2 * padding - dilation * (kernel - 1) - 1
+        count = (room + (stride - 1 if ceil else 0)) // stride + 1
+        if ceil and (count - 1) * stride >= size + padding:
+            count -= 1
+        sizes.append(count)
+    shape = (input.shape[0], channels, *sizes)
+    return torch.empty(
+        shape, dtype=input.dtype, device=input.device, memory_format=torch.channels_last
+    )
+
+
+def _add_int8(a: Tensor, *others: object) -> Tensor:
+    return torch.empty_like(a)
+
+
+# Note [Results of quantized operators]
+# A backend's meta kernels, src/opsmith/kernels/quantized/meta/, say the same of the results' shapes.
+_RESULTS: Mapping[str, OfResult] = {
+    "linear_8da4w": _linear_8da4w,
+    "conv2d_int8": _conv2d_int8,
+    "linear_int8.requantized": _requantized,
+    "add_int8": _add_int8,
+    "max_pool2d_int8": _max_pool2d_int8,
+    "linear_int8": _linear_int8,
+    "linear_int8.per_token": _linear_int8,
+}
+Fuse = Callable[[Graph, GraphConstants], int]
+# In this order: what is left of the graph is for those that follow.
+_FUSE: tuple[tuple[tuple[str, ...], Fuse], ...] = (
+    (("linear_8da4w",), fuse_grouped_linear),
+    (REQUANTIZED, fuse_requantized),
+    (("linear_int8",), fuse_static_linear),
+    (("linear_int8.per_token",), fuse_dynamic_linear),
+)
+
+
+def fuse_quantized_layers(
+    exported: ExportedProgram, backend: Backend, catalogue: Catalogue
+) -> tuple[ExportedProgram, int]:
+    """Rewrites the layers for which ``backend`` has kernels, and says how many.
+
+    Returns the program without Tensor subclasses, where there were any in it.
+    """
+    called = {getattr(node.target, "namespace", "") for node in exported.graph.nodes}
+    served = {each.operator for lib in backend.executorch_libraries for each in lib.kernels}
+    available = [name for name in _RESULTS if f"{_NAMESPACE}::{_out(name)}" in served]
+    if not available or not called & _QUANTIZING:
+        return exported, 0
+    if "export" in called:  # it takes Tensor subclasses apart
+        exported = exported.run_decompositions({})
+    define_for_lowering(_NAMESPACE, {name: _RESULTS[name] for name in available}, catalogue)
+    constants: GraphConstants = ProgramConstants(exported)
+    fused = sum(
+        fuse(exported.graph, constants) for names, fuse in _FUSE if set(names) <= set(available)
+    )
+    if fused:
+        constants.drop_unread()
+    return exported, fused
+
+
+def _out(functional: str) -> str:
+    """``linear_int8`` → ``linear_int8.out``, ``linear_int8.per_token`` → ``linear_int8.per_token_out``."""
+    return f"{functional}_out" if "." in functional else f"{functional}.out"
