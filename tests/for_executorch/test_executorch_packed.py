@@ -1,4 +1,4 @@
-"""Layers with packed weights in exported programs: which there are, what becomes part of them, how images lie."""
+"""Layers with packed weights in exported programs: which, what becomes part of them, how images lie."""
 
 from __future__ import annotations
 
