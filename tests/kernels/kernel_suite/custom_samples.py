@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
 from aten_calls import OperatorCall
+from llm_samples import llm
 from torch import Tensor
 from torch.nn import functional
 
@@ -46,6 +47,7 @@ def custom() -> Iterator[OperatorCall]:
     yield from _attention()
     yield from _safe_softmax()
     yield from _dim_orders()
+    yield from llm()
 
 
 def _images() -> list[Tensor]:
