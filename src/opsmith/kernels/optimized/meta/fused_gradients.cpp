@@ -62,26 +62,28 @@ at::Tensor summed(const at::Tensor& tensor, const std::vector<int64_t>& dims) {
   return dims.empty() ? tensor : at::sum(tensor, dims);
 }
 
+// Gradients are asked for by the places of the Tensors that there are.
+
 // Of two gradients, each of which may be undefined.
 at::Tensor both(const at::Tensor& a, const at::Tensor& b) {
   return a.defined() && b.defined() ? at::add(a, b) : a.defined() ? a : b;
 }
 
 void save_norm(AutogradContext* ctx, const Pair& results, at::IntArrayRef normalized_shape,
-               const at::Tensor& weight, const at::Tensor& bias) {
-  ctx->save_for_backward({std::get<1>(results), weight, bias});
+               const OptionalTensor& weight, const OptionalTensor& bias) {
+  ctx->save_for_backward({std::get<1>(results), weight.value_or(at::Tensor()), bias.value_or(at::Tensor())});
   ctx->saved_data["shape"] = normalized_shape.vec();
   ctx->set_materialize_grads(false);
 }
 
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& input, const at::Tensor& residual,
-                               at::IntArrayRef normalized_shape, const at::Tensor& weight,
+                               at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                                std::optional<double> eps) {
     const Pair results = below_autograd<Pair(const at::Tensor&, const at::Tensor&, at::IntArrayRef,
                                              const OptionalTensor&, std::optional<double>)>(
-        "optimized::add_rms_norm", input, residual, normalized_shape, given(weight), eps);
-    save_norm(ctx, results, normalized_shape, weight, at::Tensor());
+        "optimized::add_rms_norm", input, residual, normalized_shape, weight, eps);
+    save_norm(ctx, results, normalized_shape, weight, std::nullopt);
     ctx->saved_data["eps"] = eps.value_or(std::numeric_limits<float>::epsilon());
     return {std::get<0>(results), std::get<1>(results)};
   }
@@ -111,11 +113,11 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
 
 struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& input, const at::Tensor& residual,
-                               at::IntArrayRef normalized_shape, const at::Tensor& weight,
-                               const at::Tensor& bias, double eps) {
+                               at::IntArrayRef normalized_shape, const OptionalTensor& weight,
+                               const OptionalTensor& bias, double eps) {
     const Pair results = below_autograd<Pair(const at::Tensor&, const at::Tensor&, at::IntArrayRef,
                                              const OptionalTensor&, const OptionalTensor&, double)>(
-        "optimized::add_layer_norm", input, residual, normalized_shape, given(weight), given(bias), eps);
+        "optimized::add_layer_norm", input, residual, normalized_shape, weight, bias, eps);
     save_norm(ctx, results, normalized_shape, weight, bias);
     ctx->saved_data["eps"] = eps;
     return {std::get<0>(results), std::get<1>(results)};
@@ -132,10 +134,10 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
       const double eps = ctx->saved_data["eps"].toDouble();
       const auto [normed, mean, rstd] = at::native_layer_norm(sum, shape, weight, bias, eps);
       at::Tensor own;
-      std::tie(own, of_weight, of_bias) =
-          at::native_layer_norm_backward(gradients[0], sum, shape, mean, rstd, weight, bias,
-                                         {true, weight.has_value() && ctx->needs_input_grad(2),
-                                          bias.has_value() && ctx->needs_input_grad(3)});
+      std::tie(own, of_weight, of_bias) = at::native_layer_norm_backward(
+          gradients[0], sum, shape, mean, rstd, weight, bias,
+          {true, weight.has_value() && ctx->needs_input_grad(2),
+           bias.has_value() && ctx->needs_input_grad(weight.has_value() ? 3 : 2)});
       of_sum = both(own, of_sum);
     }
     return {of_sum, of_sum, at::Tensor(), of_weight, of_bias, at::Tensor()};
@@ -181,24 +183,19 @@ struct Rope : torch::autograd::Function<Rope> {
   }
 };
 
-at::Tensor or_undefined(const OptionalTensor& tensor) {
-  return tensor.value_or(at::Tensor());
-}
-
 }  // namespace
 
 Pair add_rms_norm_autograd(const at::Tensor& input, const at::Tensor& residual,
                            at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                            std::optional<double> eps) {
-  const auto results = AddRmsNorm::apply(input, residual, normalized_shape, or_undefined(weight), eps);
+  const auto results = AddRmsNorm::apply(input, residual, normalized_shape, weight, eps);
   return {results[0], results[1]};
 }
 
 Pair add_layer_norm_autograd(const at::Tensor& input, const at::Tensor& residual,
                              at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                              const OptionalTensor& bias, double eps) {
-  const auto results =
-      AddLayerNorm::apply(input, residual, normalized_shape, or_undefined(weight), or_undefined(bias), eps);
+  const auto results = AddLayerNorm::apply(input, residual, normalized_shape, weight, bias, eps);
   return {results[0], results[1]};
 }
 
