@@ -1,4 +1,4 @@
-"""There is a kernel for every operator of Core ATen, and of those that ExecuTorch serves, or a reason why not."""
+"""Every operator of Core ATen, and of those that ExecuTorch serves, has a kernel or a reason why not."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def names_in(document: Path) -> set[str]:
 
 
 def without_kernel_or_reason(operators: set[str]) -> list[str]:
-    """Those of the operators that no library for ExecuTorch has a kernel for, and that are not named as left out."""
+    """Those of the operators for which no library has a kernel, and that are not named as left out."""
     manifests = FOLDER.parent.glob("*/kernels.yaml")
     kernels = {name for manifest in manifests for name in names_in(manifest)}
     reasons = msgspec.yaml.decode((FOLDER / "not_covered.yaml").read_bytes(), type=dict[str, str])
@@ -116,7 +116,9 @@ def test_every_operator_that_the_wheel_registers_has_a_kernel_or_a_reason() -> N
     libraries = sorted(str(path) for path in root.rglob("*_ops_aot_lib.*"))
     assert len(libraries) == 2
     script = REGISTERED.format(libraries=libraries)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     names = {name.removeprefix("aten::") for name in done.stdout.split()}
     assert {"llama::custom_sdpa.out", "quantized_decomposed::embedding_4bit.out"} <= names
     assert without_kernel_or_reason(names) == []

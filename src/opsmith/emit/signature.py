@@ -314,7 +314,9 @@ class Signature:
 
     def _meta_declaration(self, symbol: str, *, symint: bool) -> str:
         # What the operator writes to is without data here as well.
-        with native_function_manager(replace(self.function, use_const_ref_for_mutable_tensors=True)):
+        with native_function_manager(
+            replace(self.function, use_const_ref_for_mutable_tensors=True)
+        ):
             return str(NativeSignature(self.function.func, symint=symint).defn(symbol))
 
     def _arguments(self, rename: Callable[[Parameter], str], *, symint: bool) -> str:

@@ -244,9 +244,7 @@ def _add_norm() -> Iterator[OperatorCall]:
                 least = torch.finfo(torch.float32).eps if eps is None else eps
                 normed = functional.rms_norm(total.double(), (n,), wide, least).to(dtype)
                 results = (normed, total)
-                yield _defined(
-                    "optimized::add_rms_norm.out", results, x, residual, [n], given, eps
-                )
+                yield _defined("optimized::add_rms_norm.out", results, x, residual, [n], given, eps)
             for given in (weight, None):
                 wide = None if given is None else given.double()
                 normed = functional.layer_norm(total.double(), (n,), wide, bias.double(), 1e-3)
@@ -283,9 +281,7 @@ def _rope() -> Iterator[OperatorCall]:
         ((0, 8), (4,)),
     )
     types = ((torch.float32,) * 2, (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2)
-    for (size, own), (dtype, angles), interleaved in itertools.product(
-        sizes, types, (False, True)
-    ):
+    for (size, own), (dtype, angles), interleaved in itertools.product(sizes, types, (False, True)):
         x, angle = torch.randn(size).to(dtype), torch.randn(own)
         cos, sin = angle.cos().to(angles), angle.sin().to(angles)
         wide = turned(x.double(), cos.double(), sin.double(), interleaved)

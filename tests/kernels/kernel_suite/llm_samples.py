@@ -1,4 +1,4 @@
-"""Calls of the library ``llm``'s operators, and what they have to give, from their definitions in ATen's operators."""
+"""Calls of the library ``llm``'s operators, and what they have to give, by definition in ATen's operators."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def _attention() -> Iterator[OperatorCall]:
             result = attended(query, key, value, start, given, causal, scale).to(dtype)
             rest = (given, 0.0, causal, scale)
             yield _defined("llama::custom_sdpa.out", result, query, key, value, start, *rest)
-            step = [
-                each[:, start : start + queries].flip(1).contiguous() for each in (key, value)
-            ]
+            step = [each[:, start : start + queries].flip(1).contiguous() for each in (key, value)]
             caches = [each.clone() for each in (key, value)]
             for cache, new in zip(caches, step, strict=True):
                 cache[:, start : start + queries] = new
@@ -143,7 +141,12 @@ def _caches() -> Iterator[OperatorCall]:
 
 
 def _delta_rule() -> Iterator[OperatorCall]:
-    for shape, width in (((1, 1, 1, 2), 3), ((2, 3, 9, 20), 17), ((1, 2, 0, 4), 4), ((1, 2, 3, 0), 4)):
+    for shape, width in (
+        ((1, 1, 1, 2), 3),
+        ((2, 3, 9, 20), 17),
+        ((1, 2, 0, 4), 4),
+        ((1, 2, 3, 0), 4),
+    ):
         query, key, decay = (torch.rand(shape) * 0.5 for _ in range(3))
         value, beta = torch.randn(*shape[:3], width), torch.rand(shape[:3])
         state = initial = torch.randn(*shape[:2], shape[3], width)
@@ -154,9 +157,8 @@ def _delta_rule() -> Iterator[OperatorCall]:
             wrong = (value[:, :, t] - (k * state).sum(2)) * beta[:, :, t, None]
             state = state + k * wrong[:, :, None]
             results[:, :, t] = (q * state).sum(2)
-        yield _defined(
-            "llama::channelwise_gated_delta_rule.out", (results, state), query, key, value, decay, beta, initial
-        )  # fmt: skip
+        name, given = "llama::channelwise_gated_delta_rule.out", (query, key, value, decay, beta)
+        yield _defined(name, (results, state), *given, initial)
 
 
 def sylvester(order: int) -> Tensor:
@@ -206,7 +208,11 @@ def _embeddings() -> Iterator[OperatorCall]:
             zero = 0.0 if zero_points is None else zero_points.float().view(10, -1, 1)
             grouped = values.float().view(10, groups or 1, -1)
             rows = ((grouped - zero) * scales.float().view(10, -1, 1)).view(10, 16)
-            for indices in (torch.tensor([[3, 9, 0], [3, 1, 2]]), torch.tensor(4), torch.empty(0).int()):
+            for indices in (
+                torch.tensor([[3, 9, 0], [3, 1, 2]]),
+                torch.tensor(4),
+                torch.empty(0).int(),
+            ):
                 given = (packed(values, bits), scales, zero_points, low, high, indices)
                 result = rows[indices.long()].to(dtype)
                 yield _defined(f"{name}.dtype_out", result, *given, dtype)
@@ -222,9 +228,14 @@ def _mixed_products() -> Iterator[OperatorCall]:
     sizes = ((1, 8, 6), (5, 64, 33), (0, 4, 4), (3, 0, 2), (20, 48, 1))
     for (m, k, n), dtype in itertools.product(sizes, (torch.float32, torch.float16)):
         x = (torch.randn(m, k) * 0.1).to(dtype)
-        weight, scales = torch.randint(-128, 128, (k, n)).to(torch.int8), (torch.rand(k) * 0.1).to(dtype)
+        weight, scales = (
+            torch.randint(-128, 128, (k, n)).to(torch.int8),
+            (torch.rand(k) * 0.1).to(dtype),
+        )
         result = x.double() @ (weight.double() * scales.double()[:, None])
-        yield _defined("quantized_decomposed::mixed_mm.out", result.to(dtype), x, weight, scales, None)
+        yield _defined(
+            "quantized_decomposed::mixed_mm.out", result.to(dtype), x, weight, scales, None
+        )
         weight = weight.T.contiguous()
         for groups in (0, 1, 2):
             shape = (n, groups) if groups else (n,)

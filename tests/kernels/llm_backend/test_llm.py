@@ -17,9 +17,7 @@ from torch.utils._pytree import tree_leaves
 import opsmith
 from refusal import refusal
 
-pytestmark = pytest.mark.isolated(
-    OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",)
-)
+pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
 
 LOADED = opsmith.load(str(Path(__file__).with_name("backend.yaml")))
 DEVICE = "llmsim"
