@@ -18,7 +18,7 @@ from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_elf, is_package
 from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.generated import generated_for, says
-from opsmith.build.lean import lean_sources
+from opsmith.build.lean import distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags, own_settings
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
@@ -313,7 +313,9 @@ def _lean(
     runtime = LeanSources(tuple(sorted((CSRC / "lean").rglob("*.cpp"))), executorch, (CSRC,))
     return (
         runtime,
-        *(sources for library in libraries for sources in lean_sources(library, executorch)),
+        *distinct_sources(
+            sources for library in libraries for sources in lean_sources(library, executorch)
+        ),
     )
 
 

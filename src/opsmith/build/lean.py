@@ -7,7 +7,9 @@ library chooses among them once, at the first call of a kernel that has vectoris
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.executorch import ExecutorchInstallation
@@ -52,3 +54,15 @@ def lean_sources(
             for name, options in names.items()
         ),
     )
+
+
+def distinct_sources(groups: Iterable[LeanSources]) -> Iterator[LeanSources]:
+    """The ``groups``, without what an earlier one compiles in the same way: libraries may share sources."""
+    seen: set[tuple[Path, tuple[str, ...]]] = set()
+    for group in groups:
+        named = [(source.resolve(), tuple(group.flags)) for source in group.sources]
+        kept = tuple(
+            source for source, key in zip(group.sources, named, strict=True) if key not in seen
+        )
+        seen.update(named)
+        yield replace(group, sources=kept)

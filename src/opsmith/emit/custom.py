@@ -28,7 +28,7 @@ def _is_external(plan: Plan, meta: Meta) -> bool:
     """
     operator = plan.operator(meta.operator)
     assert operator is not None
-    return operator.namespace in plan.external_namespaces and operator.variant is Variant.FUNCTIONAL
+    return operator.namespace in plan.external_namespaces and operator.variant.returns_new
 
 
 def meta_declarations(plan: Plan) -> Iterator[tuple[Meta, str]]:
@@ -79,7 +79,15 @@ def custom_file(
             *(generated.text for _, generated in wrappers if generated.text),
             *(_meta(meta, signature, plan) for meta, signature in metas if _is_written(meta)),
             *_definitions(plan),
-            *registrations("PrivateUse1", registered(wrappers)),
+            *registrations(
+                "PrivateUse1",
+                {
+                    name: f"opsmith::on_stack<{target}>()"
+                    if name.partition("::")[0] in plan.external_namespaces
+                    else target
+                    for name, target in registered(wrappers).items()
+                },
+            ),
             *registrations("Meta", {meta.operator: _meta_target(meta, s) for meta, s in metas}),
             *_autograd(plan),
             "}  // namespace",

@@ -68,7 +68,7 @@ class DerivedBody:
             *(self._write_back(rule, names) if rule.writes_back else []),
             *(
                 [self._return_new([*names, *copies.values()])]
-                if rule.wanted is Variant.FUNCTIONAL
+                if rule.wanted.returns_new
                 else self._return_changed()
             ),
         ]
@@ -323,7 +323,7 @@ class DerivedBody:
         return functional.taking(symint=self.signature.symint)
 
     def _returned_by_functional(self) -> int:
-        return len(self._functional().results())
+        return len(self._functional().function.func.returns)
 
     def _meta_call(self, *, out: bool = False) -> str:
         """What shapes the functional operator's results, asked with this function's arguments; ``out``: those

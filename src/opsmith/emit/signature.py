@@ -313,7 +313,10 @@ class Signature:
         return self._arguments(rename, symint=False)
 
     def _meta_declaration(self, symbol: str, *, symint: bool) -> str:
-        with native_function_manager(self.function):
+        # What the operator writes to is without data here as well.
+        with native_function_manager(
+            replace(self.function, use_const_ref_for_mutable_tensors=True)
+        ):
             return str(NativeSignature(self.function.func, symint=symint).defn(symbol))
 
     def _arguments(self, rename: Callable[[Parameter], str], *, symint: bool) -> str:

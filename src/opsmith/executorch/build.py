@@ -16,7 +16,7 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.executorch import ExecutorchInstallation, find_executorch
 from opsmith.build.generated import write_generated
-from opsmith.build.lean import lean_sources
+from opsmith.build.lean import distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
@@ -137,9 +137,11 @@ class _Builder:
     def sources(self, flags: Sequence[str] = ()) -> tuple[LeanSources, ...]:
         """All sources of the backend's libraries."""
         return tuple(
-            sources
-            for library in self.backend.executorch_libraries
-            for sources in lean_sources(library, self.executorch, flags)
+            distinct_sources(
+                sources
+                for library in self.backend.executorch_libraries
+                for sources in lean_sources(library, self.executorch, flags)
+            )
         )
 
     def selected(

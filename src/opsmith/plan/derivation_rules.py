@@ -46,7 +46,7 @@ class Rule:
     @property
     def writes_back(self) -> bool:
         """Whether the results are copied to ``out`` or ``self`` after the kernel has run."""
-        return self.wanted is not Variant.FUNCTIONAL and self.into is not Into.SELF
+        return not self.wanted.returns_new and self.into is not Into.SELF
 
 
 class Derivation(Enum):
@@ -54,6 +54,7 @@ class Derivation(Enum):
 
     FUNCTIONAL_FROM_OUT = "functional from out"
     FUNCTIONAL_FROM_INPLACE = "functional from inplace"
+    MUTABLE_FROM_OUT = "mutable from out"
     OUT_FROM_FUNCTIONAL = "out from functional"
     OUT_FROM_INPLACE = "out from inplace"
     INPLACE_FROM_OUT = "inplace from out"
@@ -78,6 +79,12 @@ _RULES: Mapping[Derivation, Rule] = {
         Variant.INPLACE,
         Into.NEW,
         "copies self into a new result and runs {kernel} on it",
+    ),
+    Derivation.MUTABLE_FROM_OUT: Rule(
+        Variant.MUTABLE,
+        Variant.OUT,
+        Into.NEW,
+        "allocates the result and runs {kernel} into it, which writes to the same other arguments",
     ),
     Derivation.OUT_FROM_FUNCTIONAL: Rule(
         Variant.OUT,

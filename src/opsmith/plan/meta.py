@@ -68,10 +68,7 @@ class Metas:
     def _rule(self, operator: Operator) -> Meta | None:
         if given := self._given.get(operator.name):
             return _meta(operator.name, given)
-        if (
-            operator.namespace in self.external_namespaces
-            and operator.variant is Variant.FUNCTIONAL
-        ):
+        if operator.namespace in self.external_namespaces and operator.variant.returns_new:
             return Meta(operator.name, MetaRule.ELSEWHERE)
         if operator.schema.endswith("-> ()"):
             return Meta(operator.name, MetaRule.NOTHING)

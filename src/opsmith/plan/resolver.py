@@ -649,7 +649,7 @@ class _Resolver:
             return None, None
         shaped = self.catalogue.operators[functional]
         if (
-            shaped.variant is not Variant.FUNCTIONAL
+            not shaped.variant.returns_new
             or not shaped.results
             or not shaped.meta
             or _UNKNOWN_SHAPES.intersection(shaped.tags)

@@ -214,6 +214,10 @@ def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
         changed = [*arguments.out, *sorted(changed, key=lambda argument: argument.name != "self")]
         kinds = [_holds_tensors(argument.type) for argument in changed]
         names = [argument.name for argument in changed]
+    elif kind is SchemaKind.mutable and function.namespace != "aten":
+        changed = list(function.func.arguments.post_self_positional_mutable)
+        kinds = [_holds_tensors(each.type) for each in (*function.func.returns, *changed)]
+        names = [*("" for _ in function.func.returns), *(argument.name for argument in changed)]
     else:
         return None
     results = [

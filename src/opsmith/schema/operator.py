@@ -19,6 +19,11 @@ class Variant(Enum):
     MUTABLE = "mutable"
     SCRATCH = "scratch"
 
+    @property
+    def returns_new(self) -> bool:
+        """Whether what it returns is newly made; a mutable operator writes to other arguments beside that."""
+        return self in (Variant.FUNCTIONAL, Variant.MUTABLE)
+
 
 class Composite(Enum):
     """The composite kernel with which PyTorch serves an operator on any backend, by dispatch key."""

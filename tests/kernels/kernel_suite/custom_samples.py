@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed
 from aten_calls import OperatorCall
+from llm_samples import llm
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,9 +54,14 @@ def custom() -> Iterator[OperatorCall]:
     yield from _activated_linear()
     yield from _packed_convolutions()
     yield from _rms_norm()
+    yield from _add_norm()
+    yield from _bias_gelu()
+    yield from _rope()
+    yield from _add_bytes()
     yield from _attention()
     yield from _safe_softmax()
     yield from _dim_orders()
+    yield from llm()
 
 
 def _images() -> list[Tensor]:
@@ -456,6 +462,70 @@ def _rms_norm() -> Iterator[OperatorCall]:
                 x.double(), (n,), None if given is None else given.double(), least
             )
             yield _defined("optimized::rms_norm.out", wide.to(dtype), x, [n], given, eps)
+
+
+def _add_norm() -> Iterator[OperatorCall]:
+    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (1, 7, 33, 1000)):
+        x, residual = (torch.randn(3, 2, n).to(dtype) for _ in range(2))
+        total = x + residual
+        for weights in (dtype, torch.float32):
+            weight, bias = (torch.randn(n).to(weights) for _ in range(2))
+            for given, eps in ((weight, 1e-6), (None, None)):
+                wide = None if given is None else given.double()
+                least = torch.finfo(torch.float32).eps if eps is None else eps
+                normed = functional.rms_norm(total.double(), (n,), wide, least).to(dtype)
+                results = (normed, total)
+                yield _defined("optimized::add_rms_norm.out", results, x, residual, [n], given, eps)
+            for given in (weight, None):
+                wide = None if given is None else given.double()
+                normed = functional.layer_norm(total.double(), (n,), wide, bias.double(), 1e-3)
+                results = (normed.to(dtype), total)
+                rest = (given, bias, 1e-3)
+                yield _defined("optimized::add_layer_norm.out", results, x, residual, [n], *rest)
+
+
+def _bias_gelu() -> Iterator[OperatorCall]:
+    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (0, 1, 7, 33, 1000)):
+        x, bias = torch.randn(3, 2, n).to(dtype) * 4, torch.randn(n).to(dtype)
+        for how in ("none", "tanh"):
+            result = functional.gelu(x.double() + bias.double(), approximate=how).to(dtype)
+            yield _defined("optimized::bias_gelu.out", result, x, bias, how)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+    """Rotary embedding in ATen's operators."""
+    pairs = cos.shape[-1]
+    x, rest = x.split((2 * pairs, x.shape[-1] - 2 * pairs), -1)
+    first, second = x.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else x.chunk(2, -1)
+    both = (first * cos - second * sin, second * cos + first * sin)
+    whole = torch.stack(both, -1).flatten(-2) if interleaved else torch.cat(both, -1)
+    return torch.cat([whole, rest], -1)
+
+
+def _rope() -> Iterator[OperatorCall]:
+    sizes = (
+        ((2, 5, 3, 64), (5, 1, 32)),  # [batch, positions, heads, dim]
+        ((2, 3, 5, 66), (2, 1, 5, 33)),  # [batch, heads, positions, dim]
+        ((4, 20), (4, 7)),  # the rest is not turned
+        ((3, 4), (1,)),
+        ((7, 2), (7, 1)),
+        ((0, 8), (4,)),
+    )
+    types = ((torch.float32,) * 2, (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2)
+    for (size, own), (dtype, angles), interleaved in itertools.product(sizes, types, (False, True)):
+        x, angle = torch.randn(size).to(dtype), torch.randn(own)
+        cos, sin = angle.cos().to(angles), angle.sin().to(angles)
+        wide = turned(x.double(), cos.double(), sin.double(), interleaved)
+        yield _defined("optimized::rope.out", wide.to(dtype), x, cos, sin, interleaved)
+
+
+def _add_bytes() -> Iterator[OperatorCall]:
+    for shape, low, high in (((), 0, 255), ((0,), 0, 255), ((3, 1000), 0, 255), ((70,), 20, 200)):
+        a, b = (torch.randint(0, 256, shape).to(torch.uint8) for _ in range(2))
+        total = (a.float() - 3) * 0.1 + (b.float() - 250) * 0.2
+        result = _REFERENCE.quantize_per_tensor(total, 0.3, 7, low, high, torch.uint8)
+        given = (a, 0.1, 3, 0, 255, b, 0.2, 250, 0, 255, 0.3, 7, low, high)
+        yield _defined("quantized_decomposed::add.out", result, *given)
 
 
 def _attention() -> Iterator[OperatorCall]:

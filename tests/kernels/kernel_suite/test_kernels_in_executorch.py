@@ -38,7 +38,7 @@ from instruction_sets import SUPPORTED
 
 pytestmark = pytest.mark.isolated(opinfo=True)
 
-LIBRARIES = ("portable", "optimized", "quantized", "dim_order")
+LIBRARIES = ("portable", "optimized", "quantized", "llm", "dim_order")
 FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])
 BACKEND = FOLDER / "backend.yaml"
 BACKEND.write_text(f"backend: suite\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.isolated(
         "optimized_on_copies",
         "quantized",
         "quantized_on_copies",
+        "llm",
+        "llm_on_copies",
     ),
     nightly=("portable", "portable_alone", "optimized", "quantized_on_copies"),
     opinfo=True,
@@ -49,6 +51,7 @@ LIBRARY, BACKEND = {
     "portable_alone": ("portable", KERNELS / "portable_backend" / "backend.yaml"),
     "optimized": ("optimized", "sim"),
     "quantized": ("quantized", KERNELS / "quantized_backend" / "backend.yaml"),
+    "llm": ("llm", KERNELS / "llm_backend" / "backend.yaml"),
 }[SUITE.removesuffix("_on_copies")]
 LOADED = opsmith.load(str(BACKEND))
 # Their further results are empty on the CPU, and on other devices what PyTorch's meta function says.
@@ -139,9 +142,8 @@ def test_a_kernel_gives_what_aten_gives(operator: str) -> None:
     assert operator not in check(asked)
 
 
-if (
-    LIBRARY != "quantized"
-):  # whose samples are all of its dtypes: see quantized_backend/test_quantized.py
+# Those of others are all of their dtypes: see quantized_backend/test_quantized.py.
+if LIBRARY not in {"quantized", "llm"}:
 
     @pytest.mark.parametrize(
         "operator",

@@ -72,9 +72,13 @@ class FunctionsEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
-    """An entry of a manifest, with what opsmith adds: one kernel for certain dtypes of any rank."""
+    """An entry of a manifest, with what opsmith adds: one kernel for certain dtypes of any rank.
+
+    ``autograd`` names a function for PyTorch's autograd, which ExecuTorch has no need of.
+    """
 
     kernel_name: str = ""
+    autograd: str = ""
     dtypes: list[str] | dict[str, list[str]] = []
     dim_order: Literal["contiguous", "any"] | None = None
     rng: Literal["philox"] | None = None
@@ -191,6 +195,8 @@ class _EntryReader:
                         remedy="give each dtype and dim order to one kernel, and leave `arg_meta: null` "
                         "to one",
                     )
+        if isinstance(self.raw, ManifestEntry) and self.raw.autograd:
+            kernels.append(self._differentiation(self.raw.autograd))
         return kernels
 
     def declared(self) -> list[Declaration]:
@@ -299,6 +305,23 @@ class _EntryReader:
         )
 
     # ---- its kernels
+
+    def _differentiation(self, symbol: str) -> Kernel:
+        """What stands for the function that differentiates the operator, on PyTorch's Tensors."""
+        location = self._locate("autograd")
+        if (obstacle := obstacle_in_cpp(symbol)) is not None:
+            raise SyntaxInvalid(
+                f"`{symbol}` is not a C++ function's qualified name{obstacle}",
+                location=location,
+                remedy="write it like my_namespace::my_autograd",
+            )
+        return Kernel(
+            operator=self.operator.name,
+            symbol="",
+            library=self.header.library,
+            location=location,
+            autograd=symbol,
+        )
 
     def _own_kernel(self, raw: ManifestEntry) -> list[Kernel]:
         """The kernel that the entry itself names."""

@@ -5,41 +5,19 @@
 #include <tuple>
 
 #include "../common/resize.h"
-#include "../common/temporary.h"
-#include "attention_operands.h"
+#include "attention_pieces.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
-#include "threads.h"
 
 namespace opsmith::optimized::native {
 
 namespace {
 
-// Of queries that share what is packed of the keys, where there are heads enough for all threads.
-constexpr int64_t kPieceRows = 960;
-constexpr int64_t kFewPieces = 8;
-// Parts of the work with memory of their own.
-constexpr int64_t kParts = 32;
-
 using OptionalTensor = std::optional<Tensor>;
+using Sizes = AttentionSizes;
 
-template <class T>
-using Forward = void(const AttentionForward<T>& head);
 template <class T>
 using Backward = void(const AttentionBackward<T>& head);
-
-struct Sizes {
-  int64_t batch;
-  int64_t heads;
-  int64_t queries;
-  int64_t dim;
-  int64_t key_heads;
-  int64_t keys;
-  int64_t value_dim;
-
-  // Heads of queries to one of keys and values.
-  int64_t shared() const { return heads / key_heads; }
-};
 
 // Rejects operands that do not belong together.
 bool sizes_of_call(KernelRuntimeContext& context, const Tensor& query, const Tensor& key, const Tensor& value,
@@ -119,24 +97,6 @@ void set_operands(Attention<T>& to, const Sizes& sizes, const Tensor& query, con
   to.causal = is_causal;
 }
 
-// body(piece, memory) for all pieces of the work, each of which takes `cost`; false where there is no memory.
-template <class Body>
-bool in_parts(KernelRuntimeContext& context, int64_t pieces, int64_t cost, int64_t memory_of_piece,
-              const Body& body) {
-  const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(pieces, kParts));
-  const int64_t parts = ceil_divided(pieces, at_once);
-  const auto memory = temporary<float>(context, parts * memory_of_piece);
-  if (memory == nullptr) {
-    return false;
-  }
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin * at_once; piece < std::min(pieces, end * at_once); ++piece) {
-      body(piece, memory + begin * memory_of_piece);
-    }
-  });
-  return true;
-}
-
 template <class T>
 void clear(Tensor& tensor) {
   std::fill_n(static_cast<T*>(tensor.mutable_data_ptr()), tensor.numel(), T{});
@@ -145,28 +105,12 @@ void clear(Tensor& tensor) {
 template <class T>
 void attend(KernelRuntimeContext& context, const Sizes& sizes, const Tensor& query, const Tensor& key,
             const Tensor& value, const OptionalTensor& bias, bool is_causal, double scale, Tensor& out,
-            Tensor& logsumexp, Forward<T>* function) {
-  const int64_t heads = sizes.batch * sizes.heads;
-  const int64_t pieces_of_head =
-      std::max(ceil_divided(sizes.queries, kPieceRows),
-               std::min(ceil_divided(kFewPieces, heads), ceil_divided(sizes.queries, 2 * kQueryBlock)));
-  // Whole blocks of queries.
-  const int64_t rows = ceil_divided(ceil_divided(sizes.queries, pieces_of_head), kQueryBlock) * kQueryBlock;
-  const int64_t each = ceil_divided(sizes.queries, rows);
-  const int64_t cost = std::min(rows, sizes.queries) * sizes.keys * (sizes.dim + sizes.value_dim) / 16;
-  const int64_t memory = attention_memory(rows, sizes.dim, sizes.value_dim);
-  float* const sums = static_cast<float*>(logsumexp.mutable_data_ptr());
-  in_parts(context, heads * each, cost, memory, [&](int64_t piece, float* own) {
-    const int64_t at = piece / each, batch = at / sizes.heads, head = at % sizes.heads;
-    AttentionForward<T> call;
-    set_operands(call, sizes, query, key, value, bias, is_causal, scale, batch, head);
-    call.out = rows_of<T>(out, batch, head);
-    call.logsumexp = sums + at * sizes.queries;
-    call.begin = piece % each * rows;
-    call.end = std::min(sizes.queries, call.begin + rows);
-    call.memory = own;
-    function(call);
-  });
+            Tensor& logsumexp, AttentionFunction<T>* function) {
+  attend_heads(context, sizes, static_cast<float*>(logsumexp.mutable_data_ptr()), function,
+               [&](AttentionForward<T>& call, int64_t batch, int64_t head) {
+                 set_operands(call, sizes, query, key, value, bias, is_causal, scale, batch, head);
+                 call.out = rows_of<T>(out, batch, head);
+               });
 }
 
 template <class T>
@@ -178,7 +122,7 @@ void gradients(KernelRuntimeContext& context, const Sizes& sizes, const Tensor& 
   const int64_t memory = attention_backward_memory(shared, sizes.queries, sizes.dim, sizes.value_dim);
   const int64_t cost = shared * sizes.queries * sizes.keys * (sizes.dim + sizes.value_dim) / 6;
   const float* const sums = static_cast<const float*>(logsumexp.const_data_ptr());
-  in_parts(context, sizes.batch * sizes.key_heads, cost, memory, [&](int64_t piece, float* own) {
+  in_attention_parts(context, sizes.batch * sizes.key_heads, cost, memory, [&](int64_t piece, float* own) {
     const int64_t batch = piece / sizes.key_heads, key_head = piece % sizes.key_heads;
     const int64_t head = key_head * shared;
     AttentionBackward<T> call;
@@ -228,7 +172,7 @@ std::tuple<Tensor&, Tensor&> attention_out(KernelRuntimeContext& context, const 
     clear<float>(logsumexp);
     return results;
   }
-  ByDtype<Forward> function;
+  ByDtype<AttentionFunction> function;
   OPSMITH_SET_FUNCTIONS(function, "opsmith_fused::attention.out", attention)
   if (is_float && function.on_float != nullptr) {
     attend<float>(context, sizes, query, key, value, bias, is_causal, scale, out, logsumexp,

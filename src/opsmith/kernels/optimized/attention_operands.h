@@ -35,7 +35,7 @@ constexpr int64_t whole_panels(int64_t columns) {
   return (columns + kPanel - 1) / kPanel * kPanel;
 }
 
-// One head: softmax(scale·query·keyᵀ + bias)·value, in which a causal query i sees the keys up to i.
+// One head: softmax(scale·query·keyᵀ + bias)·value, in which a causal query i sees the keys up to past + i.
 template <class T>
 struct Attention {
   AttentionRows<const T> query;
@@ -48,6 +48,7 @@ struct Attention {
   int64_t value_dim;  // of values and results
   float scale;
   bool causal;
+  int64_t past = 0;  // keys of before the first query; gradients are of none
 };
 
 // The results of the queries between the bounds, and the logarithms of the sums that they were divided by: 0

@@ -9,70 +9,13 @@
 #include "../common/temporary.h"
 #include "bfloat16.h"
 #include "by_dtype.h"
+#include "norm_rows.h"
 #include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
 
 namespace {
-
-// Shorter rows are not streamed: each ends with a fence.
-constexpr int64_t kStreamedRow = 4096;
-// Of an element, beside adding it.
-constexpr int64_t kCost = 3;
-
-using Shape = ArrayRef<int64_t>;
-
-// The trailing dimensions of x have the normalized shape.
-bool ends_with(const Tensor& x, Shape shape) {
-  const auto dims = static_cast<ssize_t>(shape.size());
-  if (dims == 0 || dims > x.dim()) {
-    return false;
-  }
-  for (ssize_t d = 0; d < dims; ++d) {
-    if (x.sizes()[x.dim() - dims + d] != shape[d]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool has_shape(const std::optional<Tensor>& parameter, Shape shape) {
-  return !parameter.has_value() ||
-         (parameter->dim() == static_cast<ssize_t>(shape.size()) && ends_with(*parameter, shape));
-}
-
-// Parameters of x's dtype, or of float32.
-bool has_dtype(const std::optional<Tensor>& parameter, const Tensor& x) {
-  return !parameter.has_value() || parameter->scalar_type() == x.scalar_type() ||
-         parameter->scalar_type() == ScalarType::Float;
-}
-
-struct Rows {
-  int64_t count;
-  int64_t length;
-  bool streamed;
-};
-
-Rows rows_of(const Tensor& x, Shape shape) {
-  int64_t length = 1;
-  for (const int64_t size : shape) {
-    length *= size;
-  }
-  const bool streamed = static_cast<int64_t>(x.nbytes()) >= kStreamedBytes && length >= kStreamedRow;
-  return {length == 0 ? 0 : x.numel() / length, length, streamed};
-}
-
-template <class T>
-const T* data(const std::optional<Tensor>& parameter) {
-  return parameter.has_value() ? static_cast<const T*>(parameter->const_data_ptr()) : nullptr;
-}
-
-template <class T, class W>
-using LayerNorm = void(const T* x, const W* weight, const W* bias, T* y, int64_t n, float eps, float* mean,
-                       float* rstd, bool streamed);
-template <class T, class W>
-using RmsNorm = void(const T* x, const W* weight, T* y, int64_t n, float eps, bool streamed);
 
 // A statistic of a row, in float32 or bfloat16.
 void put(Tensor& statistics, int64_t row, float value) {
@@ -89,7 +32,7 @@ void layer_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& 
                 LayerNorm<T, W>* function) {
   const T* const from = static_cast<const T*>(x.const_data_ptr());
   T* const to = static_cast<T*>(out.mutable_data_ptr());
-  parallel(rows.count, rows_per_thread(rows.length * kCost), [&](int64_t begin, int64_t end) {
+  parallel(rows.count, rows_per_thread(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float center, scale;
       function(from + row * rows.length, data<W>(weight), data<W>(bias), to + row * rows.length, rows.length,
@@ -127,7 +70,7 @@ void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, cons
                          LayerNormGradient<T, W>* function) {
   constexpr int64_t kParts = 16;
   const int64_t n = rows.length;
-  const int64_t rows_of_part = std::max(rows_per_thread(n * kCost), ceil_divided(rows.count, kParts));
+  const int64_t rows_of_part = std::max(rows_per_thread(n * kNormCost), ceil_divided(rows.count, kParts));
   const int64_t parts = std::max<int64_t>(1, ceil_divided(rows.count, rows_of_part));
   const auto sums = temporary<float>(context, parts * 2 * n);
   if (sums == nullptr) {
@@ -165,7 +108,7 @@ void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& we
               RmsNorm<T, W>* function) {
   const T* const from = static_cast<const T*>(x.const_data_ptr());
   T* const to = static_cast<T*>(out.mutable_data_ptr());
-  parallel(rows.count, rows_per_thread(rows.length * kCost), [&](int64_t begin, int64_t end) {
+  parallel(rows.count, rows_per_thread(rows.length * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       function(from + row * rows.length, data<W>(weight), to + row * rows.length, rows.length, eps,
                rows.streamed);

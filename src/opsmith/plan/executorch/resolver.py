@@ -170,6 +170,8 @@ class _Resolver:
         }
         for library in backend.executorch_libraries:
             for kernel in library.kernels:
+                if not kernel.symbol:
+                    continue  # it names a function for PyTorch's autograd only
                 operator = lean_operator(kernel, catalogue, external)
                 _check_keys(operator, kernel)
                 self.kernels.setdefault(operator.name, []).append((operator, kernel))

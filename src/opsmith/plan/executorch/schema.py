@@ -165,12 +165,12 @@ def _split(kind: str) -> tuple[str, list[str]]:
 def _check_custom(kernel: Kernel, operator: Operator, schema: FunctionSchema) -> None:
     """What ExecuTorch asks of operators that are not ATen's."""
     returns = [str(each.type) for each in schema.returns]
-    if returns not in ([], ["Tensor"]):
+    if any(each != "Tensor" for each in returns):
         raise _rejection(
             kernel,
             f"`{operator.name}` returns ({', '.join(returns)}), and a custom operator of ExecuTorch "
-            "returns one Tensor or ()",
-            "return one Tensor, or () where there are several out arguments",
+            "returns Tensors or ()",
+            "return what is written to the out arguments, or ()",
         )
     overload = operator.name.partition(".")[2]
     if not _OUT_NAME.fullmatch(overload):

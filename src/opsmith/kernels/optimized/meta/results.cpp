@@ -1,6 +1,7 @@
 // What the library's own operators return, of tensors without data.
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +10,55 @@
 
 namespace opsmith::optimized {
 
+namespace {
+
+std::tuple<at::Tensor, at::Tensor> normed_and_sum(const char* name, const at::Tensor& input,
+                                                  const at::Tensor& residual,
+                                                  at::IntArrayRef normalized_shape) {
+  TORCH_CHECK(input.sym_sizes() == residual.sym_sizes() &&
+                  input.dim() >= static_cast<int64_t>(normalized_shape.size()),
+              name, ": input and residual have one shape, and at least the normalized dimensions; they are ",
+              input.sym_sizes(), " and ", residual.sym_sizes());
+  return {at::empty_symint(input.sym_sizes(), input.options()),
+          at::empty_symint(input.sym_sizes(), input.options())};
+}
+
+}  // namespace
+
 // Called for each functional call: `same_as` in the manifest would take a copy of the operand without its
 // data.
 at::Tensor rms_norm_meta(const at::Tensor& input, at::IntArrayRef /*normalized_shape*/,
                          const std::optional<at::Tensor>& /*weight*/, std::optional<double> /*eps*/) {
   return at::empty_symint(input.sym_sizes(), input.options());
+}
+
+std::tuple<at::Tensor, at::Tensor> add_rms_norm_meta(const at::Tensor& input, const at::Tensor& residual,
+                                                     at::IntArrayRef normalized_shape,
+                                                     const std::optional<at::Tensor>& /*weight*/,
+                                                     std::optional<double> /*eps*/) {
+  return normed_and_sum("add_rms_norm", input, residual, normalized_shape);
+}
+
+std::tuple<at::Tensor, at::Tensor> add_layer_norm_meta(const at::Tensor& input, const at::Tensor& residual,
+                                                       at::IntArrayRef normalized_shape,
+                                                       const std::optional<at::Tensor>& /*weight*/,
+                                                       const std::optional<at::Tensor>& /*bias*/,
+                                                       double /*eps*/) {
+  return normed_and_sum("add_layer_norm", input, residual, normalized_shape);
+}
+
+at::Tensor bias_gelu_meta(const at::Tensor& input, const at::Tensor& bias, std::string_view /*approximate*/) {
+  TORCH_CHECK(input.dim() >= 1 && bias.dim() == 1 && input.sym_size(-1) == bias.sym_size(0),
+              "bias_gelu: there is a bias for each element of the last dimension; the sizes are ",
+              input.sym_sizes(), " and ", bias.sym_sizes());
+  return at::empty_symint(input.sym_sizes(), input.options());
+}
+
+at::Tensor rope_meta(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& /*sin*/,
+                     bool /*interleaved*/) {
+  TORCH_CHECK(x.dim() >= cos.dim() && cos.dim() >= 1, "rope: cos and sin broadcast to x; the sizes are ",
+              cos.sym_sizes(), " and ", x.sym_sizes());
+  return at::empty_symint(x.sym_sizes(), x.options());
 }
 
 // gemm_operands.h describes the layout; it is not included, being compiled without PyTorch.

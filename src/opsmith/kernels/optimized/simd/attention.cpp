@@ -109,7 +109,7 @@ OPSMITH_INLINE void multiply(const Factor& a, const float* b, int64_t b_depth, i
 // How many of a block's keys, from `key` on, the query `row` sees.
 template <class T>
 OPSMITH_INLINE int64_t seen(const Attention<T>& a, int64_t row, int64_t key, int64_t keys) {
-  return a.causal ? most(0, least(keys, row + 1 - key)) : keys;
+  return a.causal ? most(0, least(keys, a.past + row + 1 - key)) : keys;
 }
 
 template <class T>
@@ -264,16 +264,16 @@ OPSMITH_INLINE void forward(const AttentionForward<T>& a) {
   float* const sums = scores + kQueryBlock * kScorePitch;
   float* const tops = sums + rows * value_dim;
   const Rows known{sums, tops, tops + rows, value_dim};
-  const int64_t all_keys = a.causal ? least(a.keys, a.end) : a.keys;
+  const int64_t all_keys = a.causal ? least(a.keys, a.past + a.end) : a.keys;
   for (int64_t key = 0; key < all_keys; key += kKeyBlock) {
     const int64_t block = least(kKeyBlock, all_keys - key);
     pack_rows(a.key, key, block, a.dim, true, widened, keys_packed);
     pack_rows(a.value, key, block, a.value_dim, false, widened, values_packed);
     // The first queries of a causal block may see none of these keys.
-    const int64_t first = a.causal ? most(a.begin, key) : a.begin;
+    const int64_t first = a.causal ? most(a.begin, key - a.past) : a.begin;
     for (int64_t row = first; row < a.end; row += kQueryBlock) {
       const int64_t count = least(kQueryBlock, a.end - row);
-      const int64_t keys = a.causal ? least(block, row + count - key) : block;
+      const int64_t keys = a.causal ? least(block, a.past + row + count - key) : block;
       const FloatRows query = float_rows(a.query, row, count, a.dim, dim, queries, false);
       multiply({query.data, query.row, 1}, keys_packed, kPanel, a.dim * kPanel, count, a.dim, keys, a.scale,
                scores, kScorePitch, false);

@@ -91,6 +91,25 @@ OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_NORM(Bfloat16, float, bfloat16_float)
 #undef OPSMITH_NORM
 
+// ---- bias_gelu.cpp: y may be x
+
+#define OPSMITH_BIAS_GELU(T, suffix)                                                      \
+  void bias_gelu_erf_##suffix(const T* x, const T* bias, T* y, int64_t n, bool streamed); \
+  void bias_gelu_tanh_##suffix(const T* x, const T* bias, T* y, int64_t n, bool streamed);
+OPSMITH_BIAS_GELU(float, float)
+OPSMITH_BIAS_GELU(Bfloat16, bfloat16)
+#undef OPSMITH_BIAS_GELU
+
+// ---- rope.cpp: of 2·pairs elements; y may be x
+
+#define OPSMITH_ROPE(T, C, suffix)                                                        \
+  void rope_halves_##suffix(const T* x, const C* cos, const C* sin, T* y, int64_t pairs); \
+  void rope_neighbours_##suffix(const T* x, const C* cos, const C* sin, T* y, int64_t pairs);
+OPSMITH_ROPE(float, float, float)
+OPSMITH_ROPE(Bfloat16, Bfloat16, bfloat16)
+OPSMITH_ROPE(Bfloat16, float, bfloat16_float)
+#undef OPSMITH_ROPE
+
 // ---- gemm.cpp
 
 #define OPSMITH_GEMM(T, suffix)                                                                       \
