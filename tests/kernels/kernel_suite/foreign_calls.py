@@ -1,8 +1,8 @@
 """Kernels that are built for another processor, and called in an emulator.
 
-ExecuTorch's libraries are for this machine, so that ``foreign_runner.cpp`` stands in for them, with the part of
-the runtime that a device's kernels have instead (``csrc/lean``).  The program is linked statically: the emulator
-needs no libraries of the other machine.
+ExecuTorch's libraries are for this machine, so that ``foreign_runner.cpp`` stands in for them, with the part
+of the runtime that a device's kernels have instead (``csrc/lean``).  The program is linked statically: the
+emulator needs no libraries of the other machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 from direct_calls import Answer, DirectCall, contents_of, text_of
 
 from opsmith.build.cache import usable_cache
@@ -62,10 +63,13 @@ def _asked(place: int, call: DirectCall) -> bytes:
     return struct.pack("<3i", place, len(call.arguments) + len(call.outs), len(text)) + text
 
 
-def built_runner(description: Path, folder: Path) -> ForeignRunner:
-    """The runner with the libraries of a backend, compiled by what ``CXX`` names into ``folder``."""
+def built_runner(description: Path, compiler_name: str, folder: Path) -> ForeignRunner:
+    """The runner with the libraries of a backend, compiled by a compiler into ``folder``."""
     cache = usable_cache()
-    compiler, executorch = find_any_compiler(cache), find_executorch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", compiler_name)
+        compiler = find_any_compiler(cache)
+    executorch = find_executorch()
     opened = OpenedBackend(description, cache)
     plan = plan_executorch(
         opened.description, opened.catalogue, Runtime(executorch.version, frozenset())
@@ -74,12 +78,8 @@ def built_runner(description: Path, folder: Path) -> ForeignRunner:
     generated = write_generated(
         f"foreign-{plan.backend}", {file.name: file.text for file in files}, cache
     )
-    registrations = tuple(
-        generated / file.name for file in files if file.name.endswith(".cpp")
-    )
-    runtime = tuple(
-        CSRC / "lean" / name for name in ("tensor.cpp", "failure.cpp")
-    )
+    registrations = tuple(generated / file.name for file in files if file.name.endswith(".cpp"))
+    runtime = tuple(CSRC / "lean" / name for name in ("tensor.cpp", "failure.cpp"))
     library = SharedLibrary(
         name="foreign",
         sources=(),
@@ -90,7 +90,12 @@ def built_runner(description: Path, folder: Path) -> ForeignRunner:
                 for sources in lean_sources(each, executorch, machine=compiler.machine)
             ),
             LeanSources(
-                (*registrations, *runtime, CSRC / "executorch_library" / "random_numbers.cpp", _RUNNER),
+                (
+                    *registrations,
+                    *runtime,
+                    CSRC / "executorch_library" / "random_numbers.cpp",
+                    _RUNNER,
+                ),
                 executorch,
                 (CSRC, *INCLUDE_DIRS),
             ),
