@@ -102,7 +102,7 @@ def _wrong(call: OperatorCall, direct: DirectCall, answer: Answer) -> str:
 def _tensor(out: Out, sizes: Sequence[int], content: bytes) -> Tensor:
     laid = torch.frombuffer(bytearray(content or b"\0" * 16), dtype=out.dtype)
     laid = laid[: len(content) // out.dtype.itemsize].reshape([sizes[dim] for dim in out.order])
-    return laid.permute(sorted(range(len(sizes)), key=out.order.index))
+    return laid.permute([out.order.index(dim) for dim in range(len(sizes))])
 
 
 @functools.cache
