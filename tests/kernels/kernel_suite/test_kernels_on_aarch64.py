@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from wrong_arguments import outs_of
 
+from opsmith.plan.executorch.resolver import LibraryKernel
 from opsmith.plan.executorch.supported import rejection
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
@@ -63,7 +64,7 @@ def asked() -> dict[str, list[tuple[int, OperatorCall]]]:
     return found
 
 
-def _is_asked(kernel: object, call: OperatorCall) -> bool:
+def _is_asked(kernel: LibraryKernel, call: OperatorCall) -> bool:
     names = [argument.name for argument in kernel.operator.arguments]
     tensors = [
         each for each in tree_leaves((call.arguments, call.results)) if isinstance(each, Tensor)
