@@ -19,6 +19,7 @@ from opsmith.build.executorch import find_executorch
 from opsmith.build.flags import lean_flags, lean_include_dirs
 from opsmith.build.toolchain import find_compiler
 from opsmith.errors import CompilerMissing, ExecutorchMissing, LibraryRejected
+from opsmith.executorch.check import check_program
 from opsmith.executorch.elf import ElfFile
 from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.run import run_program
@@ -92,6 +93,7 @@ def test_a_library_is_for_the_compilers_processor(
     assert ElfFile.read(library).machine == "aarch64"
     assert "libexecutorch.so" in ElfFile.read(library).needed
     assert read_library_file(library).description.built_for.machine == "aarch64"
+    assert check_program(small, [library]).is_complete
     # Nothing of it is this machine's.
     assert b"executorch/lib" not in library.read_bytes()
     assert refusal(LibraryRejected, run_program, small, [library]) == (

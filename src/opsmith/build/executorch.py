@@ -179,8 +179,8 @@ def check_machine(
 
 def _foreign_remedy(version: str, machine: str = "MACHINE") -> str:
     return (
-        f"pip download executorch=={version} --no-deps --platform manylinux_2_28_{machine}, unzip it, and set "
-        f"{FOREIGN} to its folder `executorch`"
+        f"pip download executorch=={version} --no-deps --platform manylinux_2_28_{machine}, unzip it, and "
+        f"set {FOREIGN} to its folder `executorch`"
     )
 
 
