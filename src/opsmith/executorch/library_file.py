@@ -77,11 +77,11 @@ def describes_itself(path: Path, *, anywhere: bool = False) -> bool:
 def check_fits(library: LibraryFile, *, anywhere: bool = False) -> None:
     """Raises :class:`~opsmith.errors.LibraryRejected` where the library cannot be loaded here.
 
-    Or, ``anywhere``, on no processor.
+    Or, ``anywhere``, beside this ExecuTorch's like for no processor.
     """
     built, here = library.description.built_for, this_installation()
-    if anywhere:
-        here = replace(here, machine=built.machine)
+    if anywhere and built.machine != here.machine:
+        here = replace(here, machine=built.machine, python=built.python)
     for what, there, now in (
         ("a processor of the kind", built.machine, here.machine),
         ("ExecuTorch", built.executorch, here.executorch),
