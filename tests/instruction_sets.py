@@ -13,6 +13,7 @@ _FLAGS = {
     "baseline": set(),
     "avx2": {"avx2", "fma"},
     "avx512": {"avx512f", "avx512bw", "avx512_vnni"},
+    "neon": {"asimd"},
 }
 SUPPORTED = [name for name in instruction_sets() if _FLAGS[name] <= processor_features()]
 """Those of this processor, the widest last; it refuses others where ``OPSMITH_ISA`` names them."""

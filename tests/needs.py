@@ -19,6 +19,7 @@ from pathlib import Path
 
 VARIABLE = "OPSMITH_TESTS_REQUIRE_ALL"
 
+AARCH64_COMPILER, AARCH64_EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -50,6 +51,11 @@ def _has_opencl() -> bool:
 
 
 NEEDS = {
+    "AArch64": Need(
+        _on_path(AARCH64_COMPILER, AARCH64_EMULATOR),
+        "g++-aarch64-linux-gnu qemu-user",
+        "kernels on another processor",
+    ),
     "binutils": Need(
         _on_path("nm", "size"),
         "binutils",

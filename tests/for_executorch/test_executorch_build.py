@@ -7,11 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor, nn
 
 from command import run_opsmith
 from executorch_chip import FAST, PLAIN, write_chip
 from executorch_programs import Largest, Mixed, build, export, matrices
 from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
+from opsmith.executorch.elf import ElfFile
 from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.sizes import text_size
 from refusal import refusal
@@ -72,6 +75,28 @@ def test_a_selected_library_holds_what_the_program_calls(chip: Path, mixed: Path
         ("aten::sigmoid.out", ""),
         ("dim_order_ops::_to_dim_order_copy.out", ""),
     }
+
+
+class Summed(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return (x + torch.sigmoid(y)).mean(-1)
+
+
+def test_a_selected_library_has_the_dtypes_of_its_program_alone(tmp_path: Path) -> None:
+    """In code that several operators share too, and in each instruction set."""
+    backend = tmp_path / "backend.yaml"
+    backend.write_text("backend: summed\ndriver: sim\nlibraries: [optimized]\n")
+    program = export(Summed(), matrices(), tmp_path / "summed.pte", backend).program
+    built = build(backend, tmp_path / "built", program)
+    assert {each.form.operator for each in built.forms if each.kernel} == {
+        "aten::add.out",
+        "aten::mean.out",
+        "aten::sigmoid.out",
+    }
+    names = [symbol.name for symbol in ElfFile.read(built.library).symbols]
+    assert any("sigmoid_float" in name for name in names)
+    assert [name for name in names if "float16" in name] == []
+    assert built.text < 80_000 < built.full_text / 10
 
 
 @pytest.mark.needs("binutils")

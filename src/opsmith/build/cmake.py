@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
 from opsmith.build.csrc import INCLUDE_DIRS, PACKAGE
-from opsmith.build.executorch import ExecutorchInstallation, find_executorch
+from opsmith.build.executorch import ExecutorchInstallation, find_target_executorch
 from opsmith.build.flags import lean_flags, lean_include_dirs
 from opsmith.build.toolchain import TorchInstallation, find_torch
 from opsmith.errors import ExecutorchMissing, OpsmithError
@@ -28,7 +28,7 @@ def facts() -> dict[str, Sequence[str | Path]]:
 
     Raises :class:`~opsmith.errors.ExecutorchMissing` or :class:`~opsmith.errors.LoadError`.
     """
-    torch, executorch = find_torch(), find_executorch()
+    torch, executorch = find_torch(), find_target_executorch()
     return {
         "OPSMITH_INCLUDE_DIRS": INCLUDE_DIRS,
         "OPSMITH_LEAN_FLAGS": lean_flags(),

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
+import re
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -29,13 +31,23 @@ from opsmith.errors import ExecutorchMissing
 INSTALL = "pip install executorch==1.4.1"
 """The version that everything is tested with."""
 
+FOREIGN = "OPSMITH_EXECUTORCH"
+"""The variable that names the folder of an ExecuTorch for another processor."""
+
+_HEADER = "executorch/runtime/kernel/kernel_includes.h"
+_VERSION = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class ExecutorchInstallation:
-    """The installed ExecuTorch: its version, and where its headers and its runtime lie."""
+    """The installed ExecuTorch: its version, and where its headers and its runtime lie.
+
+    ``is_foreign``: it is not installed, but that of another processor, which nothing here loads.
+    """
 
     version: str
     root: Path
+    is_foreign: bool = False
 
     @property
     def include_dir(self) -> Path:
@@ -99,7 +111,7 @@ class ExecutorchInstallation:
 
         It finds the runtime beside itself, or else where that is installed.
         """
-        places = dict.fromkeys(each.parent for each in self.libraries)
+        places = dict.fromkeys(() if self.is_foreign else (each.parent for each in self.libraries))
         soname = f"-Wl,-soname,lib{name}.so"
         return soname, "-Wl,-rpath,$ORIGIN", *(f"-Wl,-rpath,{place}" for place in places)
 
@@ -117,12 +129,67 @@ class ExecutorchInstallation:
         return self.root / "extension" / "pybindings" / f"{name}{suffix}"
 
 
+def find_target_executorch() -> ExecutorchInstallation:
+    """The ExecuTorch that libraries are built for: the installed one, or what :data:`FOREIGN` names.
+
+    That has to be of the installed version, which exports programs and plans their kernels.  Raises
+    :class:`ExecutorchMissing`.
+    """
+    installed, named = find_executorch(), os.environ.get(FOREIGN, "")
+    if not named:
+        return installed
+    root = Path(named).absolute()
+    try:
+        found = _VERSION.search((root / "version.py").read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    foreign = ExecutorchInstallation(found[1] if found else "", root, is_foreign=True)
+    if not found or not (foreign.include_dir / _HEADER).is_file():
+        raise ExecutorchMissing(
+            f"{FOREIGN} is `{named}`, which is no folder `executorch` of its wheel",
+            remedy=_foreign_remedy(installed.version),
+        )
+    if foreign.version.partition("+")[0] != installed.version.partition("+")[0]:
+        raise ExecutorchMissing(
+            f"{FOREIGN} names ExecuTorch {foreign.version}, and {installed.version} is installed here, "
+            "which exports the programs",
+            remedy=f"pip install executorch=={foreign.version}, or unpack the wheel of {installed.version}",
+        )
+    if not foreign.is_split:
+        raise ExecutorchMissing(
+            f"ExecuTorch {foreign.version} has its runtime in an extension module of Python, which libraries "
+            "for another processor cannot be linked to",
+            remedy="take 1.5 or later, here and there, whose runtime is a library of its own",
+        )
+    return foreign
+
+
+def check_machine(
+    executorch: ExecutorchInstallation, machine: str, is_for: str, compiler: str
+) -> None:
+    """Raises :class:`ExecutorchMissing` where the runtime ``is_for`` another machine than ``compiler``."""
+    if is_for == machine:
+        return
+    raise ExecutorchMissing(
+        f"{compiler} compiles for {machine}, and `{executorch.runtime}`, which libraries are linked to, is "
+        f"for {is_for}",
+        remedy=f"{_foreign_remedy(executorch.version, machine)}; or name another compiler with CXX",
+    )
+
+
+def _foreign_remedy(version: str, machine: str = "MACHINE") -> str:
+    return (
+        f"pip download executorch=={version} --no-deps --platform manylinux_2_28_{machine}, unzip it, and "
+        f"set {FOREIGN} to its folder `executorch`"
+    )
+
+
 def find_executorch() -> ExecutorchInstallation:
     """The installed ExecuTorch; raises :class:`ExecutorchMissing` where there is none with headers."""
     spec = importlib.util.find_spec("executorch")
     places = list(spec.submodule_search_locations or ()) if spec else []
     installation = ExecutorchInstallation(executorch_version(), Path(places[0] if places else ""))
-    header = installation.include_dir / "executorch/runtime/kernel/kernel_includes.h"
+    header = installation.include_dir / _HEADER
     if not places or not header.is_file():
         what = f"it lacks {header}" if places else "it is not installed"
         raise ExecutorchMissing(

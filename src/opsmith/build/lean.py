@@ -22,25 +22,37 @@ _OF_X86: Mapping[str, tuple[str, ...]] = {
     "avx2": ("-march=x86-64-v3",),
     "avx512": ("-march=x86-64-v4", "-mavx512vnni"),
 }
+# Every such processor has NEON, so that there is no other to choose.
+_OF_ARM: Mapping[str, tuple[str, ...]] = {"neon": ("-DOPSMITH_ISA_NEON",)}
 _ELSEWHERE: Mapping[str, tuple[str, ...]] = {"baseline": ()}
+_OF_MACHINES = {"x86_64": _OF_X86, "AMD64": _OF_X86, "aarch64": _OF_ARM, "arm64": _OF_ARM}
 
 
-def instruction_sets() -> Mapping[str, tuple[str, ...]]:
-    """The instruction sets that vectorised sources are compiled for, and the compiler's options."""
-    return _OF_X86 if platform.machine() in {"x86_64", "AMD64"} else _ELSEWHERE
+def instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]]:
+    """The instruction sets that vectorised sources are compiled for, and the compiler's options.
+
+    Of ``machine``, by ``uname``'s name; empty for this one.
+    """
+    return _OF_MACHINES.get(machine or platform.machine(), _ELSEWHERE)
 
 
 def lean_sources(
-    library: Library, executorch: ExecutorchInstallation, flags: Sequence[str] = ()
+    library: Library,
+    executorch: ExecutorchInstallation,
+    flags: Sequence[str] = (),
+    machine: str = "",
 ) -> tuple[LeanSources, ...]:
-    """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all."""
+    """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all.
+
+    They are compiled for ``machine``, by ``uname``'s name; empty for this one.
+    """
     # Kernels are told where to launch work, and which random numbers are theirs.
     include_dirs = (*library.include_dirs, PUBLIC_HEADERS)
     flags = (*flags, *library.options.compile_flags)
     plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
     if not library.vectorised:
         return (plain,)
-    names = instruction_sets()
+    names = instruction_sets(machine)
     every = [f"-DOPSMITH_ISA_{name.upper()}" for name in names]
     return (
         LeanSources(plain.sources, executorch, plain.include_dirs, (*plain.flags, *every)),

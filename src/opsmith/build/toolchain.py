@@ -38,6 +38,8 @@ _CANDIDATES = ("c++", "g++", "clang++")
 _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
 # What a file with PyTorch's headers takes without looking for garbage.
 _GCC_HEAP_KIB = 4 << 20
+# By uname's name, those that triples have.
+_ALSO_CALLED = {"AMD64": ("x86_64",), "arm64": ("aarch64",), "aarch64": ("arm64",)}
 _PROBE = "#include <concepts>\n#include <bit>\nstatic_assert(std::integral<int>);\n"
 
 
@@ -46,12 +48,14 @@ class Compiler:
     """A compiler that takes C++20.
 
     ``command`` runs it: one word, or more, as in ``CXX="ccache g++"``.  ``path`` is the
-    compiler's own file, links resolved; ``version`` the first line of what it says of itself.
+    compiler's own file, links resolved; ``version`` the first line of what it says of itself;
+    ``machine`` the processor that it compiles for, by ``uname``'s name.
     """
 
     command: tuple[str, ...]
     path: Path
     version: str
+    machine: str = platform.machine()
 
     @property
     def identity(self) -> str:
@@ -59,7 +63,7 @@ class Compiler:
         options = [word for word in self.command if word.startswith("-")]
         # gcc begins with the name that it was called by: c++ and g++ are one.
         said = re.sub(r"^\S+ (?=\()", "", self.version)
-        return f"{platform.machine()} {self.path} {said} {shlex.join(options)}"
+        return f"{self.machine} {self.path} {said} {shlex.join(options)}"
 
     @property
     def is_clang(self) -> bool:
@@ -147,11 +151,22 @@ def find_torch() -> TorchInstallation:
 
 
 def find_compiler(cache: Path) -> Compiler:
-    """The C++20 compiler to use: ``CXX`` where it is set, else the first that is found.
+    """The C++20 compiler to use for this machine: ``CXX`` where it is set, else the first that is found.
 
     What was learned of it is remembered in ``cache`` until its file changes.
     Raises :class:`CompilerMissing`.
     """
+    found = find_any_compiler(cache)
+    if found.machine != platform.machine():
+        raise CompilerMissing(
+            f"{shlex.join(found.command)} compiles for {found.machine}, and this is {platform.machine()}",
+            remedy="unset CXX: only `opsmith executorch build` makes libraries for another processor",
+        )
+    return found
+
+
+def find_any_compiler(cache: Path) -> Compiler:
+    """The same, though it may compile for another machine."""
     chosen = os.environ.get("CXX", "").strip()
     commands = [shlex.split(chosen)] if chosen else [[name] for name in _CANDIDATES]
     found = [
@@ -183,16 +198,17 @@ def _identified(words: list[str], cache: Path) -> Compiler:
     facts = f"{shlex.join(command)} {path} {status.st_mtime_ns} {status.st_size}"
     record = cache / "compilers" / hashlib.sha256(facts.encode()).hexdigest()
     try:
-        version = msgspec.json.decode(record.read_bytes(), type=str)
+        version, machine = msgspec.json.decode(record.read_bytes(), type=tuple[str, str])
     except (OSError, msgspec.DecodeError):
-        version = _probed(command)
+        version, machine = _probed(command)
         # Best effort: it can be asked again.
         with suppress(CacheUnusable):
-            write_whole(record, msgspec.json.encode(version))
-    return Compiler(command, path, version)
+            write_whole(record, msgspec.json.encode((version, machine)))
+    return Compiler(command, path, version, machine)
 
 
-def _probed(command: tuple[str, ...]) -> str:
+def _probed(command: tuple[str, ...]) -> tuple[str, str]:
+    """The first line of its version, and the machine that it compiles for."""
     try:
         # Without a file: there may be no folder that can be written.
         subprocess.run(
@@ -203,8 +219,14 @@ def _probed(command: tuple[str, ...]) -> str:
             text=True,
             env={**os.environ, "LC_ALL": "C"},
         )
-        said = subprocess.run([*command, "--version"], check=True, capture_output=True, text=True)
-        return said.stdout.splitlines()[0]
+        version, target = (
+            subprocess.run([*command, option], check=True, capture_output=True, text=True).stdout
+            for option in ("--version", "-dumpmachine")
+        )
+        # A triple, aarch64-linux-gnu; Apple and Debian have other names for some than Linux' uname.
+        machine = target.partition("-")[0].strip()
+        is_this = machine in _ALSO_CALLED.get(platform.machine(), ())
+        return version.splitlines()[0], platform.machine() if is_this else machine
     except (OSError, subprocess.CalledProcessError, IndexError) as error:
         lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         why = next((line for line in lines if "error" in line), lines[0])

@@ -15,10 +15,26 @@
 # runtime and its headers (opsmith::executorch), into a program in C++. It registers its kernels by itself, and
 # is linked although nothing refers to it. With NO_RUNTIME_KERNELS the program has no kernels but these, and
 # the build fails where the libraries lack one; without, it may link ExecuTorch's own beside them.
+#
+# With a toolchain file for another processor, kernels are compiled by its compiler, and OPSMITH_EXECUTORCH has
+# to be the folder `executorch` of ExecuTorch's wheel for that processor, unpacked.
 
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(OPSMITH_EXECUTORCH "$ENV{OPSMITH_EXECUTORCH}" CACHE PATH "An ExecuTorch for another processor than this one's")
+set(_opsmith_environment "OPSMITH_EXECUTORCH=${OPSMITH_EXECUTORCH}")
+if(CMAKE_CROSSCOMPILING)
+  set(_opsmith_compiler "${CMAKE_CXX_COMPILER}")
+  if(CMAKE_CXX_COMPILER_TARGET)
+    string(APPEND _opsmith_compiler " --target=${CMAKE_CXX_COMPILER_TARGET}")
+  endif()
+  if(CMAKE_SYSROOT)
+    string(APPEND _opsmith_compiler " --sysroot=${CMAKE_SYSROOT}")
+  endif()
+  list(APPEND _opsmith_environment "CXX=${_opsmith_compiler}")
+endif()
+set(OPSMITH_COMMAND "${CMAKE_COMMAND}" -E env ${_opsmith_environment} "${Python3_EXECUTABLE}" -m)
 execute_process(
-  COMMAND "${Python3_EXECUTABLE}" -m opsmith.build.cmake facts
+  COMMAND ${OPSMITH_COMMAND} opsmith.build.cmake facts
   OUTPUT_VARIABLE _opsmith_facts
   COMMAND_ERROR_IS_FATAL ANY)
 cmake_language(EVAL CODE "${_opsmith_facts}")
@@ -89,7 +105,7 @@ function(opsmith_kernels target)
   set(library "${folder}/lib${target}.so")
   # Asked in each build, which costs little where nothing has changed: it knows the kernels' sources.
   add_custom_target(${target}_library
-    COMMAND "${Python3_EXECUTABLE}" -m opsmith executorch build "${given_BACKEND}" ${options} -o "${folder}"
+    COMMAND ${OPSMITH_COMMAND} opsmith executorch build "${given_BACKEND}" ${options} -o "${folder}"
             --name ${target}
     DEPENDS ${programs}
     BYPRODUCTS "${library}"

@@ -220,6 +220,11 @@ _INSTRUCTION_SETS: Mapping[str, str] = {
     "__AVX512VNNI__": "avx512_vnni",
     "__AVX512BF16__": "avx512_bf16",
     "__AMX_TILE__": "amx_tile",
+    "__ARM_FEATURE_DOTPROD": "asimddp",
+    "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
+    "__ARM_FEATURE_BF16": "bf16",
+    "__ARM_FEATURE_MATMUL_INT8": "i8mm",
+    "__ARM_FEATURE_SVE": "sve",
 }
 
 

@@ -14,23 +14,28 @@ from pathlib import Path
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
-from opsmith.build.executorch import ExecutorchInstallation, find_executorch
+from opsmith.build.executorch import (
+    ExecutorchInstallation,
+    check_machine,
+    find_target_executorch,
+)
 from opsmith.build.generated import write_generated
 from opsmith.build.lean import distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress, Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
-from opsmith.build.toolchain import Compiler, find_compiler
+from opsmith.build.toolchain import Compiler, find_any_compiler
 from opsmith.build.undefined import WantedFunction, located_undefined
 from opsmith.description import Backend
 from opsmith.emit.executorch import emit_executorch, kernel_declaration
 from opsmith.errors import OperatorsUnserved, OutputRejected, SymbolUndefined
-from opsmith.executorch.library_file import this_installation
+from opsmith.executorch.elf import ElfFile
 from opsmith.executorch.program import ExecutorchProgram
 from opsmith.executorch.runtime import installed_runtime
 from opsmith.executorch.sizes import KernelSize, kernel_sizes, needed_objects, text_size
 from opsmith.output_files import write_output
 from opsmith.plan import OpenedBackend
+from opsmith.plan.executorch.library_facts import BuiltFor
 from opsmith.plan.executorch.resolver import (
     ExecutorchPlan,
     ServedForm,
@@ -102,8 +107,14 @@ class _Builder:
     ) -> None:
         self.report = report
         self.cache = usable_cache()
-        self.compiler: Compiler = find_compiler(self.cache)
-        self.executorch: ExecutorchInstallation = find_executorch()
+        self.compiler: Compiler = find_any_compiler(self.cache)
+        self.executorch: ExecutorchInstallation = find_target_executorch()
+        check_machine(
+            self.executorch,
+            self.compiler.machine,
+            ElfFile.read(self.executorch.runtime).machine,
+            self.compiler.command[0],
+        )
         report(Progress("planning the kernels of ExecuTorch"))
         opened = OpenedBackend(description, self.cache)
         self.catalogue, self.backend = opened.catalogue, opened.description
@@ -140,7 +151,7 @@ class _Builder:
             distinct_sources(
                 sources
                 for library in self.backend.executorch_libraries
-                for sources in lean_sources(library, self.executorch, flags)
+                for sources in lean_sources(library, self.executorch, flags, self.compiler.machine)
             )
         )
 
@@ -206,7 +217,8 @@ class _Builder:
             yield from library.options.link_flags
 
     def _generated(self, plan: ExecutorchPlan) -> list[Path]:
-        files = emit_executorch(plan, this_installation())
+        built_for = BuiltFor(self.executorch.version, self.executorch.python, self.compiler.machine)
+        files = emit_executorch(plan, built_for)
         texts = {file.name: file.text for file in files}
         folder = write_generated(f"executorch-{plan.backend}", texts, self.cache)
         return [folder / file.name for file in files]

@@ -91,7 +91,8 @@ def check_program(
     report = progress or (lambda step: None)
     report(Progress(f"reading {path.name}"))
     program = read_program(path)
-    named = named_libraries(libraries)
+    # Nothing is loaded: what is deployed elsewhere is asked about here.
+    named = named_libraries(libraries, anywhere=True)
     installed = installed_runtime(cache_root())
     runtime = installed if runtime_kernels else installed.without_kernels()
     counts = Counter(call.form for call in program.calls)

@@ -7,7 +7,7 @@ ends with a signal.  So what it was built for is read from a section of the file
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -54,8 +54,8 @@ def _content(path: Path) -> bytes:
         ) from None
 
 
-def describes_itself(path: Path) -> bool:
-    """Whether the file is a library that ``opsmith executorch build`` wrote.
+def describes_itself(path: Path, *, anywhere: bool = False) -> bool:
+    """Whether the file is a library that ``opsmith executorch build`` wrote; ``anywhere``: for any processor.
 
     One that registers its kernels itself, by ``EXECUTORCH_LIBRARY`` for instance, does not.  Raises as
     :func:`read_library_file`.
@@ -64,18 +64,24 @@ def describes_itself(path: Path) -> bool:
         file = ElfFile(_content(path))
     except NotElf as error:
         raise _foreign(path, str(error)) from None
-    if file.machine != platform.machine():
+    is_ours = file.section(SECTION) is not None
+    if file.machine != platform.machine() and not (is_ours and anywhere):
         raise LibraryRejected(
             f"`{path}` was built for a processor of the kind {file.machine}, and this is "
             f"{platform.machine()}",
             remedy=_REBUILD,
         )
-    return file.section(SECTION) is not None
+    return is_ours
 
 
-def check_fits(library: LibraryFile) -> None:
-    """Raises :class:`~opsmith.errors.LibraryRejected` where the library cannot be loaded here."""
+def check_fits(library: LibraryFile, *, anywhere: bool = False) -> None:
+    """Raises :class:`~opsmith.errors.LibraryRejected` where the library cannot be loaded here.
+
+    Or, ``anywhere``, beside this ExecuTorch's like for no processor.
+    """
     built, here = library.description.built_for, this_installation()
+    if anywhere and built.machine != here.machine:
+        here = replace(here, machine=built.machine, python=built.python)
     for what, there, now in (
         ("a processor of the kind", built.machine, here.machine),
         ("ExecuTorch", built.executorch, here.executorch),
@@ -87,7 +93,7 @@ def check_fits(library: LibraryFile) -> None:
                 remedy=_REBUILD,
             )
     missing = set(library.description.instruction_sets.split()) - processor_features()
-    if missing:
+    if missing and not anywhere:
         raise LibraryRejected(
             f"`{library.path}` needs {', '.join(sorted(missing))}, which this processor has not",
             remedy=f"{_REBUILD}, without -march in CXX",

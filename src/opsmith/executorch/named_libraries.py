@@ -46,20 +46,20 @@ class NamedLibrary:
     registers_itself: bool
 
 
-def named_libraries(paths: Sequence[Path]) -> tuple[NamedLibrary, ...]:
-    """The libraries in the files, or the folders with one, ``paths``.
+def named_libraries(paths: Sequence[Path], *, anywhere: bool = False) -> tuple[NamedLibrary, ...]:
+    """The libraries in the files, or the folders with one, ``paths``; ``anywhere``: for any processor.
 
     Raises :class:`~opsmith.errors.FileMissing`, and :class:`~opsmith.errors.LibraryRejected` for one that is
     named twice, was built for something else, or cannot be loaded.
     """
     files = [library_path(path) for path in paths]
     _check_named_once(files)
-    foreign = [path for path in files if not describes_itself(path)]
+    foreign = [path for path in files if not describes_itself(path, anywhere=anywhere)]
     operators = dict(zip(foreign, _operators_of(foreign), strict=True))
     return tuple(
         NamedLibrary(path, _plain_description(path, operators[path]), True)
         if path in operators
-        else _described(path)
+        else _described(path, anywhere)
         for path in files
     )
 
@@ -124,9 +124,9 @@ def logged_reasons(log: str) -> list[str]:
     return lines[-SHOWN_LINES:]
 
 
-def _described(path: Path) -> NamedLibrary:
+def _described(path: Path, anywhere: bool) -> NamedLibrary:
     file = read_library_file(path)
-    check_fits(file)
+    check_fits(file, anywhere=anywhere)
     return NamedLibrary(path, file.description, False)
 
 

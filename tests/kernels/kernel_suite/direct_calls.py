@@ -117,30 +117,35 @@ class Caller:
 
     def call(self, function: int, call: DirectCall, *, allocator: bool = True) -> Answer:
         """What ``function`` does; without ``allocator`` the runtime has no temporary memory to give."""
-        text = _text_of(call)
+        text = text_of(call)
         count = len(call.arguments) + len(call.outs)
         status = self._library.probe_call(function, text, count, int(allocator), self._answer)
-        assert status != -1, f"too much for the caller: {call}"
-        if status == _UNDERWRITTEN:
-            return Answer(status, died="it wrote in front of a Tensor")
-        if status > _SIGNAL:
-            return Answer(status, died=f"it raised signal {status - _SIGNAL}")
-        if status != 0:
-            return Answer(status)
-        given = sum(len(list(_tensors(value))) for value in call.arguments)
-        return Answer(0, tuple(self._contents())[given:])
+        return contents_of(call, status, memoryview(self._answer))
 
-    def _contents(self) -> Iterator[tuple[tuple[int, ...], bytes]]:
-        memory = memoryview(self._answer)
-        (count,) = struct.unpack_from("<i", memory, 0)
-        at = 4
-        for _ in range(count):
-            (rank,) = struct.unpack_from("<i", memory, at)
-            sizes = struct.unpack_from(f"<{rank}i", memory, at + 4)
-            (size,) = struct.unpack_from("<q", memory, at + 4 + 4 * rank)
-            at += 12 + 4 * rank
-            yield sizes, bytes(memory[at : at + size])
-            at += size
+
+def contents_of(call: DirectCall, status: int, answer: bytes | memoryview) -> Answer:
+    """What ``probe_call`` returned and wrote for ``call``."""
+    assert status != -1, f"too much for the caller: {call}"
+    if status == _UNDERWRITTEN:
+        return Answer(status, died="it wrote in front of a Tensor")
+    if status > _SIGNAL:
+        return Answer(status, died=f"it raised signal {status - _SIGNAL}")
+    if status != 0:
+        return Answer(status)
+    given = sum(len(list(_tensors(value))) for value in call.arguments)
+    return Answer(0, tuple(_contents(memoryview(answer)))[given:])
+
+
+def _contents(memory: memoryview) -> Iterator[tuple[tuple[int, ...], bytes]]:
+    (count,) = struct.unpack_from("<i", memory, 0)
+    at = 4
+    for _ in range(count):
+        (rank,) = struct.unpack_from("<i", memory, at)
+        sizes = struct.unpack_from(f"<{rank}i", memory, at + 4)
+        (size,) = struct.unpack_from("<q", memory, at + 4 + 4 * rank)
+        at += 12 + 4 * rank
+        yield sizes, bytes(memory[at : at + size])
+        at += size
 
 
 def built_caller(folder: Path) -> Path:
@@ -166,7 +171,8 @@ def built_caller(folder: Path) -> Path:
 # ---- arguments as text
 
 
-def _text_of(call: DirectCall) -> bytes:
+def text_of(call: DirectCall) -> bytes:
+    """The call's arguments and outs, as ``direct_calls.cpp`` reads them."""
     parameters = inputs_of(schema_of(call.operator))
     parts = [
         _value(

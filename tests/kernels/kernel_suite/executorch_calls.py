@@ -18,6 +18,7 @@ from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 from executorch.exir.tensor import scalar_type_enum
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta, dtype_name
 
@@ -46,6 +47,20 @@ def form_of(call: OperatorCall) -> CallForm:
     outs = [_form(value) for value in call.results]
     # A single out is returned too, and stands in the key again.
     return CallForm(call.operator, (*arguments, *outs, *(outs if len(outs) == 1 else [None])))
+
+
+def is_refused(call: OperatorCall) -> bool:
+    """Whether ExecuTorch's own kernels refuse what ATen computes.
+
+    Copies that do not block, and Tensors that are neither all contiguous nor all channels-last, which those
+    of four and five dimensions can be.
+    """
+    if call.operator == "aten::_to_copy.out" and True in call.arguments[1:2]:
+        return True
+    out = next(iter(tree_leaves(call.results)))
+    orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
+    are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
+    return orders != {tuple(range(out.dim()))} and not are_channels_last
 
 
 def _form(value: Any) -> Argument:

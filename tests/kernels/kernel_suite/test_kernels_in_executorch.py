@@ -21,10 +21,9 @@ import pytest
 import torch
 from agreement import disagreement
 from aten_calls import OperatorCall
-from executorch_calls import Outcome, dim_order, form_of, run_calls
+from executorch_calls import Outcome, form_of, is_refused, run_calls
 from recording import recording
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from opsmith.executorch.build import build_library
 from opsmith.executorch.library_file import read_library_file
@@ -67,20 +66,6 @@ def kernels(library: str) -> dict[str, tuple[int, DescribedKernel]]:
 def reason_against(kernel: DescribedKernel, call: OperatorCall) -> str:
     """What of ``call`` the manifest does not let ``kernel`` take."""
     return rejection(kernel.arguments, kernel, form_of(call))
-
-
-def is_refused(call: OperatorCall) -> bool:
-    """Whether ExecuTorch's own kernels refuse what ATen computes.
-
-    Copies that do not block, and Tensors that are neither all contiguous nor all channels-last, which those
-    of four and five dimensions can be.
-    """
-    if call.operator == "aten::_to_copy.out" and True in call.arguments[1:2]:
-        return True
-    out = next(iter(tree_leaves(call.results)))
-    orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
-    are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
-    return orders != {tuple(range(out.dim()))} and not are_channels_last
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def chosen(calls: Sequence[OperatorCall], most: int) -> list[OperatorCall]:
 
 def with_mistakes(call: OperatorCall) -> Iterator[DirectCall]:
     """The call itself, and all that are made of it."""
-    arguments, outs = tuple(call.arguments), _outs(call.results)
+    arguments, outs = tuple(call.arguments), outs_of(call.results)
     yield DirectCall(call.operator, arguments, outs, "none")
     for change in (
         _out_dtypes,
@@ -74,7 +74,9 @@ def with_mistakes(call: OperatorCall) -> Iterator[DirectCall]:
             yield DirectCall(call.operator, changed, changed_outs, change.__name__[1:], what)
 
 
-def _outs(results: Sequence[Any]) -> Outs:
+def outs_of(results: Sequence[Any]) -> Outs:
+    """Memory for ``results``."""
+
     def out(like: Tensor) -> Out:
         sizes = tuple(like.shape)
         return Out(like.dtype, sizes, dim_order(like) if like.numel() else tuple(range(len(sizes))))

@@ -3,9 +3,15 @@
 
 #include "instruction_set.h"
 
+#if defined(OPSMITH_ISA_NEON)
+#define OPSMITH_ISA neon
+#include OPSMITH_FUNCTIONS
+#undef OPSMITH_ISA
+#else
 #define OPSMITH_ISA baseline
 #include OPSMITH_FUNCTIONS
 #undef OPSMITH_ISA
+#endif
 #if defined(OPSMITH_HAS_LEVELS)
 #define OPSMITH_ISA avx2
 #include OPSMITH_FUNCTIONS

@@ -1,7 +1,9 @@
-// Which instruction set the vectorised sources of the libraries run with: the widest that the processor and
-// the operating system support, or the one that the environment variable OPSMITH_ISA names (baseline, avx2,
-// avx512), for tests and bug reports. It is chosen once in each shared library, at the first call of a kernel
-// with vectorised code; where the named one is missing, each such call fails.
+// Which instruction set the vectorised sources of the libraries run with, on x86-64: the widest that the
+// processor and the operating system support, or the one that the environment variable OPSMITH_ISA names
+// (baseline, avx2, avx512), for tests and bug reports. It is chosen once in each shared library, at the first
+// call of a kernel with vectorised code; where the named one is missing, each such call fails.
+//
+// AArch64 has neon alone, since every such processor has it, and others have the baseline.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,10 @@
 
 #if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2) && defined(OPSMITH_ISA_AVX512)
 #define OPSMITH_HAS_LEVELS 1
+#endif
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace opsmith {
@@ -83,6 +89,19 @@ inline bool multiplies_bfloat16() {
 #endif
 }
 
+// Whether the processor has SDOT, which adds up four products of bytes, and NEON need not bring.
+inline bool multiplies_bytes() {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return true;
+#elif defined(__aarch64__) && defined(__linux__)
+  constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP
+  static const bool has = (getauxval(AT_HWCAP) & kDotProducts) != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 template <class Function>
 Function* best(Function* baseline, Function* avx2, Function* avx512) {
   const InstructionSet chosen = instruction_set();
@@ -95,6 +114,8 @@ Function* best(Function* baseline, Function* avx2, Function* avx512) {
 // that no program selects refers to none, so the linker drops them.
 #if defined(OPSMITH_HAS_LEVELS)
 #define OPSMITH_BEST(name) (::opsmith::best(baseline::name, avx2::name, avx512::name))
+#elif defined(OPSMITH_ISA_NEON)
+#define OPSMITH_BEST(name) (&neon::name)
 #else
 #define OPSMITH_BEST(name) (&baseline::name)
 #endif

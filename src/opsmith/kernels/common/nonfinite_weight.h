@@ -65,19 +65,25 @@ bool has_all_bits(const U* elements, int64_t n, int64_t stride, U bits) {
   return false;
 }
 
-// f(U{}, bits) with an unsigned type of the elements' width; nothing where all elements are finite.
+// f(U{}, bits) with an unsigned type of the elements' width; nothing where all elements are finite, or no
+// selected program has the dtype.
 template <class F>
 void with_exponent(ScalarType dtype, const F& f) {
   const Exponent exponent = exponent_of(dtype);
-  switch (exponent.width) {
-    case 2:
-      return f(uint16_t{}, static_cast<uint16_t>(exponent.bits));
-    case 4:
-      return f(uint32_t{}, static_cast<uint32_t>(exponent.bits));
-    case 8:
-      return f(uint64_t{}, exponent.bits);
-    default:
-      return;
+  if constexpr (selected("", ScalarType::Half) || selected("", ScalarType::BFloat16)) {
+    if (exponent.width == 2) {
+      f(uint16_t{}, static_cast<uint16_t>(exponent.bits));
+    }
+  }
+  if constexpr (selected("", ScalarType::Float)) {
+    if (exponent.width == 4) {
+      f(uint32_t{}, static_cast<uint32_t>(exponent.bits));
+    }
+  }
+  if constexpr (selected("", ScalarType::Double)) {
+    if (exponent.width == 8) {
+      f(uint64_t{}, exponent.bits);
+    }
   }
 }
 

@@ -164,22 +164,20 @@ std::tuple<Tensor&, Tensor&> attention_out(KernelRuntimeContext& context, const 
   }
   OPSMITH_CHECK(context, is_contiguous(logsumexp), InvalidArgument, results,
                 "attention: logsumexp is contiguous");
-  const bool is_float = query.scalar_type() == ScalarType::Float;
   if (sizes.keys == 0 || sizes.dim == 0 || logsumexp.numel() == 0) {
     OPSMITH_CHECK(context, sizes.keys == 0 || logsumexp.numel() == 0, NotSupported, results,
                   "attention: query and key have a dim of 0");
-    is_float ? clear<float>(out) : clear<Bfloat16>(out);
+    with_element(out.scalar_type(), [&](auto element) { clear<decltype(element)>(out); });
     clear<float>(logsumexp);
     return results;
   }
   ByDtype<AttentionFunction> function;
   OPSMITH_SET_FUNCTIONS(function, "opsmith_fused::attention.out", attention)
-  if (is_float && function.on_float != nullptr) {
-    attend<float>(context, sizes, query, key, value, bias, is_causal, scale, out, logsumexp,
-                  function.on_float);
-  } else if (function.on_bfloat16 != nullptr) {
-    attend<Bfloat16>(context, sizes, query, key, value, bias, is_causal, scale, out, logsumexp,
-                     function.on_bfloat16);
+  if (function.has(out.scalar_type())) {
+    with_element(out.scalar_type(), [&](auto element) {
+      attend<decltype(element)>(context, sizes, query, key, value, bias, is_causal, scale, out, logsumexp,
+                                function.of(element));
+    });
   }
   return results;
 }
@@ -212,21 +210,19 @@ std::tuple<Tensor&, Tensor&, Tensor&> attention_backward_out(
       !resize_like(context, grad_value, value)) {
     return results;
   }
-  const bool is_float = dtype == ScalarType::Float;
   if (sizes.keys == 0 || sizes.dim == 0 || sizes.value_dim == 0 || logsumexp.numel() == 0) {
     for (Tensor* each : {&grad_query, &grad_key, &grad_value}) {
-      is_float ? clear<float>(*each) : clear<Bfloat16>(*each);
+      with_element(dtype, [&](auto element) { clear<decltype(element)>(*each); });
     }
     return results;
   }
   ByDtype<Backward> function;
   OPSMITH_SET_FUNCTIONS(function, "opsmith_fused::attention_backward.out", attention_gradient)
-  if (is_float && function.on_float != nullptr) {
-    gradients<float>(context, sizes, grad_out, query, key, value, bias, out, logsumexp, is_causal, scale,
-                     grad_query, grad_key, grad_value, function.on_float);
-  } else if (function.on_bfloat16 != nullptr) {
-    gradients<Bfloat16>(context, sizes, grad_out, query, key, value, bias, out, logsumexp, is_causal, scale,
-                        grad_query, grad_key, grad_value, function.on_bfloat16);
+  if (function.has(dtype)) {
+    with_element(dtype, [&](auto element) {
+      gradients<decltype(element)>(context, sizes, grad_out, query, key, value, bias, out, logsumexp,
+                                   is_causal, scale, grad_query, grad_key, grad_value, function.of(element));
+    });
   }
   return results;
 }

@@ -217,11 +217,8 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
   if (!resize_to_broadcast(context, out, {&self, &other}) || !one_dim_order(context, {&out, &self, &other})) {
     return out;
   }
-  if (out.scalar_type() == ScalarType::Float) {
-    compute<float>(self, other, out, operation);
-  } else {
-    compute<Bfloat16>(self, other, out, operation);
-  }
+  with_element(out.scalar_type(),
+               [&](auto element) { compute<decltype(element)>(self, other, out, operation); });
   return out;
 }
 

@@ -10,6 +10,25 @@ inline bool is_taken(ScalarType dtype) {
   return dtype == ScalarType::Float || dtype == ScalarType::BFloat16;
 }
 
+// Whether a selective build has any Tensor of the dtype, for code that several operators share.
+inline constexpr bool kHasFloat = ::opsmith::selected("", ScalarType::Float);
+inline constexpr bool kHasBfloat16 = ::opsmith::selected("", ScalarType::BFloat16);
+
+// f(T{}) with the element type T of `dtype`, one of these two; nothing where no selected program has it.
+template <class F>
+void with_element(ScalarType dtype, const F& f) {
+  if constexpr (kHasFloat) {
+    if (dtype == ScalarType::Float) {
+      return f(float{});
+    }
+  }
+  if constexpr (kHasBfloat16) {
+    if (dtype == ScalarType::BFloat16) {
+      f(Bfloat16{});
+    }
+  }
+}
+
 // A function of simd/ for each dtype, null where no selected program calls it.
 template <template <class> class Signature>
 struct ByDtype {
@@ -20,6 +39,8 @@ struct ByDtype {
     return (dtype == ScalarType::Float && on_float != nullptr) ||
            (dtype == ScalarType::BFloat16 && on_bfloat16 != nullptr);
   }
+  Signature<float>* of(float) const { return on_float; }
+  Signature<Bfloat16>* of(Bfloat16) const { return on_bfloat16; }
 };
 
 inline float widened(float x) {

@@ -56,8 +56,10 @@ void put(Tensor& out, int64_t offset, int64_t stride, const double* values, int6
     for (int64_t i = 0; i < count; ++i) {
       block[i] = static_cast<float>(values[begin + i] / divisor);
     }
-    if (!is_float) {
-      OPSMITH_BEST(narrow)(block, narrowed, count);
+    if constexpr (kHasBfloat16) {
+      if (!is_float) {
+        OPSMITH_BEST(narrow)(block, narrowed, count);
+      }
     }
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = offset + (begin + i) * stride;
@@ -247,11 +249,9 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
   }
   const Layout all = layout_of(self, out, reduced, keepdim);
   const double divisor = is_mean ? static_cast<double>(reduced_length(self, reduced)) : 1.0;
-  if (self.scalar_type() == ScalarType::Float) {
-    sum_by_layout(context, self, all, divisor, out, sum_each.on_float, sum_rows.on_float);
-  } else {
-    sum_by_layout(context, self, all, divisor, out, sum_each.on_bfloat16, sum_rows.on_bfloat16);
-  }
+  with_element(self.scalar_type(), [&](auto element) {
+    sum_by_layout(context, self, all, divisor, out, sum_each.of(element), sum_rows.of(element));
+  });
   return out;
 }
 

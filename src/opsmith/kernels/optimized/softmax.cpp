@@ -95,11 +95,9 @@ Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, 
   if (out.numel() == 0) {
     return out;
   }
-  if (self.scalar_type() == ScalarType::Float) {
-    compute<float>(self, dimension, out, rows.on_float, columns.on_float);
-  } else {
-    compute<Bfloat16>(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
-  }
+  with_element(self.scalar_type(), [&](auto element) {
+    compute<decltype(element)>(self, dimension, out, rows.of(element), columns.of(element));
+  });
   return out;
 }
 
@@ -182,11 +180,9 @@ Tensor& gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor
   if (dimension < 0 || !resize_like(context, out, output) || out.numel() == 0) {
     return out;
   }
-  if (dtype == ScalarType::Float) {
-    compute_gradient(context, grad, output, dimension, out, rows.on_float, columns.on_float);
-  } else {
-    compute_gradient(context, grad, output, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
-  }
+  with_element(dtype, [&](auto element) {
+    compute_gradient(context, grad, output, dimension, out, rows.of(element), columns.of(element));
+  });
   return out;
 }
 
@@ -223,11 +219,9 @@ Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int6
   if (dimension < 0 || !resize_like(context, out, self) || out.numel() == 0) {
     return out;
   }
-  if (dtype == ScalarType::Float) {
-    safe_softmax(self, dimension, out, rows.on_float, columns.on_float);
-  } else {
-    safe_softmax(self, dimension, out, rows.on_bfloat16, columns.on_bfloat16);
-  }
+  with_element(dtype, [&](auto element) {
+    safe_softmax(self, dimension, out, rows.of(element), columns.of(element));
+  });
   return out;
 }
 

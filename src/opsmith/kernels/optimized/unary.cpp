@@ -57,11 +57,7 @@ Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, co
   if (!resize_like(context, out, self) || !one_dim_order(context, {&out, &self})) {
     return out;
   }
-  if (self.scalar_type() == ScalarType::Float) {
-    compute(self, out, functions.on_float);
-  } else {
-    compute(self, out, functions.on_bfloat16);
-  }
+  with_element(self.scalar_type(), [&](auto element) { compute(self, out, functions.of(element)); });
   return out;
 }
 

@@ -84,8 +84,9 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   product.per_channel = weight_scales.numel() == 1 ? 0 : 1;
   product.bias = bias.has_value() ? bias->const_data_ptr<float>() : nullptr;
   product.out = out.mutable_data_ptr<float>();
+  product.has_dot_products = multiplies_bytes();
   Temporary<int16_t> shifted;
-  if (OPSMITH_BEST(needs_shifted)()) {
+  if (OPSMITH_BEST(needs_shifted)(product)) {
     shifted = shifted_input(context, input, product);
     product.shifted = shifted;
     if (product.shifted == nullptr) {
@@ -97,7 +98,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   }
   const int64_t cost = std::max<int64_t>(1, product.m * product.k);
   const auto grain = [cost](int64_t columns) { return std::max<int64_t>(1, kWorth / cost / columns); };
-  const int64_t panels = OPSMITH_BEST(packs_panels)(product.m) ? product.n / kPanel : 0;
+  const int64_t panels = OPSMITH_BEST(packs_panels)(product) ? product.n / kPanel : 0;
   if (panels > 0) {
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
     const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));

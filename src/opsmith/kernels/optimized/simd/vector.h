@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(OPSMITH_ISA_NEON)
+#include <arm_neon.h>
 #endif
 
 #include "../bfloat16.h"
@@ -27,6 +29,8 @@
 #include "vector_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__)
 #include "vector_avx2.h"
+#elif defined(OPSMITH_ISA_NEON)
+#include "vector_neon.h"
 #else
 #include "vector_baseline.h"
 #endif

@@ -57,7 +57,14 @@ OPSMITH_INLINE float max_lane(F x) {
 // To the nearest integer of |x| < 2^22: adding 1.5·2^23 leaves no bit for fractions.
 OPSMITH_INLINE F nearest_integer(F x) {
   F rounded = x + 12582912.0f;
-  asm("" : "+x"(rounded));  // or the compiler could take the addition back
+  // Or the compiler could take the addition back.
+#if defined(__x86_64__)
+  asm("" : "+x"(rounded));
+#elif defined(__aarch64__)
+  asm("" : "+w"(rounded));
+#else
+  asm("" : "+m"(rounded));
+#endif
   return rounded - 12582912.0f;
 }
 OPSMITH_INLINE F power_of_two(I n) {

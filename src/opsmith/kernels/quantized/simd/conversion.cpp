@@ -6,6 +6,8 @@
 
 #if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(OPSMITH_ISA_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace opsmith::quantized::OPSMITH_ISA {
@@ -24,6 +26,14 @@ int64_t widen_half_vectors(const uint16_t* x, float* y, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
     _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+  return i;
+}
+#elif defined(OPSMITH_ISA_NEON)
+int64_t widen_half_vectors(const uint16_t* x, float* y, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    vst1q_f32(y + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i))));
   }
   return i;
 }

@@ -17,6 +17,27 @@ inline void store(const Int8Product& p, int64_t m, int64_t n, int32_t sum) {
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #include "int8_product_vnni.h"
+#elif defined(OPSMITH_ISA_NEON)
+#include "int8_product_int16.h"
+#include "int8_product_neon.h"
 #else
 #include "int8_product_int16.h"
+
+namespace opsmith::quantized::OPSMITH_ISA {
+
+bool needs_shifted(const Int8Product&) {
+  return true;
+}
+
+bool packs_panels(const Int8Product&) {
+  return false;
+}
+
+void int8_panel(const Int8Product&, int64_t, int8_t*) {}
+
+void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+  shifted_product(p, begin, end);
+}
+
+}  // namespace opsmith::quantized::OPSMITH_ISA
 #endif

@@ -2,18 +2,9 @@
 // loop. Included by int8_product.cpp alone.
 
 namespace opsmith::quantized::OPSMITH_ISA {
+namespace {
 
-bool needs_shifted() {
-  return true;
-}
-
-bool packs_panels(int64_t) {
-  return false;
-}
-
-void int8_panel(const Int8Product&, int64_t, int8_t*) {}
-
-void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
+void shifted_product(const Int8Product& p, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
     const int8_t* const weight = p.weight + n * p.k;
     for (int64_t m = 0; m < p.m; ++m) {
@@ -28,4 +19,5 @@ void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
   }
 }
 
+}  // namespace
 }  // namespace opsmith::quantized::OPSMITH_ISA

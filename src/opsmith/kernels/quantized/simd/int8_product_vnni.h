@@ -328,9 +328,9 @@ __attribute__((noinline)) void panel_tile(const Int8Product& p, const Panel& pan
 
 }  // namespace
 
-bool packs_panels(int64_t rows) {
+bool packs_panels(const Int8Product& p) {
   constexpr int64_t kManyRows = 32;
-  return rows >= kManyRows;
+  return p.m >= kManyRows;
 }
 
 void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
@@ -355,7 +355,7 @@ void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
   }
 }
 
-bool needs_shifted() {
+bool needs_shifted(const Int8Product&) {
   return false;
 }
 

@@ -58,11 +58,11 @@ bool extrema(const float* x, int64_t n, float* least, float* greatest);
 // The columns of the result from `begin` to `end`.
 void int8_product(const Int8Product& product, int64_t begin, int64_t end);
 // Whether that reads Int8Product::shifted.
-bool needs_shifted();
+bool needs_shifted(const Int8Product& product);
 // All rows of a panel, kPanel columns from `begin` on, which is packed into `memory` of ⌈k / 4⌉ · 4 · kPanel
-// bytes; and whether, for so many rows, that pays.
+// bytes; and whether that pays.
 void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
-bool packs_panels(int64_t rows);
+bool packs_panels(const Int8Product& product);
 
 // ---- grouped_product.cpp
 
