@@ -97,6 +97,7 @@ class _ExecutorchManifest(msgspec.Struct, forbid_unknown_fields=True):
     abi: Literal["aten", "executorch"] = "executorch"
     execution: Literal["host", "device"] = "host"
     dim_order: Literal["contiguous", "any"] = "contiguous"
+    on_devices: bool = True
     sources: list[str] = []
     vectorised: list[str] = []
     meta_sources: list[str] = []
@@ -202,6 +203,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         location=document.locate("library"),
         abi=Abi.EXECUTORCH,
         execution=execution,
+        on_devices=raw.on_devices,
         sources=files_of(document, raw.sources, "sources"),
         vectorised=files_of(document, raw.vectorised, "vectorised"),
         meta_sources=files_of(document, raw.meta_sources, "meta_sources"),

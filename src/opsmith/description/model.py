@@ -6,7 +6,7 @@ came from, so that the plan can name it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -325,12 +325,14 @@ class Library:
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
     kernels know nothing of PyTorch, define the functions that its ``metas`` name.
     ``external_namespaces`` are those of operators that it implements and others define.
+    ``on_devices`` is whether devices have its kernels too, beside ExecuTorch.
     """
 
     name: str
     location: Location
     abi: Abi = Abi.ATEN
     execution: Execution = Execution.DEVICE
+    on_devices: bool = True
     sources: tuple[Path, ...] = ()
     vectorised: tuple[Path, ...] = ()
     meta_sources: tuple[Path, ...] = ()
@@ -442,6 +444,11 @@ class Backend:
     def executorch_libraries(self) -> tuple[Library, ...]:
         """Those that serve ExecuTorch too: its Tensors lie in host memory."""
         return tuple(each for each in self.lean_libraries if each.execution is Execution.HOST)
+
+    @property
+    def on_devices(self) -> Backend:
+        """The backend with those of its libraries that devices have."""
+        return replace(self, libraries=tuple(each for each in self.libraries if each.on_devices))
 
     @property
     def operators(self) -> tuple[Declaration, ...]:

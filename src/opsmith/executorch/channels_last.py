@@ -110,7 +110,8 @@ def _is_image(node: fx.Node) -> bool:
 def _is_mean_of_pixels(node: fx.Node) -> bool:
     if _name(node) != "aten::adaptive_avg_pool2d":
         return False
-    return list(node.args[1]) in ([1], [1, 1]) and _is_image(node)
+    size: Any = node.args[1]
+    return list(size) in ([1], [1, 1]) and _is_image(node)
 
 
 def _writes(node: fx.Node) -> bool:

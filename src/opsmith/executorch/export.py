@@ -204,9 +204,7 @@ def _packing(backend: Backend, without: Collection[ExportPass]) -> frozenset[str
     wanted = set(packed_layers.RESULTS)
     if ExportPass.CHANNELS_LAST in without:
         wanted.discard(packed_layers.CONVOLUTION)
-    return frozenset(
-        name for name in wanted if f"{packed_layers.NAMESPACE}::{name}.out" in served
-    )
+    return frozenset(name for name in wanted if f"{packed_layers.NAMESPACE}::{name}.out" in served)
 
 
 def _served(

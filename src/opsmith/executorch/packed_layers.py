@@ -122,7 +122,11 @@ def _chain(node: fx.Node) -> _Chain:
         chain.taken_in.append(following)
     following = chain.next()
     activation = _activation(following)
-    if following is not None and activation is not None and not _writes_between(chain.last, following):
+    if (
+        following is not None
+        and activation is not None
+        and not _writes_between(chain.last, following)
+    ):
         chain.activation = activation
         chain.taken_in.append(following)
     return chain
@@ -171,15 +175,16 @@ def _activation(node: fx.Node | None) -> str | None:
     """The name under which the kernels know what ``node`` calls; None for what they do not."""
     if node is None or not isinstance(node.target, torch._ops.OpOverload):
         return None
-    namespace, _, name = node.target.name().partition("::")
+    namespace, _, name = node.target._schema.name.partition("::")
     name = name.removesuffix("_")
+    arguments: tuple[Any, ...] = node.args
     if namespace != "aten":
         return None
     if name == "gelu":
-        approximate = node.args[1] if len(node.args) > 1 else node.kwargs.get("approximate", "none")
+        approximate = node.kwargs.get("approximate", "none")
         return "gelu" if approximate == "none" else "gelu_tanh"
     if name == "hardtanh":
-        return "relu6" if [float(each) for each in node.args[1:3]] == [0.0, 6.0] else None
+        return "relu6" if [float(each) for each in arguments[1:3]] == [0.0, 6.0] else None
     return _ACTIVATIONS.get(name)
 
 
@@ -197,9 +202,7 @@ class _Layer:
     behind: Callable[[fx.Node | None, str], tuple[Any, ...]]
 
 
-def _layer(
-    node: fx.Node, constants: ProgramConstants, operators: frozenset[str]
-) -> _Layer | None:
+def _layer(node: fx.Node, constants: ProgramConstants, operators: frozenset[str]) -> _Layer | None:
     if node.target is _ATEN.linear.default and LINEAR in operators:
         return _linear(node, constants)
     if node.target in (_ATEN.conv2d.default, _ATEN.conv2d.padding) and CONVOLUTION in operators:
@@ -247,7 +250,9 @@ def _convolution(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
         padding = [0, 0]
     if isinstance(padding, str):
         return None  # `same`, which may differ by side
-    stride, padding, dilation = (list(each) * (2 // len(each)) for each in (stride, padding, dilation))
+    stride, padding, dilation = (
+        list(each) * (2 // len(each)) for each in (stride, padding, dilation)
+    )
     settings = (channels, kernel, stride, padding, dilation, groups)
     return _Layer(
         CONVOLUTION,

@@ -73,6 +73,7 @@ def resolve(backend: Backend, catalogue: Catalogue) -> Plan:
 
     Raises :class:`KernelRejected` for a kernel that cannot serve its operator as declared.
     """
+    backend = backend.on_devices
     return _Resolver(backend, with_operators(catalogue, backend.operators)).plan()
 
 
@@ -88,6 +89,7 @@ def resolve_group(backend: Backend, catalogue: Catalogue, name: str) -> tuple[En
 
     Raises as it does.
     """
+    backend = backend.on_devices
     catalogue = with_operators(catalogue, backend.operators)
     resolver = _Resolver(backend, catalogue)
     return tuple(

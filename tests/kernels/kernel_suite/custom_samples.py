@@ -412,9 +412,7 @@ def _activated_linear() -> Iterator[OperatorCall]:
         product = functional.linear(x.double(), weight.double()).to(dtype)
         for added in (None, other):
             result = activation(product if added is None else product + added)
-            yield _defined(
-                "optimized::linear_packed.out", result, x, packed, None, 70, added, name
-            )
+            yield _defined("optimized::linear_packed.out", result, x, packed, None, 70, added, name)
 
 
 # Batch, channels, image, output channels, kernel, stride, padding, dilation, groups.
