@@ -42,9 +42,10 @@ _PT2E = torch.ops.quantized_decomposed
 REQUANTIZED = ("conv2d_int8", "linear_int8.requantized", "add_int8", "max_pool2d_int8")
 """The operators that :func:`fuse_requantized` calls."""
 
-_BETWEEN = (
-    _PT2E.dequantize_per_tensor.default,
-    _PT2E.quantize_per_tensor.default,
+# By name, since they may not be defined yet.
+_BETWEEN = tuple(
+    f"quantized_decomposed.{name}.default"
+    for name in ("dequantize_per_tensor", "quantize_per_tensor")
 )
 
 # They give the elements that they take, in some other order or shape.
@@ -134,7 +135,7 @@ class _Rewriting:
     def rewrite(self, node: Any) -> bool:
         """Rewrites the layer that ends with the quantization ``node``, where that can be done.
 
-        The result says whether there is a layer less that computes with floats.
+        The result says whether it is a layer; those that only move elements or clamp them are none.
         """
         source, scale, zero_point, least, greatest, dtype = node.args
         if dtype not in (torch.int8, torch.uint8):
@@ -146,7 +147,7 @@ class _Rewriting:
         bounds = None if layer is None else _bounds(layer)
         if layer is not None and bounds is not None:
             if self._narrow(node, layer.args[0], result, bounds):
-                return True
+                return False
             result = result.within(*bounds)
             layer = _sole_reader(layer.args[0])
         rewrites = {
@@ -385,7 +386,7 @@ def _bounds(node: Any) -> tuple[Any, ...] | None:
 def _shape(node: Any) -> Any:
     """None where nothing says it: pt2e does not say it of what it adds to a graph."""
     value = node.meta.get("val")
-    if value is None and node.target in _BETWEEN:
+    if value is None and str(node.target) in _BETWEEN:
         return _shape(node.args[0])
     return None if value is None else tuple(value.shape)
 
