@@ -63,8 +63,13 @@ def _asked(place: int, call: DirectCall) -> bytes:
     return struct.pack("<3i", place, len(call.arguments) + len(call.outs), len(text)) + text
 
 
-def built_runner(description: Path, compiler_name: str, folder: Path) -> ForeignRunner:
-    """The runner with the libraries of a backend, compiled by a compiler into ``folder``."""
+def built_runner(
+    description: Path, compiler_name: str, folder: Path, machine: str = ""
+) -> ForeignRunner:
+    """The runner with the libraries of a backend, compiled by a compiler into ``folder``.
+
+    ``machine`` is the one whose instruction sets it has, where that is not the compiler's.
+    """
     cache = usable_cache()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CXX", compiler_name)
@@ -87,7 +92,7 @@ def built_runner(description: Path, compiler_name: str, folder: Path) -> Foreign
             *(
                 sources
                 for each in opened.description.executorch_libraries
-                for sources in lean_sources(each, executorch, machine=compiler.machine)
+                for sources in lean_sources(each, executorch, machine=machine or compiler.machine)
             ),
             LeanSources(
                 (

@@ -46,11 +46,13 @@ _MOST_BYTES = 1 << 18
 
 
 @functools.cache
-def runner() -> ForeignRunner:
-    folder = Path(os.environ["OPSMITH_TEST_FOLDER"])
+def runner(machine: str = "") -> ForeignRunner:
+    """The kernels; with the instruction sets of another machine, if need be."""
+    folder = Path(os.environ["OPSMITH_TEST_FOLDER"], machine)
+    folder.mkdir(exist_ok=True)
     description = folder / "backend.yaml"
     description.write_text(f"backend: phone\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
-    return built_runner(description, AARCH64_COMPILER, folder)
+    return built_runner(description, AARCH64_COMPILER, folder, machine)
 
 
 @functools.cache
@@ -79,13 +81,15 @@ def _is_asked(kernel: LibraryKernel, call: OperatorCall) -> bool:
     )
 
 
-def wrong(processor: str, calls: Sequence[tuple[int, OperatorCall]]) -> Iterator[str]:
+def wrong(
+    processor: str, calls: Sequence[tuple[int, OperatorCall]], machine: str = ""
+) -> Iterator[str]:
     """What ``processor`` gives that ATen does not."""
     direct = [
         (place, DirectCall(call.operator, call.arguments, outs_of(call.results)))
         for place, call in calls
     ]
-    answers = runner().on(AARCH64_EMULATOR, "-cpu", processor).answers(direct)
+    answers = runner(machine).on(AARCH64_EMULATOR, "-cpu", processor).answers(direct)
     for (_, call), (_, asked_for), answer in zip(calls, direct, answers, strict=True):
         reason = _wrong(call, asked_for, answer)
         if reason:
@@ -126,3 +130,9 @@ def test_a_kernel_gives_what_aten_gives(operator: str) -> None:
 @pytest.mark.parametrize("operator", PRODUCTS_OF_BYTES)
 def test_it_does_so_without_an_instruction_for_products_of_bytes(operator: str) -> None:
     assert found(PLAIN).get(operator, [])[:10] == []
+
+
+@pytest.mark.nightly
+def test_the_baseline_of_other_processors_gives_it_too() -> None:
+    calls = [each for operator in asked() for each in asked()[operator]]
+    assert list(wrong(DOTTED, calls, machine="riscv64"))[:10] == []

@@ -435,6 +435,13 @@ OPSMITH_INLINE Unit unit_at(const T* p) {
   return unit;
 }
 
+// The lanes of two vectors whose places are given; gcc 11 has no __builtin_shufflevector.
+#if defined(__clang__)
+#define OPSMITH_LANES(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define OPSMITH_LANES(x, y, ...) __builtin_shuffle(x, y, Four{__VA_ARGS__})
+#endif
+
 // Columns whose depth is contiguous, 4 × 4 units at a time.
 template <class Unit, class T>
 OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t units, int64_t columns,
@@ -457,14 +464,11 @@ OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t unit
       const T* const from = b + j * column_stride + k * kEach;
       const Four r0 = unit_at<Four>(from), r1 = unit_at<Four>(from + column_stride),
                  r2 = unit_at<Four>(from + 2 * column_stride), r3 = unit_at<Four>(from + 3 * column_stride);
-      const Four low01 = __builtin_shuffle(r0, r1, Four{0, 4, 1, 5}),
-                 low23 = __builtin_shuffle(r2, r3, Four{0, 4, 1, 5}),
-                 high01 = __builtin_shuffle(r0, r1, Four{2, 6, 3, 7}),
-                 high23 = __builtin_shuffle(r2, r3, Four{2, 6, 3, 7});
-      const Four columns4[4] = {__builtin_shuffle(low01, low23, Four{0, 1, 4, 5}),
-                                __builtin_shuffle(low01, low23, Four{2, 3, 6, 7}),
-                                __builtin_shuffle(high01, high23, Four{0, 1, 4, 5}),
-                                __builtin_shuffle(high01, high23, Four{2, 3, 6, 7})};
+      const Four low01 = OPSMITH_LANES(r0, r1, 0, 4, 1, 5), low23 = OPSMITH_LANES(r2, r3, 0, 4, 1, 5),
+                 high01 = OPSMITH_LANES(r0, r1, 2, 6, 3, 7), high23 = OPSMITH_LANES(r2, r3, 2, 6, 3, 7);
+      const Four columns4[4] = {
+          OPSMITH_LANES(low01, low23, 0, 1, 4, 5), OPSMITH_LANES(low01, low23, 2, 3, 6, 7),
+          OPSMITH_LANES(high01, high23, 0, 1, 4, 5), OPSMITH_LANES(high01, high23, 2, 3, 6, 7)};
       for (int64_t i = 0; i < 4; ++i) {
         __builtin_memcpy(panel + ((k + i) * kPanel + j) * kEach, &columns4[i], sizeof(Four));
       }
@@ -477,6 +481,8 @@ OPSMITH_INLINE void pack_columns(const T* b, int64_t column_stride, int64_t unit
     }
   }
 }
+
+#undef OPSMITH_LANES
 
 }  // namespace
 

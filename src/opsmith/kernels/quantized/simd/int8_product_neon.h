@@ -7,11 +7,13 @@
 
 #include <arm_neon.h>
 
-// What the processor need not have, for functions that are called where it has.
+// The instruction, and what a function has that uses it: neither compiler takes it for every processor's.
 #if defined(__clang__)
-#define OPSMITH_SDOT __attribute__((target("dotprod")))
+#define OPSMITH_SDOT "sdot"
+#define OPSMITH_DOTTED __attribute__((target("dotprod")))
 #else
-#define OPSMITH_SDOT __attribute__((target("arch=armv8.2-a+dotprod")))
+#define OPSMITH_SDOT ".arch armv8.2-a+dotprod\n\tsdot"
+#define OPSMITH_DOTTED
 #endif
 
 namespace opsmith::quantized::OPSMITH_ISA {
@@ -20,6 +22,19 @@ namespace {
 constexpr int64_t kBytes = 16;
 constexpr int kSumsTogether = 16;  // columns of a panel's tile
 constexpr int kVectors = kSumsTogether / 4;
+
+// lanes += products of fours. In assembly: clang 15 declares the intrinsic only where the whole file is for
+// such processors.
+OPSMITH_DOTTED inline int32x4_t add_products(int32x4_t lanes, int8x16_t a, int8x16_t b) {
+  asm(OPSMITH_SDOT " %0.4s, %1.16b, %2.16b" : "+w"(lanes) : "w"(a), "w"(b));
+  return lanes;
+}
+// Of the four `kFour` of b alone.
+template <int kFour>
+OPSMITH_DOTTED inline int32x4_t add_products_of(int32x4_t lanes, int8x16_t a, int8x16_t b) {
+  asm(OPSMITH_SDOT " %0.4s, %1.16b, %2.4b[%3]" : "+w"(lanes) : "w"(a), "w"(b), "i"(kFour));
+  return lanes;
+}
 
 // What makes the input's bytes signed.
 inline int8x16_t flipped_bits(const Int8Product& p) {
@@ -49,8 +64,8 @@ inline void finish_four(const Int8Product& p, int64_t m, int64_t n, int32x4_t su
 
 // kRows rows by four columns, of which the sums are known, or are added up on the way.
 template <int kRows, bool kKnown>
-OPSMITH_SDOT __attribute__((noinline)) void dots_of_four(const Int8Product& p, int64_t m, int64_t n,
-                                                         int32x4_t* weights) {
+OPSMITH_DOTTED __attribute__((noinline)) void dots_of_four(const Int8Product& p, int64_t m, int64_t n,
+                                                           int32x4_t* weights) {
   int32x4_t sums[kRows][4], own[4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
@@ -71,7 +86,7 @@ OPSMITH_SDOT __attribute__((noinline)) void dots_of_four(const Int8Product& p, i
       const int8_t* const from = weight + j * p.k + k;
       columns[j] = left >= kBytes ? vld1q_s8(from) : load_part(from, left);
       if constexpr (!kKnown) {
-        own[j] = vdotq_s32(own[j], ones, columns[j]);
+        own[j] = add_products(own[j], ones, columns[j]);
       }
     }
 #pragma GCC unroll 4
@@ -82,7 +97,7 @@ OPSMITH_SDOT __attribute__((noinline)) void dots_of_four(const Int8Product& p, i
       const int8x16_t row = veorq_s8(bytes, flipped);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        sums[i][j] = vdotq_s32(sums[i][j], row, columns[j]);
+        sums[i][j] = add_products(sums[i][j], row, columns[j]);
       }
     }
   }
@@ -96,7 +111,7 @@ OPSMITH_SDOT __attribute__((noinline)) void dots_of_four(const Int8Product& p, i
   }
 }
 
-OPSMITH_SDOT void four_columns(const Int8Product& p, int64_t n) {
+OPSMITH_DOTTED void four_columns(const Int8Product& p, int64_t n) {
   int32x4_t weights;
   int64_t m = 0;
   // The first rows find the columns' sums.
@@ -115,7 +130,7 @@ OPSMITH_SDOT void four_columns(const Int8Product& p, int64_t n) {
   }
 }
 
-OPSMITH_SDOT void one_column(const Int8Product& p, int64_t n) {
+OPSMITH_DOTTED void one_column(const Int8Product& p, int64_t n) {
   const int8x16_t ones = vdupq_n_s8(1), flipped = flipped_bits(p);
   const int8_t* const weight = p.weight + n * p.k;
   for (int64_t m = 0; m < p.m; ++m) {
@@ -124,8 +139,8 @@ OPSMITH_SDOT void one_column(const Int8Product& p, int64_t n) {
     for (int64_t k = 0; k < p.k; k += kBytes) {
       const int64_t bytes = p.k - k < kBytes ? p.k - k : kBytes;
       const int8x16_t column = load_part(weight + k, bytes);
-      sums = vdotq_s32(sums, veorq_s8(load_part(input + k, bytes), flipped), column);
-      own = vdotq_s32(own, ones, column);
+      sums = add_products(sums, veorq_s8(load_part(input + k, bytes), flipped), column);
+      own = add_products(own, ones, column);
     }
     // In unsigned arithmetic: each part may overflow, their difference does not.
     const uint32_t less = static_cast<uint32_t>(signed_zero(p, m)) * static_cast<uint32_t>(vaddvq_s32(own));
@@ -152,9 +167,9 @@ void pack_panel(const Int8Product& p, int64_t begin, int8_t* panel) {
 
 // Four fours of bytes of each row by those of 16 columns, from the four `kFour` on.
 template <int kRows, int kFour>
-OPSMITH_SDOT inline __attribute__((always_inline)) void add_fours(int32x4_t (&sums)[kRows][kVectors],
-                                                                  const int8x16_t (&rows)[kRows],
-                                                                  const int8_t* packed) {
+OPSMITH_DOTTED inline __attribute__((always_inline)) void add_fours(int32x4_t (&sums)[kRows][kVectors],
+                                                                    const int8x16_t (&rows)[kRows],
+                                                                    const int8_t* packed) {
   int8x16_t columns[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
@@ -164,15 +179,15 @@ OPSMITH_SDOT inline __attribute__((always_inline)) void add_fours(int32x4_t (&su
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = vdotq_laneq_s32(sums[i][v], columns[v], rows[i], kFour);
+      sums[i][v] = add_products_of<kFour>(sums[i][v], columns[v], rows[i]);
     }
   }
 }
 
 // kRows rows by 16 columns, whose first are `n` in the result and `packed` in the panel.
 template <int kRows>
-OPSMITH_SDOT __attribute__((noinline)) void panel_tile(const Int8Product& p, const int8_t* packed, int64_t m,
-                                                       int64_t n, const int32x4_t* weights) {
+OPSMITH_DOTTED __attribute__((noinline)) void panel_tile(const Int8Product& p, const int8_t* packed,
+                                                         int64_t m, int64_t n, const int32x4_t* weights) {
   int32x4_t sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -211,8 +226,8 @@ OPSMITH_SDOT __attribute__((noinline)) void panel_tile(const Int8Product& p, con
   }
 }
 
-OPSMITH_SDOT void multiply_panel(const Int8Product& p, int64_t begin, const int8_t* memory) {
-  constexpr int kRows = 5;  // whose sums, with a column and the rows, fill the registers
+OPSMITH_DOTTED void multiply_panel(const Int8Product& p, int64_t begin, const int8_t* memory) {
+  constexpr int kRows = 4;  // whose sums, with the rows and columns, stay in registers
   const int8x16_t ones = vdupq_n_s8(1);
   for (int64_t first = 0; first < kPanel; first += kSumsTogether) {
     const int8_t* const packed = memory + first * 4;
@@ -220,7 +235,7 @@ OPSMITH_SDOT void multiply_panel(const Int8Product& p, int64_t begin, const int8
     for (int v = 0; v < kVectors; ++v) {
       weights[v] = vdupq_n_s32(0);
       for (int64_t k = 0; k < p.k; k += 4) {
-        weights[v] = vdotq_s32(weights[v], ones, vld1q_s8(packed + k * kPanel + v * kBytes));
+        weights[v] = add_products(weights[v], ones, vld1q_s8(packed + k * kPanel + v * kBytes));
       }
     }
     int64_t m = 0;
@@ -270,4 +285,5 @@ void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
 
+#undef OPSMITH_DOTTED
 #undef OPSMITH_SDOT
