@@ -206,7 +206,7 @@ def _linear_int8() -> Iterator[OperatorCall]:
         )
         zeros, row_scales = torch.randint(low, high + 1, (rows, 1)), torch.rand(rows, 1)
         sums = ((x.long() - zeros) @ weight.long().T).float()
-        given = x, row_scales, zeros, weight, scales[:1].clone(), None
+        given: tuple[Any, ...] = (x, row_scales, zeros, weight, scales[:1].clone(), None)
         yield _defined(f"{name}.per_token_out", sums * (row_scales * scales[:1]), *given)
         zero, scale = torch.tensor([3]), torch.tensor([0.05], dtype=torch.float64)
         sums = ((x.long() - 3) @ weight.long().T).float()
@@ -257,7 +257,7 @@ def _linear_requantized() -> Iterator[OperatorCall]:
         sums = (x.double() - zero) @ weight.double().T * (0.125 * scales)
         for quantization in _results(dtype):
             result = _requantized(sums + bias, quantization, dtype)
-            given = x, 0.125, zero, packed, scales, bias, columns, *quantization
+            given: tuple[Any, ...] = (x, 0.125, zero, packed, scales, bias, columns, *quantization)
             yield _defined(name, result, *given)
         result = _requantized(sums, quantization, dtype)
         given = x[None], 0.125, zero, packed, scales, None, columns, *quantization
@@ -304,7 +304,7 @@ def _conv2d_int8() -> Iterator[OperatorCall]:
 
 
 def _max_pool2d_int8() -> Iterator[OperatorCall]:
-    windows = (
+    windows: tuple[Any, ...] = (
         ([3, 3], [2, 2], [1, 1], [1, 1], False),
         ([2], [2], [0], [1], False),
         ([3, 2], [2, 3], [1, 0], [2, 1], True),
