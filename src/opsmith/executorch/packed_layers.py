@@ -71,7 +71,7 @@ RESULTS: Mapping[str, Callable[..., Tensor]] = {CONVOLUTION: _of_convolution, LI
 def pack_layers(
     exported: ExportedProgram, operators: frozenset[str], *, fuse: bool
 ) -> tuple[int, int]:
-    """Packs the layers whose weights are float32 constants that nothing else reads.
+    """Packs the layers whose weights are constants that nothing else reads, and of a dtype that kernels take.
 
     ``operators`` are those of :data:`RESULTS` that may be called, ``fuse`` says whether they take in what
     follows.  Returns how many layers were packed, and how many calls became part of them.
@@ -160,15 +160,8 @@ def _added_to(node: fx.Node, following: fx.Node | None) -> fx.Node | None:
     return other if is_alike else None
 
 
-_ACTIVATIONS = {
-    "relu": "relu",
-    "relu6": "relu6",
-    "hardswish": "hardswish",
-    "hardsigmoid": "hardsigmoid",
-    "silu": "silu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-}
+# Those of which the kernels' names are ATen's.
+_ACTIVATIONS = frozenset("relu relu6 hardswish hardsigmoid silu sigmoid tanh".split())
 
 
 def _activation(node: fx.Node | None) -> str | None:
@@ -185,7 +178,7 @@ def _activation(node: fx.Node | None) -> str | None:
         return "gelu" if approximate == "none" else "gelu_tanh"
     if name == "hardtanh":
         return "relu6" if [float(each) for each in arguments[1:3]] == [0.0, 6.0] else None
-    return _ACTIVATIONS.get(name)
+    return name if name in _ACTIVATIONS else None
 
 
 # ---- the layers
@@ -193,13 +186,15 @@ def _activation(node: fx.Node | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A call of an operator with a packed weight: its arguments up to `other`, and behind it."""
+    """A call of an operator with a packed weight.
 
-    target: str
+    ``arguments`` are its, of the packed weight, of what is added and of the activation.
+    """
+
+    operator: str
     name: str
     packed: Tensor
-    before: Callable[[fx.Node], tuple[Any, ...]]
-    behind: Callable[[fx.Node | None, str], tuple[Any, ...]]
+    arguments: Callable[[fx.Node, fx.Node | None, str], tuple[Any, ...]]
 
 
 def _layer(node: fx.Node, constants: ProgramConstants, operators: frozenset[str]) -> _Layer | None:
@@ -210,36 +205,33 @@ def _layer(node: fx.Node, constants: ProgramConstants, operators: frozenset[str]
     return None
 
 
-def _own_weight(node: object, constants: ProgramConstants) -> Tensor | None:
+def _own_weight(node: object, constants: ProgramConstants, *dtypes: torch.dtype) -> Tensor | None:
+    """The constant that ``node`` stands for, of one of the dtypes, which only one call reads."""
     value = constants.value(node)
-    if value is None or value.dtype != torch.float32 or not isinstance(node, fx.Node):
+    if value is None or value.dtype not in dtypes or value.numel() == 0:
         return None
-    return value if len(node.users) == 1 else None
+    return value if isinstance(node, fx.Node) and len(node.users) == 1 else None
 
 
 def _linear(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
     input_, weight, bias = _arguments(node, "input", "weight", "bias")
-    value = _own_weight(weight, constants)
-    if value is None or value.dim() != 2 or input_.meta["val"].dim() < 1:
+    value = _own_weight(weight, constants, torch.float32, torch.bfloat16)
+    if value is None or value.dim() != 2:
         return None
     features = value.shape[0]
     return _Layer(
         LINEAR,
         f"packed_{weight.name}",
         packed_weight(value),
-        lambda packed: (input_, packed, bias, features),
-        lambda other, activation: (
-            () if other is None and activation == "none" else (other, activation)
-        ),
+        lambda packed, *following: (input_, packed, bias, features, *following),
     )
 
 
 def _convolution(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
     names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
     input_, weight, bias, *rest, groups = _arguments(node, *names)
-    value = _own_weight(weight, constants)
-    image = input_.meta["val"]
-    if value is None or image.dim() != 4 or image.dtype != torch.float32:
+    value = _own_weight(weight, constants, torch.float32)
+    if value is None or input_.meta["val"].dim() != 4:
         return None
     channels, depth, *kernel = value.shape
     is_depthwise = depth == 1 and channels == groups
@@ -258,8 +250,7 @@ def _convolution(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
         CONVOLUTION,
         f"packed_{weight.name}",
         packed_convolution_weight(value, groups),
-        lambda packed: (input_, packed, bias),
-        lambda other, activation: (other, *settings, activation),
+        lambda packed, other, activation: (input_, packed, bias, other, *settings, activation),
     )
 
 
@@ -274,9 +265,9 @@ def _arguments(node: fx.Node, *names: str) -> list[Any]:
 
 def _replace(layer: _Layer, chain: _Chain, constants: ProgramConstants) -> None:
     packed = constants.add(layer.name, layer.packed)
-    target = getattr(getattr(torch.ops, NAMESPACE), layer.target).default
+    target = getattr(getattr(torch.ops, NAMESPACE), layer.operator).default
     last, graph = chain.last, chain.last.graph
-    arguments = layer.before(packed) + layer.behind(chain.other, chain.activation)
+    arguments = layer.arguments(packed, chain.other, chain.activation)
     with graph.inserting_before(last):
         node = graph.call_function(target, arguments)
     node.meta = dict(last.meta)

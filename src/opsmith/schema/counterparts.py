@@ -17,7 +17,7 @@ from opsmith.schema.catalogue import Catalogue, custom_function, operator_of
 from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 
 if TYPE_CHECKING:
-    from torchgen.model import FunctionSchema, NativeFunction
+    from torchgen.model import FunctionSchema, NativeFunction, OperatorName
 
 # What a generated variant has in common with those that its author wrote.
 _INHERITED_TAGS = frozenset(
@@ -126,7 +126,11 @@ def _reject_second(earlier: Declaration | None, declaration: Declaration) -> Non
 def _counterparts(
     members: Mapping[Variant, Declaration], declared: Mapping[str, Declaration]
 ) -> dict[Variant, Operator]:
-    """The functional and the out variant of a group that its ``members`` lack, by variant."""
+    """The functional and the out variant of a group that its ``members`` lack, by variant.
+
+    An out variant that writes to other arguments too, such as a cache, has none that is functional: what
+    stands in its place writes to them as well.
+    """
     from torchgen.native_function_generation import (
         functional_to_out_signature,
         self_to_out_signature,
@@ -143,6 +147,8 @@ def _counterparts(
     tags = {tag for member in members.values() for tag in member.operator.tags} & _INHERITED_TAGS
     if Variant.FUNCTIONAL not in members:
         schema = _functional_schema(function)
+        if function.func.arguments.post_self_positional_mutable:
+            schema = _mutable_schema(function, schema.name)
         made[Variant.FUNCTIONAL] = _generated(schema, tags, origin.operator)
         _reject_misfit(made[Variant.FUNCTIONAL], origin, declared)
     if Variant.OUT not in members:
@@ -175,6 +181,17 @@ def _functional_schema(function: NativeFunction) -> FunctionSchema:
         overload = overload.removesuffix("_out") if overload.endswith("_out") else ""
     base = replace(func.name.name, inplace=False)
     return signature.with_name(OperatorName(base, overload))
+
+
+def _mutable_schema(function: NativeFunction, name: OperatorName) -> FunctionSchema:
+    """The schema of what returns an out variant's results and writes to the same other arguments."""
+    from torchgen.model import Return
+
+    func = function.func
+    returns = tuple(
+        Return(name=None, type=argument.type, annotation=None) for argument in func.arguments.out
+    )
+    return replace(func, name=name, arguments=replace(func.arguments, out=()), returns=returns)
 
 
 def _generated(schema: FunctionSchema, tags: set[str], origin: Operator) -> Operator:
