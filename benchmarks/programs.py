@@ -33,7 +33,7 @@ from opsmith.executorch.export import ModuleToExport, export_program
 from opsmith.executorch.loading import load_library, runtime_module
 from opsmith.executorch.program import read_program
 
-BACKEND = "backend: bench\ndriver: sim\nlibraries: [quantized, optimized, portable]\n"
+BACKEND = "backend: bench\ndriver: sim\nlibraries: [quantized, optimized, portable, dim_order]\n"
 THREADS = [1, 2]
 ROUNDS, SECONDS = 7, 0.2
 # The part of XNNPACK's time, of each and for all together; and of the wheel's.
