@@ -87,8 +87,8 @@ void pool_channels(const MaxPool<T>& pool, int64_t sample, int64_t y, Elements<T
   }
 }
 
-// A row of a plane whose rows are contiguous: the pixels whose windows lie within it at once, and those at
-// both ends one by one.
+// A row of a plane: the pixels whose windows lie within it at once, where those of the results lie one after
+// the other, and all others one by one.
 template <class T>
 void pool_row(const MaxPool<T>& pool, int64_t index, int64_t y, Elements<T>& found) {
   const T* const plane = pool.source.data + pool.source.plane(index);
@@ -98,8 +98,10 @@ void pool_row(const MaxPool<T>& pool, int64_t index, int64_t y, Elements<T>& fou
   const int64_t last = pool.source.size[2] - 1 + padding - (pool.kernel[1] - 1) * pool.dilation[1];
   const int64_t begin = std::min(width, ceil_divided(padding, stride));
   const int64_t end = last < 0 ? begin : std::clamp(last / stride + 1, begin, width);
+  const int64_t result_step = pool.result.stride[2], places_step = pool.places.stride[2];
+  const bool is_dense = result_step == 1 && places_step == 1;
   for (int64_t x = 0; x < width;) {
-    const int64_t count = x == begin && end > begin ? end - begin : 1;
+    const int64_t count = is_dense && x == begin && end > begin ? end - begin : 1;
     find_elements(pool, plane, y, x, found);
     put_largest(pool, found, stride * pool.source.stride[2], stride, count, result + x, places + x);
     x += count;
