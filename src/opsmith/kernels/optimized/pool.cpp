@@ -103,7 +103,8 @@ void pool_row(const MaxPool<T>& pool, int64_t index, int64_t y, Elements<T>& fou
   for (int64_t x = 0; x < width;) {
     const int64_t count = is_dense && x == begin && end > begin ? end - begin : 1;
     find_elements(pool, plane, y, x, found);
-    put_largest(pool, found, stride * pool.source.stride[2], stride, count, result + x, places + x);
+    put_largest(pool, found, stride * pool.source.stride[2], stride, count, result + x * result_step,
+                places + x * places_step);
     x += count;
   }
 }
