@@ -8,6 +8,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
 
 constexpr int kVectors = kPanel / kLanes;  // of a panel
+constexpr int kDepthwisePixels = 4;        // of a tile
 
 // Pixels of a tile of so many panels: more of few panels, since the sums must not wait for one another.
 constexpr int most_pixels(int panels) {
@@ -20,6 +21,11 @@ OPSMITH_INLINE F get(const float* p, int64_t lanes) {
   return lanes >= kLanes ? load(p) : lanes > 0 ? load_some(p, lanes) : zero();
 }
 
+// NaN stays.
+OPSMITH_INLINE F bounded(F x, F low, F high) {
+  return max(low, min(high, x));
+}
+
 // Some of the places in the kernel, of which the first finds a bias and the last leaves a result. In between
 // there are sums in the result's place.
 struct Part {
@@ -30,24 +36,54 @@ struct Part {
   const float* ahead;  // of a panel that is needed next: a tile fetches it meanwhile
 };
 
-template <int R, int V>
-OPSMITH_INLINE void begin_sums(const PackedPixels& p, const Part& part, F (&sums)[R][V], int64_t pixel,
-                               int64_t channel) {
-  const int64_t channels = p.channels - channel;
-  if (!part.is_first) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const float* const from = p.result + (pixel + r) * p.pixel_step + channel;
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        sums[r][v] = get(from + v * kLanes, channels - v * kLanes);
+// What a tile has for each vector of its channels before any product. Not inlined, as what follows: there
+// are many tiles.
+__attribute__((noinline)) void put_bias(const PackedPixels& p, const Part& part, int64_t channel,
+                                        int64_t vectors, float* to) {
+  const bool is_there = part.is_first && p.bias != nullptr;
+  for (int64_t v = 0; v < vectors; ++v) {
+    const int64_t at = channel + v * kLanes;
+    store(to + v * kLanes, is_there ? get(p.bias + at, p.channels - at) : zero());
+  }
+}
+
+// A tile's sums on their way to the result, through the first-level cache.
+__attribute__((noinline)) void put_sums(const PackedPixels& p, const Part& part, const float* sums,
+                                        int64_t pixel, int64_t pixels, int64_t channel, int64_t vectors) {
+  const F low = splat(p.low), high = splat(p.high);
+  for (int64_t r = 0; r < pixels; ++r) {
+    for (int64_t v = 0; v < vectors; ++v) {
+      const int64_t lanes = p.channels - channel - v * kLanes;
+      if (lanes <= 0) {
+        break;
+      }
+      const int64_t at = (pixel + r) * p.pixel_step + channel + v * kLanes;
+      F value = load(sums + (r * vectors + v) * kLanes);
+      if (!part.is_first) {
+        value = value + get(p.result + at, lanes);
+      }
+      if (part.is_last && p.other != nullptr) {
+        value = value + get(p.other + at, lanes);
+      }
+      if (part.is_last) {
+        value = bounded(value, low, high);
+      }
+      if (lanes >= kLanes) {
+        store(p.result + at, value);
+      } else {
+        store_some(p.result + at, value, lanes);
       }
     }
-    return;
   }
+}
+
+template <int R, int V>
+OPSMITH_INLINE void begin_sums(const PackedPixels& p, const Part& part, int64_t channel, F (&sums)[R][V]) {
+  alignas(64) float bias[V * kLanes];
+  put_bias(p, part, channel, V, bias);
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v) {
-    const F one = p.bias == nullptr ? zero() : get(p.bias + channel + v * kLanes, channels - v * kLanes);
+    const F one = load(bias + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       sums[r][v] = one;
@@ -55,46 +91,41 @@ OPSMITH_INLINE void begin_sums(const PackedPixels& p, const Part& part, F (&sums
   }
 }
 
-// NaN stays.
-OPSMITH_INLINE F bounded(F x, F low, F high) {
-  return max(low, min(high, x));
-}
-
+// The common case, a whole result of whole vectors, leaves the registers at once.
 template <int R, int V>
 OPSMITH_INLINE void end_sums(const PackedPixels& p, const Part& part, F (&sums)[R][V], int64_t pixel,
                              int64_t channel) {
-  const F low = splat(p.low), high = splat(p.high);
-  const bool adds = part.is_last && p.other != nullptr;
+  if (part.is_first && part.is_last && p.other == nullptr && p.channels - channel >= V * kLanes) {
+    const F low = splat(p.low), high = splat(p.high);
+    float* to = p.result + pixel * p.pixel_step + channel;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        store(to + v * kLanes, bounded(sums[r][v], low, high));
+      }
+      to += p.pixel_step;
+    }
+    return;
+  }
+  alignas(64) float block[R * V * kLanes];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const int64_t at = (pixel + r) * p.pixel_step + channel;
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      const int64_t lanes = p.channels - channel - v * kLanes;
-      F value = sums[r][v];
-      if (adds) {
-        value = value + get(p.other + at + v * kLanes, lanes);
-      }
-      if (part.is_last) {
-        value = bounded(value, low, high);
-      }
-      if (lanes >= kLanes) {
-        store(p.result + at + v * kLanes, value);
-      } else if (lanes > 0) {
-        store_some(p.result + at + v * kLanes, value, lanes);
-      }
+      store(block + (r * V + v) * kLanes, sums[r][v]);
     }
   }
+  put_sums(p, part, block, pixel, R, channel, V);
 }
 
 // Pixels from `pixel` on, panels from `panel` on. Not inlined: gcc 12 would keep the sums in memory.
 template <int R, int P>
-__attribute__((noinline)) void full_tile(const PackedPixels& p, const Part& part, int64_t pixel,
-                                         int64_t panel) {
+__attribute__((noinline)) void tile(const PackedPixels& p, const Part& part, int64_t pixel, int64_t panel) {
   constexpr int V = P * kVectors;
   const int64_t depth = p.depth, panel_step = p.places * depth * kPanel;
   F sums[R][V];
-  begin_sums(p, part, sums, pixel, panel * kPanel);
+  begin_sums(p, part, panel * kPanel, sums);
   const float* weight = p.weights + panel * panel_step + part.begin * depth * kPanel;
   const float* ahead = part.ahead;
   for (int64_t place = part.begin; place < part.end; ++place) {
@@ -125,123 +156,136 @@ __attribute__((noinline)) void full_tile(const PackedPixels& p, const Part& part
   end_sums(p, part, sums, pixel, panel * kPanel);
 }
 
-// The same of a depthwise kernel: each channel of the result from its own.
+using Tile = void(const PackedPixels& p, const Part& part, int64_t pixel, int64_t panel);
+
+// The tiles of P panels, by their pixels less 1.
+template <int P, class Sequence = std::make_integer_sequence<int, most_pixels(P)>>
+struct Tiles;
+template <int P, int... R>
+struct Tiles<P, std::integer_sequence<int, R...>> {
+  static constexpr Tile* kOf[] = {tile<R + 1, P>...};
+};
+
+// All pixels of some panels, in tiles as equal as can be.
+template <int P>
+void run_panels(const PackedPixels& p, int64_t panel) {
+  const int64_t tiles = (p.pixels + most_pixels(P) - 1) / most_pixels(P);
+  const int64_t of_tile = (p.pixels + tiles - 1) / tiles;
+  const int64_t panel_step = p.places * p.depth * kPanel;
+  for (int64_t place = 0; place < p.places; place += p.at_once) {
+    const int64_t end = least(p.places, place + p.at_once);
+    Part part{place, end, place == 0, end == p.places, nullptr};
+    const int64_t next = part.is_last ? P * panel_step : end * p.depth * kPanel;
+    for (int64_t pixel = 0; pixel < p.pixels; pixel += of_tile) {
+      part.ahead = p.weights + (panel + least(pixel / of_tile, P - 1)) * panel_step + next;
+      Tiles<P>::kOf[least(of_tile, p.pixels - pixel) - 1](p, part, pixel, panel);
+    }
+  }
+}
+
+// ---- depthwise kernels: each channel of the result from its own
+
+constexpr Part kWhole{0, 0, true, true, nullptr};
+
 template <int R, int P>
-__attribute__((noinline)) void depthwise_tile(const PackedPixels& p, const Part& part, int64_t pixel,
-                                              int64_t panel) {
+__attribute__((noinline)) void depthwise_tile(const PackedPixels& p, int64_t pixel, int64_t panel) {
   constexpr int V = P * kVectors;
-  const int64_t panel_step = p.places * kPanel, channel = panel * kPanel, channels = p.channels - channel;
+  const int64_t panel_step = p.places * kPanel, channel = panel * kPanel;
   F sums[R][V];
-  begin_sums(p, part, sums, pixel, channel);
-  const float* weight = p.weights + panel * panel_step + part.begin * kPanel;
-  const bool is_whole = channels >= P * kPanel;
-  for (int64_t place = part.begin; place < part.end; ++place) {
+  begin_sums(p, kWhole, channel, sums);
+  const float* weight = p.weights + panel * panel_step;
+  for (int64_t place = 0; place < p.places; ++place) {
     const float* const* const from = p.sources + place * p.place_step + pixel;
     F row[V];
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       row[v] = load(weight + v / kVectors * panel_step + v % kVectors * kLanes);
     }
-    if (is_whole) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const float* const x = from[r] + channel;
+    for (int r = 0; r < R; ++r) {
+      const float* const x = from[r] + channel;
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) {
-          sums[r][v] = fma(load(x + v * kLanes), row[v], sums[r][v]);
-        }
-      }
-    } else {
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const float* const x = from[r] + channel;
-#pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) {
-          sums[r][v] = fma(get(x + v * kLanes, channels - v * kLanes), row[v], sums[r][v]);
-        }
+      for (int v = 0; v < V; ++v) {
+        sums[r][v] = fma(load(x + v * kLanes), row[v], sums[r][v]);
       }
     }
     weight += kPanel;
   }
-  end_sums(p, part, sums, pixel, channel);
+  end_sums(p, kWhole, sums, pixel, channel);
 }
 
-using Tile = void(const PackedPixels& p, const Part& part, int64_t pixel, int64_t panel);
-
-struct FullTiles {
-  template <int R, int P>
-  static constexpr Tile* of = full_tile<R, P>;
-};
-
-struct DepthwiseTiles {
-  template <int R, int P>
-  static constexpr Tile* of = depthwise_tile<R, P>;
-};
-
-// The tiles of P panels, by their pixels less 1.
-template <class Tiles, int P, class Sequence = std::make_integer_sequence<int, most_pixels(P)>>
-struct Row;
-template <class Tiles, int P, int... R>
-struct Row<Tiles, P, std::integer_sequence<int, R...>> {
-  static constexpr Tile* kTiles[] = {Tiles::template of<R + 1, P>...};
-};
-
-// All pixels of some panels, in tiles as equal as can be.
-template <class Tiles, int P>
-OPSMITH_INLINE void run_panels(const PackedPixels& p, int64_t panel) {
-  const int64_t tiles = (p.pixels + most_pixels(P) - 1) / most_pixels(P);
-  const int64_t of_tile = (p.pixels + tiles - 1) / tiles;
-  for (int64_t place = 0; place < p.places; place += p.at_once) {
-    const int64_t end = least(p.places, place + p.at_once);
-    Part part{place, end, place == 0, end == p.places, nullptr};
-    const int64_t panel_step = p.places * p.depth * kPanel;
-    const int64_t next = part.is_last ? P * panel_step : end * p.depth * kPanel;
-    for (int64_t pixel = 0; pixel < p.pixels; pixel += of_tile) {
-      part.ahead = p.weights + (panel + least(pixel / of_tile, P - 1)) * panel_step + next;
-      Row<Tiles, P>::kTiles[least(of_tile, p.pixels - pixel) - 1](p, part, pixel, panel);
+// Of a panel whose last channels there are not.
+__attribute__((noinline)) void depthwise_rest(const PackedPixels& p, int64_t panel) {
+  const int64_t channel = panel * kPanel, channels = p.channels - channel;
+  for (int64_t pixel = 0; pixel < p.pixels; ++pixel) {
+    F sums[1][kVectors];
+    begin_sums(p, kWhole, channel, sums);
+    const float* weight = p.weights + panel * p.places * kPanel;
+    for (int64_t place = 0; place < p.places; ++place, weight += kPanel) {
+      const float* const x = p.sources[place * p.place_step + pixel] + channel;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        sums[0][v] = fma(get(x + v * kLanes, channels - v * kLanes), load(weight + v * kLanes), sums[0][v]);
+      }
     }
+    end_sums(p, kWhole, sums, pixel, channel);
   }
 }
 
-// A group of panels after the other: their weights stay in the caches meanwhile.
-template <class Tiles>
-OPSMITH_INLINE void run_all(const PackedPixels& p) {
-  const int64_t panels = (p.channels + kPanel - 1) / kPanel;
-  const int64_t groups = (panels + kTilePanels - 1) / kTilePanels;
-  if (panels == 0 || p.pixels == 0) {
-    return;
+template <int P>
+void run_depthwise(const PackedPixels& p, int64_t panel) {
+  int64_t pixel = 0;
+  for (; pixel + kDepthwisePixels <= p.pixels; pixel += kDepthwisePixels) {
+    depthwise_tile<kDepthwisePixels, P>(p, pixel, panel);
   }
-  const int64_t of_group = (panels + groups - 1) / groups;
+  for (; pixel < p.pixels; ++pixel) {
+    depthwise_tile<1, P>(p, pixel, panel);
+  }
+}
+
+// A group of panels after the other: their weights stay in the caches meanwhile. run(P, panel) of each, P
+// being a constant.
+template <class Run>
+OPSMITH_INLINE void for_each_group(int64_t panels, Run run) {
+  const int64_t groups = (panels + kTilePanels - 1) / kTilePanels;
+  const int64_t of_group = groups == 0 ? 0 : (panels + groups - 1) / groups;
   for (int64_t panel = 0; panel < panels; panel += of_group) {
     const int64_t count = least(of_group, panels - panel);
     if constexpr (kTilePanels == 4) {
       if (count == 4) {
-        run_panels<Tiles, 4>(p, panel);
+        run(std::integral_constant<int, 4>(), panel);
         continue;
       }
       if (count == 3) {
-        run_panels<Tiles, 3>(p, panel);
+        run(std::integral_constant<int, 3>(), panel);
         continue;
       }
       if (count == 2) {
-        run_panels<Tiles, 2>(p, panel);
+        run(std::integral_constant<int, 2>(), panel);
         continue;
       }
     }
     for (int64_t i = 0; i < count; ++i) {
-      run_panels<Tiles, 1>(p, panel + i);
+      run(std::integral_constant<int, 1>(), panel + i);
     }
   }
 }
 
 }  // namespace
 
-void packed_convolution(const PackedPixels& pixels) {
-  run_all<FullTiles>(pixels);
+void packed_convolution(const PackedPixels& p) {
+  for_each_group((p.channels + kPanel - 1) / kPanel, [&](auto panels, int64_t panel) OPSMITH_ALWAYS_INLINE {
+    run_panels<decltype(panels)::value>(p, panel);
+  });
 }
 
-void packed_depthwise(const PackedPixels& pixels) {
-  run_all<DepthwiseTiles>(pixels);
+void packed_depthwise(const PackedPixels& p) {
+  for_each_group(p.channels / kPanel, [&](auto panels, int64_t panel) OPSMITH_ALWAYS_INLINE {
+    run_depthwise<decltype(panels)::value>(p, panel);
+  });
+  if (p.channels % kPanel != 0) {
+    depthwise_rest(p, p.channels / kPanel);
+  }
 }
 
 }  // namespace opsmith::optimized::OPSMITH_ISA
