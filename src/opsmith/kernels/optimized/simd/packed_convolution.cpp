@@ -215,31 +215,35 @@ __attribute__((noinline)) void depthwise_tile(const PackedPixels& p, int64_t pix
 }
 
 // Of a panel whose last channels there are not.
-__attribute__((noinline)) void depthwise_rest(const PackedPixels& p, int64_t panel) {
+template <int R>
+__attribute__((noinline)) void depthwise_rest(const PackedPixels& p, int64_t pixel, int64_t panel) {
   const int64_t channel = panel * kPanel, channels = p.channels - channel;
-  for (int64_t pixel = 0; pixel < p.pixels; ++pixel) {
-    F sums[1][kVectors];
-    begin_sums(p, kWhole, channel, sums);
-    const float* weight = p.weights + panel * p.places * kPanel;
-    for (int64_t place = 0; place < p.places; ++place, weight += kPanel) {
-      const float* const x = p.sources[place * p.place_step + pixel] + channel;
+  F sums[R][kVectors];
+  begin_sums(p, kWhole, channel, sums);
+  const float* weight = p.weights + panel * p.places * kPanel;
+  for (int64_t place = 0; place < p.places; ++place, weight += kPanel) {
+    const float* const* const from = p.sources + place * p.place_step + pixel;
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        sums[0][v] = fma(get(x + v * kLanes, channels - v * kLanes), load(weight + v * kLanes), sums[0][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      const F row = load(weight + v * kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        sums[r][v] = fma(get(from[r] + channel + v * kLanes, channels - v * kLanes), row, sums[r][v]);
       }
     }
-    end_sums(p, kWhole, sums, pixel, channel);
   }
+  end_sums(p, kWhole, sums, pixel, channel);
 }
 
-template <int P>
-void run_depthwise(const PackedPixels& p, int64_t panel) {
+// tile(R, pixel) of all pixels, R at a time, R being a constant.
+template <class Tile>
+OPSMITH_INLINE void for_each_pixels(int64_t pixels, Tile tile) {
   int64_t pixel = 0;
-  for (; pixel + kDepthwisePixels <= p.pixels; pixel += kDepthwisePixels) {
-    depthwise_tile<kDepthwisePixels, P>(p, pixel, panel);
+  for (; pixel + kDepthwisePixels <= pixels; pixel += kDepthwisePixels) {
+    tile(std::integral_constant<int, kDepthwisePixels>(), pixel);
   }
-  for (; pixel < p.pixels; ++pixel) {
-    depthwise_tile<1, P>(p, pixel, panel);
+  for (; pixel < pixels; ++pixel) {
+    tile(std::integral_constant<int, 1>(), pixel);
   }
 }
 
@@ -281,10 +285,14 @@ void packed_convolution(const PackedPixels& p) {
 
 void packed_depthwise(const PackedPixels& p) {
   for_each_group(p.channels / kPanel, [&](auto panels, int64_t panel) OPSMITH_ALWAYS_INLINE {
-    run_depthwise<decltype(panels)::value>(p, panel);
+    for_each_pixels(p.pixels, [&](auto pixels, int64_t pixel) OPSMITH_ALWAYS_INLINE {
+      depthwise_tile<decltype(pixels)::value, decltype(panels)::value>(p, pixel, panel);
+    });
   });
   if (p.channels % kPanel != 0) {
-    depthwise_rest(p, p.channels / kPanel);
+    for_each_pixels(p.pixels, [&](auto pixels, int64_t pixel) OPSMITH_ALWAYS_INLINE {
+      depthwise_rest<decltype(pixels)::value>(p, pixel, p.channels / kPanel);
+    });
   }
 }
 
