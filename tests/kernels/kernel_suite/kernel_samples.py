@@ -375,6 +375,8 @@ def direct() -> Iterator[OperatorCall]:
             yield directly("aten::linear.out", given, w, None)
         yield from _direct_scalars(dtype)
         yield from _direct_moves(dtype)
+        if dtype in (torch.float32, torch.float64):
+            yield from _direct_transforms(dtype)
         if dtype != torch.int64:
             for eps in (None, 0.1):
                 yield directly("aten::logit.out", x.sigmoid(), eps)
@@ -431,6 +433,20 @@ def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
             for given in (z, z.t(), z[0, 0], z[:0]):
                 yield directly("aten::view_as_real_copy.out", given)
                 yield directly("aten::_conj_physical.out", given)
+
+
+def _direct_transforms(dtype: torch.dtype) -> Iterator[OperatorCall]:
+    # Products of small factors, and primes that are larger.
+    for length in (1, 2, 7, 8, 60, 31, 37, 74):
+        x = numbers(2, 3, length, dtype=dtype)
+        for dims, norm, onesided in (([2], 0, True), ([-1], 1, False), ([1, 2], 2, True)):
+            yield directly("aten::_fft_r2c.out", x, dims, norm, onesided)
+        z = torch.complex(x, numbers(2, 3, length, dtype=dtype) + 1)
+        for dims, norm, forward in (([2], 0, True), ([1, 2], 1, False), ([0, 1, 2], 2, True)):
+            yield directly("aten::_fft_c2c.out", z, dims, norm, forward)
+        for dims, norm, width in (([2], 0, 2 * length - 2), ([1, 2], 2, 2 * length - 1)):
+            if width > 0:
+                yield directly("aten::_fft_c2r.out", z, dims, norm, width)
 
 
 def _direct_scalars(dtype: torch.dtype) -> Iterator[OperatorCall]:

@@ -252,6 +252,98 @@ OPSMITH_INLINE void weigh(const Attention<T>& a, const Rows& known, int64_t row,
   }
 }
 
+// Σ x·y of n elements, for four rows y; each x is read once.
+template <class T>
+OPSMITH_INLINE void dot_four(const float* x, const T* y, int64_t row, int64_t n, float scale, float* to) {
+  F s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    const F each = load(x + j);
+    s0 = fma(each, load(y + j), s0);
+    s1 = fma(each, load(y + row + j), s1);
+    s2 = fma(each, load(y + 2 * row + j), s2);
+    s3 = fma(each, load(y + 3 * row + j), s3);
+  }
+  if (j < n) {
+    const int64_t rest = n - j;
+    const F each = lanes_or(load_some(x + j, rest), rest, zero());
+    s0 = fma(each, load_some(y + j, rest), s0);
+    s1 = fma(each, load_some(y + row + j, rest), s1);
+    s2 = fma(each, load_some(y + 2 * row + j, rest), s2);
+    s3 = fma(each, load_some(y + 3 * row + j, rest), s3);
+  }
+  to[0] = sum(s0) * scale;
+  to[1] = sum(s1) * scale;
+  to[2] = sum(s2) * scale;
+  to[3] = sum(s3) * scale;
+}
+
+// to = Σ weight·row (+ to) of `keys` rows of n elements, by some vectors of columns at a time.
+template <int kVectors, class T>
+OPSMITH_INLINE void add_columns(const float* weights, const T* rows, int64_t row, int64_t keys, float* to,
+                                bool accumulates) {
+  F sums[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    sums[v] = accumulates ? load(to + v * kLanes) : zero();
+  }
+  for (int64_t k = 0; k < keys; ++k) {
+    const F weight = splat(weights[k]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] = fma(weight, load(rows + k * row + v * kLanes), sums[v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    store(to + v * kLanes, sums[v]);
+  }
+}
+template <class T>
+OPSMITH_INLINE void add_rows(const float* weights, const T* rows, int64_t row, int64_t keys, int64_t n,
+                             float* to, bool accumulates) {
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes) {
+    add_columns<4>(weights, rows + j, row, keys, to + j, accumulates);
+  }
+  for (; j + kLanes <= n; j += kLanes) {
+    add_columns<1>(weights, rows + j, row, keys, to + j, accumulates);
+  }
+  if (j < n) {
+    F rest = accumulates ? load_some(to + j, n - j) : zero();
+    for (int64_t k = 0; k < keys; ++k) {
+      rest = fma(splat(weights[k]), load_some(rows + k * row + j, n - j), rest);
+    }
+    store_some(to + j, rest, n - j);
+  }
+}
+
+// So few queries are not worth packing keys for, where these lie side by side.
+constexpr int64_t kFewQueries = 4;
+
+// The scores and sums of a block of keys for few queries, each of which reads the keys where they lie.
+template <class T>
+OPSMITH_INLINE void attend_few(const AttentionForward<T>& a, const Rows& known, int64_t key, int64_t block,
+                               const float* queries, int64_t dim, float* scores) {
+  const T* const keys = a.key.data + key * a.key.row;
+  for (int64_t row = a.begin; row < a.end; ++row) {
+    const float* const query = queries + (row - a.begin) * dim;
+    const int64_t n = seen(a, row, key, block);
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+      dot_four(query, keys + k * a.key.row, a.key.row, a.dim, a.scale, scores + k);
+    }
+    for (; k < n; ++k) {
+      float four[4];
+      dot_four(query, keys + k * a.key.row, 0, a.dim, a.scale, four);
+      scores[k] = four[0];
+    }
+    weigh<T>(a, known, row, 1, key, block, scores, key == 0, a.begin);
+    add_rows(scores, a.value.data + key * a.value.row, a.value.row, n, a.value_dim,
+             known.sums + (row - a.begin) * known.pitch, key != 0);
+  }
+}
+
 template <class T>
 OPSMITH_INLINE void forward(const AttentionForward<T>& a) {
   const int64_t dim = whole_panels(a.dim), value_dim = whole_panels(a.value_dim);
@@ -265,8 +357,16 @@ OPSMITH_INLINE void forward(const AttentionForward<T>& a) {
   float* const tops = sums + rows * value_dim;
   const Rows known{sums, tops, tops + rows, value_dim};
   const int64_t all_keys = a.causal ? least(a.keys, a.past + a.end) : a.keys;
+  const bool are_few = rows <= kFewQueries && a.key.column == 1 && a.value.column == 1;
+  if (are_few) {
+    copied_rows(a.query, a.begin, rows, a.dim, dim, queries);
+  }
   for (int64_t key = 0; key < all_keys; key += kKeyBlock) {
     const int64_t block = least(kKeyBlock, all_keys - key);
+    if (are_few) {
+      attend_few(a, known, key, block, queries, dim, scores);
+      continue;
+    }
     pack_rows(a.key, key, block, a.dim, true, widened, keys_packed);
     pack_rows(a.value, key, block, a.value_dim, false, widened, values_packed);
     // The first queries of a causal block may see none of these keys.
