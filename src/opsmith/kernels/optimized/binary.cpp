@@ -212,7 +212,7 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
                const Operation& operation) {
   OPSMITH_CHECK(context,
                 is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
-                    operation.elements.has(out.scalar_type()),
+                    is_taken(out.scalar_type()) && operation.elements.has(out.scalar_type()),
                 NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
   if (!resize_to_broadcast(context, out, {&self, &other}) || !one_dim_order(context, {&out, &self, &other})) {
     return out;

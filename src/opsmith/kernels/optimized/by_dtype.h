@@ -6,15 +6,15 @@
 
 namespace opsmith::optimized {
 
-inline bool is_taken(ScalarType dtype) {
-  return dtype == ScalarType::Float || dtype == ScalarType::BFloat16;
-}
-
 // Whether a selective build has any Tensor of the dtype, for code that several operators share.
 inline constexpr bool kHasFloat = ::opsmith::selected("", ScalarType::Float);
 inline constexpr bool kHasBfloat16 = ::opsmith::selected("", ScalarType::BFloat16);
 
-// f(T{}) with the element type T of `dtype`, one of these two; nothing where no selected program has it.
+inline bool is_taken(ScalarType dtype) {
+  return (kHasFloat && dtype == ScalarType::Float) || (kHasBfloat16 && dtype == ScalarType::BFloat16);
+}
+
+// f(T{}) with the element type T of `dtype`, which is_taken().
 template <class F>
 void with_element(ScalarType dtype, const F& f) {
   if constexpr (kHasFloat) {
