@@ -1,4 +1,4 @@
-"""The vectorised kernels on AArch64, against ATen: cross-compiled, and called in an emulator.
+"""Kernels on AArch64, against ATen: cross-compiled, and called in an emulator; at night of all libraries.
 
 What a kernel is asked is what it is asked on this machine, but for what the processor decides: which integer
 NaN and infinity become.
@@ -34,7 +34,8 @@ require("AArch64")
 
 pytestmark = pytest.mark.isolated(opinfo=True)
 
-LIBRARIES = ("optimized", "quantized")
+VECTORISED = ("optimized", "quantized")
+PLAIN_LIBRARIES = ("portable", "dim_order")
 # One that has NEON alone, and one with SDOT, which adds up products of bytes.
 PLAIN, DOTTED = "cortex-a53", "max"
 PRODUCTS_OF_BYTES = (
@@ -46,22 +47,25 @@ _MOST_BYTES = 1 << 18
 
 
 @functools.cache
-def runner(machine: str = "") -> ForeignRunner:
-    """The kernels; with the instruction sets of another machine, if need be."""
-    folder = Path(os.environ["OPSMITH_TEST_FOLDER"], machine)
+def runner(libraries: tuple[str, ...] = VECTORISED, machine: str = "") -> ForeignRunner:
+    """The kernels of some libraries; with the instruction sets of another machine, if need be."""
+    folder = Path(os.environ["OPSMITH_TEST_FOLDER"], "_".join([*libraries, machine]))
     folder.mkdir(exist_ok=True)
     description = folder / "backend.yaml"
-    description.write_text(f"backend: phone\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
+    description.write_text(f"backend: phone\ndriver: sim\nlibraries: [{', '.join(libraries)}]\n")
     return built_runner(description, AARCH64_COMPILER, folder, machine)
 
 
 @functools.cache
-def asked() -> dict[str, list[tuple[int, OperatorCall]]]:
+def asked(
+    libraries: tuple[str, ...] = VECTORISED,
+) -> dict[str, list[tuple[int, OperatorCall]]]:
     """The recorded calls that a kernel takes, by operator, with the kernel's place."""
-    places = {each.operator.name: place for place, each in enumerate(runner().kernels)}
+    kernels = runner(libraries).kernels
+    places = {each.operator.name: place for place, each in enumerate(kernels)}
     found: dict[str, list[tuple[int, OperatorCall]]] = {name: [] for name in places}
     for call in recording():
-        if call.operator in places and _is_asked(runner().kernels[places[call.operator]], call):
+        if call.operator in places and _is_asked(kernels[places[call.operator]], call):
             found[call.operator].append((places[call.operator], call))
     return found
 
@@ -82,14 +86,14 @@ def _is_asked(kernel: LibraryKernel, call: OperatorCall) -> bool:
 
 
 def wrong(
-    processor: str, calls: Sequence[tuple[int, OperatorCall]], machine: str = ""
+    on: ForeignRunner, processor: str, calls: Sequence[tuple[int, OperatorCall]]
 ) -> Iterator[str]:
     """What ``processor`` gives that ATen does not."""
     direct = [
         (place, DirectCall(call.operator, call.arguments, outs_of(call.results)))
         for place, call in calls
     ]
-    answers = runner(machine).on(AARCH64_EMULATOR, "-cpu", processor).answers(direct)
+    answers = on.on(AARCH64_EMULATOR, "-cpu", processor).answers(direct)
     for (_, call), (_, asked_for), answer in zip(calls, direct, answers, strict=True):
         reason = _wrong(call, asked_for, answer)
         if reason:
@@ -116,7 +120,7 @@ def found(processor: str) -> dict[str, list[str]]:
     operators = PRODUCTS_OF_BYTES if processor == PLAIN else asked()
     calls = [each for operator in operators for each in asked()[operator]]
     said: dict[str, list[str]] = {}
-    for each in wrong(processor, calls):
+    for each in wrong(runner(), processor, calls):
         said.setdefault(each.partition("(")[0], []).append(each)
     return said
 
@@ -135,4 +139,12 @@ def test_it_does_so_without_an_instruction_for_products_of_bytes(operator: str) 
 @pytest.mark.nightly
 def test_the_baseline_of_other_processors_gives_it_too() -> None:
     calls = [each for operator in asked() for each in asked()[operator]]
-    assert list(wrong(DOTTED, calls, machine="riscv64"))[:10] == []
+    baseline = runner(machine="riscv64")
+    assert list(wrong(baseline, DOTTED, calls))[:10] == []
+
+
+@pytest.mark.nightly
+def test_the_libraries_without_vectors_give_it_too() -> None:
+    found_calls = asked(PLAIN_LIBRARIES)
+    calls = [each for operator in found_calls for each in found_calls[operator]]
+    assert list(wrong(runner(PLAIN_LIBRARIES), DOTTED, calls))[:10] == []
