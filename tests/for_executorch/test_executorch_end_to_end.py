@@ -258,21 +258,67 @@ def packed():
 """
 
 
-def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
-    """PyTorch knows the library's own operators when the backend is loaded: that is the commands' to do."""
-    (tmp_path / "models.py").write_text(PACKED)
+FUSED = """
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 40, bias=False), torch.nn.Linear(40, 16)
+        self.weight, self.bias = torch.nn.Parameter(torch.rand(16)), torch.nn.Parameter(torch.rand(40))
+        angles = torch.arange(5.0)[:, None, None] * 0.3 ** torch.arange(4)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x, residual):
+        ours = torch.ops.optimized
+        x = ours.rope(x.unflatten(-1, (2, 8)), self.cos, self.sin, True).flatten(-2)
+        normed, residual = ours.add_rms_norm(x, residual, [16], self.weight)
+        x = self.down(ours.bias_gelu(self.up(normed), self.bias, "tanh"))
+        return ours.add_layer_norm(x, residual, [16], self.weight)
+
+
+def layer():
+    torch.manual_seed(0)
+    return Layer(), (torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+"""
+
+
+def served_in_a_program(folder: Path, source: str, name: str) -> dict[str, object]:
+    """What ``opsmith executorch run`` says of a module that calls the library's own operators.
+
+    PyTorch knows these when the backend is loaded: that is the commands' to do.
+    """
+    (folder / "models.py").write_text(source)
     steps = (
-        ("export", "models:packed", "-o", "packed.pte", "--backend", "sim"),
-        ("build", "sim", "--for", "packed.pte", "-o", "built"),
-        ("run", "packed.pte", "--library", "built", "--json"),
+        ("export", f"models:{name}", "-o", "program.pte", "--backend", "sim"),
+        ("build", "sim", "--for", "program.pte", "-o", "built"),
+        ("run", "program.pte", "--library", "built", "--json"),
     )
     for step in steps:
-        done = run_opsmith("executorch", *step, cwd=tmp_path)
+        done = run_opsmith("executorch", *step, cwd=folder)
         assert done.returncode == 0, done.stderr
     assert "at most from eager on sim\n" in done.stdout
-    ran = json.loads(done.stdout.splitlines()[-1])
+    ran: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return ran
+
+
+def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
+    ran = served_in_a_program(tmp_path, PACKED, "packed")
     assert ran["served_by"] == {
         "optimized::linear_packed.out": "optimized",
         "aten::relu.out": "optimized",
     }
+    assert ran["max_difference_from_eager"] == 0
+
+
+def test_fused_operators(sim: object, tmp_path: Path) -> None:
+    ran = served_in_a_program(tmp_path, FUSED, "layer")
+    served = ran["served_by"]
+    assert isinstance(served, dict)
+    names = ("rope", "add_rms_norm", "bias_gelu", "add_layer_norm")
+    assert {
+        name: library for name, library in served.items() if "::" in name and "aten" not in name
+    } == {f"optimized::{name}.out": "optimized" for name in names}
     assert ran["max_difference_from_eager"] == 0
