@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -320,21 +321,134 @@ def packed():
 """
 
 
-def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
-    """PyTorch knows the library's own operators when the backend is loaded: that is the commands' to do."""
-    (tmp_path / "models.py").write_text(PACKED)
+FUSED = """
+import torch
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(16, 40, bias=False), torch.nn.Linear(40, 16)
+        self.weight, self.bias = torch.nn.Parameter(torch.rand(16)), torch.nn.Parameter(torch.rand(40))
+        angles = torch.arange(5.0)[:, None, None] * 0.3 ** torch.arange(4)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x, residual):
+        ours = torch.ops.optimized
+        x = ours.rope(x.unflatten(-1, (2, 8)), self.cos, self.sin, True).flatten(-2)
+        normed, residual = ours.add_rms_norm(x, residual, [16], self.weight)
+        x = self.down(ours.bias_gelu(self.up(normed), self.bias, "tanh"))
+        return ours.add_layer_norm(x, residual, [16], self.weight)
+
+
+def layer():
+    torch.manual_seed(0)
+    return Layer(), (torch.randn(2, 5, 16), torch.randn(2, 5, 16))
+"""
+
+
+def served_in_a_program(folder: Path, source: str, name: str) -> dict[str, object]:
+    """What ``opsmith executorch run`` says of a module that calls the library's own operators.
+
+    PyTorch knows these when the backend is loaded: that is the commands' to do.
+    """
+    (folder / "models.py").write_text(source)
     steps = (
-        ("export", "models:packed", "-o", "packed.pte", "--backend", "sim"),
-        ("build", "sim", "--for", "packed.pte", "-o", "built"),
-        ("run", "packed.pte", "--library", "built", "--json"),
+        ("export", f"models:{name}", "-o", "program.pte", "--backend", "sim"),
+        ("build", "sim", "--for", "program.pte", "-o", "built"),
+        ("run", "program.pte", "--library", "built", "--json"),
     )
     for step in steps:
-        done = run_opsmith("executorch", *step, cwd=tmp_path)
+        done = run_opsmith("executorch", *step, cwd=folder)
         assert done.returncode == 0, done.stderr
     assert "at most from eager on sim\n" in done.stdout
-    ran = json.loads(done.stdout.splitlines()[-1])
+    ran: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return ran
+
+
+def test_packed_linear_layers(sim: object, tmp_path: Path) -> None:
+    ran = served_in_a_program(tmp_path, PACKED, "packed")
     assert ran["served_by"] == {
         "optimized::linear_packed.out": "optimized",
         "aten::relu.out": "optimized",
     }
     assert ran["max_difference_from_eager"] == 0
+
+
+def test_fused_operators(sim: object, tmp_path: Path) -> None:
+    ran = served_in_a_program(tmp_path, FUSED, "layer")
+    served = ran["served_by"]
+    assert isinstance(served, dict)
+    names = ("rope", "add_rms_norm", "bias_gelu", "add_layer_norm")
+    assert {
+        name: library for name, library in served.items() if "::" in name and "aten" not in name
+    } == {f"optimized::{name}.out": "optimized" for name in names}
+    assert ran["max_difference_from_eager"] == 0
+
+
+# PyTorch runs it on no CPU beside this: ExecuTorch's kernels for it would take the library's place in the runtime.
+DECODER = """
+import torch
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.randint(0, 256, (10, 16)).to(torch.uint8))
+        self.register_buffer("scales", torch.rand(10, 1) * 0.1)
+        self.register_buffer("keys", torch.randn(1, 16, 2, 8))
+        self.register_buffer("values", torch.randn(1, 16, 2, 8))
+        self.qkv = torch.nn.Linear(32, 64, bias=False)
+
+    def forward(self, tokens):
+        ours, quantized = torch.ops.llama, torch.ops.quantized_decomposed
+        x = quantized.embedding_4bit(self.weight, self.scales, None, -8, 7, tokens)
+        q, k, v = (each.contiguous() for each in self.qkv(x).unflatten(-1, (8, 8)).split((4, 2, 2), 2))
+        ours.update_cache(k, self.keys, 4)
+        ours.update_cache(v, self.values, 4)
+        return ours.custom_sdpa(q, self.keys, self.values, 4, None, 0.0, True)
+
+    def expected(self, tokens):
+        rows = torch.stack([self.weight >> 4, self.weight & 15], -1).flatten(1).float() - 8
+        x = (rows * self.scales)[tokens]
+        q, k, v = self.qkv(x).unflatten(-1, (8, 8)).split((4, 2, 2), 2)
+        k = torch.cat([self.keys[:, :4], k], 1).repeat_interleave(2, 2)
+        v = torch.cat([self.values[:, :4], v], 1).repeat_interleave(2, 2)
+        mask = torch.ones(3, 7, dtype=torch.bool).tril(4)
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
+
+
+def decoder():
+    torch.manual_seed(0)
+    return Decoder().eval(), (torch.tensor([[3, 9, 0]]),)
+"""
+
+
+@pytest.mark.nightly
+def test_a_step_of_a_language_model(tmp_path: Path) -> None:
+    backend(tmp_path, "llmchip", "[llm]")
+    (tmp_path / "models.py").write_text(DECODER)
+    description = "llmchip/backend.yaml"
+    for step in (
+        ("export", "models:decoder", "-o", "program.pte", "--backend", description),
+        ("build", description, "--for", "program.pte", "-o", "built"),
+    ):
+        done = run_opsmith("executorch", *step, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    spec = importlib.util.spec_from_file_location("models", tmp_path / "models.py")
+    assert spec is not None and spec.loader is not None
+    models = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(models)
+    model, inputs = models.decoder()
+    torch.save(inputs, tmp_path / "inputs.pt")
+    (tmp_path / "program.pt2").unlink()
+    ran = run_program(tmp_path / "program.pte", [tmp_path / "built"], inputs=tmp_path / "inputs.pt")
+    assert {name for name, server in ran.served_by.items() if server == "llm"} == {
+        "llama::update_cache.out",
+        "llama::custom_sdpa.out",
+        "quantized_decomposed::embedding_4bit.out",
+    }
+    with torch.no_grad():
+        torch.testing.assert_close(ran.outputs[0], model.expected(*inputs), rtol=1e-4, atol=1e-5)

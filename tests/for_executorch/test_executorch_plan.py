@@ -256,13 +256,6 @@ def refused(tmp_path: Path, catalogue: Catalogue, entry: str, why: type[Descript
             "each optional too, and lists of Tensor, Tensor?, int, bool and float",
         ),
         (
-            "  - {func: 'chip::two.out(Tensor self, *, Tensor(a!) a, Tensor(b!) b) -> (Tensor(a!), "
-            "Tensor(b!))', kernel_name: chip::two_out}",
-            "4: `chip::two.out` returns (Tensor, Tensor), and a custom operator of ExecuTorch returns one "
-            "Tensor or ()\n"
-            "  remedy: return one Tensor, or () where there are several out arguments",
-        ),
-        (
             "  - {func: 'chip::scale.into(Tensor self, *, Tensor(a!) out) -> Tensor(a!)', "
             "kernel_name: chip::scale_out}",
             "4: `chip::scale.into` is not named as ExecuTorch finds an out variant: <name>.out, or "

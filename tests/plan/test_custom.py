@@ -226,3 +226,20 @@ def test_a_plan_without_custom_operators_emits_none(
     plan = planned(describe(), catalogue)
     assert plan.custom == () and plan.metas == ()
     assert not [file.name for file in emit(plan) if "Custom" in file.name]
+
+
+def test_an_out_variant_that_writes_to_other_arguments_has_a_mutable_one(
+    describe: Describe, catalogue: Catalogue
+) -> None:
+    path = describe(
+        '- {func: "my::store.out(Tensor value, Tensor(a!) cache, *, Tensor(b!) out) -> Tensor(b!)", '
+        "kernel_name: f, meta: {same_as: value}}"
+    )
+    plan = planned(path, catalogue)
+    operator = plan.operator("my::store")
+    assert operator is not None
+    assert operator.schema == "store(Tensor value, Tensor(a!) cache) -> Tensor"
+    entry = plan.by_name["my::store"]
+    assert entry.route is Route.DERIVED
+    assert "allocates the result and runs `f` " in entry.why
+    assert " into it, which writes to the same other arguments" in entry.why

@@ -18,7 +18,7 @@ from opsmith.schema import Catalogue, Operator, Variant
 from opsmith.schema.catalogue import function_schema
 
 if TYPE_CHECKING:
-    from torchgen.model import Argument, FunctionSchema
+    from torchgen.model import Argument
 
 # What runtime/core/evalue.h can hold and executorch/codegen/api/et_cpp.py has a C++ type for (1.4.1): not
 # Device, which the documentation lists.
@@ -98,7 +98,7 @@ def lean_operator(
         for argument in schema.arguments.flat_all
     )
     if operator.namespace not in {"aten", FUSED_NAMESPACE, *external_namespaces}:
-        _check_custom(kernel, operator, schema)
+        _check_custom(kernel, operator)
     return LeanOperator(operator, arguments)
 
 
@@ -162,16 +162,8 @@ def _split(kind: str) -> tuple[str, list[str]]:
     return found["base"], re.findall(r"\?|\[\d*\]", found["rest"])
 
 
-def _check_custom(kernel: Kernel, operator: Operator, schema: FunctionSchema) -> None:
-    """What ExecuTorch asks of operators that are not ATen's."""
-    returns = [str(each.type) for each in schema.returns]
-    if any(each != "Tensor" for each in returns):
-        raise _rejection(
-            kernel,
-            f"`{operator.name}` returns ({', '.join(returns)}), and a custom operator of ExecuTorch "
-            "returns Tensors or ()",
-            "return what is written to the out arguments, or ()",
-        )
+def _check_custom(kernel: Kernel, operator: Operator) -> None:
+    """How ExecuTorch asks operators that are not ATen's to be named."""
     overload = operator.name.partition(".")[2]
     if not _OUT_NAME.fullmatch(overload):
         raise _rejection(
