@@ -4,8 +4,8 @@ Of each model there are three programs: ours is what ``opsmith executorch export
 XNNPACK's has all that its partitioner takes, and the wheel's is lowered as it is.  Quantized ones have no
 third program, since the wheel's kernels for them cannot be loaded beside ours.  One image or sequence at a
 time, with one thread and two, in turns in one process.  A method binds its kernels when it is loaded: the
-peers' are loaded before the library is there.  XNNPACK's are exported in a process of their own: its
-partitioner loads a library with the operators of ``quantized``.
+peers' are loaded before the library is there.  All are exported in another process: XNNPACK's partitioner
+loads a library with the operators of ``quantized``.
 """
 
 from __future__ import annotations
@@ -140,17 +140,25 @@ def exported_for_xnnpack(module: nn.Module, x: Tensor) -> bytes:
     return bytes(lowered.to_executorch().buffer)
 
 
-def export_for_xnnpack(folder: Path) -> None:
-    """Writes XNNPACK's programs into ``folder``, by the models' places."""
-    logging.disable(logging.WARNING)
-    for place, model in enumerate(MODELS.values()):
-        (folder / f"{place}.pte").write_bytes(exported_for_xnnpack(*model.made()))
-
-
 def exported_for_wheel(module: nn.Module, x: Tensor) -> bytes:
     from executorch.exir import to_edge
 
     return bytes(to_edge(torch.export.export(module, (x,))).to_executorch().buffer)
+
+
+def export_all(folder: Path) -> None:
+    """Writes the programs into ``folder``, by the models' places, with their inputs and what eager gives."""
+    logging.disable(logging.WARNING)
+    description = folder / "backend.yaml"
+    description.write_text(BACKEND)
+    for place, (name, model) in enumerate(MODELS.items()):
+        module, x = model.made()
+        own = ModuleToExport(name, module, (x,), {})
+        export_program(own, folder / f"{place}_ours.pte", description)
+        torch.save((x, module(x).detach()), folder / f"{place}.pt")
+        if model.quantize is None:
+            (folder / f"{place}_wheel.pte").write_bytes(exported_for_wheel(module, x))
+        (folder / f"{place}_XNNPACK.pte").write_bytes(exported_for_xnnpack(module, x))
 
 
 class LoadedProgram:
@@ -172,36 +180,32 @@ class LoadedProgram:
         return found.clone()
 
 
-def time_all(threads: int, peers: Path) -> None:
-    """Prints what every program takes with ``threads`` threads, as JSON; XNNPACK's are in ``peers``."""
+def time_all(folder: Path, threads: int) -> None:
+    """Prints what every program in ``folder`` takes with ``threads`` threads, as JSON."""
     logging.disable(logging.WARNING)
     runtime_module()._unsafe_reset_threadpool(threads)
-    with tempfile.TemporaryDirectory() as folder:
-        results = [dict(name=name, **taken) for name, taken in _timed(Path(folder), peers)]
-    print(json.dumps(results))
+    print(json.dumps([dict(name=name, **taken) for name, taken in _timed(folder)]))
 
 
-def _timed(folder: Path, others: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    description = folder / "backend.yaml"
-    description.write_text(BACKEND)
-    peers: dict[str, dict[str, LoadedProgram]] = {}
-    programs = {}
+def _timed(folder: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    tensors = [torch.load(folder / f"{place}.pt") for place in range(len(MODELS))]
+    peers = [
+        {
+            peer: LoadedProgram(path.read_bytes(), x)
+            for peer in ("XNNPACK", "wheel")
+            if (path := folder / f"{place}_{peer}.pte").exists()
+        }
+        for place, (x, _) in enumerate(tensors)
+    ]
+    library = load_library(build_library(folder / "backend.yaml", [], folder / "built").library)
     for place, (name, model) in enumerate(MODELS.items()):
-        module, x = model.made()
-        own = export_program(
-            ModuleToExport(name, module, (x,), {}), folder / f"{place}.pte", description
-        )
-        programs[name] = own.program, x, module(x).detach()
-        peers[name] = {"XNNPACK": LoadedProgram((others / f"{place}.pte").read_bytes(), x)}
-        if model.quantize is None:
-            peers[name]["wheel"] = LoadedProgram(exported_for_wheel(module, x), x)
-    library = load_library(build_library(description, [], folder / "built").library)
-    for name, (path, x, expected) in programs.items():
+        x, expected = tensors[place]
+        path = folder / f"{place}_ours.pte"
         library.register_for([call.form for call in read_program(path).calls])
-        each = {"ours": LoadedProgram(path.read_bytes(), x), **peers[name]}
-        tolerance = MODELS[name].tolerance
+        each = {"ours": LoadedProgram(path.read_bytes(), x), **peers[place]}
         for program in each.values():
-            torch.testing.assert_close(program.result(), expected, rtol=1e-3, atol=tolerance)
+            result = program.result()
+            torch.testing.assert_close(result, expected, rtol=1e-3, atol=model.tolerance)
         wheel = each.pop("wheel", None)
         taken = microseconds_in_turns({k: v.run for k, v in each.items()}, ROUNDS, SECONDS)
         if wheel is not None:
@@ -229,10 +233,10 @@ def measurements(threads: int, results: list[dict[str, Any]]) -> Iterator[Measur
 
 def main() -> None:
     found: list[Measurement] = []
-    with tempfile.TemporaryDirectory() as peers:
-        subprocess.run([sys.executable, __file__, peers], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, __file__, folder], check=True)
         for threads in THREADS:
-            command = [sys.executable, __file__, peers, str(threads)]
+            command = [sys.executable, __file__, folder, str(threads)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found += measurements(threads, json.loads(done.stdout.splitlines()[-1]))
     ratios = [each.ratio or 1.0 for each in found if "wheel" not in each.name]
@@ -245,8 +249,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        time_all(int(sys.argv[2]), Path(sys.argv[1]))
+        time_all(Path(sys.argv[1]), int(sys.argv[2]))
     elif len(sys.argv) > 1:
-        export_for_xnnpack(Path(sys.argv[1]))
+        export_all(Path(sys.argv[1]))
     else:
         main()

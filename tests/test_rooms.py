@@ -13,7 +13,7 @@ PACKAGE = Path(opsmith.__file__).parent
 FLOORS = [
     {"errors", "on_demand"},
     {"cache_folder", "driver", "json_files", "output_files", "switches"},
-    {"integrations"},
+    {"integrations", "transforms"},
     {"schema"},
     {"description"},
     {"built"},
@@ -31,7 +31,6 @@ FLOORS = [
         "explain",
         "pytest_plugin",
         "scaffold",
-        "transforms",
     },
     {"package", "programs"},
     {"report"},

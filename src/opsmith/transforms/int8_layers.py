@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -109,9 +109,7 @@ class _Quantization:
 
     def within(self, low: float, high: float) -> _Quantization:
         """Of what is clamped to ``low``…``high`` before."""
-        return _Quantization(
-            self.scale, self.zero_point, self.nearest(low), self.nearest(high), self.dtype
-        )
+        return replace(self, least=self.nearest(low), greatest=self.nearest(high))
 
     @property
     def arguments(self) -> tuple[float, int, int, int]:
@@ -158,7 +156,7 @@ class _Rewriting:
             _ATEN.max_pool2d.default: self._pool,
         }
         rewrite = rewrites.get(layer.target) if layer is not None else None
-        if layer is None or rewrite is None:
+        if layer is None or rewrite is None or set(layer.kwargs) - {"alpha", "bias"}:
             return False
         with self._graph.inserting_before(node):
             call = rewrite(layer, result)
@@ -202,7 +200,7 @@ class _Rewriting:
         read = [each for each in node.all_input_nodes if each.op == "call_function"]
         self._graph.erase_node(node)
         for each in read:
-            if not each.users:
+            if not each.users and not each._erased:
                 self._erase(each)
 
     def _move(self, node: Any, source: Any, result: _Quantization) -> bool:
@@ -235,6 +233,7 @@ class _Rewriting:
         least, greatest = max(before.least, narrow.least), min(before.greatest, narrow.greatest)
         if least > greatest:
             return False
+        self._results[layer] = replace(before, least=least, greatest=greatest)
         layer.args = (*layer.args[:-2], least, greatest)
         self._replace(node, layer)
         return True
@@ -244,7 +243,7 @@ class _Rewriting:
     def _convolution(
         self, node: Any, result: _Quantization
     ) -> tuple[str, tuple[Any, ...], bool] | None:
-        defaults = (None, [1, 1], [0, 0], [1, 1], 1)
+        defaults = (node.kwargs.get("bias"), [1, 1], [0, 0], [1, 1], 1)
         given = (*node.args, *defaults[len(node.args) - 2 :])
         image, weight, bias, stride, padding, dilation, groups = given
         activations = _quantized(image)
@@ -285,8 +284,10 @@ class _Rewriting:
             return None  # others read what it writes
         both = [_quantized(each) for each in node.args]
         a, b = both
+        if a is None or b is None:
+            return None
         shapes = [_shape(each) for each in node.args]
-        if a is None or b is None or None in shapes or shapes[0] != shapes[1]:
+        if None in shapes or shapes[0] != shapes[1]:
             return None
         if {a[1].dtype, b[1].dtype} != {result.dtype}:
             return None

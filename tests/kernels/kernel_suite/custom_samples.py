@@ -210,8 +210,8 @@ def _linear_int8() -> Iterator[OperatorCall]:
         yield _defined(f"{name}.per_token_out", sums * (row_scales * scales[:1]), *given)
         zero, scale = torch.tensor([3]), torch.tensor([0.05], dtype=torch.float64)
         sums = ((x.long() - 3) @ weight.long().T).float()
-        given = x, scale, zero, weight, scales, bias
-        yield _defined(f"{name}.per_token_out", sums * (0.05 * scales) + bias, *given)
+        shared = x, scale, zero, weight, scales, bias
+        yield _defined(f"{name}.per_token_out", sums * (0.05 * scales) + bias, *shared)
     x, weight = torch.zeros(2, 3, 8, dtype=torch.int8), torch.ones(6, 8, dtype=torch.int8)
     bias = torch.arange(6.0)
     yield _defined(
@@ -257,11 +257,11 @@ def _linear_requantized() -> Iterator[OperatorCall]:
         sums = (x.double() - zero) @ weight.double().T * (0.125 * scales)
         for quantization in _results(dtype):
             result = _requantized(sums + bias, quantization, dtype)
-            given: tuple[Any, ...] = (x, 0.125, zero, packed, scales, bias, columns, *quantization)
+            given = x, 0.125, zero, packed, scales, bias, columns, *quantization
             yield _defined(name, result, *given)
         result = _requantized(sums, quantization, dtype)
-        given = x[None], 0.125, zero, packed, scales, None, columns, *quantization
-        yield _defined(name, result[None], *given)
+        bare = x[None], 0.125, zero, packed, scales, None, columns, *quantization
+        yield _defined(name, result[None], *bare)
 
 
 def _conv2d_int8() -> Iterator[OperatorCall]:
@@ -304,7 +304,7 @@ def _conv2d_int8() -> Iterator[OperatorCall]:
 
 
 def _max_pool2d_int8() -> Iterator[OperatorCall]:
-    windows: tuple[Any, ...] = (
+    windows: tuple[tuple[Any, ...], ...] = (
         ([3, 3], [2, 2], [1, 1], [1, 1], False),
         ([2], [2], [0], [1], False),
         ([3, 2], [2, 3], [1, 0], [2, 1], True),
