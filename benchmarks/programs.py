@@ -191,7 +191,7 @@ def _timed(folder: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
     tensors = [torch.load(folder / f"{place}.pt") for place in range(len(MODELS))]
     peers = [
         {
-            peer: LoadedProgram(path.read_bytes(), x)
+            peer: LoadedProgram(path, x)
             for peer in ("XNNPACK", "wheel")
             if (path := folder / f"{place}_{peer}.pte").exists()
         }
@@ -202,7 +202,7 @@ def _timed(folder: Path) -> Iterator[tuple[str, dict[str, list[float]]]]:
         x, expected = tensors[place]
         path = folder / f"{place}_ours.pte"
         library.register_for([call.form for call in read_program(path).calls])
-        each = {"ours": LoadedProgram(path.read_bytes(), x), **peers[place]}
+        each = {"ours": LoadedProgram(path, x), **peers[place]}
         for program in each.values():
             result = program.result()
             torch.testing.assert_close(result, expected, rtol=1e-3, atol=model.tolerance)
