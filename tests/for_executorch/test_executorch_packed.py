@@ -156,6 +156,13 @@ def test_images_are_contiguous_for_what_sees_their_order(backend: Path) -> None:
     assert operators(program).count(COPY) == 2
 
 
+def test_results_lie_as_the_module_lays_them(backend: Path) -> None:
+    """Channels-last where its input is, and where it asks for that."""
+    image = IMAGE.to(memory_format=torch.channels_last)
+    assert operators(exported(nn.Conv2d(3, 8, 1), image, backend)) == [CONVOLUTION]
+    assert operators(exported(nn.Conv2d(3, 8, 1), IMAGE, backend)) == [CONVOLUTION, COPY]
+
+
 def test_sizes_that_change(backend: Path) -> None:
     rows = {0: torch.export.Dim("rows", max=7)}
     program = exported(

@@ -16,16 +16,19 @@ from opsmith.executorch.packed_layers import CONVOLUTION, NAMESPACE
 
 # Beside what PyTorch tags as pointwise: results are channels-last where the first operand is.
 _ANY_LAYOUT = frozenset(
-    "hardswish hardswish_ dropout dropout_ batch_norm max_pool2d avg_pool2d adaptive_avg_pool2d "
+    "hardswish hardswish_ dropout dropout_ max_pool2d avg_pool2d adaptive_avg_pool2d "
     "upsample_nearest2d upsample_bilinear2d cat".split()
 )
 # Results that have lost the pixels, whatever the layout was.
 _REDUCTIONS = frozenset(("mean", "sum", "amax", "amin"))
 
 
-def settle_layouts(exported: ExportedProgram) -> int:
-    """Puts copies where an operator takes another layout than its operand has, and says how many."""
-    layouts = _Layouts(exported.graph)
+def settle_layouts(exported: ExportedProgram, *, everywhere: bool = True) -> int:
+    """Puts copies where an operator takes another layout than its operand has, and says how many.
+
+    ``everywhere`` is whether other operators than convolutions go on channels-last.
+    """
+    layouts = _Layouts(exported.graph, everywhere)
     for node in list(exported.graph.nodes):
         if node.op == "call_function":
             layouts.settle(node)
@@ -37,8 +40,8 @@ def settle_layouts(exported: ExportedProgram) -> int:
 
 
 class _Layouts:
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: fx.Graph, everywhere: bool) -> None:
+        self._graph, self._everywhere = graph, everywhere
         self._channels_last: set[fx.Node] = set()
         self.copies = 0
 
@@ -52,12 +55,17 @@ class _Layouts:
             return
         if not any(each in self._channels_last for each in node.all_input_nodes):
             return
-        if _is_mean_of_pixels(node):
+        if self._everywhere and _is_mean_of_pixels(node):
             # PyTorch would decompose it into a view of what is channels-last.
             node.target = torch.ops.aten.mean.dim
             node.args = (node.args[0], [2, 3], True)
             return
-        if _takes_any_layout(node):
+        asked = _asked_layout(node)
+        if asked is not None:
+            if asked is torch.channels_last:
+                self._channels_last.add(node)
+            return
+        if self._everywhere and _takes_any_layout(node):
             others = [
                 each
                 for each in node.all_input_nodes
@@ -70,13 +78,16 @@ class _Layouts:
                 node.replace_input_with(each, self._copy(each, torch.channels_last, node))
             if _is_image(node):
                 self._channels_last.add(node)
-        elif name.removeprefix("aten::") not in _REDUCTIONS and not _writes(node):
+        elif not self._is_reduction(name) and not _writes(node):
             self.make_contiguous(node)
 
+    def _is_reduction(self, name: str) -> bool:
+        return self._everywhere and name.removeprefix("aten::") in _REDUCTIONS
+
     def make_contiguous(self, node: fx.Node) -> None:
-        """Has ``node`` read contiguous copies of what is channels-last."""
+        """Has ``node`` read contiguous copies of what is channels-last, and was not so in the module."""
         for each in node.all_input_nodes:
-            if each in self._channels_last:
+            if each in self._channels_last and not _was_channels_last(each):
                 node.replace_input_with(each, self._copy(each, torch.contiguous_format, node))
 
     def _copy(self, node: fx.Node, layout: torch.memory_format, reader: fx.Node) -> fx.Node:
@@ -105,6 +116,21 @@ def _takes_any_layout(node: fx.Node) -> bool:
 def _is_image(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, Tensor) and value.dim() == 4
+
+
+def _asked_layout(node: fx.Node) -> torch.memory_format | None:
+    """The layout that a copy is asked for; None where it is not said, or that of its operand."""
+    asked: Any = node.kwargs.get("memory_format")
+    return None if asked is torch.preserve_format else asked
+
+
+def _was_channels_last(node: fx.Node) -> bool:
+    value = node.meta["val"]
+    return (
+        all(isinstance(size, int) for size in value.shape)
+        and not value.is_contiguous()
+        and value.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def _is_mean_of_pixels(node: fx.Node) -> bool:

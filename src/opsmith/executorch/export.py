@@ -174,14 +174,18 @@ def export_program(
         packed, fused = packed_layers.pack_layers(exported, operators, fuse=fuse)
         settle_layouts(exported)
     preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
-    for _ in range(2):
+    for _ in range(3):
         report(Progress("lowering it to ExecuTorch"))
         content, nodes = _lowered(exported, preserved, what.name)
         forms = _served(parsed_program(path, content), backend, catalogue, runtime)
+        # ExecuTorch's own kernels want one layout: what is left to them gets contiguous images.
+        unsettled = bool(packed) and any(map(_is_left_with_images, forms))
         # What no kernel takes with these dtypes is decomposed after all.
-        needless = _unserved_operators(forms, catalogue)
-        if not needless & set(preserved):
+        needless = _unserved_operators(forms, catalogue) & set(preserved)
+        if not needless and not unsettled:
             break
+        if unsettled:
+            settle_layouts(exported, everywhere=False)
         preserved = tuple(name for name in preserved if name not in needless)
     if not allow_unserved:
         _check_served(forms, nodes, what.name, backend, runtime)
@@ -211,6 +215,15 @@ def _served(
     program: ExecutorchProgram, backend: Backend, catalogue: Catalogue, runtime: Runtime
 ) -> tuple[ServedForm, ...]:
     return serve_forms(backend, catalogue, runtime, (call.form for call in program.calls))
+
+
+def _is_left_with_images(each: ServedForm) -> bool:
+    """Whether ExecuTorch's runtime is to serve a call with Tensors that are not contiguous."""
+    return (
+        each.kernel is None
+        and not each.form.operator.startswith("dim_order_ops::")
+        and any(list(meta.dim_order) != sorted(meta.dim_order) for meta in each.form.tensors)
+    )
 
 
 def _check_served(
