@@ -387,7 +387,7 @@ def test_fused_operators(sim: object, tmp_path: Path) -> None:
     assert ran["max_difference_from_eager"] == 0
 
 
-# PyTorch runs it on no CPU beside this: ExecuTorch's kernels would take the library's place in the runtime.
+# Not compared with eager, which would bring ExecuTorch's own kernels for it into the runtime.
 DECODER = """
 import torch
 

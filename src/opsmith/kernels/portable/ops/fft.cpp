@@ -267,7 +267,10 @@ bool dims_of(KernelRuntimeContext& context, const Tensor& self, IntList dim, int
   OPSMITH_CHECK(context, self.dim() > 0 || dim.empty(), InvalidArgument, false,
                 "a number without dimensions has no transform");
   for (const int64_t each : dim) {
-    dims.push_back(each < 0 ? each + self.dim() : each);
+    // torch.fft counts them so; neither ATen's kernels nor the runtime's take others.
+    OPSMITH_CHECK(context, each >= 0, NotFound, false,
+                  "a transform's dimensions are counted from the front, and %" PRId64 " is not", each);
+    dims.push_back(each);
   }
   for (int64_t d = 0; d < dims.rank; ++d) {
     OPSMITH_CHECK(context, self.sizes()[dims[d]] > 0, InvalidArgument, false,
