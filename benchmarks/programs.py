@@ -124,17 +124,20 @@ class Named(nn.Module):
         return result
 
 
-def exported_for_xnnpack(module: nn.Module, x: Tensor) -> bytes:
+def exported_for_xnnpack(model: Model, module: nn.Module, x: Tensor) -> bytes:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
         XnnpackDynamicallyQuantizedPartitioner,
         XnnpackPartitioner,
     )
     from executorch.exir import to_edge_transform_and_lower
-    from torchao.utils import unwrap_tensor_subclass
 
-    unwrap_tensor_subclass(module)
-    # In this order, as ExecuTorch has it for language models.
-    partitioners = [XnnpackDynamicallyQuantizedPartitioner(), XnnpackPartitioner()]
+    partitioners = [XnnpackPartitioner()]
+    if model.quantize is by_torchao:
+        from torchao.utils import unwrap_tensor_subclass
+
+        unwrap_tensor_subclass(module)
+        # First, as ExecuTorch has it for language models; of other models it would take too little.
+        partitioners.insert(0, XnnpackDynamicallyQuantizedPartitioner())
     exported = torch.export.export(module, (x,))
     lowered = to_edge_transform_and_lower(exported, partitioner=partitioners)
     return bytes(lowered.to_executorch().buffer)
@@ -158,7 +161,7 @@ def export_all(folder: Path) -> None:
         torch.save((x, module(x).detach()), folder / f"{place}.pt")
         if model.quantize is None:
             (folder / f"{place}_wheel.pte").write_bytes(exported_for_wheel(module, x))
-        (folder / f"{place}_XNNPACK.pte").write_bytes(exported_for_xnnpack(module, x))
+        (folder / f"{place}_XNNPACK.pte").write_bytes(exported_for_xnnpack(model, module, x))
 
 
 class LoadedProgram:

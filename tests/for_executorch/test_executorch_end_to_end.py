@@ -19,6 +19,7 @@ from executorch_programs import build
 from opsmith.errors import ProgramInvalid
 from opsmith.executorch.build import BuiltLibrary
 from opsmith.executorch.export import ExportPass, ModuleToExport, export_program
+from opsmith.executorch.program import read_program
 from opsmith.executorch.run import run_program
 
 # The first two take what they are written for, the last all of Core ATen.
@@ -275,8 +276,11 @@ def test_quantized_layers_may_stay_as_they_are(folder: Path, combined: Path) -> 
     operators = {each.form.operator for each in exported.forms}
     assert not any(name.startswith("opsmith_quantized") for name in operators)
     assert {"aten::max_pool2d_with_indices.out", *QUANTIZED} <= operators
+    unfused_bytes = read_program(path).data.total
     fused = export_program(what, path, combined)
     assert fused.quantized == 4
+    # Weights are there once, packed: filled up with zeros, beside their sums.
+    assert read_program(path).data.total < 1.5 * unfused_bytes
 
 
 def test_what_no_kernel_takes_of_torchao_is_refused(folder: Path, combined: Path) -> None:

@@ -26,6 +26,8 @@ class ProgramConstants:
             for spec in exported.graph_signature.input_specs
             if spec.kind in _CONSTANT and spec.target is not None and spec.target not in changed
         }
+        # What the module has and nothing reads is not for a pass to remove.
+        self._read = {node.name for node in self._placeholders() if node.users}
 
     def value(self, node: object) -> Tensor | None:
         """What ``node`` stands for; None for what is no constant."""
@@ -59,14 +61,16 @@ class ProgramConstants:
         self._names[node.name] = name
         return node
 
+    def _placeholders(self) -> list[Node]:
+        return list(self._exported.graph.find_nodes(op="placeholder"))
+
     def drop_unread(self) -> None:
         """Removes calls that nothing reads, and the constants that only they read."""
         graph = self._exported.graph
-        read = {node.name for node in graph.find_nodes(op="placeholder") if node.users}
         graph.eliminate_dead_code()
         dropped = set()
-        for node in graph.find_nodes(op="placeholder"):
-            if node.name in read and not node.users and node.name in self._names:
+        for node in self._placeholders():
+            if node.name in self._read and not node.users and node.name in self._names:
                 name = self._names.pop(node.name)
                 dropped.add(node.name)
                 graph.erase_node(node)
