@@ -381,10 +381,11 @@ def _packed() -> Iterator[OperatorCall]:
             packed = packed_weight(weight).contiguous()
             yield _defined("optimized::pack_linear_weight.out", packed, weight)
             result = functional.linear(x.double(), weight.double(), bias.double()).to(dtype)
-            yield _defined("optimized::linear_packed.out", result, x, packed, bias, features)
+            plain = features, None, "none"
+            yield _defined("optimized::linear_packed.out", result, x, packed, bias, *plain)
             result = functional.linear(x.double(), weight.double()).to(dtype)
             yield _defined(
-                "optimized::linear_packed.out", result[None], x[None], packed, None, features
+                "optimized::linear_packed.out", result[None], x[None], packed, None, *plain
             )
 
 
@@ -434,6 +435,7 @@ def _packed_convolutions() -> Iterator[OperatorCall]:
     for batch, channels, size, features, kernel, stride, padding, dilation, groups in _CONVOLVED:
         image = torch.randn(batch, channels, *size)
         weight, bias = torch.randn(features, channels // groups, *kernel), torch.randn(features)
+        weight /= math.sqrt(weight[0].numel())  # results are about as large as the image
         packed = packed_convolution_weight(weight, groups)
         settings = (stride, padding, dilation, groups)
         for has_bias, adds in itertools.product((False, True), repeat=2):

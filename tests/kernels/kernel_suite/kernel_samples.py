@@ -438,10 +438,11 @@ def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
 def _direct_transforms(dtype: torch.dtype) -> Iterator[OperatorCall]:
     # Products of small factors, and primes that are larger.
     for length in (1, 2, 7, 8, 60, 31, 37, 74):
-        x = numbers(2, 3, length, dtype=dtype)
+        # Sums of about the operands' size: ATen adds up in their dtype.
+        x, y = (numbers(2, 3, length, dtype=dtype) / length for _ in range(2))
         for dims, norm, onesided in (([2], 0, True), ([2], 1, False), ([1, 2], 2, True)):
             yield directly("aten::_fft_r2c.out", x, dims, norm, onesided)
-        z = torch.complex(x, numbers(2, 3, length, dtype=dtype) + 1)
+        z = torch.complex(x, y + 1 / length)
         for dims, norm, forward in (([2], 0, True), ([1, 2], 1, False), ([0, 1, 2], 2, True)):
             yield directly("aten::_fft_c2c.out", z, dims, norm, forward)
         for dims, norm, width in (([2], 0, 2 * length - 2), ([1, 2], 2, 2 * length - 1)):

@@ -211,6 +211,9 @@ class PackedProduct {
 };
 
 bool is_channels_last(const Tensor& t) {
+  if (t.numel() == 0) {
+    return true;
+  }
   const int64_t expected[] = {t.sizes()[1] * t.sizes()[2] * t.sizes()[3], 1, t.sizes()[1] * t.sizes()[3],
                               t.sizes()[1]};
   for (size_t d = 0; d < 4; ++d) {
