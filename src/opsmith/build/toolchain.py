@@ -223,9 +223,10 @@ def _probed(command: tuple[str, ...]) -> tuple[str, str]:
             subprocess.run([*command, option], check=True, capture_output=True, text=True).stdout
             for option in ("--version", "-dumpmachine")
         )
-        # A triple, aarch64-linux-gnu; Apple and Debian have other names for some than Linux' uname.
+        # A triple, aarch64-linux-gnu; Apple and Debian have other names for some than Linux' uname. A wrapper
+        # that does not tell is for this one.
         machine = target.partition("-")[0].strip()
-        is_this = machine in _ALSO_CALLED.get(platform.machine(), ())
+        is_this = not machine or machine in _ALSO_CALLED.get(platform.machine(), ())
         return version.splitlines()[0], platform.machine() if is_this else machine
     except (OSError, subprocess.CalledProcessError, IndexError) as error:
         lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
