@@ -185,6 +185,7 @@ class Kernel:
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
     ``fails_over``: calls that it refuses at run time (``opsmith::unsupported``) run on the CPU.
     ``rng`` says which generator it draws from, if any: a backend with another one leaves it out.
+    ``on_devices``: devices have it, and not ExecuTorch alone.
     ``capture``: what it does on the host it hands to ``opsmith::on_host``, so that graphs can record it.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
@@ -231,6 +232,7 @@ class Kernel:
     dim_order: DimOrder = DimOrder.CONTIGUOUS
     through: tuple[StubKernel, ...] = ()
     attention: AttentionLimits | None = None
+    on_devices: bool = True
 
 
 @dataclass(frozen=True)
@@ -447,8 +449,15 @@ class Backend:
 
     @property
     def on_devices(self) -> Backend:
-        """The backend with those of its libraries that devices have."""
-        return replace(self, libraries=tuple(each for each in self.libraries if each.on_devices))
+        """The backend with those of its libraries, and of their kernels, that devices have."""
+        return replace(
+            self,
+            libraries=tuple(
+                replace(each, kernels=tuple(k for k in each.kernels if k.on_devices))
+                for each in self.libraries
+                if each.on_devices
+            ),
+        )
 
     @property
     def operators(self) -> tuple[Declaration, ...]:

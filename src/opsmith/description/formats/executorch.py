@@ -74,11 +74,13 @@ class FunctionsEntry(msgspec.Struct, forbid_unknown_fields=True):
 class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
     """An entry of a manifest, with what opsmith adds: one kernel for certain dtypes of any rank.
 
-    ``autograd`` names a function for PyTorch's autograd, which ExecuTorch has no need of.
+    ``autograd`` names a function for PyTorch's autograd, which ExecuTorch has no need of.  ``on_devices`` is
+    whether devices have the kernel too.
     """
 
     kernel_name: str = ""
     autograd: str = ""
+    on_devices: bool = True
     dtypes: list[str] | dict[str, list[str]] = []
     dim_order: Literal["contiguous", "any"] | None = None
     rng: Literal["philox"] | None = None
@@ -351,7 +353,8 @@ class _EntryReader:
         rng = Rng(raw.rng) if raw.rng else None
         attention = attention_limits(self.document, self.steps, raw.attention)
         dtypes = self._kernel_dtypes(raw)
-        return [replace(kernel, dtypes=dtypes, dim_order=order, rng=rng, attention=attention)]
+        own = replace(kernel, dtypes=dtypes, dim_order=order, rng=rng, attention=attention)
+        return [replace(own, on_devices=raw.on_devices)]
 
     def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if "dtypes" not in self.document.at(*self.steps):
