@@ -438,7 +438,7 @@ def _packed_convolutions() -> Iterator[OperatorCall]:
         weight /= math.sqrt(weight[0].numel())  # results are about as large as the image
         packed = packed_convolution_weight(weight, groups)
         settings = (stride, padding, dilation, groups)
-        # Of an image without elements ExecuTorch cannot make a channels-last Tensor.
+        # Strides of an image without elements do not tell its layout.
         for has_bias, adds in itertools.product((False, True), (False, True)[: 1 + (batch > 0)]):
             sums = functional.conv2d(
                 image.double(), weight.double(), bias.double() if has_bias else None, *settings
