@@ -9,6 +9,7 @@
 #include <opsmith/generated/derived.h>
 #include <opsmith/generated/dtype_set.h>
 #include <opsmith/generated/structured.h>
+#include <opsmith/operators/external_schema.h>
 
 #include <opsmith/generated/operator.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
@@ -249,23 +250,30 @@ at::Tensor& myop_weigh_out_meta(const at::Tensor& x, const ::std::optional<at::T
 void other_add_meta(at::Tensor& total, c10::SymInt n, c10::string_view s) {}
 
 TORCH_LIBRARY_FRAGMENT(myop, m) {
-  m.def("add.other(Tensor self, Tensor shape) -> Tensor", {at::Tag::generated});
-  m.def("add.other_out(Tensor self, Tensor shape, *, Tensor(a!) out) -> Tensor(a!)",
-        {at::Tag::generated, at::Tag::out});
-  m.def("add_.other(Tensor(a!) self, Tensor shape) -> Tensor(a!)", {at::Tag::inplace});
-  m.def("scale(Tensor self, float factor) -> Tensor");
-  m.def("scale.out(Tensor self, float factor, *, Tensor(a!) out) -> Tensor(a!)",
-        {at::Tag::generated, at::Tag::out});
-  m.def("top(Tensor x, int k) -> (Tensor v, Tensor i)", {at::Tag::generated});
-  m.def("top.values(Tensor x, int k, *, Tensor(a!) v, Tensor(b!) i) -> (Tensor(a!), Tensor(b!))",
-        {at::Tag::out});
-  m.def("weigh(Tensor x, Tensor? w) -> Tensor", {at::Tag::generated, at::Tag::pointwise});
-  m.def("weigh.out(Tensor x, Tensor? w, *, Tensor(a!) out) -> Tensor(a!)",
-        {at::Tag::out, at::Tag::pointwise});
+  opsmith::define_unless_defined(m, "myop::add.other(Tensor self, Tensor shape) -> Tensor",
+                                 {at::Tag::generated});
+  opsmith::define_unless_defined(
+      m, "myop::add.other_out(Tensor self, Tensor shape, *, Tensor(a!) out) -> Tensor(a!)",
+      {at::Tag::generated, at::Tag::out});
+  opsmith::define_unless_defined(m, "myop::add_.other(Tensor(a!) self, Tensor shape) -> Tensor(a!)",
+                                 {at::Tag::inplace});
+  opsmith::define_unless_defined(m, "myop::scale(Tensor self, float factor) -> Tensor", {});
+  opsmith::define_unless_defined(
+      m, "myop::scale.out(Tensor self, float factor, *, Tensor(a!) out) -> Tensor(a!)",
+      {at::Tag::generated, at::Tag::out});
+  opsmith::define_unless_defined(m, "myop::top(Tensor x, int k) -> (Tensor v, Tensor i)",
+                                 {at::Tag::generated});
+  opsmith::define_unless_defined(
+      m, "myop::top.values(Tensor x, int k, *, Tensor(a!) v, Tensor(b!) i) -> (Tensor(a!), Tensor(b!))",
+      {at::Tag::out});
+  opsmith::define_unless_defined(m, "myop::weigh(Tensor x, Tensor? w) -> Tensor",
+                                 {at::Tag::generated, at::Tag::pointwise});
+  opsmith::define_unless_defined(m, "myop::weigh.out(Tensor x, Tensor? w, *, Tensor(a!) out) -> Tensor(a!)",
+                                 {at::Tag::out, at::Tag::pointwise});
 }
 
 TORCH_LIBRARY_FRAGMENT(other, m) {
-  m.def("add(Tensor(a!) total, SymInt n, str s=\"a\") -> ()");
+  opsmith::define_unless_defined(m, "other::add(Tensor(a!) total, SymInt n, str s=\"a\") -> ()", {});
 }
 
 TORCH_LIBRARY_IMPL(myop, PrivateUse1, m) {
