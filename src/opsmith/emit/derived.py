@@ -51,7 +51,7 @@ class DerivedBody:
             finish = [f"opsmith::finish({names[0]}, operand);"]
             values = {"self": "operand"}
         copies: dict[str, str] = {}
-        if rule.wanted is Variant.FUNCTIONAL:
+        if rule.wanted is Variant.FUNCTIONAL and self.signature.is_functional:
             changed = self.source.results()[len(names) :]
             copies = {result.name: f"new_{result.name}" for result in changed}
         filled = [
@@ -68,7 +68,7 @@ class DerivedBody:
             *(self._write_back(rule, names) if rule.writes_back else []),
             *(
                 [self._return_new([*names, *copies.values()])]
-                if rule.wanted.returns_new
+                if rule.wanted is Variant.FUNCTIONAL
                 else self._return_changed()
             ),
         ]

@@ -128,6 +128,8 @@ def _by_preference(
 ) -> list[Derivation]:
     """What can be made of ``kernels``, best first: what the description prefers, then the cheapest."""
     pointwise = is_pointwise(group, catalogue)
+    if wanted.returns_new:
+        wanted = Variant.FUNCTIONAL
     best: dict[Variant, Derivation] = {}
     for derivation in Derivation:
         rule = derivation.rule

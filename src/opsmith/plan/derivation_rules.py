@@ -26,6 +26,7 @@ class Into(Enum):
 class Rule:
     """What is done around the kernel of the variant ``source`` to get the variant ``wanted``.
 
+    A mutable variant, which stands where a functional one would, is built as that is.
     An in-place kernel works on a copy of ``self`` that lies where ``into`` says.  ``elementwise``: where all
     operands are contiguous and share dtype, shape and device, the result is known without a meta function.
     ``pointwise``: for pointwise operators only.  ``why`` is the reason that people read.
@@ -46,7 +47,7 @@ class Rule:
     @property
     def writes_back(self) -> bool:
         """Whether the results are copied to ``out`` or ``self`` after the kernel has run."""
-        return not self.wanted.returns_new and self.into is not Into.SELF
+        return self.wanted is not Variant.FUNCTIONAL and self.into is not Into.SELF
 
 
 class Derivation(Enum):
@@ -54,7 +55,6 @@ class Derivation(Enum):
 
     FUNCTIONAL_FROM_OUT = "functional from out"
     FUNCTIONAL_FROM_INPLACE = "functional from inplace"
-    MUTABLE_FROM_OUT = "mutable from out"
     OUT_FROM_FUNCTIONAL = "out from functional"
     OUT_FROM_INPLACE = "out from inplace"
     INPLACE_FROM_OUT = "inplace from out"
@@ -79,12 +79,6 @@ _RULES: Mapping[Derivation, Rule] = {
         Variant.INPLACE,
         Into.NEW,
         "copies self into a new result and runs {kernel} on it",
-    ),
-    Derivation.MUTABLE_FROM_OUT: Rule(
-        Variant.MUTABLE,
-        Variant.OUT,
-        Into.NEW,
-        "allocates the result and runs {kernel} into it, which writes to the same other arguments",
     ),
     Derivation.OUT_FROM_FUNCTIONAL: Rule(
         Variant.OUT,

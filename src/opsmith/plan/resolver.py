@@ -616,6 +616,8 @@ class _Resolver:
             self._check_shaped(operator, kernel)
         how = derived.derivation.rule.why.format(kernel=f"`{kernel.symbol}` ({kernel.location})")
         why = f"from the kernel of `{kernel.operator}`: {how}"
+        if operator.variant is Variant.MUTABLE:
+            why += ", which writes to the same other arguments"
         return self._served(operator, kernel, Route.DERIVED, why, refused, derived)
 
     def _is_shaped(self, operator: Operator, kernel: Kernel) -> bool:
