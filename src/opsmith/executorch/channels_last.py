@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from opsmith.executorch.packed_layers import CONVOLUTION, NAMESPACE
+from opsmith.transforms.int8_layers import has_channels_innermost
 
 # Beside what PyTorch tags as pointwise: results are channels-last where the first operand is.
 _ANY_LAYOUT = frozenset(
@@ -125,12 +126,8 @@ def _asked_layout(node: fx.Node) -> torch.memory_format | None:
 
 
 def _was_channels_last(node: fx.Node) -> bool:
-    value = node.meta["val"]
-    return (
-        all(isinstance(size, int) for size in value.shape)
-        and not value.is_contiguous()
-        and value.is_contiguous(memory_format=torch.channels_last)
-    )
+    sizes = node.meta["val"].shape
+    return all(isinstance(size, int) for size in sizes) and has_channels_innermost(node)
 
 
 def _is_mean_of_pixels(node: fx.Node) -> bool:

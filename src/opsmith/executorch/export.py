@@ -166,10 +166,11 @@ def export_program(
     from opsmith.executorch.channels_last import settle_layouts
     from opsmith.executorch.lowering_operators import define_for_lowering
 
-    operators = _packing(backend, without)
+    own = {} if ExportPass.PACK_WEIGHTS in without else dict(packed_layers.RESULTS)
+    if ExportPass.CHANNELS_LAST in without:
+        own.pop(packed_layers.CONVOLUTION, None)
+    operators = define_for_lowering(packed_layers.NAMESPACE, own, backend, catalogue)
     if operators:
-        own = {name: packed_layers.RESULTS[name] for name in sorted(operators)}
-        define_for_lowering(packed_layers.NAMESPACE, own, catalogue)
         fuse = ExportPass.FUSE_ACTIVATIONS not in without
         packed, fused = packed_layers.pack_layers(exported, operators, fuse=fuse)
         settle_layouts(exported)
@@ -194,21 +195,6 @@ def export_program(
     called = {_functional(each, catalogue) for each in forms}
     kept = tuple(name for name in preserved if name in called)
     return Exported(path, graph, kept, folded, quantized, packed, fused, forms)
-
-
-def _packing(backend: Backend, without: Collection[ExportPass]) -> frozenset[str]:
-    """The operators with packed weights that the backend's libraries have kernels for, and may be called."""
-    from opsmith.executorch import packed_layers
-
-    if ExportPass.PACK_WEIGHTS in without:
-        return frozenset()
-    served = {
-        kernel.operator for library in backend.executorch_libraries for kernel in library.kernels
-    }
-    wanted = set(packed_layers.RESULTS)
-    if ExportPass.CHANNELS_LAST in without:
-        wanted.discard(packed_layers.CONVOLUTION)
-    return frozenset(name for name in wanted if f"{packed_layers.NAMESPACE}::{name}.out" in served)
 
 
 def _served(

@@ -6,7 +6,7 @@ sum and an activation after it become arguments of that call.  Called by ``expor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
+from opsmith.executorch.lowering_operators import OfResult, image_of_windows
 from opsmith.executorch.program_constants import ProgramConstants
 from opsmith.transforms.packed_convolution import packed_convolution_weight
 from opsmith.transforms.packed_linear import packed_weight
@@ -39,18 +40,7 @@ def _of_convolution(
     groups: int,
     activation: str,
 ) -> Tensor:
-    sizes = [
-        (size + 2 * pad - far * (places - 1) - 1) // step + 1
-        for size, places, step, pad, far in zip(
-            input.shape[2:], kernel_size, stride, padding, dilation, strict=True
-        )
-    ]
-    return torch.empty(
-        (input.shape[0], out_channels, *sizes),
-        dtype=input.dtype,
-        device=input.device,
-        memory_format=torch.channels_last,
-    )
+    return image_of_windows(input, out_channels, (kernel_size, stride, padding, dilation))
 
 
 def _of_linear(
@@ -64,12 +54,12 @@ def _of_linear(
     return input.new_empty((*input.shape[:-1], out_features))
 
 
-RESULTS: Mapping[str, Callable[..., Tensor]] = {CONVOLUTION: _of_convolution, LINEAR: _of_linear}
+RESULTS: Mapping[str, OfResult] = {CONVOLUTION: _of_convolution, LINEAR: _of_linear}
 """The operators, with the functions that shape their results."""
 
 
 def pack_layers(
-    exported: ExportedProgram, operators: frozenset[str], *, fuse: bool
+    exported: ExportedProgram, operators: Collection[str], *, fuse: bool
 ) -> tuple[int, int]:
     """Packs the layers whose weights are constants that nothing else reads, and of a dtype that kernels take.
 
@@ -197,7 +187,7 @@ class _Layer:
     arguments: Callable[[fx.Node, fx.Node | None, str], tuple[Any, ...]]
 
 
-def _layer(node: fx.Node, constants: ProgramConstants, operators: frozenset[str]) -> _Layer | None:
+def _layer(node: fx.Node, constants: ProgramConstants, operators: Collection[str]) -> _Layer | None:
     if node.target is _ATEN.linear.default and LINEAR in operators:
         return _linear(node, constants)
     if node.target in (_ATEN.conv2d.default, _ATEN.conv2d.padding) and CONVOLUTION in operators:

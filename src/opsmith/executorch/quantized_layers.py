@@ -13,7 +13,11 @@ from torch.export import ExportedProgram
 from torch.fx import Graph
 
 from opsmith.description import Backend
-from opsmith.executorch.lowering_operators import OfResult, define_for_lowering
+from opsmith.executorch.lowering_operators import (
+    OfResult,
+    define_for_lowering,
+    image_of_windows,
+)
 from opsmith.executorch.program_constants import ProgramConstants
 from opsmith.schema import Catalogue
 from opsmith.transforms.graph_constants import GraphConstants
@@ -70,7 +74,7 @@ def _conv2d_int8(
     dilation: list[int],
     *others: object,
 ) -> Tensor:
-    return _image(input, out_channels, (kernel_size, stride, padding, dilation))
+    return image_of_windows(input, out_channels, (kernel_size, stride, padding, dilation))
 
 
 def _max_pool2d_int8(
@@ -81,26 +85,8 @@ def _max_pool2d_int8(
     dilation: list[int],
     ceil_mode: bool,
 ) -> Tensor:
-    return _image(
+    return image_of_windows(
         input, input.shape[1], (kernel_size, stride or kernel_size, padding, dilation), ceil_mode
-    )
-
-
-def _image(
-    input: Tensor, channels: int, window: tuple[list[int], ...], ceil: bool = False
-) -> Tensor:
-    sizes = []
-    for d in range(2):
-        kernel, stride, padding, dilation = (each[d if len(each) > 1 else 0] for each in window)
-        size = input.shape[2 + d]
-        room = size + 2 * padding - dilation * (kernel - 1) - 1
-        count = (room + (stride - 1 if ceil else 0)) // stride + 1
-        if ceil and (count - 1) * stride >= size + padding:
-            count -= 1
-        sizes.append(count)
-    shape = (input.shape[0], channels, *sizes)
-    return torch.empty(
-        shape, dtype=input.dtype, device=input.device, memory_format=torch.channels_last
     )
 
 
@@ -137,13 +123,13 @@ def fuse_quantized_layers(
     Returns the program without Tensor subclasses, where there were any in it.
     """
     called = {getattr(node.target, "namespace", "") for node in exported.graph.nodes}
-    served = {each.operator for lib in backend.executorch_libraries for each in lib.kernels}
-    available = [name for name in _RESULTS if f"{_NAMESPACE}::{_out(name)}" in served]
-    if not available or not called & _QUANTIZING:
+    if not called & _QUANTIZING:
+        return exported, 0
+    available = define_for_lowering(_NAMESPACE, _RESULTS, backend, catalogue)
+    if not available:
         return exported, 0
     if "export" in called:  # it takes Tensor subclasses apart
         exported = exported.run_decompositions({})
-    define_for_lowering(_NAMESPACE, {name: _RESULTS[name] for name in available}, catalogue)
     constants: GraphConstants = ProgramConstants(exported)
     fused = sum(
         fuse(exported.graph, constants) for names, fuse in _FUSE if set(names) <= set(available)
@@ -151,8 +137,3 @@ def fuse_quantized_layers(
     if fused:
         constants.drop_unread()
     return exported, fused
-
-
-def _out(functional: str) -> str:
-    """``linear_int8`` → ``linear_int8.out``, ``linear_int8.per_token`` → ``linear_int8.per_token_out``."""
-    return f"{functional}_out" if "." in functional else f"{functional}.out"

@@ -169,7 +169,7 @@ class _Rewriting:
         if not isinstance(arguments[-1], bool):  # which a pool's last one is
             self._results[replacement] = result
         if is_image:
-            self._images[replacement] = _has_channels_innermost(replacement)
+            self._images[replacement] = has_channels_innermost(replacement)
         return True
 
     def lay_out(self) -> None:
@@ -397,8 +397,8 @@ def _rank(node: Any) -> int:
     return -1 if shape is None else len(shape)
 
 
-def _has_channels_innermost(node: Any) -> bool:
-    """Whether the graph had the value of ``node`` so."""
+def has_channels_innermost(node: Any) -> bool:
+    """Whether the graph had the value of ``node``, an image, channels-last."""
     value = node.meta.get("val")
     return value is not None and bool(
         value.is_contiguous(memory_format=torch.channels_last) and not value.is_contiguous()
