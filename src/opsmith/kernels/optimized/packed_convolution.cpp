@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "../common/channels_innermost.h"
 #include "../common/convolution_shape.h"
 #include "../common/resize.h"
 #include "../common/selection.h"
@@ -210,20 +211,6 @@ class PackedProduct {
   const int64_t columns_of_part_;
 };
 
-bool is_channels_last(const Tensor& t) {
-  if (t.numel() == 0) {
-    return true;
-  }
-  const int64_t expected[] = {t.sizes()[1] * t.sizes()[2] * t.sizes()[3], 1, t.sizes()[1] * t.sizes()[3],
-                              t.sizes()[1]};
-  for (size_t d = 0; d < 4; ++d) {
-    if (t.sizes()[d] != 1 && t.strides()[d] != expected[d]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // An image of any strides, channels-last, in a border of zeros; null where there was no memory.
 Temporary<float> lay_channels_last(KernelRuntimeContext& context, const Tensor& image, const Plane& border) {
   const auto map = feature_map_at(static_cast<const float*>(image.const_data_ptr()), image, 2);
@@ -350,8 +337,9 @@ Tensor& convolution_packed_out(KernelRuntimeContext& context, const Tensor& inpu
   }
   OPSMITH_CHECK(
       context,
-      is_channels_last(out) && (!other.has_value() || (other->dim() == 4 && other->sizes() == out.sizes() &&
-                                                       is_channels_last(*other))),
+      has_channels_innermost(out) &&
+          (!other.has_value() ||
+           (other->dim() == 4 && other->sizes() == out.sizes() && has_channels_innermost(*other))),
       InvalidArgument, out,
       "convolution_packed: the result, and what is added, have to be channels-last and of one shape");
   if (!are_contiguous(context, {&packed})) {
@@ -381,7 +369,7 @@ Tensor& convolution_packed_out(KernelRuntimeContext& context, const Tensor& inpu
       return out;
     }
     const bool joins = joins_places(convolution);
-    const bool is_laid = is_channels_last(input) && !joins;
+    const bool is_laid = has_channels_innermost(input) && !joins;
     const Plane border = joins ? convolution.padding : Plane{};
     const auto laid = is_laid ? Temporary<float>() : lay_channels_last(context, input, border);
     if (!is_laid && laid == nullptr) {

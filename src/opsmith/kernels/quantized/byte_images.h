@@ -2,24 +2,13 @@
 // another layout is copied.
 #pragma once
 
+#include "../common/channels_innermost.h"
 #include "../common/dims.h"
 #include "../common/temporary.h"
 
 #include <cstdint>
 
 namespace opsmith::quantized {
-
-// Whether the tensor, [images, channels, height, width], lies so and without gaps.
-inline bool has_channels_innermost(const Tensor& t) {
-  int64_t expected = 1;
-  for (const size_t d : {1, 3, 2, 0}) {
-    if (t.sizes()[d] > 1 && t.strides()[d] != expected) {
-      return false;
-    }
-    expected *= t.sizes()[d];
-  }
-  return true;
-}
 
 // body(offset in the tensor of an image's pixel, its number)
 template <class Body>
