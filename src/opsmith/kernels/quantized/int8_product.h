@@ -24,7 +24,7 @@ struct Int8Product {
 };
 
 // Columns of the weight that are packed together, as [⌈k / 4⌉][kPanel][4].
-inline constexpr int64_t kPanel = 64;
+inline constexpr int64_t kPanel = 32;
 
 // The largest k whose sum cannot overflow: 255 · 128 · k < 2^31.
 inline constexpr int64_t kMostTerms = 65536;

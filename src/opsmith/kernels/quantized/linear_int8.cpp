@@ -65,6 +65,18 @@ Temporary<int16_t> shifted_input(KernelRuntimeContext& context, const Tensor& in
   return shifted;
 }
 
+// The input as panels take it. Null without memory.
+Temporary<uint8_t> unsigned_input(KernelRuntimeContext& context, const Int8Product& product) {
+  auto input = temporary<uint8_t>(context, product.m * product.k);
+  if (input != nullptr) {
+    uint8_t* const to = input;
+    parallel(product.m * product.k, kGrain, [&](int64_t begin, int64_t end) {
+      OPSMITH_BEST(to_unsigned)(product.input + begin, to + begin, end - begin, product.sign_bit);
+    });
+  }
+  return input;
+}
+
 // `scales` and `zero_points`: one of each, or as many as rows.
 Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float* scales,
                  int32_t* zero_points, bool per_row, const Tensor& weight, const Tensor& weight_scales,
@@ -99,7 +111,16 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   const int64_t cost = std::max<int64_t>(1, product.m * product.k);
   const auto grain = [cost](int64_t columns) { return std::max<int64_t>(1, kWorth / cost / columns); };
   const int64_t panels = OPSMITH_BEST(packs_panels)(product) ? product.n / kPanel : 0;
+  Temporary<uint8_t> as_unsigned;
   if (panels > 0) {
+    if (product.sign_bit != 0) {
+      as_unsigned = unsigned_input(context, product);
+      if (as_unsigned == nullptr) {
+        return out;
+      }
+      product.input = as_unsigned;
+      product.sign_bit = 0;
+    }
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
     const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));
     const int64_t parts = ceil_divided(panels, at_once);

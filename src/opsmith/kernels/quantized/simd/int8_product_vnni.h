@@ -275,18 +275,17 @@ struct Panel {
 // The products of four bytes of each row.
 template <int kRows>
 inline __attribute__((always_inline)) void add_fours(__m512i (&sums)[kRows][kVectors], const uint8_t* input,
-                                                     int64_t row_bytes, int64_t bytes, __m512i sign,
-                                                     const int8_t* packed) {
+                                                     int64_t row_bytes, int64_t bytes, const int8_t* packed) {
   __m512i columns[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     columns[v] = _mm512_loadu_si512(packed + v * kBytes);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
     int32_t four = 0;
     std::memcpy(&four, input + i * row_bytes, static_cast<size_t>(bytes));
-    const __m512i row = _mm512_xor_si512(_mm512_set1_epi32(four), sign);
+    const __m512i row = _mm512_set1_epi32(four);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       add_products(sums[i][v], row, columns[v]);
@@ -297,18 +296,17 @@ inline __attribute__((always_inline)) void add_fours(__m512i (&sums)[kRows][kVec
 template <int kRows>
 __attribute__((noinline)) void panel_tile(const Int8Product& p, const Panel& panel, int64_t m) {
   __m512i sums[kRows][kVectors] = {};
-  const __m512i sign = _mm512_set1_epi8(static_cast<char>(p.sign_bit));
   const uint8_t* input = p.input + m * p.k;
   const int8_t* packed = panel.packed;
   const int64_t row_bytes = p.k;
   int64_t left = p.k;
   for (; left >= 4; left -= 4, input += 4, packed += 4 * kPanel) {
-    add_fours(sums, input, row_bytes, 4, sign, packed);
+    add_fours(sums, input, row_bytes, 4, packed);
   }
   if (left > 0) {
-    add_fours(sums, input, row_bytes, left, sign, packed);
+    add_fours(sums, input, row_bytes, left, packed);
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
     const __m512i zero = _mm512_set1_epi32(p.zero_points[(m + i) * p.per_row]);
     const __m512 scale = _mm512_set1_ps(p.scales[(m + i) * p.per_row]);
@@ -334,7 +332,8 @@ bool packs_panels(const Int8Product& p) {
 }
 
 void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
-  constexpr int kRows = 6;
+  // As many as have their sums in registers, and nearly enough to hide what a product takes.
+  constexpr int kRows = 12, kFewRows = 4;
   pack_panel(p, begin, memory);
   Panel panel{memory, begin, {}};
   const __m512i ones = _mm512_set1_epi8(1);
@@ -347,10 +346,10 @@ void int8_panel(const Int8Product& p, int64_t begin, int8_t* memory) {
   for (; m + kRows <= p.m; m += kRows) {
     panel_tile<kRows>(p, panel, m);
   }
-  for (; m + 2 <= p.m; m += 2) {
-    panel_tile<2>(p, panel, m);
+  for (; m + kFewRows <= p.m; m += kFewRows) {
+    panel_tile<kFewRows>(p, panel, m);
   }
-  if (m < p.m) {
+  for (; m < p.m; ++m) {
     panel_tile<1>(p, panel, m);
   }
 }

@@ -60,7 +60,7 @@ void int8_product(const Int8Product& product, int64_t begin, int64_t end);
 // Whether that reads Int8Product::shifted.
 bool needs_shifted(const Int8Product& product);
 // All rows of a panel, kPanel columns from `begin` on, which is packed into `memory` of ⌈k / 4⌉ · 4 · kPanel
-// bytes; and whether that pays.
+// bytes; the input's sign bit is 0. And whether that pays.
 void int8_panel(const Int8Product& product, int64_t begin, int8_t* memory);
 bool packs_panels(const Int8Product& product);
 
