@@ -127,11 +127,18 @@ class _Method:
         return place
 
 
+class Program(schema.Program):
+    """A program that nobody uses once it is serialized, which copies it deeply otherwise."""
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return self
+
+
 def program_of(calls: Sequence[OperatorCall]) -> bytes:
     """The program with a method for each call, ``call0``, ``call1``, …, which returns its results."""
     constants = [schema.Buffer(b"")]  # its place means: no constant
     plans = [_plan(f"call{place}", call, constants) for place, call in enumerate(calls)]
-    program = schema.Program(
+    program = Program(
         version=0,
         execution_plan=plans,
         constant_buffer=constants,

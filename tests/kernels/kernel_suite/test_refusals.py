@@ -11,7 +11,7 @@ import functools
 import multiprocessing
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from wrong_arguments import chosen, with_mistakes
 
 from opsmith.executorch.build import build_library
 from opsmith.executorch.library_file import read_library_file
-from opsmith.executorch.loading import load_library, runtime_module
+from opsmith.executorch.loading import LoadedLibrary, load_library, runtime_module
 from opsmith.plan.executorch.supported import rejection
 
 pytestmark = pytest.mark.isolated(opinfo=True)
@@ -101,14 +101,20 @@ def _aten_gives_something(call: DirectCall) -> bool:
     return True
 
 
-def ask(place: int, most: int, answers: Any) -> None:
-    """Sends what is wrong with the kernel; the process may end before it has."""
-    kernel = KERNELS[place]
+def answer(questions: Any) -> None:
+    """Says what is wrong with each kernel that is asked for; the process may end before it has."""
     torch.set_num_threads(1)
     runtime_module()
     loaded = load_library(BUILT)
-    loaded.register(place, OWN_KEY)
     caller = Caller(CALLER)
+    while (question := questions.recv()) is not None:
+        questions.send(examined(*question, loaded, caller))
+
+
+def examined(place: int, most: int, loaded: LoadedLibrary, caller: Caller) -> tuple[int, list[str]]:
+    """How many calls were made of the kernel, and what is wrong with which."""
+    kernel = KERNELS[place]
+    loaded.register(place, OWN_KEY)
     ours, theirs = caller.registered(kernel.operator), caller.runtimes_own(kernel.operator)
     assert ours is not None
     found: list[str] = []
@@ -123,22 +129,61 @@ def ask(place: int, most: int, answers: Any) -> None:
             found.append(f"{call}: {reason}")
         if answer.error != caller.call(ours, call, allocator=False).error:
             found.append(f"{call}: it needs temporary memory of the runtime's")
-    answers.send((count, found))
+    return count, found
 
 
-def check(place: int, most: int) -> None:
-    samples()  # once for all the processes
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=ask, args=(place, most, theirs))
-    process.start()
-    theirs.close()
+class Examiner:
+    """A process in which kernels are called, each under :data:`OWN_KEY`: one kernel of an operator."""
+
+    def __init__(self) -> None:
+        samples()  # once for all the processes
+        context = multiprocessing.get_context("fork")
+        self._answers, questions = context.Pipe()
+        self._process = context.Process(target=answer, args=(questions,), daemon=True)
+        self._process.start()
+        questions.close()
+        self._operators: set[str] = set()
+
+    def takes(self, operator: str) -> bool:
+        """Whether it is there, and has not been asked for the operator."""
+        return self._process.is_alive() and operator not in self._operators
+
+    def ask(self, place: int, most: int) -> tuple[int, list[str]]:
+        """Raises :class:`EOFError` where the process ends."""
+        self._operators.add(KERNELS[place].operator)
+        self._answers.send((place, most))
+        found: tuple[int, list[str]] = self._answers.recv()
+        return found
+
+    def end(self) -> None:
+        if self._process.is_alive():
+            self._answers.send(None)
+        self._process.join()
+
+
+@pytest.fixture(scope="module")
+def examiner() -> Iterator[Callable[[str], Examiner]]:
+    """One that takes an operator."""
+    running: list[Examiner] = []
+
+    def take(operator: str) -> Examiner:
+        if running and not running[0].takes(operator):
+            running.pop().end()
+        if not running:
+            running.append(Examiner())
+        return running[0]
+
+    yield take
+    for each in running:
+        each.end()
+
+
+def check(place: int, most: int, take: Callable[[str], Examiner]) -> None:
+    examiner = take(KERNELS[place].operator)
     try:
-        count, found = ours.recv()
+        count, found = examiner.ask(place, most)
     except EOFError:
         pytest.fail("it ended the process")
-    finally:
-        process.join()
     assert not found, f"{len(found)} of {count} calls:\n" + "\n".join(found[:10])
     assert count, "no sample reaches this kernel"
 
@@ -151,11 +196,13 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_kernel_refuses_wrong_arguments(place: int) -> None:
-    check(place, _BY_DAY)
+def test_a_kernel_refuses_wrong_arguments(place: int, examiner: Callable[[str], Examiner]) -> None:
+    check(place, _BY_DAY, examiner)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("place", PLACES)
-def test_a_kernel_refuses_wrong_arguments_of_every_rank(place: int) -> None:
-    check(place, 6)
+def test_a_kernel_refuses_wrong_arguments_of_every_rank(
+    place: int, examiner: Callable[[str], Examiner]
+) -> None:
+    check(place, 6, examiner)
