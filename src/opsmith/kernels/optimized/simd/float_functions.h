@@ -57,6 +57,47 @@ void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t 
 void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 
+// ---- moments.cpp: of few elements: see moments.h
+
+#define OPSMITH_MOMENTS(T, suffix)                                                                    \
+  /* The mean, and the sum of squared deviations from it, of each of many rows of n elements, which   \
+     begin `stride` elements apart. */                                                                \
+  void moments_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* means,       \
+                             float* squares);                                                         \
+  /* The same of each column over the rows. */                                                        \
+  void moments_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns,         \
+                                   float* means, float* squares);
+OPSMITH_MOMENTS(float, float)
+OPSMITH_MOMENTS(Bfloat16, bfloat16)
+#undef OPSMITH_MOMENTS
+
+// ---- channel_norm.cpp
+
+#define OPSMITH_CHANNEL_NORM(T, suffix)                                                                     \
+  /* z = (x - center)·scale + shift; z may be x */                                                          \
+  void standardize_##suffix(const T* x, float center, float scale, float shift, T* z, int64_t n,            \
+                            bool streamed);                                                                 \
+  /* The same of rows one after the other, with numbers for each column. */                                 \
+  void standardize_rows_##suffix(const T* x, int64_t rows, int64_t columns, const float* centers,           \
+                                 const float* scales, const float* shifts, T* z, bool streamed);            \
+  /* The sums of g, and of g·(x - center). */                                                               \
+  void gradient_sums_##suffix(const T* g, const T* x, int64_t n, float center, float* sum_of,               \
+                              float* product_of);                                                           \
+  /* The same of each column over the rows, which begin `stride` elements apart. */                         \
+  void gradient_sums_of_columns_##suffix(const T* g, const T* x, int64_t rows, int64_t stride,              \
+                                         int64_t columns, const float* centers, float* sums,                \
+                                         float* products);                                                  \
+  /* z = g·slope + (x - center)·along + shift */                                                            \
+  void norm_gradient_##suffix(const T* g, const T* x, float center, float slope, float along, float shift,  \
+                              T* z, int64_t n, bool streamed);                                              \
+  /* The same of rows one after the other, with numbers for each column. */                                 \
+  void norm_gradient_rows_##suffix(const T* g, const T* x, int64_t rows, int64_t columns,                   \
+                                   const float* centers, const float* slopes, const float* alongs,          \
+                                   const float* shifts, T* z);
+OPSMITH_CHANNEL_NORM(float, float)
+OPSMITH_CHANNEL_NORM(Bfloat16, bfloat16)
+#undef OPSMITH_CHANNEL_NORM
+
 // ---- softmax.cpp: y may be x
 
 #define OPSMITH_SOFTMAX(T, suffix)                                                                    \
