@@ -57,6 +57,22 @@ void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t 
 void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 
+// ---- extremum.cpp: see extremum_operands.h
+
+#define OPSMITH_EXTREMUM(T, suffix, name)                                                                   \
+  void name##_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* best);              \
+  void name##_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best);  \
+  void name##_places_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best,       \
+                              int32_t* rows_of_best);
+#define OPSMITH_EXTREMA(T, suffix)      \
+  OPSMITH_EXTREMUM(T, suffix, largest)  \
+  OPSMITH_EXTREMUM(T, suffix, smallest) \
+  int64_t first_place_##suffix(const T* x, int64_t n, float value);
+OPSMITH_EXTREMA(float, float)
+OPSMITH_EXTREMA(Bfloat16, bfloat16)
+#undef OPSMITH_EXTREMA
+#undef OPSMITH_EXTREMUM
+
 // ---- moments.cpp: of few elements: see moments.h
 
 #define OPSMITH_MOMENTS(T, suffix)                                                                    \
