@@ -225,6 +225,20 @@ bool winograd_result(const WinogradResult& row);
 void largest_float(const LargestOf<float>& of);
 void largest_bfloat16(const LargestOf<Bfloat16>& of);
 
+// ---- average.cpp
+
+#define OPSMITH_AVERAGE(T, suffix)                                                                \
+  /* result[i] is the sum of elements[k][i], divided. */                                          \
+  void averages_##suffix(const T* const* elements, int64_t number, int64_t count, float divisor,  \
+                         T* result);                                                              \
+  void row_sums_##suffix(const T* const* rows, int64_t number, int64_t count, float* sums);       \
+  /* Of `width` neighbours in a row; the next result's lie `step` elements further on. */         \
+  void window_averages_##suffix(const float* row, int64_t width, int64_t step, int64_t count,     \
+                                float divisor, T* result);
+OPSMITH_AVERAGE(float, float)
+OPSMITH_AVERAGE(Bfloat16, bfloat16)
+#undef OPSMITH_AVERAGE
+
 // ---- packed_convolution.cpp
 
 void packed_convolution(const PackedPixels& pixels);
