@@ -10,6 +10,7 @@
 #include "by_dtype.h"
 #include "elements.h"
 #include "simd/float_functions.h"
+#include "simd/statistics_functions.h"
 #include "tasks.h"
 
 namespace opsmith::optimized {

@@ -13,7 +13,7 @@
 #include "by_dtype.h"
 #include "elements.h"
 #include "moments.h"
-#include "simd/float_functions.h"
+#include "simd/statistics_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized {

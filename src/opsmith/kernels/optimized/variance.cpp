@@ -11,7 +11,7 @@
 #include "dense_reduction.h"
 #include "elements.h"
 #include "moments.h"
-#include "simd/float_functions.h"
+#include "simd/statistics_functions.h"
 
 namespace opsmith::optimized {
 namespace {

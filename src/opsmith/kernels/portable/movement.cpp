@@ -2,6 +2,7 @@
 #include "movement.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace opsmith::portable {
 namespace {
@@ -27,6 +28,52 @@ void copy_line(int64_t n, const char* from, int64_t from_stride, char* to, int64
   }
 }
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define OPSMITH_HAS_SHUFFLE
+#endif
+#endif
+
+#ifdef OPSMITH_HAS_SHUFFLE
+// As many elements as 16 bytes hold.
+template <class U>
+struct Lanes {
+  static constexpr int64_t kCount = 16 / static_cast<int64_t>(sizeof(U));
+  typedef U Vector __attribute__((vector_size(16)));
+  typedef U Unaligned __attribute__((vector_size(16), aligned(1), may_alias));
+
+  // The lower halves of both, or the upper ones, in turns.
+  template <int kFirst, int... kLane>
+  static Vector alternating(Vector a, Vector b, std::integer_sequence<int, kLane...>) {
+    return __builtin_shufflevector(a, b, (kFirst + kLane / 2 + kLane % 2 * kCount)...);
+  }
+};
+
+// A square of kCount × kCount elements: rows that are merged in turns with those half the square below, log2 of
+// its side times over, are its columns.
+template <class U>
+void transpose_square(const U* from, int64_t from_stride, U* to, int64_t to_stride) {
+  using Of = Lanes<U>;
+  using Each = std::make_integer_sequence<int, static_cast<int>(Of::kCount)>;
+  constexpr int64_t kCount = Of::kCount;
+  typename Of::Vector rows[kCount], merged[kCount];
+  for (int64_t i = 0; i < kCount; ++i) {
+    rows[i] = *reinterpret_cast<const typename Of::Unaligned*>(from + i * from_stride);
+  }
+  for (int64_t side = 1; side < kCount; side *= 2) {
+    for (int64_t i = 0; i < kCount / 2; ++i) {
+      merged[2 * i] = Of::template alternating<0>(rows[i], rows[i + kCount / 2], Each{});
+      merged[2 * i + 1] =
+          Of::template alternating<static_cast<int>(kCount / 2)>(rows[i], rows[i + kCount / 2], Each{});
+    }
+    std::copy_n(merged, kCount, rows);
+  }
+  for (int64_t i = 0; i < kCount; ++i) {
+    *reinterpret_cast<typename Of::Unaligned*>(to + i * to_stride) = rows[i];
+  }
+}
+#endif
+
 // A matrix whose rows are dense in one of the views and columns in the other: in squares that stay in the
 // cache.
 template <class U>
@@ -34,16 +81,31 @@ void copy_transposed(const Dimension& rows, const Dimension& columns, const char
   constexpr int64_t kSide = 32;
   const U* const source = reinterpret_cast<const U*>(from);
   U* const destination = reinterpret_cast<U*>(to);
+  const auto copy = [&](int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column) {
+    for (int64_t r = first_row; r < last_row; ++r) {
+      for (int64_t c = first_column; c < last_column; ++c) {
+        destination[r * rows.stride[1] + c] = source[r + c * columns.stride[0]];
+      }
+    }
+  };
   for (int64_t i = 0; i < rows.size; i += kSide) {
     for (int64_t j = 0; j < columns.size; j += kSide) {
+      int64_t row = i, column = j;
       const int64_t last_row = std::min(i + kSide, rows.size);
       const int64_t last_column = std::min(j + kSide, columns.size);
-      for (int64_t r = i; r < last_row; ++r) {
-        for (int64_t c = j; c < last_column; ++c) {
-          destination[r * rows.stride[1] + c * columns.stride[1]] =
-              source[r * rows.stride[0] + c * columns.stride[0]];
+#ifdef OPSMITH_HAS_SHUFFLE
+      if constexpr (sizeof(U) < 16) {
+        constexpr int64_t kCount = Lanes<U>::kCount;
+        for (; row + kCount <= last_row; row += kCount) {
+          for (column = j; column + kCount <= last_column; column += kCount) {
+            transpose_square(source + row + column * columns.stride[0], columns.stride[0],
+                             destination + row * rows.stride[1] + column, rows.stride[1]);
+          }
+          copy(row, row + kCount, column, last_column);
         }
       }
+#endif
+      copy(row, last_row, j, last_column);
     }
   }
 }

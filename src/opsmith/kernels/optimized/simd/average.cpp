@@ -1,6 +1,6 @@
 // Averages of windows: of elements that lie at so many addresses, and of neighbours in a row.
 #include "vector.h"
-#include "float_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {

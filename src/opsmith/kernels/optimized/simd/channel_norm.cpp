@@ -1,8 +1,7 @@
 // What group and batch norm do to each element, and their gradients: with one number for a run of elements of a
 // channel, or one for each column of rows whose columns are channels.
 #include "map.h"
-#include "../gemm_operands.h"
-#include "float_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {

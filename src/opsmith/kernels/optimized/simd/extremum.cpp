@@ -1,7 +1,7 @@
 // Largest and smallest elements of rows and of columns over rows, and where they stand. NaN counts as larger and
 // as smaller than any number; of several that are equal, the first is taken.
 #include "vector.h"
-#include "float_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {

@@ -1,8 +1,7 @@
 // Means, and sums of squared deviations from them, of contiguous elements and of columns over rows: of so few
 // that they stay in the first-level cache for the second pass.
 #include "map.h"
-#include "../gemm_operands.h"
-#include "float_functions.h"
+#include "statistics_functions.h"
 
 namespace opsmith::optimized::OPSMITH_ISA {
 namespace {
