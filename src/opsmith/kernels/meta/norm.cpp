@@ -67,9 +67,9 @@ at::ScalarType parameters_dtype(const at::Tensor& input,
       break;
     }
   }
-  TORCH_CHECK(dtype == input.scalar_type() ||
-                  (dtype == at::kFloat && at::isReducedFloatingType(input.scalar_type())),
-              "mixed dtype (CPU): expect parameter to have scalar type of Float");
+  TORCH_CHECK(
+      dtype == input.scalar_type() || (dtype == at::kFloat && at::isReducedFloatingType(input.scalar_type())),
+      "mixed dtype (CPU): expect parameter to have scalar type of Float");
   for (const OptionalTensor* each : parameters) {
     TORCH_CHECK(!is_given(*each) || (*each)->scalar_type() == dtype,
                 "mixed dtype (CPU): all the parameters need to have the same dtype");
@@ -84,10 +84,12 @@ void check_channels(const char* name, const OptionalTensor& parameter, int64_t c
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(
-    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-    const OptionalTensor& running_mean, const OptionalTensor& running_var, bool training, double /*momentum*/,
-    double /*eps*/) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input,
+                                                          const OptionalTensor& weight,
+                                                          const OptionalTensor& bias,
+                                                          const OptionalTensor& running_mean,
+                                                          const OptionalTensor& running_var, bool training,
+                                                          double /*momentum*/, double /*eps*/) {
   TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
   TORCH_CHECK(input.numel() != 0,
               "input tensor must have at least one element, but got input_sizes = ", input.sizes());

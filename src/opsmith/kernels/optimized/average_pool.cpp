@@ -1,7 +1,7 @@
 // Averages over windows of planes: avg_pool2d and _adaptive_avg_pool2d.
 //
-// Where channels are innermost, all channels of a result's pixel are averaged at once. In planes the rows of a
-// window are added to one row first, and then that row's elements.
+// Where channels are innermost, all channels of a result's pixel are averaged at once. In planes the rows of
+// a window are added to one row first, and then that row's elements.
 #include <algorithm>
 #include <optional>
 
@@ -149,38 +149,37 @@ bool pool_rows(KernelRuntimeContext& context, const Pool<T>& pool) {
   const auto [begin, end] = pool.x.inside();
   const int64_t sums_at = ceil_divided(2 * most, 16) * 16;
   // The rows' addresses, and their sums.
-  return run_tasks(
-      context, pool.result.planes() * pool.y.out, width * most, sums_at + width,
-      [&, begin = begin, end = end](int64_t task, float* memory) {
-        const T** const rows = reinterpret_cast<const T**>(memory);
-        float* const sums = memory + sums_at;
-        const int64_t plane = task / pool.y.out, row = task % pool.y.out;
-        const Span y = pool.y.span(row);
-        const T* const from = pool.source.data + pool.source.plane(plane);
-        T* const to = pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
-        for (int64_t i = 0; i < y.size(); ++i) {
-          rows[i] = from + (y.begin + i) * pool.source.stride[1];
-        }
-        row_sums(rows, y.size(), width, sums);
-        const auto one_by_one = [&](int64_t first, int64_t last) {
-          for (int64_t column = first; column < last; ++column) {
-            const Span x = pool.x.span(column);
-            float sum = 0.0f;
-            for (int64_t j = x.begin; j < x.end; ++j) {
-              sum += sums[j];
-            }
-            sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
-            put_numbers(&sum, to + column, 1);
-          }
-        };
-        one_by_one(0, begin);
-        if (begin < end) {
-          const Span x = pool.x.span(begin);
-          windows(sums + x.begin, pool.x.kernel, pool.x.stride, end - begin,
-                  y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + begin);
-        }
-        one_by_one(end, pool.x.out);
-      });
+  return run_tasks(context, pool.result.planes() * pool.y.out, width * most, sums_at + width,
+                   [&, begin = begin, end = end](int64_t task, float* memory) {
+                     const T** const rows = reinterpret_cast<const T**>(memory);
+                     float* const sums = memory + sums_at;
+                     const int64_t plane = task / pool.y.out, row = task % pool.y.out;
+                     const Span y = pool.y.span(row);
+                     const T* const from = pool.source.data + pool.source.plane(plane);
+                     T* const to = pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
+                     for (int64_t i = 0; i < y.size(); ++i) {
+                       rows[i] = from + (y.begin + i) * pool.source.stride[1];
+                     }
+                     row_sums(rows, y.size(), width, sums);
+                     const auto one_by_one = [&](int64_t first, int64_t last) {
+                       for (int64_t column = first; column < last; ++column) {
+                         const Span x = pool.x.span(column);
+                         float sum = 0.0f;
+                         for (int64_t j = x.begin; j < x.end; ++j) {
+                           sum += sums[j];
+                         }
+                         sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
+                         put_numbers(&sum, to + column, 1);
+                       }
+                     };
+                     one_by_one(0, begin);
+                     if (begin < end) {
+                       const Span x = pool.x.span(begin);
+                       windows(sums + x.begin, pool.x.kernel, pool.x.stride, end - begin,
+                               y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + begin);
+                     }
+                     one_by_one(end, pool.x.out);
+                   });
 }
 
 // One average of each plane.
@@ -217,8 +216,8 @@ bool pool_planes(const Pool<T>& pool) {
              for (int64_t piece = begin; piece < end; ++piece) {
                const int64_t sample = piece / pieces, channel = piece % pieces * together;
                const int64_t n = std::min(together, channels - channel);
-               const T* const from =
-                   pool.source.data + sample * pool.source.batch_stride + channel * pool.source.channel_stride;
+               const T* const from = pool.source.data + sample * pool.source.batch_stride +
+                                     channel * pool.source.channel_stride;
                double totals[kTogether] = {};
                if (by_channels) {
                  pool.functions.sum_rows.of(T{})(from, pixels, channels, n, totals);
@@ -306,9 +305,8 @@ Tensor& avg_pool2d_out(KernelRuntimeContext& context, const Tensor& self, IntLis
   const auto axis = [&](int64_t d) {
     const int64_t kernel = entry(kernel_size, d);
     const int64_t at = self.dim() - 2 + d;
-    return Axis{self.sizes()[at], out.sizes()[at],
-                false,            kernel,
-                stride.empty() ? kernel : entry(stride, d), entry(padding, d)};
+    return Axis{self.sizes()[at], out.sizes()[at], false, kernel, stride.empty() ? kernel : entry(stride, d),
+                entry(padding, d)};
   };
   average(context, functions, self, axis(0), axis(1), {count_include_pad, divisor_override}, out);
   return out;
@@ -320,8 +318,8 @@ Tensor& adaptive_avg_pool2d_out(KernelRuntimeContext& context, const Tensor& sel
   const int64_t rank = self.dim();
   OPSMITH_CHECK(context, functions.averages.has(self.scalar_type()), NotSupported, out,
                 "_adaptive_avg_pool2d takes float32 or bfloat16");
-  OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out,
-                "%s: output_size must be 2 numbers", kAdaptivePool);
+  OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out, "%s: output_size must be 2 numbers",
+                kAdaptivePool);
   OPSMITH_CHECK(context, rank == 3 || rank == 4, InvalidArgument, out,
                 "%s: Expected 3D or 4D tensor, but got %d dimensions", kAdaptivePool, static_cast<int>(rank));
   OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,

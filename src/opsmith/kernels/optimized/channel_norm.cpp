@@ -355,18 +355,18 @@ bool take_moments_of_rows(KernelRuntimeContext& context, const Grid& grid, const
   }
   Moments* const all_parts = parts == 1 ? moments : apart.get();
   auto* const function = functions.moments_of_columns.of(T{});
-  parallel(grid.samples() * parts, rows_per_thread(grid.sample_size() / parts * kCost),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t task = begin; task < end; ++task) {
-               Moments* const own = all_parts + task * channels;
-               std::fill_n(own, channels, Moments());
-               grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
-                 add_moments_of_columns(
-                     x + first, rows, columns, columns, function,
-                     [&](int64_t column) -> Moments& { return own[grid.channel(column)]; });
-               });
-             }
-           });
+  parallel(
+      grid.samples() * parts, rows_per_thread(grid.sample_size() / parts * kCost),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t task = begin; task < end; ++task) {
+          Moments* const own = all_parts + task * channels;
+          std::fill_n(own, channels, Moments());
+          grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
+            add_moments_of_columns(x + first, rows, columns, columns, function,
+                                   [&](int64_t column) -> Moments& { return own[grid.channel(column)]; });
+          });
+        }
+      });
   for (int64_t i = 0; parts > 1 && i < grid.samples() * channels; ++i) {
     moments[i] = Moments();
     for (int64_t part = 0; part < parts; ++part) {
@@ -593,30 +593,30 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
     }
   }
   auto* const function = functions.sums_of_columns.of(T{});
-  parallel(samples * parts, rows_per_thread(grid.sample_size() / parts * kCost),
-           [&](int64_t begin, int64_t end) {
-             float grads[kColumns], products[kColumns];
-             for (int64_t task = begin; task < end; ++task) {
-               Sums* const own = apart.get() + task * channels;
-               std::fill_n(own, channels, Sums());
-               const float* const centers = numbers.of(task / parts, 0);
-               grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
-                 for (int64_t row = 0; row < rows; row += kRows) {
-                   for (int64_t column = 0; column < columns; column += kColumns) {
-                     const int64_t at = first + row * columns + column;
-                     const int64_t together = std::min(kColumns, columns - column);
-                     function(g + at, x + at, std::min(kRows, rows - row), columns, together, centers + column,
-                              grads, products);
-                     for (int64_t k = 0; k < together; ++k) {
-                       Sums& to = own[grid.channel(column + k)];
-                       to.grad += static_cast<double>(grads[k]);
-                       to.product += static_cast<double>(products[k]);
-                     }
-                   }
-                 }
-               });
-             }
-           });
+  parallel(
+      samples * parts, rows_per_thread(grid.sample_size() / parts * kCost), [&](int64_t begin, int64_t end) {
+        float grads[kColumns], products[kColumns];
+        for (int64_t task = begin; task < end; ++task) {
+          Sums* const own = apart.get() + task * channels;
+          std::fill_n(own, channels, Sums());
+          const float* const centers = numbers.of(task / parts, 0);
+          grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
+            for (int64_t row = 0; row < rows; row += kRows) {
+              for (int64_t column = 0; column < columns; column += kColumns) {
+                const int64_t at = first + row * columns + column;
+                const int64_t together = std::min(kColumns, columns - column);
+                function(g + at, x + at, std::min(kRows, rows - row), columns, together, centers + column,
+                         grads, products);
+                for (int64_t k = 0; k < together; ++k) {
+                  Sums& to = own[grid.channel(column + k)];
+                  to.grad += static_cast<double>(grads[k]);
+                  to.product += static_cast<double>(products[k]);
+                }
+              }
+            }
+          });
+        }
+      });
   for (int64_t i = 0; i < samples * channels; ++i) {
     sums[i] = Sums();
     for (int64_t part = 0; part < parts; ++part) {
@@ -733,9 +733,8 @@ void batch_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
   const bool streamed = is_streamed(*gradients.input, {&grad, &input});
   const auto line_of = [&](int64_t, int64_t channel) { return lines[channel]; };
   const auto scaled = [&](int64_t, int64_t channel) { return Line{0, lines[channel].slope, 0}; };
-  if (norm.training
-          ? differentiate(context, image, grid, g.at(), x.at(), z.at(), streamed, backward, line_of)
-          : standardize(context, image, grid, g.at(), z.at(), streamed, forward, scaled)) {
+  if (norm.training ? differentiate(context, image, grid, g.at(), x.at(), z.at(), streamed, backward, line_of)
+                    : standardize(context, image, grid, g.at(), z.at(), streamed, forward, scaled)) {
     z.finish();
   }
 }
@@ -788,14 +787,13 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
                     static_cast<float>(-rate * all.grad / count)};
   }
   const Result<T> z(context, *gradients.input, image.layout);
-  if (!z.is_rejected() &&
-      differentiate(context, image, grid, g.at(), x.at(), z.at(),
-                    is_streamed(*gradients.input, {&grad, &input}), functions,
-                    [&](int64_t sample, int64_t channel) {
-                      GradientLine line = lines[sample * groups + channel / own];
-                      line.slope *= number_at(weight, channel, 1.0f);
-                      return line;
-                    })) {
+  if (!z.is_rejected() && differentiate(context, image, grid, g.at(), x.at(), z.at(),
+                                        is_streamed(*gradients.input, {&grad, &input}), functions,
+                                        [&](int64_t sample, int64_t channel) {
+                                          GradientLine line = lines[sample * groups + channel / own];
+                                          line.slope *= number_at(weight, channel, 1.0f);
+                                          return line;
+                                        })) {
     z.finish();
   }
 }
@@ -899,9 +897,9 @@ Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, cons
                                              const OptionalTensor& weight, const OptionalTensor& bias,
                                              bool training, double momentum, double eps, Tensor& out,
                                              Tensor& save_mean, Tensor& save_invstd) {
-  return batch_norm_of<kBatchNormWithout>(
-      context, input, {weight, bias, std::nullopt, std::nullopt, training, momentum, eps}, out, save_mean,
-      save_invstd);
+  return batch_norm_of<kBatchNormWithout>(context, input,
+                                          {weight, bias, std::nullopt, std::nullopt, training, momentum, eps},
+                                          out, save_mean, save_invstd);
 }
 
 Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,
@@ -909,9 +907,8 @@ Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, c
                                                 const Tensor& running_mean, const Tensor& running_var,
                                                 double momentum, double eps, Tensor& out0, Tensor& out1,
                                                 Tensor& out2) {
-  return batch_norm_of<kBatchNormInference>(context, input,
-                                            {weight, bias, running_mean, running_var, false, momentum, eps},
-                                            out0, out1, out2);
+  return batch_norm_of<kBatchNormInference>(
+      context, input, {weight, bias, running_mean, running_var, false, momentum, eps}, out0, out1, out2);
 }
 
 Results native_batch_norm_backward_out(KernelRuntimeContext& context, const Tensor& grad_out,
@@ -973,14 +970,14 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
                 C, group);
   OPSMITH_CHECK(context, N >= 0 && C >= 0 && HxW >= 0 && input.numel() == N * C * HxW, InvalidArgument,
                 results, "native_group_norm: N, C and HxW are not those of input");
-  OPSMITH_CHECK(
-      context,
-      is_of_channels(weight, input, C) && is_of_channels(bias, input, C) &&
-          out0.scalar_type() == input.scalar_type() && is_statistic(out1, input) && is_statistic(out2, input),
-      InvalidArgument, results,
-      "native_group_norm: weight and bias have one element for each of %" PRId64
-      " channels, and all have the input's dtype, or parameters and statistics Float",
-      C);
+  OPSMITH_CHECK(context,
+                is_of_channels(weight, input, C) && is_of_channels(bias, input, C) &&
+                    out0.scalar_type() == input.scalar_type() && is_statistic(out1, input) &&
+                    is_statistic(out2, input),
+                InvalidArgument, results,
+                "native_group_norm: weight and bias have one element for each of %" PRId64
+                " channels, and all have the input's dtype, or parameters and statistics Float",
+                C);
   if (!resize_like(context, out0, input) || !one_layout(context, {&out0, &input}) ||
       !resize(context, out1, {N, group}) || !resize(context, out2, {N, group})) {
     return results;
@@ -1022,9 +1019,9 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
     return results;
   }
   with_element(input.scalar_type(), [&](auto element) {
-    group_norm_backward<decltype(element)>(
-        context, grad_out, input, group_norm_image(input, output_mask[0] ? out0 : input, N, C, HxW), mean,
-        rstd, weight, group, functions, gradients);
+    group_norm_backward<decltype(element)>(context, grad_out, input,
+                                           group_norm_image(input, output_mask[0] ? out0 : input, N, C, HxW),
+                                           mean, rstd, weight, group, functions, gradients);
   });
   return results;
 }

@@ -1,5 +1,5 @@
-// Reductions of a dense tensor whose results are made of states: of runs of neighbouring elements, or of columns
-// over rows, in parts that do not depend on the number of threads.
+// Reductions of a dense tensor whose results are made of states: of runs of neighbouring elements, or of
+// columns over rows, in parts that do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace opsmith::optimized {
 //   add_columns (x, rows, stride, columns, first, states): each column's elements to its state;
 //   merge       (state, later): what later elements came to;
 //   put         (offset, stride, states, n): results whose places begin at the offset.
-// `first` is the place of the first element, or row, among those of a result where these lie along one dimension.
+// `first` is the place of the first element, or row, among those of a result where these lie along one
+// dimension.
 template <class T, class Reduction>
 class DenseReduction {
  public:

@@ -1,5 +1,5 @@
-// The largest and smallest elements over any dimensions of a dense tensor, and where they stand. NaN counts as
-// larger and as smaller than any number; of several that are equal, the first is taken.
+// The largest and smallest elements over any dimensions of a dense tensor, and where they stand. NaN counts
+// as larger and as smaller than any number; of several that are equal, the first is taken.
 #include <algorithm>
 #include <limits>
 #include <optional>

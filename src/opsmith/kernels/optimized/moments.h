@@ -1,5 +1,5 @@
-// Mean and variance of elements that are met in parts: parts are combined as Chan, Golub and LeVeque (1979) do,
-// so that neither cancels where the mean is large.
+// Mean and variance of elements that are met in parts: parts are combined as Chan, Golub and LeVeque (1979)
+// do, so that neither cancels where the mean is large.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,8 @@ void add_moments_of_runs(const T* x, int64_t rows, int64_t stride, int64_t n, Mo
   }
 }
 
-// Those of columns over rows, which begin `stride` elements apart; `each(column)` is where a column's are added.
+// Those of columns over rows, which begin `stride` elements apart; `each(column)` is where a column's are
+// added.
 template <class T, class Each>
 void add_moments_of_columns(const T* x, int64_t rows, int64_t stride, int64_t columns,
                             MomentsOfColumns<T>* function, const Each& each) {
@@ -69,8 +70,8 @@ void add_moments_of_columns(const T* x, int64_t rows, int64_t stride, int64_t co
       const int64_t count = std::min(kMomentsRows, rows - row);
       function(x + row * stride + column, count, stride, together, means, squares);
       for (int64_t k = 0; k < together; ++k) {
-        each(column + k).add(static_cast<double>(count), static_cast<double>(means[k]),
-                             static_cast<double>(squares[k]));
+        each(column + k)
+            .add(static_cast<double>(count), static_cast<double>(means[k]), static_cast<double>(squares[k]));
       }
     }
   }

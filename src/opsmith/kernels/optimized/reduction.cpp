@@ -1,5 +1,5 @@
-// sum and mean over any dimensions of a dense tensor. Where its innermost dimension is reduced, contiguous runs
-// are summed; where it is kept, rows are added to one another.
+// sum and mean over any dimensions of a dense tensor. Where its innermost dimension is reduced, contiguous
+// runs are summed; where it is kept, rows are added to one another.
 #include <algorithm>
 #include <limits>
 #include <optional>

@@ -1,5 +1,5 @@
-// How the elements of a dense tensor lie that are reduced into each result: dimensions are put in the order in
-// which they lie in memory, and neighbours that are both kept, or both reduced, are merged.
+// How the elements of a dense tensor lie that are reduced into each result: dimensions are put in the order
+// in which they lie in memory, and neighbours that are both kept, or both reduced, are merged.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Variances and standard deviations over any dimensions of a dense tensor, with the means where they are asked
-// for.
+// Variances and standard deviations over any dimensions of a dense tensor, with the means where they are
+// asked for.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -116,18 +116,18 @@ constexpr char kVarMean[] = "var_mean.correction_out";
 
 namespace native {
 
-#define OPSMITH_VARIANCE(name, Name, is_root)                                                                \
-  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,       \
-                     bool unbiased, bool keepdim, Tensor& out) {                                             \
-    variance<Name>(context, self, dim, {unbiased ? 1.0 : 0.0, is_root}, keepdim, out, nullptr);              \
-    return out;                                                                                              \
-  }                                                                                                          \
-  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                           \
-                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,      \
-                                bool keepdim, Tensor& out) {                                                 \
-    variance<Name##Correction>(context, self, dim, {correction_or_one(correction), is_root}, keepdim, out,   \
-                               nullptr);                                                                     \
-    return out;                                                                                              \
+#define OPSMITH_VARIANCE(name, Name, is_root)                                                              \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,     \
+                     bool unbiased, bool keepdim, Tensor& out) {                                           \
+    variance<Name>(context, self, dim, {unbiased ? 1.0 : 0.0, is_root}, keepdim, out, nullptr);            \
+    return out;                                                                                            \
+  }                                                                                                        \
+  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                         \
+                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,    \
+                                bool keepdim, Tensor& out) {                                               \
+    variance<Name##Correction>(context, self, dim, {correction_or_one(correction), is_root}, keepdim, out, \
+                               nullptr);                                                                   \
+    return out;                                                                                            \
   }
 OPSMITH_VARIANCE(var, kVar, false)
 OPSMITH_VARIANCE(std, kStd, true)

@@ -49,8 +49,8 @@ struct Lanes {
   }
 };
 
-// A square of kCount × kCount elements: rows that are merged in turns with those half the square below, log2 of
-// its side times over, are its columns.
+// A square of kCount × kCount elements: rows that are merged in turns with those half the square below, log2
+// of its side times over, are its columns.
 template <class U>
 void transpose_square(const U* from, int64_t from_stride, U* to, int64_t to_stride) {
   using Of = Lanes<U>;

@@ -71,19 +71,19 @@ OPSMITH_INLINE void window_averages(const float* row, int64_t width, int64_t ste
 
 }  // namespace
 
-#define OPSMITH_AVERAGE(T, suffix)                                                                          \
-  void averages_##suffix(const T* const* elements, int64_t number, int64_t count, float divisor,            \
-                         T* result) {                                                                       \
-    averages(elements, number, count, divisor, result);                                                     \
-  }                                                                                                         \
-  void row_sums_##suffix(const T* const* rows, int64_t number, int64_t count, float* sums) {                \
-    sum_elements(rows, number, count, [&](int64_t i, F s, int64_t lanes) OPSMITH_ALWAYS_INLINE {            \
-      store_some(sums + i, s, lanes);                                                                       \
-    });                                                                                                     \
-  }                                                                                                         \
-  void window_averages_##suffix(const float* row, int64_t width, int64_t step, int64_t count,               \
-                                float divisor, T* result) {                                                 \
-    window_averages(row, width, step, count, divisor, result);                                              \
+#define OPSMITH_AVERAGE(T, suffix)                                                                           \
+  void averages_##suffix(const T* const* elements, int64_t number, int64_t count, float divisor,             \
+                         T* result) {                                                                        \
+    averages(elements, number, count, divisor, result);                                                      \
+  }                                                                                                          \
+  void row_sums_##suffix(const T* const* rows, int64_t number, int64_t count, float* sums) {                 \
+    sum_elements(rows, number, count, [&](int64_t i, F s, int64_t lanes) OPSMITH_ALWAYS_INLINE {             \
+      store_some(sums + i, s, lanes);                                                                        \
+    });                                                                                                      \
+  }                                                                                                          \
+  void window_averages_##suffix(const float* row, int64_t width, int64_t step, int64_t count, float divisor, \
+                                T* result) {                                                                 \
+    window_averages(row, width, step, count, divisor, result);                                               \
   }
 OPSMITH_AVERAGE(float, float)
 OPSMITH_AVERAGE(Bfloat16, bfloat16)

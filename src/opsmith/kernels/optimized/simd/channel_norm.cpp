@@ -1,5 +1,5 @@
-// What group and batch norm do to each element, and their gradients: with one number for a run of elements of a
-// channel, or one for each column of rows whose columns are channels.
+// What group and batch norm do to each element, and their gradients: with one number for a run of elements of
+// a channel, or one for each column of rows whose columns are channels.
 #include "map.h"
 #include "statistics_functions.h"
 
@@ -140,32 +140,32 @@ OPSMITH_INLINE void norm_gradient_rows(const T* g, const T* x, int64_t rows, int
 
 }  // namespace
 
-#define OPSMITH_CHANNEL_NORM(T, suffix)                                                                     \
-  void standardize_##suffix(const T* x, float center, float scale, float shift, T* z, int64_t n,            \
-                            bool streamed) {                                                                \
-    standardize(x, center, scale, shift, z, n, streamed);                                                   \
-  }                                                                                                         \
-  void standardize_rows_##suffix(const T* x, int64_t rows, int64_t columns, const float* centers,           \
-                                 const float* scales, const float* shifts, T* z, bool streamed) {           \
-    standardize_rows(x, rows, columns, centers, scales, shifts, z, streamed);                               \
-  }                                                                                                         \
-  void gradient_sums_##suffix(const T* g, const T* x, int64_t n, float center, float* sum_of,               \
-                              float* product_of) {                                                          \
-    gradient_sums(g, x, n, center, sum_of, product_of);                                                     \
-  }                                                                                                         \
-  void gradient_sums_of_columns_##suffix(const T* g, const T* x, int64_t rows, int64_t stride,              \
-                                         int64_t columns, const float* centers, float* sums,                \
-                                         float* products) {                                                 \
-    gradient_sums_of_columns(g, x, rows, stride, columns, centers, sums, products);                         \
-  }                                                                                                         \
-  void norm_gradient_##suffix(const T* g, const T* x, float center, float slope, float along, float shift,  \
-                              T* z, int64_t n, bool streamed) {                                             \
-    norm_gradient(g, x, center, slope, along, shift, z, n, streamed);                                       \
-  }                                                                                                         \
-  void norm_gradient_rows_##suffix(const T* g, const T* x, int64_t rows, int64_t columns,                   \
-                                   const float* centers, const float* slopes, const float* alongs,          \
-                                   const float* shifts, T* z) {                                             \
-    norm_gradient_rows(g, x, rows, columns, centers, slopes, alongs, shifts, z);                            \
+#define OPSMITH_CHANNEL_NORM(T, suffix)                                                                    \
+  void standardize_##suffix(const T* x, float center, float scale, float shift, T* z, int64_t n,           \
+                            bool streamed) {                                                               \
+    standardize(x, center, scale, shift, z, n, streamed);                                                  \
+  }                                                                                                        \
+  void standardize_rows_##suffix(const T* x, int64_t rows, int64_t columns, const float* centers,          \
+                                 const float* scales, const float* shifts, T* z, bool streamed) {          \
+    standardize_rows(x, rows, columns, centers, scales, shifts, z, streamed);                              \
+  }                                                                                                        \
+  void gradient_sums_##suffix(const T* g, const T* x, int64_t n, float center, float* sum_of,              \
+                              float* product_of) {                                                         \
+    gradient_sums(g, x, n, center, sum_of, product_of);                                                    \
+  }                                                                                                        \
+  void gradient_sums_of_columns_##suffix(const T* g, const T* x, int64_t rows, int64_t stride,             \
+                                         int64_t columns, const float* centers, float* sums,               \
+                                         float* products) {                                                \
+    gradient_sums_of_columns(g, x, rows, stride, columns, centers, sums, products);                        \
+  }                                                                                                        \
+  void norm_gradient_##suffix(const T* g, const T* x, float center, float slope, float along, float shift, \
+                              T* z, int64_t n, bool streamed) {                                            \
+    norm_gradient(g, x, center, slope, along, shift, z, n, streamed);                                      \
+  }                                                                                                        \
+  void norm_gradient_rows_##suffix(const T* g, const T* x, int64_t rows, int64_t columns,                  \
+                                   const float* centers, const float* slopes, const float* alongs,         \
+                                   const float* shifts, T* z) {                                            \
+    norm_gradient_rows(g, x, rows, columns, centers, slopes, alongs, shifts, z);                           \
   }
 OPSMITH_CHANNEL_NORM(float, float)
 OPSMITH_CHANNEL_NORM(Bfloat16, bfloat16)

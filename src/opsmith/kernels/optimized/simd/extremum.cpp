@@ -1,5 +1,5 @@
-// Largest and smallest elements of rows and of columns over rows, and where they stand. NaN counts as larger and
-// as smaller than any number; of several that are equal, the first is taken.
+// Largest and smallest elements of rows and of columns over rows, and where they stand. NaN counts as larger
+// and as smaller than any number; of several that are equal, the first is taken.
 #include "vector.h"
 #include "statistics_functions.h"
 
@@ -11,17 +11,13 @@ struct Largest {
   OPSMITH_INLINE F of(F held, F x) { return at_most(x, x, max(x, held), x); }
   // `then` where x is past held.
   OPSMITH_INLINE F past(F held, F x, F then, F otherwise) { return less(held, x, then, otherwise); }
-  OPSMITH_INLINE float of_one(float held, float x) {
-    return held != held || x <= held ? held : x;
-  }
+  OPSMITH_INLINE float of_one(float held, float x) { return held != held || x <= held ? held : x; }
   static constexpr float kStart = -__builtin_inff();
 };
 struct Smallest {
   OPSMITH_INLINE F of(F held, F x) { return at_most(x, x, min(x, held), x); }
   OPSMITH_INLINE F past(F held, F x, F then, F otherwise) { return less(x, held, then, otherwise); }
-  OPSMITH_INLINE float of_one(float held, float x) {
-    return held != held || x >= held ? held : x;
-  }
+  OPSMITH_INLINE float of_one(float held, float x) { return held != held || x >= held ? held : x; }
   static constexpr float kStart = __builtin_inff();
 };
 
@@ -163,22 +159,22 @@ OPSMITH_INLINE int64_t first_place(const T* x, int64_t n, float value) {
 
 }  // namespace
 
-#define OPSMITH_EXTREMUM(T, suffix, name, Order)                                                             \
-  void name##_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* best) {              \
-    each<Order>(x, rows, stride, n, best);                                                                   \
-  }                                                                                                          \
-  void name##_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best) {  \
-    of_columns<Order>(x, rows, stride, columns, best);                                                       \
-  }                                                                                                          \
-  void name##_places_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best,        \
-                              int32_t* rows_of_best) {                                                       \
-    places<Order>(x, rows, stride, columns, best, rows_of_best);                                             \
+#define OPSMITH_EXTREMUM(T, suffix, name, Order)                                                            \
+  void name##_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* best) {             \
+    each<Order>(x, rows, stride, n, best);                                                                  \
+  }                                                                                                         \
+  void name##_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best) { \
+    of_columns<Order>(x, rows, stride, columns, best);                                                      \
+  }                                                                                                         \
+  void name##_places_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* best,       \
+                              int32_t* rows_of_best) {                                                      \
+    places<Order>(x, rows, stride, columns, best, rows_of_best);                                            \
   }
-#define OPSMITH_EXTREMA(T, suffix)                                             \
-  OPSMITH_EXTREMUM(T, suffix, largest, Largest)                                \
-  OPSMITH_EXTREMUM(T, suffix, smallest, Smallest)                              \
-  int64_t first_place_##suffix(const T* x, int64_t n, float value) {           \
-    return first_place(x, n, value);                                           \
+#define OPSMITH_EXTREMA(T, suffix)                                   \
+  OPSMITH_EXTREMUM(T, suffix, largest, Largest)                      \
+  OPSMITH_EXTREMUM(T, suffix, smallest, Smallest)                    \
+  int64_t first_place_##suffix(const T* x, int64_t n, float value) { \
+    return first_place(x, n, value);                                 \
   }
 OPSMITH_EXTREMA(float, float)
 OPSMITH_EXTREMA(Bfloat16, bfloat16)

@@ -77,14 +77,14 @@ OPSMITH_INLINE void moments_of_columns(const T* x, int64_t rows, int64_t stride,
 
 }  // namespace
 
-#define OPSMITH_MOMENTS(T, suffix)                                                                         \
-  void moments_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* means,            \
-                             float* squares) {                                                             \
-    moments_each(x, rows, stride, n, means, squares);                                                      \
-  }                                                                                                        \
-  void moments_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns,              \
-                                   float* means, float* squares) {                                         \
-    moments_of_columns(x, rows, stride, columns, means, squares);                                          \
+#define OPSMITH_MOMENTS(T, suffix)                                                                          \
+  void moments_each_##suffix(const T* x, int64_t rows, int64_t stride, int64_t n, float* means,             \
+                             float* squares) {                                                              \
+    moments_each(x, rows, stride, n, means, squares);                                                       \
+  }                                                                                                         \
+  void moments_of_columns_##suffix(const T* x, int64_t rows, int64_t stride, int64_t columns, float* means, \
+                                   float* squares) {                                                        \
+    moments_of_columns(x, rows, stride, columns, means, squares);                                           \
   }
 OPSMITH_MOMENTS(float, float)
 OPSMITH_MOMENTS(Bfloat16, bfloat16)

@@ -363,7 +363,8 @@ bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, con
       return;
     }
     for (int64_t i = begin; i < end; ++i) {
-      move(line.size, source + from[i] * width, line.stride[0], destination + i * step * width, line.stride[1]);
+      move(line.size, source + from[i] * width, line.stride[0], destination + i * step * width,
+           line.stride[1]);
     }
   });
   return true;

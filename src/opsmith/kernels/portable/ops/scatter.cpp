@@ -89,8 +89,8 @@ void gather(const Tensor& self, int64_t dim, const Tensor& index, IndexCheck& ch
     check.checked(indices[0]);
     return;
   }
-  const auto all =
-      strided(0, padded(sizes_of(index), 1), padded(strides_of(index), 1), padded(strides_of(out), 1), beside);
+  const auto all = strided(0, padded(sizes_of(index), 1), padded(strides_of(index), 1),
+                           padded(strides_of(out), 1), beside);
   const auto line = all.innermost();
   const auto next = all.innermost(1);
   for_each_row_in_threads<3>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
