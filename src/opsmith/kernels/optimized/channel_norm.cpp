@@ -464,12 +464,12 @@ struct GroupNorm {
   int64_t groups;
   double eps;
 
-  // What an element of a channel becomes, by its group's moments.
-  Line line(const Moments& moments, int64_t channel) const {
-    const float rate =
-        static_cast<float>(1 / std::sqrt(std::max(moments.squares / moments.count, 0.0) + eps));
-    return {static_cast<float>(moments.mean), rate * number_at(weight, channel, 1.0f),
-            number_at(bias, channel, 0.0f)};
+  float rate(const Moments& moments) const {
+    return static_cast<float>(1 / std::sqrt(std::max(moments.squares / moments.count, 0.0) + eps));
+  }
+  // What an element of a channel becomes, by its group's mean and rate.
+  Line line(float mean, float rate, int64_t channel) const {
+    return {mean, rate * number_at(weight, channel, 1.0f), number_at(bias, channel, 0.0f)};
   }
 };
 
@@ -479,15 +479,32 @@ void group_norm_of_planes(const Image& image, const GroupNorm& norm, const T* x,
                           const Forward& functions, Moments* moments) {
   auto* const moments_each = functions.moments_each.of(T{});
   auto* const function = functions.standardize.of(T{});
+  auto* const of_rows = functions.standardize_rows.of(T{});
   const int64_t own = image.channels / norm.groups, n = image.pixels;
   parallel(image.batch * norm.groups, rows_per_thread(own * n * 2 * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
+      const int64_t first = group * own * n, first_channel = group % norm.groups * own;
       moments[group] = Moments();
-      add_moments_of_runs(x + group * own * n, 1, 0, own * n, moments_each, moments + group);
-      for (int64_t k = 0; n >= kFewPixels && k < own; ++k) {
-        const Line line = norm.line(moments[group], group % norm.groups * own + k);
-        const int64_t first = (group * own + k) * n;
-        function(x + first, line.center, line.scale, line.shift, z + first, n, streamed && n >= kStreamedRun);
+      add_moments_of_runs(x + first, 1, 0, own * n, moments_each, moments + group);
+      const float mean = static_cast<float>(moments[group].mean), rate = norm.rate(moments[group]);
+      if (n >= kFewPixels) {
+        for (int64_t k = 0; k < own; ++k) {
+          const Line line = norm.line(mean, rate, first_channel + k);
+          function(x + first + k * n, line.center, line.scale, line.shift, z + first + k * n, n,
+                   streamed && n >= kStreamedRun);
+        }
+        continue;
+      }
+      float centers[kColumns], scales[kColumns], shifts[kColumns];
+      for (int64_t i = 0; i < own * n; i += kColumns) {
+        const int64_t together = std::min(kColumns, own * n - i);
+        for (int64_t k = 0; k < together; ++k) {
+          const Line line = norm.line(mean, rate, first_channel + (i + k) / n);
+          centers[k] = line.center;
+          scales[k] = line.scale;
+          shifts[k] = line.shift;
+        }
+        of_rows(x + first + i, 1, together, centers, scales, shifts, z + first + i, false);
       }
     }
   });
@@ -521,16 +538,16 @@ void group_norm(KernelRuntimeContext& context, const Tensor& input, const Image&
   }
   for (int64_t group = 0; group < groups; ++group) {
     const Moments& each = moments[group];
-    const double rate = 1 / std::sqrt(std::max(each.squares / each.count, 0.0) + norm.eps);
-    // Of infinities it is NaN, as PyTorch's.
-    put_number(mean, group, static_cast<float>(std::isnan(each.squares) ? each.squares : each.mean));
-    put_number(rstd, group, static_cast<float>(std::isnan(each.squares) ? each.squares : rate));
+    // Of infinities both are NaN, as PyTorch's.
+    const bool is_nan = std::isnan(each.squares);
+    put_number(mean, group, static_cast<float>(is_nan ? each.squares : each.mean));
+    put_number(rstd, group, is_nan ? static_cast<float>(each.squares) : norm.rate(each));
   }
-  if ((!by_rows && image.pixels >= kFewPixels) ||
-      standardize(context, image, grid, x.at(), z.at(), streamed, functions,
-                  [&](int64_t sample, int64_t channel) {
-                    return norm.line(moments[sample * norm.groups + channel / own], channel);
-                  })) {
+  if (!by_rows || standardize(context, image, grid, x.at(), z.at(), streamed, functions,
+                              [&](int64_t sample, int64_t channel) {
+                                const Moments& each = moments[sample * norm.groups + channel / own];
+                                return norm.line(static_cast<float>(each.mean), norm.rate(each), channel);
+                              })) {
     z.finish();
   }
 }
@@ -583,10 +600,11 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
   }
   const int64_t parts = grid.parts();
   const ColumnNumbers numbers(context, grid);
-  const auto apart = temporary<Sums>(context, samples * parts * channels);
+  const auto apart = temporary<Sums>(context, parts == 1 ? 1 : samples * parts * channels);
   if (!numbers.has_memory() || apart.get() == nullptr) {
     return false;
   }
+  Sums* const all_parts = parts == 1 ? sums : apart.get();
   for (int64_t sample = 0; sample < samples; ++sample) {
     for (int64_t column = 0; column < grid.columns(); ++column) {
       numbers.of(sample, 0)[column] = center_of(sample, grid.channel(column));
@@ -597,7 +615,7 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
       samples * parts, rows_per_thread(grid.sample_size() / parts * kCost), [&](int64_t begin, int64_t end) {
         float grads[kColumns], products[kColumns];
         for (int64_t task = begin; task < end; ++task) {
-          Sums* const own = apart.get() + task * channels;
+          Sums* const own = all_parts + task * channels;
           std::fill_n(own, channels, Sums());
           const float* const centers = numbers.of(task / parts, 0);
           grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
@@ -617,10 +635,10 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
           });
         }
       });
-  for (int64_t i = 0; i < samples * channels; ++i) {
+  for (int64_t i = 0; parts > 1 && i < samples * channels; ++i) {
     sums[i] = Sums();
     for (int64_t part = 0; part < parts; ++part) {
-      const Sums& each = apart[(i / channels * parts + part) * channels + i % channels];
+      const Sums& each = all_parts[(i / channels * parts + part) * channels + i % channels];
       sums[i].grad += each.grad;
       sums[i].product += each.product;
     }
