@@ -2,7 +2,8 @@
 #include "movement.h"
 
 #include <algorithm>
-#include <utility>
+
+#include "../common/transposition.h"
 
 namespace opsmith::portable {
 namespace {
@@ -28,96 +29,6 @@ void copy_line(int64_t n, const char* from, int64_t from_stride, char* to, int64
   }
 }
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define OPSMITH_HAS_SHUFFLE
-#endif
-#endif
-
-#ifdef OPSMITH_HAS_SHUFFLE
-// As many elements as 16 bytes hold.
-template <class U>
-struct Lanes {
-  static constexpr int64_t kCount = 16 / static_cast<int64_t>(sizeof(U));
-  typedef U Vector __attribute__((vector_size(16)));
-  typedef U Unaligned __attribute__((vector_size(16), aligned(1), may_alias));
-
-  // The lower halves of both, or the upper ones, in turns.
-  template <int kFirst, int... kLane>
-  static Vector alternating(Vector a, Vector b, std::integer_sequence<int, kLane...>) {
-    return __builtin_shufflevector(a, b, (kFirst + kLane / 2 + kLane % 2 * kCount)...);
-  }
-};
-
-// A square of kCount × kCount elements: rows that are merged in turns with those half the square below, log2
-// of its side times over, are its columns.
-template <class U>
-void transpose_square(const U* from, int64_t from_stride, U* to, int64_t to_stride) {
-  using Of = Lanes<U>;
-  using Each = std::make_integer_sequence<int, static_cast<int>(Of::kCount)>;
-  constexpr int64_t kCount = Of::kCount;
-  typename Of::Vector rows[kCount], merged[kCount];
-  for (int64_t i = 0; i < kCount; ++i) {
-    rows[i] = *reinterpret_cast<const typename Of::Unaligned*>(from + i * from_stride);
-  }
-  for (int64_t side = 1; side < kCount; side *= 2) {
-    for (int64_t i = 0; i < kCount / 2; ++i) {
-      merged[2 * i] = Of::template alternating<0>(rows[i], rows[i + kCount / 2], Each{});
-      merged[2 * i + 1] =
-          Of::template alternating<static_cast<int>(kCount / 2)>(rows[i], rows[i + kCount / 2], Each{});
-    }
-    std::copy_n(merged, kCount, rows);
-  }
-  for (int64_t i = 0; i < kCount; ++i) {
-    *reinterpret_cast<typename Of::Unaligned*>(to + i * to_stride) = rows[i];
-  }
-}
-#endif
-
-// A matrix whose rows are dense in one of the views and columns in the other: in squares that stay in the
-// cache.
-template <class U>
-void copy_transposed(const Dimension& rows, const Dimension& columns, const char* from, char* to) {
-  constexpr int64_t kSide = 32;
-  const U* const source = reinterpret_cast<const U*>(from);
-  U* const destination = reinterpret_cast<U*>(to);
-  const auto copy = [&](int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column) {
-    for (int64_t r = first_row; r < last_row; ++r) {
-      for (int64_t c = first_column; c < last_column; ++c) {
-        destination[r * rows.stride[1] + c] = source[r + c * columns.stride[0]];
-      }
-    }
-  };
-  for (int64_t i = 0; i < rows.size; i += kSide) {
-    for (int64_t j = 0; j < columns.size; j += kSide) {
-      int64_t row = i, column = j;
-      const int64_t last_row = std::min(i + kSide, rows.size);
-      const int64_t last_column = std::min(j + kSide, columns.size);
-#ifdef OPSMITH_HAS_SHUFFLE
-      if constexpr (sizeof(U) < 16) {
-        constexpr int64_t kCount = Lanes<U>::kCount;
-        for (; row + kCount <= last_row; row += kCount) {
-          for (column = j; column + kCount <= last_column; column += kCount) {
-            transpose_square(source + row + column * columns.stride[0], columns.stride[0],
-                             destination + row * rows.stride[1] + column, rows.stride[1]);
-          }
-          copy(row, row + kCount, column, last_column);
-        }
-      }
-#endif
-      copy(row, last_row, j, last_column);
-    }
-  }
-}
-
-using MoveTransposed = void (*)(const Dimension& rows, const Dimension& columns, const char* from, char* to);
-
-MoveTransposed transposed_mover(int64_t width) {
-  MoveTransposed mover = nullptr;
-  with_width(width, [&](auto element) { mover = copy_transposed<decltype(element)>; });
-  return mover;
-}
-
 }  // namespace
 
 MoveLine line_mover(int64_t width) {
@@ -132,26 +43,35 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
     return;
   }
   const MoveLine copy_line = line_mover(width);
-  auto all = strided(1, sizes, from.strides, to.strides);
-  const Dimension line = all.innermost();
-  const Dimension matrix = all.innermost(1);
-  if (line.stride[1] == 1 && line.stride[0] != 1 && matrix.stride[0] == 1 && line.size > 4 &&
-      matrix.size > 4) {
-    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the iteration
-    const MoveTransposed transposed = transposed_mover(width);
-    all.pop();
-    Dimension& bands = all[all.rank() - 1];
-    bands = {ceil_divided(matrix.size, kBand), {matrix.stride[0] * kBand, matrix.stride[1] * kBand}};
-    for_each_in_threads<2>(all, kBytes / (line.size * width * kBand), [&](const auto& at, const auto& index) {
-      const int64_t height = std::min(kBand, matrix.size - index[all.rank() - 1] * kBand);
-      transposed({height, matrix.stride}, line, from.data + at[0] * width, to.data + at[1] * width);
-    });
+  const auto all = strided(1, sizes, from.strides, to.strides);
+  bool is_done = false;
+  with_width(width, [&](auto element) {
+    using U = decltype(element);
+    is_done = copy_transposed(all, reinterpret_cast<const U*>(from.data), reinterpret_cast<U*>(to.data));
+  });
+  if (is_done) {
     return;
   }
+  const Dimension line = all.innermost();
+  const Dimension matrix = all.innermost(1);
+  // Of many short rows the first elements are copied, then the second ones, ...
+  constexpr int64_t kShort = 8, kTogether = 512;
   for_each_row_in_threads<2>(all, kBytes / width, [&](const auto& at, int64_t rows, int64_t n) {
+    const char* const source = from.data + at[0] * width;
+    char* const destination = to.data + at[1] * width;
+    if (n < kShort && rows > n) {
+      for (int64_t row = 0; row < rows; row += kTogether) {
+        for (int64_t i = 0; i < n; ++i) {
+          copy_line(std::min(kTogether, rows - row),
+                    source + (row * matrix.stride[0] + i * line.stride[0]) * width, matrix.stride[0],
+                    destination + (row * matrix.stride[1] + i * line.stride[1]) * width, matrix.stride[1]);
+        }
+      }
+      return;
+    }
     for (int64_t row = 0; row < rows; ++row) {
-      copy_line(n, from.data + (at[0] + row * matrix.stride[0]) * width, line.stride[0],
-                to.data + (at[1] + row * matrix.stride[1]) * width, line.stride[1]);
+      copy_line(n, source + row * matrix.stride[0] * width, line.stride[0],
+                destination + row * matrix.stride[1] * width, line.stride[1]);
     }
   });
 }
