@@ -178,21 +178,24 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& inpu
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups = ", groups);
   check_dtypes(input.scalar_type(), weight, bias);
-  const at::ScalarType dtype = input.scalar_type();
-  return {contiguous(input.sizes(), dtype, input.suggest_memory_format()), contiguous({batch, groups}, dtype),
-          contiguous({batch, groups}, dtype)};
+  const at::ScalarType statistics = parameters_dtype(input, {&weight, &bias});
+  return {contiguous(input.sizes(), input.scalar_type(), input.suggest_memory_format()),
+          contiguous({batch, groups}, statistics), contiguous({batch, groups}, statistics)};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_backward(
-    const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
+    const at::Tensor& /*grad_out*/, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
     const OptionalTensor& weight, int64_t /*batch*/, int64_t channels, int64_t /*inner*/, int64_t /*groups*/,
     std::array<bool, 3> mask) {
-  at::ScalarType dtype = at::promoteTypes(grad_out.scalar_type(), input.scalar_type());
-  dtype = at::promoteTypes(dtype, at::promoteTypes(mean.scalar_type(), rstd.scalar_type()));
+  const at::ScalarType dtype = input.scalar_type();
+  at::ScalarType parameters =
+      at::promoteTypes(at::promoteTypes(mean.scalar_type(), rstd.scalar_type()), dtype);
   if (is_given(weight)) {
-    dtype = at::promoteTypes(dtype, weight->scalar_type());
+    parameters = weight->scalar_type();
   }
-  const auto parameter = [&](bool wanted) { return wanted ? contiguous({channels}, dtype) : at::Tensor(); };
+  const auto parameter = [&](bool wanted) {
+    return wanted ? contiguous({channels}, parameters) : at::Tensor();
+  };
   return {mask[0] ? contiguous(input.sizes(), dtype, input.suggest_memory_format()) : at::Tensor(),
           parameter(mask[1]), parameter(mask[2])};
 }

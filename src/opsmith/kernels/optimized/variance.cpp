@@ -52,7 +52,10 @@ struct Variance {
       put_number(*out, offset + i * stride,
                  static_cast<float>(asked.is_root ? std::sqrt(variance) : variance));
       if (mean != nullptr) {
-        put_number(*mean, offset + i * stride, static_cast<float>(states[i].mean));
+        // Of infinities it is NaN, as PyTorch's.
+        const bool is_nan = std::isnan(states[i].squares);
+        put_number(*mean, offset + i * stride,
+                   static_cast<float>(is_nan ? states[i].squares : states[i].mean));
       }
     }
   }
