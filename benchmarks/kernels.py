@@ -118,6 +118,120 @@ def norms(x: Tensor, weight: Tensor, bias: Tensor, short: str) -> Iterator[Case]
     )  # fmt: skip
 
 
+def extrema(dtype: torch.dtype, elements: int) -> Iterator[Case]:
+    """Largest elements, where they are, and variances: of rows, of columns and of all."""
+    rows = elements // ROW
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    x = torch.randn(rows, ROW).to(dtype)
+    x_there = x.to(DEVICE)
+    calls: list[tuple[str, str, Callable[..., object]]] = [
+        ("amax of rows", "amax", lambda a: torch.amax(a, 1)),
+        ("amax of columns", "amax", lambda a: torch.amax(a, 0)),
+        ("max", "max", torch.max),
+        ("max of rows and places", "max.dim", lambda a: torch.max(a, 1)),
+        ("max of columns and places", "max.dim", lambda a: torch.max(a, 0)),
+        ("argmax of rows", "argmax", lambda a: torch.argmax(a, 1)),
+        ("argmax", "argmax", torch.argmax),
+        ("var of rows", "var.correction", lambda a: torch.var(a, 1, correction=0)),
+        ("var of columns", "var.correction", lambda a: torch.var(a, 0, correction=0)),
+        ("var", "var.correction", torch.var),
+        ("var_mean of rows", "var_mean.correction", lambda a: torch.var_mean(a, 1)),
+    ]
+    for name, operator, call in calls:
+        yield Case(f"{name} {short}", operator, True, partial(call, x_there), partial(call, x))
+
+
+# Batch, channels, height and width, of 1,000 to 16 million elements.
+IMAGES = {
+    1_000: (1, 16, 8, 8),
+    10_000: (2, 24, 14, 14),
+    100_000: (4, 32, 28, 28),
+    1_000_000: (8, 40, 56, 56),
+    16_000_000: (16, 80, 112, 112),
+}
+
+
+def images(dtype: torch.dtype, elements: int) -> Iterator[Case]:
+    """Norms of channels with their gradients, and averages over pixels, in both layouts."""
+    aten = torch.ops.aten
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    sizes = IMAGES[elements]
+    batch, channels, height, width = sizes
+    weight, bias, mean = (torch.randn(channels).to(dtype) for _ in range(3))
+    variance = (torch.rand(channels) + 1).to(dtype)
+    how = (batch, channels, height * width, 8)
+    for layout, order in (("", torch.contiguous_format), (", channels-last", torch.channels_last)):
+        x, grad = (torch.randn(sizes).to(dtype).contiguous(memory_format=order) for _ in range(2))
+        _, *saved = aten.native_batch_norm(x, weight, bias, None, None, True, 0.1, 1e-5)
+        _, *of_groups = aten.native_group_norm(x, weight, bias, *how, 1e-5)
+        norm = (x, weight, bias, mean, variance)
+        batch_gradient = (grad, x, weight, mean, variance, *saved)
+        calls: list[tuple[str, str, Callable[..., object], tuple[Tensor, ...]]] = [
+            ("batch_norm", "native_batch_norm",
+             lambda *a: aten.native_batch_norm(*a, False, 0.1, 1e-5), norm),
+            ("batch_norm in training", "native_batch_norm",
+             lambda *a: aten.native_batch_norm(*a, True, 0.1, 1e-5), norm),
+            ("gradients of batch_norm", "native_batch_norm_backward",
+             lambda *a: aten.native_batch_norm_backward(*a, True, 1e-5, [True] * 3), batch_gradient),
+            ("group_norm", "native_group_norm",
+             lambda *a: aten.native_group_norm(*a, *how, 1e-5), (x, weight, bias)),
+            ("gradients of group_norm", "native_group_norm_backward",
+             lambda *a: aten.native_group_norm_backward(*a, *how, [True] * 3),
+             (grad, x, *of_groups, weight)),
+            ("avg_pool 2x2", "avg_pool2d", lambda a: torch.nn.functional.avg_pool2d(a, 2), (x,)),
+            ("avg_pool 3x3, stride 1", "avg_pool2d",
+             lambda a: torch.nn.functional.avg_pool2d(a, 3, 1, 1), (x,)),
+            ("adaptive_avg_pool to 7x7", "_adaptive_avg_pool2d",
+             lambda a: aten._adaptive_avg_pool2d(a, [7, 7]), (x,)),
+            ("mean over pixels", "mean.dim", lambda a: a.mean((2, 3)), (x,)),
+        ]  # fmt: skip
+        for name, operator, call, operands in calls:
+            there = [each.to(DEVICE) for each in operands]
+            yield Case(
+                f"{name} {short}{layout}", operator, True,
+                partial(call, *there), partial(call, *operands),
+            )  # fmt: skip
+
+
+def movements(dtype: torch.dtype, elements: int) -> Iterator[Case]:
+    """Elements that are moved, by their width, and looked up."""
+    aten = torch.ops.aten
+    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    rows = elements // ROW
+    x, image = torch.randn(rows, ROW).to(dtype), torch.randn(IMAGES[elements]).to(dtype)
+    heads = torch.randn(4, max(1, elements // 1024), 8, 32).to(dtype)
+    table, flat = torch.randn(10_000, 64).to(dtype), torch.randn(100_000).to(dtype)
+    of_table = torch.randint(10_000, (max(1, elements // 64),))
+    of_flat = torch.randint(100_000, (elements,))
+    of_rows, of_columns = torch.randint(rows, (rows, ROW)), torch.randint(ROW, (rows, ROW))
+    some_columns = torch.randint(ROW, (ROW,))
+    last = image.contiguous(memory_format=torch.channels_last)
+    calls: list[tuple[str, str, Callable[..., object], tuple[Tensor, ...]]] = [
+        ("transpose_copy", "transpose_copy.int", lambda a: aten.transpose_copy(a, 0, 1), (x,)),
+        ("permute_copy of heads", "permute_copy", lambda a: aten.permute_copy(a, [0, 2, 1, 3]), (heads,)),
+        ("permute_copy to channels last", "permute_copy",
+         lambda a: aten.permute_copy(a, [0, 2, 3, 1]), (image,)),
+        ("cat of rows", "cat", lambda a: torch.cat([a, a], 0), (x,)),
+        ("cat of columns", "cat", lambda a: torch.cat([a, a], 1), (x,)),
+        ("cat of channels, channels-last", "cat", lambda a: torch.cat([a, a], 1), (last,)),
+        ("stack", "stack", lambda a: torch.stack([a, a], 1), (x,)),
+        ("expand_copy", "expand_copy", lambda a: torch.expand_copy(a, (rows, ROW)), (x[:1].clone(),)),
+        ("slice_copy", "slice_copy.Tensor", lambda a: torch.slice_copy(a, 1, 0, ROW // 2), (x,)),
+        ("embedding", "embedding", torch.embedding, (table, of_table)),
+        ("index_select of rows", "index_select", lambda a, i: a.index_select(0, i), (table, of_table)),
+        ("index_select of columns", "index_select", lambda a, i: a.index_select(1, i), (x, some_columns)),
+        ("index of rows", "index.Tensor", lambda a, i: a[i], (table, of_table)),
+        ("index of elements", "index.Tensor", lambda a, i: a[i], (flat, of_flat)),
+        ("gather of rows", "gather", lambda a, i: a.gather(1, i), (x, of_columns)),
+        ("gather of columns", "gather", lambda a, i: a.gather(0, i), (x, of_rows)),
+    ]  # fmt: skip
+    for name, operator, call, operands in calls:
+        there = [each.to(DEVICE) for each in operands]
+        yield Case(
+            f"{name} {short}", operator, True, partial(call, *there), partial(call, *operands)
+        )
+
+
 # Batch, channels, output channels, height and width, kernel, groups.
 CONVOLUTIONS = {
     "3×3 16→32, 64 of 8×8": (64, 16, 32, 8, 3, 1),
@@ -340,7 +454,8 @@ def time_all(threads: int) -> None:
     results = []
     for dtype in (torch.float32, torch.bfloat16):
         for elements in SIZES:
-            results += [timed(case, f"{elements:.0e}") for case in elementwise(dtype, elements)]
+            for cases in (elementwise, extrema, images, movements):
+                results += [timed(case, f"{elements:.0e}") for case in cases(dtype, elements)]
         results += [timed(case, "") for case in products(dtype)]
         results += [timed(case, "") for case in convolutions(dtype)]
         results += [timed(case, "") for case in attentions(dtype)]

@@ -546,3 +546,19 @@ def test_others_do_not_fall_back(call: Call, operands: tuple[Tensor, ...]) -> No
     with opsmith.count_fallbacks(callers=False) as counted:
         call(*on_its_memory)
     assert counted.fallbacks.counts == ()
+
+
+@pytest.mark.usefixtures("no_fallback")
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 3, 4, 5)])
+def test_batch_norm_updates_running_statistics_whatever_their_strides(
+    sizes: tuple[int, ...],
+) -> None:
+    statistics = {}
+    for device in ("cpu", "sim"):
+        x = torch.arange(float(torch.Size(sizes).numel())).reshape(sizes).to(device)
+        dense, gaps = torch.ones(3, device=device), torch.zeros(3, 2, device=device)
+        torch.nn.functional.batch_norm(x, gaps[:, 0], dense, training=True)
+        torch.nn.functional.batch_norm(x, dense, gaps[:, 1], training=True)
+        statistics[device] = torch.cat([dense, gaps.flatten()]).cpu()
+    torch.testing.assert_close(statistics["sim"], statistics["cpu"])
+    assert statistics["sim"].count_nonzero() == 9

@@ -225,7 +225,9 @@ def _reductions() -> Iterator[Call]:
     for x in (ties, with_nan, with_nan.T):
         for dim in (0, -1):
             yield lambda x=x, dim=dim: (torch.max(x, dim), torch.min(x, dim, keepdim=True))
-    for function, dtype in itertools.product((torch.sum, torch.amax, torch.any, torch.mean), EVERY):
+    for function, dtype in itertools.product(
+        (torch.sum, torch.amax, torch.any, torch.mean, torch.amin, torch.var), EVERY
+    ):
         x = numbers(3, 4, 5, dtype=dtype)
         for dims in ((0, 2), (-1, 0), (0, 1, 2), ()):
             yield lambda function=function, x=x, dims=dims: function(x, dims)
@@ -280,6 +282,19 @@ def _places() -> Iterator[Call]:
             yield lambda x=x: x[:, torch.tensor([1, 2]), :, torch.tensor([-1, 3])]
             yield lambda x=x: torch.sort(x, -2, descending=True, stable=True)
             yield lambda x=x: torch.topk(x, 3, -1)
+        # Of several blocks, in both directions.
+        matrix, places = numbers(40, 37, dtype=dtype), torch.arange(40) % 37
+        yield lambda x=matrix: (
+            aten.transpose_copy(x, 0, 1),
+            aten.permute_copy(x[:, None], [2, 1, 0]),
+        )
+        yield lambda x=matrix, i=places: (x[i[:7]], x[:, i], x.flatten()[i * 30], x.t()[i])
+        yield lambda x=matrix, i=places: (x.index_select(0, i), x.index_select(1, i.int()))
+        yield lambda x=matrix, i=places: x.flatten().index_select(0, i * 30)
+        yield lambda x=matrix, i=places: (
+            torch.gather(x, 0, i[:30, None].expand(30, 37).contiguous()),
+            torch.gather(x.t(), 0, i[None].expand(5, 40).contiguous()),
+        )
     odd = torch.tensor([1.0, NAN, -INF, INF, NAN, 0.0])
     for descending in (False, True):
         yield lambda d=descending: (
@@ -318,6 +333,7 @@ def _models() -> Iterator[Call]:
         yield lambda x=x, w=w: functional.group_norm(x, 3, w, w)
         yield lambda x=x, w=w: functional.batch_norm(x, w, w.abs() + 1, w, w, False)
         yield lambda x=x, w=w: functional.batch_norm(x, w.clone(), w.abs() + 1, w, w, True)
+        yield from _channel_norms_and_pools(x, w)
         for groups, channels in ((1, 6), (2, 3), (6, 1)):
             kernel = numbers(12, channels, 3, 2, dtype=dtype)
             image = x.contiguous(memory_format=torch.channels_last)
@@ -361,6 +377,28 @@ def _models() -> Iterator[Call]:
             functional.layer_norm(x, (n,)),
             functional.layer_norm(x.bfloat16(), (n,)),
         )
+
+
+def _channel_norms_and_pools(x: Tensor, w: Tensor) -> Iterator[Call]:
+    """What goes by channels, in both layouts, with pixels and without, and narrow and wide."""
+    row = numbers(50, 6, dtype=w.dtype)
+    few = numbers(9, 6, 2, dtype=w.dtype)
+    for given in (x, x.contiguous(memory_format=torch.channels_last), row, few):
+        for training in (True, False):
+            yield lambda x=given, t=training: functional.batch_norm(
+                x, w.clone(), w.abs() + 1, w, w, t
+            )
+        if w.dtype in (torch.float16, torch.bfloat16):  # parameters may be wider than elements
+            v = w.float()
+            yield lambda x=given, v=v: functional.batch_norm(x, v, v.abs() + 1, v, v)
+            yield lambda x=given, v=v: functional.group_norm(x, 2, v, v)
+        for groups in (1, 2, 6):
+            yield lambda x=given, g=groups: functional.group_norm(x, g, w, w)
+        if given.dim() == 4:
+            for size in ((1, 1), (2, 3), (7, 7)):
+                yield lambda x=given, s=size: aten._adaptive_avg_pool2d(x, s)
+            yield lambda x=given: (functional.avg_pool2d(x, 2), functional.avg_pool2d(x, 3, 1, 1))
+            yield lambda x=given: functional.avg_pool2d(x, (2, 3), (2, 1), (1, 0), True, True, 5)
 
 
 # ---- operators that PyTorch takes apart before a recorder sees them

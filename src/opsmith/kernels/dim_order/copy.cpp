@@ -6,12 +6,14 @@
 #include "../common/dtypes.h"
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
+#include "../common/transposition.h"
 
 namespace opsmith::dim_order::native {
 namespace {
 
 constexpr char kCopy[] = "dim_order_ops::_to_dim_order_copy.out";
 constexpr int64_t kGrain = 8192;
+constexpr int64_t kShort = 8;
 
 using DimOrder = std::optional<ArrayRef<int64_t>>;
 
@@ -41,6 +43,17 @@ void convert(const Tensor& self, Tensor& out) {
   const auto line = all.innermost();
   const auto next = all.innermost(1);
   for_each_row_in_threads<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+    if (n < kShort && rows > n) {
+      // Of many short rows the first elements, then the second ones, ...
+      for (int64_t i = 0; i < n; ++i) {
+        To* const t = to + at[0] + i * line.stride[0];
+        const From* const f = from + at[1] + i * line.stride[1];
+        for (int64_t row = 0; row < rows; ++row) {
+          t[row * next.stride[0]] = convert_value<To>(load_element(f + row * next.stride[1]));
+        }
+      }
+      return;
+    }
     for (int64_t row = 0; row < rows; ++row) {
       To* const t = to + at[0] + row * next.stride[0];
       const From* const f = from + at[1] + row * next.stride[1];
@@ -57,6 +70,26 @@ void convert(const Tensor& self, Tensor& out) {
   });
 }
 
+// Between layouts of images, by the width of their elements; false where they are other layouts.
+bool copy_transposed(const Tensor& self, Tensor& out) {
+  const auto all = strided(1, sizes_of(out), strides_of(self), strides_of(out));
+  const auto copy = [&](auto element) {
+    using U = decltype(element);
+    return ::opsmith::copy_transposed(all, static_cast<const U*>(self.const_data_ptr()),
+                                      static_cast<U*>(out.mutable_data_ptr()));
+  };
+  switch (self.element_size()) {
+    case 1:
+      return copy(uint8_t{});
+    case 2:
+      return copy(uint16_t{});
+    case 4:
+      return copy(uint32_t{});
+    default:
+      return self.element_size() == 8 && copy(uint64_t{});
+  }
+}
+
 Tensor& copy(KernelRuntimeContext& context, const Tensor& self, bool non_blocking, const DimOrder& dim_order,
              Tensor& out) {
   OPSMITH_CHECK(context, !non_blocking || !in_executorch(), InvalidArgument, out,
@@ -66,6 +99,9 @@ Tensor& copy(KernelRuntimeContext& context, const Tensor& self, bool non_blockin
   }
   if (self.scalar_type() == out.scalar_type() && same_layout(self, out)) {
     std::memcpy(out.mutable_data_ptr(), self.const_data_ptr(), self.nbytes());
+    return out;
+  }
+  if (self.scalar_type() == out.scalar_type() && copy_transposed(self, out)) {
     return out;
   }
   with_dtype<kCopy>(context, RealB{}, self.scalar_type(), [&](auto from) {

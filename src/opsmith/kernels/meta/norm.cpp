@@ -7,6 +7,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 
@@ -37,35 +38,97 @@ void check_dtypes(at::ScalarType input, const OptionalTensor& weight, const Opti
   }
 }
 
-// What the CPU saves for the gradient: statistics of the batch in the input's dtype, and no others.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input, bool training) {
-  TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
-  const at::DimVector saved{training ? input.size(1) : 0};
+// Channels-last where that is the only one of both that the input has.
+at::Tensor like_image(const at::Tensor& input) {
   at::MemoryFormat format = at::MemoryFormat::Contiguous;
   for (const at::MemoryFormat each : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
     if (!input.is_contiguous() && input.is_contiguous(each)) {
       format = each;
     }
   }
-  return {contiguous(input.sizes(), input.scalar_type(), format), contiguous(saved, input.scalar_type()),
-          contiguous(saved, input.scalar_type())};
+  return contiguous(input.sizes(), input.scalar_type(), format);
+}
+
+// What the CPU saves for the gradient: statistics of the batch, and no others.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_of(const at::Tensor& input, bool training,
+                                                             at::ScalarType statistics) {
+  TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
+  const at::DimVector saved{training ? input.size(1) : 0};
+  return {like_image(input), contiguous(saved, statistics), contiguous(saved, statistics)};
+}
+
+// The dtype of batch norm's parameters, which an input of halves may have in Float; checks that all have it.
+at::ScalarType parameters_dtype(const at::Tensor& input,
+                                std::initializer_list<const OptionalTensor*> parameters) {
+  at::ScalarType dtype = input.scalar_type();
+  for (const OptionalTensor* each : parameters) {
+    if (is_given(*each)) {
+      dtype = (*each)->scalar_type();
+      break;
+    }
+  }
+  TORCH_CHECK(
+      dtype == input.scalar_type() || (dtype == at::kFloat && at::isReducedFloatingType(input.scalar_type())),
+      "mixed dtype (CPU): expect parameter to have scalar type of Float");
+  for (const OptionalTensor* each : parameters) {
+    TORCH_CHECK(!is_given(*each) || (*each)->scalar_type() == dtype,
+                "mixed dtype (CPU): all the parameters need to have the same dtype");
+  }
+  return dtype;
+}
+
+void check_channels(const char* name, const OptionalTensor& parameter, int64_t channels) {
+  TORCH_CHECK(!is_given(parameter) || parameter->numel() == channels, name, " should contain ", channels,
+              " elements not ", parameter->numel());
 }
 
 }  // namespace
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& input,
+                                                          const OptionalTensor& weight,
+                                                          const OptionalTensor& bias,
+                                                          const OptionalTensor& running_mean,
+                                                          const OptionalTensor& running_var, bool training,
+                                                          double /*momentum*/, double /*eps*/) {
+  TORCH_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
+  TORCH_CHECK(input.numel() != 0,
+              "input tensor must have at least one element, but got input_sizes = ", input.sizes());
+  TORCH_CHECK(training || (is_given(running_mean) && is_given(running_var)),
+              "running_mean and running_var must be defined in evaluation mode");
+  const int64_t channels = input.size(1);
+  check_channels("weight", weight, channels);
+  check_channels("bias", bias, channels);
+  check_channels("running_mean", running_mean, channels);
+  check_channels("running_var", running_var, channels);
+  return batch_norm_of(input, training,
+                       parameters_dtype(input, {&weight, &bias, &running_mean, &running_var}));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(
+    const at::Tensor& /*grad_out*/, const at::Tensor& input, const OptionalTensor& weight,
+    const OptionalTensor& running_mean, const OptionalTensor& running_var, const OptionalTensor& save_mean,
+    const OptionalTensor& save_invstd, bool /*train*/, double /*eps*/, std::array<bool, 3> mask) {
+  const at::ScalarType dtype =
+      parameters_dtype(input, {&weight, &running_mean, &running_var, &save_mean, &save_invstd});
+  const auto parameter = [&](bool wanted) {
+    return wanted ? contiguous({input.size(1)}, dtype) : at::Tensor();
+  };
+  return {mask[0] ? like_image(input) : at::Tensor(), parameter(mask[1]), parameter(mask[2])};
+}
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_statistics(
     const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/, bool training,
     double /*momentum*/, double /*eps*/) {
   TORCH_CHECK(input.numel() != 0,
               "input tensor must have at least one element, but got input_sizes = ", input.sizes());
-  return batch_norm_of(input, training);
+  return batch_norm_of(input, training, input.scalar_type());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_without_training(
     const at::Tensor& input, const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
     const at::Tensor& /*running_mean*/, const at::Tensor& /*running_var*/, double /*momentum*/,
     double /*eps*/) {
-  return batch_norm_of(input, /*training=*/false);
+  return batch_norm_of(input, /*training=*/false, input.scalar_type());
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> layer_norm(const at::Tensor& input, at::IntArrayRef shape,
@@ -115,21 +178,24 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm(const at::Tensor& inpu
               "Expected number of channels in input to be divisible by num_groups, but got input of shape ",
               input.sizes(), " and num_groups = ", groups);
   check_dtypes(input.scalar_type(), weight, bias);
-  const at::ScalarType dtype = input.scalar_type();
-  return {contiguous(input.sizes(), dtype, input.suggest_memory_format()), contiguous({batch, groups}, dtype),
-          contiguous({batch, groups}, dtype)};
+  const at::ScalarType statistics = parameters_dtype(input, {&weight, &bias});
+  return {contiguous(input.sizes(), input.scalar_type(), input.suggest_memory_format()),
+          contiguous({batch, groups}, statistics), contiguous({batch, groups}, statistics)};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> group_norm_backward(
-    const at::Tensor& grad_out, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
+    const at::Tensor& /*grad_out*/, const at::Tensor& input, const at::Tensor& mean, const at::Tensor& rstd,
     const OptionalTensor& weight, int64_t /*batch*/, int64_t channels, int64_t /*inner*/, int64_t /*groups*/,
     std::array<bool, 3> mask) {
-  at::ScalarType dtype = at::promoteTypes(grad_out.scalar_type(), input.scalar_type());
-  dtype = at::promoteTypes(dtype, at::promoteTypes(mean.scalar_type(), rstd.scalar_type()));
+  const at::ScalarType dtype = input.scalar_type();
+  at::ScalarType parameters =
+      at::promoteTypes(at::promoteTypes(mean.scalar_type(), rstd.scalar_type()), dtype);
   if (is_given(weight)) {
-    dtype = at::promoteTypes(dtype, weight->scalar_type());
+    parameters = weight->scalar_type();
   }
-  const auto parameter = [&](bool wanted) { return wanted ? contiguous({channels}, dtype) : at::Tensor(); };
+  const auto parameter = [&](bool wanted) {
+    return wanted ? contiguous({channels}, parameters) : at::Tensor();
+  };
   return {mask[0] ? contiguous(input.sizes(), dtype, input.suggest_memory_format()) : at::Tensor(),
           parameter(mask[1]), parameter(mask[2])};
 }

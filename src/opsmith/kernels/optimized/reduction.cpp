@@ -1,8 +1,5 @@
-// sum and mean over any dimensions of a dense tensor.
-//
-// Dimensions are put in the order in which they lie in memory, and neighbours that are both kept, or both
-// reduced, are merged. Where the innermost is reduced, contiguous runs are summed; where it is kept, rows are
-// added to one another.
+// sum and mean over any dimensions of a dense tensor. Where its innermost dimension is reduced, contiguous
+// runs are summed; where it is kept, rows are added to one another.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -10,6 +7,7 @@
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "by_dtype.h"
+#include "reduction_layout.h"
 #include "simd/float_functions.h"
 #include "threads.h"
 
@@ -28,22 +26,9 @@ constexpr int64_t kColumns = 256;
 constexpr int64_t kNarrow = 32;
 constexpr int64_t kFolded = 16;
 
-// How the operand and the result lie; where a dimension is reduced, the result has a stride of 0.
-using Layout = StridedIterator<2>;
+using Layout = ReductionLayout;
 using Dimension = Layout::Dimension;
-
-// Dimensions in the order in which the operand's elements lie in memory.
-Layout layout_of(const Tensor& self, const Tensor& out, DimSet reduced, bool keepdim) {
-  Layout all;
-  for (int d = 0, to = 0; d < self.dim(); ++d) {
-    const bool is_reduced = contains(reduced, d);
-    all.add(self.sizes()[d], {self.strides()[d], is_reduced ? 0 : out.strides()[to]});
-    to += !is_reduced || keepdim ? 1 : 0;
-  }
-  all.reorder(0);
-  all.coalesce();
-  return all;
-}
+using Parts = ReductionParts;
 
 // Results whose places begin at `offset` and are `stride` apart.
 void put(Tensor& out, int64_t offset, int64_t stride, const double* values, int64_t n, double divisor) {
@@ -70,26 +55,6 @@ void put(Tensor& out, int64_t offset, int64_t stride, const double* values, int6
       }
     }
   }
-}
-
-struct Parts {
-  Layout kept;     // all but the innermost, if that is kept
-  Layout reduced;  // all but the innermost, if that is reduced
-  Dimension inner{1, {1, 0}};
-
-  bool is_inner_reduced() const { return inner.stride[1] == 0; }
-};
-
-Parts parts_of(Layout all) {
-  Parts parts;
-  // Runs need neighbouring elements; a dense operand's innermost dimension has them.
-  if (all.rank() > 0) {
-    parts.inner = all.pop();
-  }
-  for (size_t d = 0; d < all.rank(); ++d) {
-    (all[d].stride[1] == 0 ? parts.reduced : parts.kept).add(all[d].size, all[d].stride);
-  }
-  return parts;
 }
 
 // Everything into one number, by several threads.
@@ -247,7 +212,7 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
     }
     return out;
   }
-  const Layout all = layout_of(self, out, reduced, keepdim);
+  const Layout all = reduction_layout(self, out, reduced, keepdim);
   const double divisor = is_mean ? static_cast<double>(reduced_length(self, reduced)) : 1.0;
   with_element(self.scalar_type(), [&](auto element) {
     sum_by_layout(context, self, all, divisor, out, sum_each.of(element), sum_rows.of(element));

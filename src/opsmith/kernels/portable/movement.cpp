@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "../common/transposition.h"
+
 namespace opsmith::portable {
 namespace {
 
@@ -27,35 +29,6 @@ void copy_line(int64_t n, const char* from, int64_t from_stride, char* to, int64
   }
 }
 
-// A matrix whose rows are dense in one of the views and columns in the other: in squares that stay in the
-// cache.
-template <class U>
-void copy_transposed(const Dimension& rows, const Dimension& columns, const char* from, char* to) {
-  constexpr int64_t kSide = 32;
-  const U* const source = reinterpret_cast<const U*>(from);
-  U* const destination = reinterpret_cast<U*>(to);
-  for (int64_t i = 0; i < rows.size; i += kSide) {
-    for (int64_t j = 0; j < columns.size; j += kSide) {
-      const int64_t last_row = std::min(i + kSide, rows.size);
-      const int64_t last_column = std::min(j + kSide, columns.size);
-      for (int64_t r = i; r < last_row; ++r) {
-        for (int64_t c = j; c < last_column; ++c) {
-          destination[r * rows.stride[1] + c * columns.stride[1]] =
-              source[r * rows.stride[0] + c * columns.stride[0]];
-        }
-      }
-    }
-  }
-}
-
-using MoveTransposed = void (*)(const Dimension& rows, const Dimension& columns, const char* from, char* to);
-
-MoveTransposed transposed_mover(int64_t width) {
-  MoveTransposed mover = nullptr;
-  with_width(width, [&](auto element) { mover = copy_transposed<decltype(element)>; });
-  return mover;
-}
-
 }  // namespace
 
 MoveLine line_mover(int64_t width) {
@@ -70,26 +43,35 @@ void copy_strided(const Dims& sizes, int64_t width, const Source& from, const De
     return;
   }
   const MoveLine copy_line = line_mover(width);
-  auto all = strided(1, sizes, from.strides, to.strides);
-  const Dimension line = all.innermost();
-  const Dimension matrix = all.innermost(1);
-  if (line.stride[1] == 1 && line.stride[0] != 1 && matrix.stride[0] == 1 && line.size > 4 &&
-      matrix.size > 4) {
-    constexpr int64_t kBand = 64;  // rows of a transposition that are one step of the iteration
-    const MoveTransposed transposed = transposed_mover(width);
-    all.pop();
-    Dimension& bands = all[all.rank() - 1];
-    bands = {ceil_divided(matrix.size, kBand), {matrix.stride[0] * kBand, matrix.stride[1] * kBand}};
-    for_each_in_threads<2>(all, kBytes / (line.size * width * kBand), [&](const auto& at, const auto& index) {
-      const int64_t height = std::min(kBand, matrix.size - index[all.rank() - 1] * kBand);
-      transposed({height, matrix.stride}, line, from.data + at[0] * width, to.data + at[1] * width);
-    });
+  const auto all = strided(1, sizes, from.strides, to.strides);
+  bool is_done = false;
+  with_width(width, [&](auto element) {
+    using U = decltype(element);
+    is_done = copy_transposed(all, reinterpret_cast<const U*>(from.data), reinterpret_cast<U*>(to.data));
+  });
+  if (is_done) {
     return;
   }
+  const Dimension line = all.innermost();
+  const Dimension matrix = all.innermost(1);
+  // Of many short rows the first elements are copied, then the second ones, ...
+  constexpr int64_t kShort = 8, kTogether = 512;
   for_each_row_in_threads<2>(all, kBytes / width, [&](const auto& at, int64_t rows, int64_t n) {
+    const char* const source = from.data + at[0] * width;
+    char* const destination = to.data + at[1] * width;
+    if (n < kShort && rows > n) {
+      for (int64_t row = 0; row < rows; row += kTogether) {
+        for (int64_t i = 0; i < n; ++i) {
+          copy_line(std::min(kTogether, rows - row),
+                    source + (row * matrix.stride[0] + i * line.stride[0]) * width, matrix.stride[0],
+                    destination + (row * matrix.stride[1] + i * line.stride[1]) * width, matrix.stride[1]);
+        }
+      }
+      return;
+    }
     for (int64_t row = 0; row < rows; ++row) {
-      copy_line(n, from.data + (at[0] + row * matrix.stride[0]) * width, line.stride[0],
-                to.data + (at[1] + row * matrix.stride[1]) * width, line.stride[1]);
+      copy_line(n, source + row * matrix.stride[0] * width, line.stride[0],
+                destination + row * matrix.stride[1] * width, line.stride[1]);
     }
   });
 }

@@ -256,9 +256,15 @@ Temporary<int64_t> offsets_of(KernelRuntimeContext& context, const Tensor& self,
     const Indices indices(*each.tensor);
     IndexCheck check(self.sizes()[each.dim]);
     int64_t p = 0;
-    for_each_place(plan.places, count, [&](const Dims& at) {
-      offsets[p++] += check.wrapped(indices.at(offset_of(at, own))) * stride;
-    });
+    if (each.tensor->numel() == count && is_contiguous(*each.tensor)) {
+      for (; p < count; ++p) {
+        offsets[p] += check.wrapped(indices.at(p)) * stride;
+      }
+    } else {
+      for_each_place(plan.places, count, [&](const Dims& at) {
+        offsets[p++] += check.wrapped(indices.at(offset_of(at, own))) * stride;
+      });
+    }
     if (!check.passed(context, each.dim, Error::NotFound)) {
       return {};
     }
@@ -327,6 +333,43 @@ void move_lines(const Tensor& self, const Tensor& out, const IndexPlan& plan, co
                 });
 }
 
+// The same where places, and what belongs together, lie evenly apart in `out`: false where they do not.
+bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, const Dims& from_kept,
+                     const int64_t* from, const ResultStrides& result) {
+  const auto kept = strided(1, plan.kept, from_kept, result.kept);
+  StridedIterator<1> places;
+  for (int64_t d = 0; d < plan.places.rank; ++d) {
+    places.add(plan.places[d], {result.places[d]});
+  }
+  places.coalesce();
+  if (kept.rank() > 1 || places.rank() > 1) {
+    return false;
+  }
+  const auto line = kept.innermost();
+  const int64_t step = places.rank() == 0 ? 0 : places.innermost().stride[0], width = self.element_size();
+  const char* const source = static_cast<const char*>(self.const_data_ptr());
+  char* const destination = static_cast<char*>(out.mutable_data_ptr());
+  const MoveLine move = line_mover(width);
+  parallel(plan.places.product(), std::max<int64_t>(1, kGrain / line.size), [&](int64_t begin, int64_t end) {
+    if (line.size == 1) {
+      with_width(width, [&](auto element) {
+        using U = decltype(element);
+        const U* const p = reinterpret_cast<const U*>(source);
+        U* const q = reinterpret_cast<U*>(destination);
+        for (int64_t i = begin; i < end; ++i) {
+          q[i * step] = p[from[i]];
+        }
+      });
+      return;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      move(line.size, source + from[i] * width, line.stride[0], destination + i * step * width,
+           line.stride[1]);
+    }
+  });
+  return true;
+}
+
 // The strides with which `values` stands for the result of indexing.
 bool value_strides(KernelRuntimeContext& context, const Tensor& values, const IndexPlan& plan,
                    Dims& strides) {
@@ -370,8 +413,12 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
   const Dims strides = strides_of(self);
   const Temporary<int64_t> from = offsets_of(context, self, plan, strides);
   const ResultStrides result = split(plan, strides_of(out));
-  const Temporary<int64_t> to = from == nullptr ? from : place_offsets(context, plan.places, result.places);
-  if (to == nullptr || out.numel() == 0) {
+  if (from == nullptr || out.numel() == 0 ||
+      move_even_lines(self, out, plan, kept_strides(plan, strides), from, result)) {
+    return out;
+  }
+  const Temporary<int64_t> to = place_offsets(context, plan.places, result.places);
+  if (to == nullptr) {
     return out;
   }
   move_lines(self, out, plan, kept_strides(plan, strides), from, result.kept, to, kGrain);
@@ -507,8 +554,32 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
   }
   auto all = strided(1, kept, from_kept, to_kept);
   const auto line = all.pop();
-  all.add_outermost(index.numel(), {0, out_step});
   const int64_t width = self.element_size();
+  if (line.size == 1 || out_step < line.stride[1]) {
+    // What is selected lies closer together than what is kept: single elements are moved.
+    StridedIterator<3> elements;
+    for (size_t i = 0; i < all.rank(); ++i) {
+      elements.add(all[i].size, {all[i].stride[0], all[i].stride[1], 0});
+    }
+    elements.add(line.size, {line.stride[0], line.stride[1], 0});
+    elements.coalesce();
+    elements.add(index.numel(), {0, out_step, 1});
+    const auto row = elements.innermost(), next = elements.innermost(1);
+    for_each_row_in_threads<3>(elements, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+      with_width(width, [&](auto element) {
+        using U = decltype(element);
+        for (int64_t k = 0; k < rows; ++k) {
+          const U* const p = reinterpret_cast<const U*>(from.data) + at[0] + k * next.stride[0];
+          U* const q = reinterpret_cast<U*>(to.data) + at[1] + k * next.stride[1];
+          for (int64_t i = 0; i < n; ++i) {
+            q[i * row.stride[1]] = p[indices.at(at[2] + i) * step];
+          }
+        }
+      });
+    });
+    return out;
+  }
+  all.add_outermost(index.numel(), {0, out_step});
   const MoveLine move = line_mover(width);
   for_each_in_threads<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
     move(line.size, from.data + (at[0] + indices.at(place[0]) * step) * width, line.stride[0],

@@ -74,6 +74,44 @@ bool indexable(KernelRuntimeContext& context, const char* name, const Tensor& wh
   return true;
 }
 
+// Each index's element of `self`, in the order in which the indices lie in memory.
+template <class U, class Index>
+void gather(const Tensor& self, int64_t dim, const Tensor& index, IndexCheck& check, Tensor& out) {
+  const U* const from = static_cast<const U*>(self.const_data_ptr());
+  const Index* const indices = static_cast<const Index*>(index.const_data_ptr());
+  U* const to = static_cast<U*>(out.mutable_data_ptr());
+  const Dims whole = padded(strides_of(self), 1);
+  // Along `dim` the index says where in self an element is.
+  Dims beside = whole;
+  beside[dim] = 0;
+  const int64_t step = whole[dim], size = self.dim() == 0 ? 1 : self.sizes()[dim];
+  if (size == 0) {
+    check.checked(indices[0]);
+    return;
+  }
+  const auto all = strided(0, padded(sizes_of(index), 1), padded(strides_of(index), 1),
+                           padded(strides_of(out), 1), beside);
+  const auto line = all.innermost();
+  const auto next = all.innermost(1);
+  for_each_row_in_threads<3>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const Index* const places = indices + at[0] + row * next.stride[0];
+      U* const destination = to + at[1] + row * next.stride[1];
+      const U* const source = from + at[2] + row * next.stride[2];
+      bool wrong = false;
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t place = places[i * line.stride[0]];
+        const bool is_wrong = static_cast<uint64_t>(place) >= static_cast<uint64_t>(size);
+        wrong |= is_wrong;
+        destination[i * line.stride[1]] = source[i * line.stride[2] + (is_wrong ? 0 : place) * step];
+      }
+      for (int64_t i = 0; wrong && i < n; ++i) {
+        check.checked(places[i * line.stride[0]]);
+      }
+    }
+  });
+}
+
 enum class Reduction { kAssign, kSum, kProduct, kMean, kMax, kMin };
 
 // The copy of self into which elements are scattered, and where they come from: a tensor, or one element.
@@ -314,25 +352,14 @@ Tensor& gather_out(KernelRuntimeContext& context, const Tensor& self, int64_t di
       out.numel() == 0) {
     return out;
   }
-  const Lines lines = lines_of(d, index, strides_of(self), strides_of(out));
-  const Indices indices(index);
   IndexCheck check(self.dim() == 0 ? 1 : self.sizes()[d]);
   with_width(self.element_size(), [&](auto element) {
     using U = decltype(element);
-    const U* const from = static_cast<const U*>(self.const_data_ptr());
-    U* const to = static_cast<U*>(out.mutable_data_ptr());
-    for_each_line(lines, [&](const Dims& at) {
-      const int64_t first = offset_of(at, lines.index);
-      const U* const source = from + offset_of(at, lines.of_whole);
-      U* const destination = to + offset_of(at, lines.beside);
-      for (int64_t i = 0; i < lines.length; ++i) {
-        const int64_t place = check.checked(indices.at(first + i * lines.index[d]));
-        if (check.found_wrong()) {
-          return;
-        }
-        destination[i * lines.beside[d]] = source[place * lines.of_whole[d]];
-      }
-    });
+    if (index.scalar_type() == ScalarType::Int) {
+      gather<U, int32_t>(self, d, index, check, out);
+    } else {
+      gather<U, int64_t>(self, d, index, check, out);
+    }
   });
   check.passed(context, d, Error::InvalidArgument);
   return out;

@@ -1,0 +1,148 @@
+// Variances and standard deviations over any dimensions of a dense tensor, with the means where they are
+// asked for.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+#include "../common/resize.h"
+#include "by_dtype.h"
+#include "dense_reduction.h"
+#include "elements.h"
+#include "moments.h"
+#include "simd/statistics_functions.h"
+
+namespace opsmith::optimized {
+namespace {
+
+using executorch::aten::OptionalArrayRef;
+
+// What is made of moments.
+struct Asked {
+  double correction;
+  bool is_root;
+};
+
+template <class T>
+struct Variance {
+  using State = Moments;
+
+  State start() const { return {}; }
+  void add_runs(const T* x, int64_t rows, int64_t stride, int64_t n, int64_t, State* states) const {
+    add_moments_of_runs(x, rows, stride, n, each, states);
+  }
+  void add_columns(const T* x, int64_t rows, int64_t stride, int64_t columns, int64_t, State* states) const {
+    constexpr int64_t kNarrow = 32, kFolded = 16;
+    if (stride == columns && columns < kNarrow && rows >= 4 * kFolded) {
+      // Whole vectors of several rows at once.
+      const int64_t whole = rows / kFolded;
+      add_moments_of_columns(x, whole, kFolded * columns, kFolded * columns, of_columns,
+                             [&](int64_t column) -> Moments& { return states[column % columns]; });
+      x += whole * kFolded * columns;
+      rows -= whole * kFolded;
+    }
+    add_moments_of_columns(x, rows, stride, columns, of_columns,
+                           [&](int64_t column) -> Moments& { return states[column]; });
+  }
+  void merge(State& state, const State& later) const { state.add(later); }
+  void put(int64_t offset, int64_t stride, const State* states, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i) {
+      const double variance = states[i].squares / std::max(0.0, states[i].count - asked.correction);
+      put_number(*out, offset + i * stride,
+                 static_cast<float>(asked.is_root ? std::sqrt(variance) : variance));
+      if (mean != nullptr) {
+        // Of infinities it is NaN, as PyTorch's.
+        const bool is_nan = std::isnan(states[i].squares);
+        put_number(*mean, offset + i * stride,
+                   static_cast<float>(is_nan ? states[i].squares : states[i].mean));
+      }
+    }
+  }
+
+  Asked asked;
+  Tensor* out;
+  Tensor* mean;  // null where nobody asks for it; it lies as `out` does
+  MomentsEach<T>* each;
+  MomentsOfColumns<T>* of_columns;
+};
+
+template <const char* Operator>
+void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
+              const Asked& asked, bool keepdim, Tensor& out, Tensor* mean) {
+  ByDtype<MomentsEach> each;
+  ByDtype<MomentsOfColumns> of_columns;
+  OPSMITH_SET_FUNCTIONS(each, Operator, moments_each)
+  OPSMITH_SET_FUNCTIONS(of_columns, Operator, moments_of_columns)
+  if (!each.has(self.scalar_type()) || !is_taken(out.scalar_type())) {
+    reject(context, Error::NotSupported, "std and var take float32 and bfloat16 only");
+    return;
+  }
+  DimSet dims = 0;
+  if ((mean != nullptr && !out_is(context, out.scalar_type(), *mean)) ||
+      !reduced_dims(context, self, dim, dims) || !resize_to_reduced(context, out, self, dims, keepdim) ||
+      (mean != nullptr && !resize_to_reduced(context, *mean, self, dims, keepdim))) {
+    return;
+  }
+  if (self.numel() == 0) {
+    for (int64_t i = 0; i < out.numel(); ++i) {
+      put_number(out, i, std::numeric_limits<float>::quiet_NaN());
+      if (mean != nullptr) {
+        put_number(*mean, i, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+    return;
+  }
+  if (mean != nullptr && !same_layout(out, *mean)) {
+    reject(context, Error::InvalidArgument, "var_mean: both results have to lie alike");
+    return;
+  }
+  const ReductionParts parts = parts_of(reduction_layout(self, out, dims, keepdim));
+  with_element(self.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    reduce_dense(context, Variance<T>{asked, &out, mean, each.of(element), of_columns.of(element)},
+                 static_cast<const T*>(self.const_data_ptr()), parts);
+  });
+}
+
+double correction_or_one(const std::optional<Scalar>& correction) {
+  return correction.has_value() ? value_of<double>(*correction) : 1.0;
+}
+
+constexpr char kVar[] = "var.out";
+constexpr char kVarCorrection[] = "var.correction_out";
+constexpr char kStd[] = "std.out";
+constexpr char kStdCorrection[] = "std.correction_out";
+constexpr char kVarMean[] = "var_mean.correction_out";
+
+}  // namespace
+
+namespace native {
+
+#define OPSMITH_VARIANCE(name, Name, is_root)                                                              \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, OptionalArrayRef<int64_t> dim,     \
+                     bool unbiased, bool keepdim, Tensor& out) {                                           \
+    variance<Name>(context, self, dim, {unbiased ? 1.0 : 0.0, is_root}, keepdim, out, nullptr);            \
+    return out;                                                                                            \
+  }                                                                                                        \
+  Tensor& name##_correction_out(KernelRuntimeContext& context, const Tensor& self,                         \
+                                OptionalArrayRef<int64_t> dim, const std::optional<Scalar>& correction,    \
+                                bool keepdim, Tensor& out) {                                               \
+    variance<Name##Correction>(context, self, dim, {correction_or_one(correction), is_root}, keepdim, out, \
+                               nullptr);                                                                   \
+    return out;                                                                                            \
+  }
+OPSMITH_VARIANCE(var, kVar, false)
+OPSMITH_VARIANCE(std, kStd, true)
+#undef OPSMITH_VARIANCE
+
+std::tuple<Tensor&, Tensor&> var_mean_correction_out(KernelRuntimeContext& context, const Tensor& self,
+                                                     OptionalArrayRef<int64_t> dim,
+                                                     const std::optional<Scalar>& correction, bool keepdim,
+                                                     Tensor& out0, Tensor& out1) {
+  variance<kVarMean>(context, self, dim, {correction_or_one(correction), false}, keepdim, out0, &out1);
+  return {out0, out1};
+}
+
+}  // namespace native
+}  // namespace opsmith::optimized
