@@ -51,8 +51,12 @@ Scalar element_of(const Tensor& tensor) {
   return element(RealB{}, tensor);
 }
 
+bool overflows(const Scalar& value, ScalarType dtype) {
+  return overflows(RealB{}, dtype, value);
+}
+
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
-  return !overflows(RealB{}, dtype, value) ||
+  return !overflows(value, dtype) ||
          reject(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
                 cpp_name_of(dtype));
 }

@@ -10,7 +10,10 @@ namespace opsmith::portable {
 // not.
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
-// The same, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.
+// The same without a rejection.
+bool overflows(const Scalar& value, ScalarType dtype);
+
+// As `fits`, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.
 bool holds(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
 // The only element of a Tensor of any of the dtypes RealB.

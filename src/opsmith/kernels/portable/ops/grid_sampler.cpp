@@ -15,6 +15,9 @@ constexpr char kName[] = "grid_sampler_2d.out";
 enum Interpolation { kBilinear, kNearest, kBicubic };
 enum Padding { kZeros, kBorder, kReflection };
 
+// ATen takes floats only, ExecuTorch all numbers: integers are calculated with as such, places among them.
+using Sampleable = Real;
+
 struct Sampling {
   int64_t interpolation;
   int64_t padding;
@@ -107,8 +110,8 @@ compute_t<T> sample(const Sampled<T>& plane, compute_t<T> grid_x, compute_t<T> g
     const C top = std::floor(y);
     C across[4];
     C down[4];
-    cubic_weights(x - left, across);
-    cubic_weights(y - top, down);
+    cubic_weights<C>(x - left, across);
+    cubic_weights<C>(y - top, down);
     C sum = 0;
     for (int i = 0; i < 4; ++i) {
       C row = 0;
@@ -163,7 +166,7 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
   const ByteFeatureMap from = feature_map_of(input, 2);
   const ByteFeatureMap to = feature_map_of(out, 2);
   const Sampling sampling{interpolation_mode, padding_mode, align_corners};
-  with_dtype<kName>(context, Types<float, double>{}, input.scalar_type(), [&](auto type) {
+  with_dtype<kName>(context, Sampleable{}, input.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / 16 / to.size[2]),
              [&](int64_t begin, int64_t end) {
