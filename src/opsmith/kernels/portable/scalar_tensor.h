@@ -6,14 +6,17 @@
 
 namespace opsmith::portable {
 
-// Whether the dtype can hold the number, as ATen checks where it does not promote; rejects the call where
-// not.
-bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
+// Whether a floating-point number is 2^63, to which the largest Long is rounded and which is none: ATen lets
+// it pass as one, ExecuTorch does not.
+bool is_past_long(const Scalar& value, ScalarType dtype);
 
-// The same without a rejection.
+// Whether the dtype cannot hold the number, as ATen checks where it does not promote.
 bool overflows(const Scalar& value, ScalarType dtype);
 
-// As `fits`, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.
+// Whether it can; rejects the call where not.
+bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
+
+// The same, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.
 bool holds(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
 // The only element of a Tensor of any of the dtypes RealB.
