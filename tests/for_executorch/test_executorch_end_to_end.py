@@ -207,9 +207,12 @@ def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
 
 # What a program calls is a small part of the libraries; of all these programs a larger one.
 OWN_PART, PART_OF_ALL = 0.15, 0.25
-MODELS = pytest.mark.parametrize(
-    "model", LIBRARY_OF, ids=lambda model: f"{model.__module__}.{model.__name__}"
-)
+# What the others compute, `residual` does too: they are asked by night.
+TOGETHER = [each for each in LIBRARY_OF if each not in (quantized_models.mlp, quantized_models.cnn)]
+
+
+def name_of(model: Model) -> str:
+    return f"{model.__module__}.{model.__name__}"
 
 
 @pytest.fixture(scope="module")
@@ -218,14 +221,14 @@ def combined(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def programs(folder: Path, combined: Path) -> dict[Model, Path]:
-    return {model: program(folder, model, combined) for model in LIBRARY_OF}
+def program_for(folder: Path, combined: Path) -> Callable[[Model], Path]:
+    return functools.cache(lambda model: program(folder, model, combined))
 
 
 @pytest.fixture(scope="module")
-def for_all(folder: Path, combined: Path, programs: dict[Model, Path]) -> BuiltLibrary:
-    """One library for all programs."""
-    return build(combined, folder / "for_all", *programs.values())
+def for_all(folder: Path, combined: Path, program_for: Callable[[Model], Path]) -> BuiltLibrary:
+    """One library for all of them."""
+    return build(combined, folder / "for_all", *map(program_for, TOGETHER))
 
 
 @functools.cache
@@ -258,11 +261,11 @@ def check(model: Model, path: Path, built: BuiltLibrary) -> None:
 
 
 @pytest.mark.usefixtures("runtime_in_forks")
-@MODELS
+@pytest.mark.parametrize("model", TOGETHER, ids=name_of)
 def test_programs_with_one_library(
-    model: Model, programs: dict[Model, Path], for_all: BuiltLibrary
+    model: Model, program_for: Callable[[Model], Path], for_all: BuiltLibrary
 ) -> None:
-    check(model, programs[model], for_all)
+    check(model, program_for(model), for_all)
     assert for_all.text < PART_OF_ALL * for_all.full_text
 
 
@@ -301,11 +304,11 @@ def test_what_no_kernel_takes_of_torchao_is_refused(folder: Path, combined: Path
 
 
 @pytest.mark.nightly
-@MODELS
+@pytest.mark.parametrize("model", LIBRARY_OF, ids=name_of)
 def test_a_program_with_a_library_of_its_own(
-    model: Model, programs: dict[Model, Path], folder: Path, combined: Path
+    model: Model, program_for: Callable[[Model], Path], folder: Path, combined: Path
 ) -> None:
-    path = programs[model]
+    path = program_for(model)
     built = build(combined, folder / path.stem, path)
     check(model, path, built)
     assert built.text < OWN_PART * built.full_text

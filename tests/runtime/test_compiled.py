@@ -354,6 +354,7 @@ def test_graphs_in_cpp_train(tmp_path: Path) -> None:
     assert lines == ["{True} {''}"]
 
 
+@pytest.mark.nightly
 def test_convolutions_keep_the_memory_formats_of_the_program(tmp_path: Path) -> None:
     """On the CPU Inductor brings both to channels-last."""
     lines = run(
@@ -372,6 +373,7 @@ def test_convolutions_keep_the_memory_formats_of_the_program(tmp_path: Path) -> 
     assert lines == ["True False", "False True"]
 
 
+@pytest.mark.nightly
 def test_gradients_of_pools_are_called_where_loops_would_look_up_each_element(
     tmp_path: Path,
 ) -> None:
