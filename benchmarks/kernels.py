@@ -36,6 +36,7 @@ QUANTIZED_BACKEND, QUANTIZED_DEVICE = (
     _TESTS / "kernels" / "quantized_backend" / "backend.yaml",
     "quantsim",
 )
+SHORT = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 SIZES = [1_000, 10_000, 100_000, 1_000_000, 16_000_000]
 # The length of rows, of what goes by rows.
 ROW = 1000
@@ -64,10 +65,11 @@ class Case:
 def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
     """Functions of one and two operands, sums, softmax and norms."""
     rows = elements // ROW
-    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    short = SHORT[dtype]
     is_float = dtype == torch.float32
     x, y = torch.randn(rows, ROW).to(dtype), torch.randn(rows, ROW).to(dtype)
     weight, bias = torch.randn(ROW).to(dtype), torch.randn(ROW).to(dtype)
+    positive = x.abs() + 1e-3
 
     aten = torch.ops.aten
     like, number = torch.empty_like(x), torch.empty((), dtype=dtype)
@@ -82,6 +84,20 @@ def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
           for name in ("exp", "sigmoid", "tanh", "silu")),
         ("gelu-erf", "gelu", partial(aten.gelu.out, approximate="none"), (x,), like, is_float),
         ("gelu-tanh", "gelu", partial(aten.gelu.out, approximate="tanh"), (x,), like, is_float),
+        *((name, name, getattr(aten, name).out, (positive,), like, False)
+          for name in ("log", "log1p", "sqrt", "rsqrt", "exp2", "expm1", "erf", "abs", "neg")),
+        ("pow of 2", "pow.Tensor_Scalar", lambda a, out: torch.pow(a, 2, out=out), (x,), like, False),
+        ("clamp", "clamp", lambda a, out: torch.clamp(a, -1, 1, out=out), (x,), like, False),
+        *((name, name, call, (x,), like, False) for name, call in (
+            ("leaky_relu", partial(aten.leaky_relu.out, negative_slope=0.1)),
+            ("elu", aten.elu.out), ("softplus", aten.softplus.out), ("hardtanh", aten.hardtanh.out),
+        )),
+        *((name, f"{name}.Tensor", getattr(torch, name), (x, y), like, False) for name in ("sub", "div")),
+        ("div by a number", "div.Tensor", lambda a, out: torch.div(a, 3, out=out), (x,), like, False),
+        *((name, name, getattr(torch, name), (x, y), like, False) for name in ("maximum", "minimum")),
+        *((f"gradient of {name}", f"{name}_backward", getattr(aten, f"{name}_backward").grad_input,
+           (x, y), like, False) for name in ("gelu", "silu", "sigmoid", "tanh")),
+        ("where", "where.self", torch.where, (x > 0, x, y), like, False),
         ("add", "add.Tensor", torch.add, (x, y), like, not is_float),
         ("add of a row", "add.Tensor", torch.add, (x, weight), like, False),
         ("mul", "mul.Tensor", torch.mul, (x, y), like, False),
@@ -96,9 +112,10 @@ def elementwise(dtype: torch.dtype, elements: int) -> Iterator[Case]:
     ]  # fmt: skip
     for name, operator, call, operands, out, counts in cases:
         there = [each.to(DEVICE) for each in (*operands, out)]
+        result = "grad_input" if name.startswith("gradient") else "out"
         yield Case(
             f"{name} {short}", operator, counts,
-            partial(call, *there[:-1], out=there[-1]), partial(call, *operands, out=out),
+            partial(call, *there[:-1], **{result: there[-1]}), partial(call, *operands, **{result: out}),
         )  # fmt: skip
     yield from norms(x, weight, bias, short)
 
@@ -244,7 +261,7 @@ CONVOLUTIONS = {
 
 def convolutions(dtype: torch.dtype) -> Iterator[Case]:
     """Forward and backward, which allocate on both sides: ATen's out= of them copies."""
-    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    short = SHORT[dtype]
     aten = torch.ops.aten
     for name, (batch, channels, out_channels, size, kernel, groups) in CONVOLUTIONS.items():
         x = torch.randn(batch, channels, size, size).to(dtype)
@@ -273,7 +290,7 @@ def convolutions(dtype: torch.dtype) -> Iterator[Case]:
 
 def products(dtype: torch.dtype) -> Iterator[Case]:
     """Linear with weights packed ahead, and products of matrices as they are."""
-    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    short = SHORT[dtype]
     for features, depth in ((64, 64), (1024, 1024), (1024, 4096)):
         weight, bias = torch.randn(features, depth).to(dtype), torch.randn(features).to(dtype)
         packed = torch.ops.optimized.pack_linear_weight(weight.to(DEVICE))
@@ -349,7 +366,7 @@ ATTENTIONS = [(8, 4, 64, 32), (8, 8, 128, 64), (4, 8, 512, 64), (1, 12, 1024, 64
 
 def attentions(dtype: torch.dtype) -> Iterator[Case]:
     """Attention of the heads that layers have, and its gradients, beside the CPU's flash attention."""
-    short = "bf16" if dtype == torch.bfloat16 else "f32"
+    short = SHORT[dtype]
     forward = torch.nn.functional.scaled_dot_product_attention
     for sizes, is_causal in itertools.product(ATTENTIONS, (False, True)):
         batch, heads, length, dim = sizes
@@ -459,6 +476,9 @@ def time_all(threads: int) -> None:
         results += [timed(case, "") for case in products(dtype)]
         results += [timed(case, "") for case in convolutions(dtype)]
         results += [timed(case, "") for case in attentions(dtype)]
+    for elements in SIZES[1::2]:
+        results += [timed(case, f"{elements:.0e}") for case in elementwise(torch.float16, elements)]
+    results += [timed(case, "") for case in products(torch.float16)]
     print(json.dumps([vars(each) for each in results]))
 
 

@@ -205,7 +205,7 @@ def _own_weight(node: object, constants: ProgramConstants, *dtypes: torch.dtype)
 
 def _linear(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
     input_, weight, bias = _arguments(node, "input", "weight", "bias")
-    value = _own_weight(weight, constants, torch.float32, torch.bfloat16)
+    value = _own_weight(weight, constants, torch.float32, torch.bfloat16, torch.float16)
     if value is None or value.dim() != 2:
         return None
     features = value.shape[0]

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 # Columns that lie together, as src/opsmith/kernels/optimized/gemm_operands.h has it.
 _PANEL = 16
-_DTYPES = (torch.float32, torch.bfloat16)
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def packed_weight(weight: Tensor) -> Tensor:
     """The ``weight`` of [features, depth] in panels of 16 features, filled up with zeros.
 
-    float32: [⌈features/16⌉, depth, 16]; bfloat16: [⌈features/16⌉, ⌈depth/2⌉, 32], neighbours in depth side by
-    side.  What ``torch.ops.optimized.pack_linear_weight`` returns, by PyTorch's own operators: it needs no
-    kernel library.  Raises :class:`ValueError` for another dtype or number of dimensions.
+    float32 and float16: [⌈features/16⌉, depth, 16]; bfloat16: [⌈features/16⌉, ⌈depth/2⌉, 32], neighbours in
+    depth side by side.  What ``torch.ops.optimized.pack_linear_weight`` returns, by PyTorch's own operators:
+    it needs no kernel library.  Raises :class:`ValueError` for another dtype or number of dimensions.
     """
     if weight.dim() != 2 or weight.dtype not in _DTYPES:
         raise ValueError(
-            "a weight to pack is [features, depth] of float32 or bfloat16, "
+            "a weight to pack is [features, depth] of float32, bfloat16 or float16, "
             f"not {list(weight.shape)} of {weight.dtype}"
         )
     features, depth = weight.shape
@@ -58,8 +58,8 @@ class PackedLinear(nn.Module):
 def pack_linear_layers(module: nn.Module) -> int:
     """Replaces the :class:`torch.nn.Linear` modules in ``module`` by packed ones, and says how many.
 
-    Of float32 and bfloat16; subclasses stay as they are, since they may compute something else, and so do
-    layers whose weight is shared with another parameter's owner: packing it would cost its memory twice.
+    Of float32, bfloat16 and float16; subclasses stay as they are, since they may compute something else, and
+    so do layers whose weight is shared with another parameter's owner: packing it would cost memory twice.
     """
     owners: dict[int, int] = {}
     for child in module.modules():

@@ -372,7 +372,7 @@ def _linear_8da4w() -> Iterator[OperatorCall]:
 
 
 def _packed() -> Iterator[OperatorCall]:
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in FLOATS:
         sizes = itertools.product((1, 2, 5, 16, 33), (1, 7, 64), (1, 15, 16, 17, 64, 100))
         for rows, depth, features in sizes:
             x, weight, bias = (
@@ -405,9 +405,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _activated_linear() -> Iterator[OperatorCall]:
     """What is added and the activation come after the product has been rounded."""
-    for dtype, (name, activation) in itertools.product(
-        (torch.float32, torch.bfloat16), _ACTIVATIONS.items()
-    ):
+    for dtype, (name, activation) in itertools.product(FLOATS, _ACTIVATIONS.items()):
         x, weight, other = (torch.randn(n).to(dtype) for n in ((5, 7), (70, 7), (5, 70)))
         packed = packed_weight(weight).contiguous()
         product = functional.linear(x.double(), weight.double()).to(dtype)
@@ -455,7 +453,7 @@ def _packed_convolutions() -> Iterator[OperatorCall]:
 
 
 def _rms_norm() -> Iterator[OperatorCall]:
-    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (1, 7, 16, 33, 1000)):
+    for dtype, n in itertools.product(FLOATS, (1, 7, 16, 33, 1000)):
         x, weight = torch.randn(3, 2, n).to(dtype), torch.randn(n).to(dtype)
         for given, eps in ((weight, 1e-6), (None, None), (weight, 0.5)):
             least = torch.finfo(torch.float32).eps if eps is None else eps  # what ATen computes in
@@ -466,7 +464,7 @@ def _rms_norm() -> Iterator[OperatorCall]:
 
 
 def _add_norm() -> Iterator[OperatorCall]:
-    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (1, 7, 33, 1000)):
+    for dtype, n in itertools.product(FLOATS, (1, 7, 33, 1000)):
         x, residual = (torch.randn(3, 2, n).to(dtype) for _ in range(2))
         total = x + residual
         for weights in (dtype, torch.float32):
@@ -486,7 +484,7 @@ def _add_norm() -> Iterator[OperatorCall]:
 
 
 def _bias_gelu() -> Iterator[OperatorCall]:
-    for dtype, n in itertools.product((torch.float32, torch.bfloat16), (0, 1, 7, 33, 1000)):
+    for dtype, n in itertools.product(FLOATS, (0, 1, 7, 33, 1000)):
         x, bias = torch.randn(3, 2, n).to(dtype) * 4, torch.randn(n).to(dtype)
         for how in ("none", "tanh"):
             result = functional.gelu(x.double() + bias.double(), approximate=how).to(dtype)
@@ -512,7 +510,7 @@ def _rope() -> Iterator[OperatorCall]:
         ((7, 2), (7, 1)),
         ((0, 8), (4,)),
     )
-    types = ((torch.float32,) * 2, (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2)
+    types = (*((each, each) for each in FLOATS), *((each, torch.float32) for each in FLOATS[1:]))
     for (size, own), (dtype, angles), interleaved in itertools.product(sizes, types, (False, True)):
         x, angle = torch.randn(size).to(dtype), torch.randn(own)
         cos, sin = angle.cos().to(angles), angle.sin().to(angles)
@@ -553,7 +551,7 @@ def _attention() -> Iterator[OperatorCall]:
         bias = torch.randn(1, heads, queries, keys)[(0,) * (4 - bias_dims)] if bias_dims else None
         if bias is not None and queries > 4:
             bias[..., 4, :] = -math.inf  # sees nothing
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in FLOATS:
             given = query.to(dtype), key.to(dtype), value.to(dtype)
             mask = None if bias is None else bias.to(dtype)
             yield from _attention_of(*given, mask, causal, 0.3)
@@ -596,7 +594,7 @@ def _safe_softmax() -> Iterator[OperatorCall]:
         if x.dim() > 1 and x.numel():
             x.select(dim - 1, 1).fill_(-math.inf)
             x.select(dim - 1, 2).select(-1, 0).fill_(math.nan)
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in FLOATS:
             result = torch.ops.aten._safe_softmax(x.to(dtype).double(), dim)
             yield _defined("opsmith_fused::safe_softmax.out", result.to(dtype), x.to(dtype), dim)
 

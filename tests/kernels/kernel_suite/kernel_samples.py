@@ -21,7 +21,7 @@ from opsmith.conformance.database import FOREACH, entries, samples_of
 # Of an entry and a dtype so many samples run, and so many calls of an operator with the same dtypes are kept.
 _SAMPLES = 5
 _SAME_DTYPES = 6
-_GRADIENTS = (torch.float32, torch.bfloat16)
+_GRADIENTS = (torch.float32, torch.bfloat16, torch.float16)
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -126,7 +126,7 @@ def layouts(dtype: torch.dtype) -> list[Tensor]:
         torch.empty(0, 3, dtype=dtype),
         numbers(1, dtype=dtype).reshape(()),
         # More than one thread's; those have threads that are calculated with most.
-        numbers(40_001 if dtype in (torch.float32, torch.bfloat16) else 401, dtype=dtype),
+        numbers(40_001 if dtype in _GRADIENTS else 401, dtype=dtype),
     ]
 
 
@@ -157,8 +157,14 @@ def _pointwise() -> Iterator[Call]:
     lengths = [numbers(n) for n in (*range(1, 36), 63, 64, 65, 127, 1000)]
     for x in lengths:  # around the widths of vectors
         for function in (torch.exp, torch.sigmoid, torch.tanh, functional.silu, functional.gelu):
-            yield lambda function=function, x=x: (function(x), function(x.bfloat16()))
-        yield lambda x=x: (x + x, x * x, x.bfloat16() + x.bfloat16(), x.bfloat16() * x.bfloat16())
+            yield lambda function=function, x=x: (
+                function(x),
+                function(x.bfloat16()),
+                function(x.half()),
+            )
+        for dtype in _GRADIENTS:
+            y = x.to(dtype)
+            yield lambda y=y: (y + y, y * y)
     for name, dtype in itertools.product(TWO_OPERANDS, EVERY):
         function = getattr(torch, name)
         for x in layouts(dtype):

@@ -3,14 +3,13 @@
 //
 // A step's queries stand at start_pos and behind. Without a mask they see the positions up to the step's
 // last one, or, where it is causal, up to their own; with a mask, which is added to the scores, all of the
-// cache. What sees nothing is 0. Half and quantized operands are made floats of first.
+// cache. What sees nothing is 0. Quantized operands are made floats of first.
 #include <cmath>
 #include <optional>
 
 #include "../common/dtypes.h"
 #include "../common/resize.h"
 #include "../optimized/attention_pieces.h"
-#include "../optimized/bfloat16.h"
 #include "../optimized/by_dtype.h"
 #include "../optimized/simd/float_functions.h"
 #include "cache.h"
@@ -152,32 +151,6 @@ Temporary<float> as_floats(KernelRuntimeContext& context, const Step& step, cons
   return memory;
 }
 
-bool attend_half(KernelRuntimeContext& context, const Step& step, const Tensor& query, const Tensor& key,
-                 const Tensor& value, Tensor& out) {
-  const int64_t dim = step.sizes.dim, keys = step.sizes.keys;
-  const auto widened = [&](const Tensor& tensor, int64_t positions) {
-    const Half* const from = tensor.const_data_ptr<Half>();
-    return as_floats(context, step, tensor, positions, [from, dim](int64_t token, float* to) {
-      for (int64_t d = 0; d < dim; ++d) {
-        to[d] = static_cast<float>(from[token * dim + d]);
-      }
-    });
-  };
-  const auto q = widened(query, step.sizes.queries);
-  const auto k = widened(key, keys), v = widened(value, keys);
-  const auto result = temporary<float>(context, out.numel());
-  if (q == nullptr || k == nullptr || v == nullptr || result == nullptr ||
-      !attend<float>(context, step, {q, k, v, step.layout(keys, step.sizes.key_heads), result},
-                     OPSMITH_BEST(attention_float))) {
-    return false;
-  }
-  Half* const to = out.mutable_data_ptr<Half>();
-  for (int64_t i = 0; i < out.numel(); ++i) {
-    to[i] = static_cast<Half>(result[i]);
-  }
-  return true;
-}
-
 // Of float32, bfloat16 or Half.
 template <const char* Name>
 Tensor& attend(KernelRuntimeContext& context, const Step& step, const Tensor& query, const Tensor& key,
@@ -201,7 +174,7 @@ Tensor& attend(KernelRuntimeContext& context, const Step& step, const Tensor& qu
     } else if constexpr (std::is_same_v<T, BFloat16>) {
       compute(Bfloat16{}, OPSMITH_BEST(attention_bfloat16));
     } else {
-      attend_half(context, step, query, key, value, out);
+      compute(Float16{}, OPSMITH_BEST(attention_float16));
     }
   });
   return out;

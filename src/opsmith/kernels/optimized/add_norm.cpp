@@ -34,7 +34,8 @@ bool prepare(KernelRuntimeContext& context, const Operands& given, Tensor& norme
                 is_taken(dtype) && given.residual.scalar_type() == dtype && normed.scalar_type() == dtype &&
                     sum.scalar_type() == dtype && has_dtype(given.weight, given.input) &&
                     has_dtype(given.bias, given.input),
-                NotSupported, false, "%s takes float32, or bfloat16 with parameters of either", given.name);
+                NotSupported, false, "%s takes float32, or bfloat16 or float16 with parameters of either",
+                given.name);
   OPSMITH_CHECK(context,
                 !given.weight.has_value() || !given.bias.has_value() ||
                     given.weight->scalar_type() == given.bias->scalar_type(),
@@ -51,13 +52,9 @@ bool prepare(KernelRuntimeContext& context, const Operands& given, Tensor& norme
          are_contiguous(context, {&given.input, &given.residual, &normed, &sum});
 }
 
-template <class T>
-using Add = void(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed);
-
 // normalize(row of the sum, row of the result) after each addition.
 template <class T, class Normalize>
-void for_each_sum(const Operands& given, Tensor& normed, Tensor& sum, Add<T>* add,
-                  const Normalize& normalize) {
+void for_each_sum(const Operands& given, Tensor& normed, Tensor& sum, const Normalize& normalize) {
   const Rows rows = rows_of(given.input, given.normalized_shape);
   const int64_t n = rows.length;
   const T* const x = static_cast<const T*>(given.input.const_data_ptr());
@@ -66,26 +63,24 @@ void for_each_sum(const Operands& given, Tensor& normed, Tensor& sum, Add<T>* ad
   T* const y = static_cast<T*>(normed.mutable_data_ptr());
   parallel(rows.count, rows_per_thread(n * kNormCost), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      add(x + row * n, r + row * n, 1.0f, s + row * n, n, false);
+      OPSMITH_BEST_OF(T, add)(x + row * n, r + row * n, 1.0f, s + row * n, n, false);
       normalize(s + row * n, y + row * n, n, rows.streamed);
     }
   });
 }
 
 template <class T, class W>
-void rms_norm(const Operands& given, float eps, Tensor& normed, Tensor& sum, Add<T>* add,
-              RmsNorm<T, W>* function) {
+void rms_norm(const Operands& given, float eps, Tensor& normed, Tensor& sum, RmsNorm<T, W>* function) {
   const W* const weight = data<W>(given.weight);
-  for_each_sum<T>(given, normed, sum, add, [=](const T* from, T* to, int64_t n, bool streamed) {
+  for_each_sum<T>(given, normed, sum, [=](const T* from, T* to, int64_t n, bool streamed) {
     function(from, weight, to, n, eps, streamed);
   });
 }
 
 template <class T, class W>
-void layer_norm(const Operands& given, float eps, Tensor& normed, Tensor& sum, Add<T>* add,
-                LayerNorm<T, W>* function) {
+void layer_norm(const Operands& given, float eps, Tensor& normed, Tensor& sum, LayerNorm<T, W>* function) {
   const W *const weight = data<W>(given.weight), *const bias = data<W>(given.bias);
-  for_each_sum<T>(given, normed, sum, add, [=](const T* from, T* to, int64_t n, bool streamed) {
+  for_each_sum<T>(given, normed, sum, [=](const T* from, T* to, int64_t n, bool streamed) {
     float mean, rstd;
     function(from, weight, bias, to, n, eps, &mean, &rstd, streamed);
   });
@@ -96,8 +91,8 @@ bool has_float_parameters(const Operands& given) {
          (given.bias.has_value() && given.bias->scalar_type() == ScalarType::Float);
 }
 
-constexpr const char* kRms = "optimized::add_rms_norm.out";
-constexpr const char* kLayer = "optimized::add_layer_norm.out";
+constexpr char kRms[] = "optimized::add_rms_norm.out";
+constexpr char kLayer[] = "optimized::add_layer_norm.out";
 
 }  // namespace
 
@@ -111,20 +106,8 @@ Results add_rms_norm_out(KernelRuntimeContext& context, const Tensor& input, con
     return results;
   }
   const auto epsilon = static_cast<float>(eps.value_or(std::numeric_limits<float>::epsilon()));
-  if (input.scalar_type() == ScalarType::Float) {
-    if constexpr (selected(kRms, ScalarType::Float)) {
-      rms_norm<float, float>(given, epsilon, normed, sum, OPSMITH_BEST(add_float),
-                             OPSMITH_BEST(rms_norm_float));
-    }
-  } else if constexpr (selected(kRms, ScalarType::BFloat16)) {
-    if (has_float_parameters(given)) {
-      rms_norm<Bfloat16, float>(given, epsilon, normed, sum, OPSMITH_BEST(add_bfloat16),
-                                OPSMITH_BEST(rms_norm_bfloat16_float));
-    } else {
-      rms_norm<Bfloat16, Bfloat16>(given, epsilon, normed, sum, OPSMITH_BEST(add_bfloat16),
-                                   OPSMITH_BEST(rms_norm_bfloat16));
-    }
-  }
+  OPSMITH_WITH_PARAMETERS(kRms, input.scalar_type(), has_float_parameters(given), rms_norm,
+                          [&](auto* function) { rms_norm(given, epsilon, normed, sum, function); })
   return results;
 }
 
@@ -137,20 +120,8 @@ Results add_layer_norm_out(KernelRuntimeContext& context, const Tensor& input, c
     return results;
   }
   const auto epsilon = static_cast<float>(eps);
-  if (input.scalar_type() == ScalarType::Float) {
-    if constexpr (selected(kLayer, ScalarType::Float)) {
-      layer_norm<float, float>(given, epsilon, normed, sum, OPSMITH_BEST(add_float),
-                               OPSMITH_BEST(layer_norm_float));
-    }
-  } else if constexpr (selected(kLayer, ScalarType::BFloat16)) {
-    if (has_float_parameters(given)) {
-      layer_norm<Bfloat16, float>(given, epsilon, normed, sum, OPSMITH_BEST(add_bfloat16),
-                                  OPSMITH_BEST(layer_norm_bfloat16_float));
-    } else {
-      layer_norm<Bfloat16, Bfloat16>(given, epsilon, normed, sum, OPSMITH_BEST(add_bfloat16),
-                                     OPSMITH_BEST(layer_norm_bfloat16));
-    }
-  }
+  OPSMITH_WITH_PARAMETERS(kLayer, input.scalar_type(), has_float_parameters(given), layer_norm,
+                          [&](auto* function) { layer_norm(given, epsilon, normed, sum, function); })
   return results;
 }
 

@@ -24,7 +24,7 @@ bool sizes_of_call(KernelRuntimeContext& context, const Tensor& query, const Ten
                    const OptionalTensor& bias, Sizes& sizes) {
   const ScalarType dtype = query.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype) && key.scalar_type() == dtype && value.scalar_type() == dtype,
-                NotSupported, false, "attention takes float32 or bfloat16, all operands the same");
+                NotSupported, false, "attention takes " OPSMITH_TAKEN ", all operands the same");
   OPSMITH_CHECK(context,
                 !bias.has_value() || bias->scalar_type() == dtype || bias->scalar_type() == ScalarType::Float,
                 NotSupported, false, "attention: the bias has the operands' dtype, or float32");
@@ -75,7 +75,7 @@ AttentionBias bias_of(const OptionalTensor& bias, int64_t batch, int64_t head) {
   found.row = broadcast_stride(*bias, 2, 4);
   found.column = broadcast_stride(*bias, 3, 4);
   const int64_t at = batch * broadcast_stride(*bias, 0, 4) + head * broadcast_stride(*bias, 1, 4);
-  const int64_t size = found.is_float ? sizeof(float) : sizeof(Bfloat16);
+  const int64_t size = found.is_float ? sizeof(float) : sizeof(uint16_t);
   found.data = static_cast<const char*>(bias->const_data_ptr()) + at * size;
   return found;
 }

@@ -169,7 +169,7 @@ bool pool_rows(KernelRuntimeContext& context, const Pool<T>& pool) {
                            sum += sums[j];
                          }
                          sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
-                         put_numbers(&sum, to + column, 1);
+                         narrow(&sum, to + column, 1);
                        }
                      };
                      one_by_one(0, begin);
@@ -195,11 +195,11 @@ bool pool_planes(const Pool<T>& pool) {
     }
     T* const to = pool.result.data + sample * pool.result.batch_stride + channel * pool.result.channel_stride;
     if (pool.result.channel_stride == 1) {
-      put_numbers(averages, to, n);
+      narrow(averages, to, n);
       return;
     }
     for (int64_t i = 0; i < n; ++i) {
-      put_numbers(averages + i, to + i * pool.result.channel_stride, 1);
+      narrow(averages + i, to + i * pool.result.channel_stride, 1);
     }
   };
   const bool by_channels = pool.source.channel_stride == 1 && pool.source.stride[2] == channels &&
@@ -248,10 +248,10 @@ void pool_elements(const Pool<T>& pool) {
                  }
                }
                sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
-               put_numbers(&sum,
-                           pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1] +
-                               column * pool.result.stride[2],
-                           1);
+               narrow(&sum,
+                      pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1] +
+                          column * pool.result.stride[2],
+                      1);
              }
            });
 }
@@ -294,7 +294,7 @@ Tensor& avg_pool2d_out(KernelRuntimeContext& context, const Tensor& self, IntLis
   const PoolWindow window{kernel_size, stride, padding, {&one, 1}, ceil_mode};
   Dims sizes;
   OPSMITH_CHECK(context, functions.averages.has(self.scalar_type()), NotSupported, out,
-                "avg_pool2d takes float32 or bfloat16");
+                "avg_pool2d takes " OPSMITH_TAKEN);
   OPSMITH_CHECK(context, out.scalar_type() == self.scalar_type(), InvalidArgument, out,
                 "%s: out and self must have one dtype", kAveragePool);
   OPSMITH_CHECK(context, divisor_override.value_or(1) != 0, InvalidArgument, out, "divisor must be not zero");
@@ -317,7 +317,7 @@ Tensor& adaptive_avg_pool2d_out(KernelRuntimeContext& context, const Tensor& sel
   const Functions functions = functions_of<kAdaptivePool>();
   const int64_t rank = self.dim();
   OPSMITH_CHECK(context, functions.averages.has(self.scalar_type()), NotSupported, out,
-                "_adaptive_avg_pool2d takes float32 or bfloat16");
+                "_adaptive_avg_pool2d takes " OPSMITH_TAKEN);
   OPSMITH_CHECK(context, output_size.size() == 2, InvalidArgument, out, "%s: output_size must be 2 numbers",
                 kAdaptivePool);
   OPSMITH_CHECK(context, rank == 3 || rank == 4, InvalidArgument, out,

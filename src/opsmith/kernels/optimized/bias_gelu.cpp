@@ -39,7 +39,7 @@ Tensor& bias_gelu_out(KernelRuntimeContext& context, const Tensor& input, const 
   const ScalarType dtype = input.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype) && bias.scalar_type() == dtype && out.scalar_type() == dtype,
                 NotSupported, out,
-                "bias_gelu takes float32 or bfloat16, with a bias and a result of the same dtype");
+                "bias_gelu takes " OPSMITH_TAKEN ", with a bias and a result of the same dtype");
   OPSMITH_CHECK(context,
                 bias.dim() == 1 && input.dim() >= 1 && input.sizes()[input.dim() - 1] == bias.sizes()[0],
                 InvalidArgument, out, "bias_gelu: there is a bias for each element of the last dimension");
@@ -55,10 +55,8 @@ Tensor& bias_gelu_out(KernelRuntimeContext& context, const Tensor& input, const 
       out.numel() == 0) {
     return out;
   }
-  if (dtype == ScalarType::Float && functions.on_float != nullptr) {
-    compute(input, bias, out, functions.on_float);
-  } else if (functions.on_bfloat16 != nullptr) {
-    compute(input, bias, out, functions.on_bfloat16);
+  if (functions.has(dtype)) {
+    with_element(dtype, [&](auto element) { compute(input, bias, out, functions.of(element)); });
   }
   return out;
 }

@@ -1,14 +1,15 @@
-// add, mul and the gradient of threshold, of operands that broadcast, of float32 or bfloat16. A number beside
-// bfloat16 is a float32.
+// add, mul and the gradient of threshold, of operands that broadcast, of float32, bfloat16 or float16. A
+// number beside the last two is a float32.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "by_dtype.h"
-#include "simd/float_functions.h"
+#include "elements.h"
+#include "numbers.h"
+#include "simd/pointwise_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -25,85 +26,63 @@ using Offsets = Layout::Offsets;
 template <class T>
 using Elements = void(const T* x, const T* y, float alpha, T* z, int64_t n, bool streamed);
 template <class T>
+using WithNumbers = void(const T* x, const float* numbers, T* z, int64_t n, bool streamed);
+template <class T>
 using Affine = void(const T* x, float scale, float shift, T* z, int64_t n, bool streamed);
 
-// The functions of one operator: of runs of two operands, and, of a sum or product, of a run and a number.
+// The functions of one operator: of runs of two operands, and, of a sum, product or quotient, of a run and a
+// number.
 struct Operation {
   const char* name;
   bool is_sum;
   float alpha;
   ByDtype<Elements> elements;
-  ByDtype<Affine> affine;
+  ByDtype<Affine> affine = {};
+  ByDtype<WithNumbers> over_number = {};
+  ByDtype<WithNumbers> number_over = {};
 
-  bool takes_numbers(ScalarType dtype) const { return affine.has(dtype); }
+  bool takes_numbers(ScalarType dtype) const { return affine.has(dtype) || over_number.has(dtype); }
 
-  void of_elements(const float* x, const float* y, float* z, int64_t n, bool streamed) const {
-    elements.on_float(x, y, alpha, z, n, streamed);
-  }
-  void of_elements(const Bfloat16* x, const Bfloat16* y, Bfloat16* z, int64_t n, bool streamed) const {
-    elements.on_bfloat16(x, y, alpha, z, n, streamed);
+  template <class T>
+  void of_elements(const T* x, const T* y, T* z, int64_t n, bool streamed) const {
+    elements.of(T{})(x, y, alpha, z, n, streamed);
   }
   // Adding -0 leaves every product as it is, the sign of a zero too.
   template <class T>
   void with_second(const T* x, float y, T* z, int64_t n, bool streamed) const {
+    if (auto* const function = over_number.of(T{})) {
+      const float numbers[3] = {y};
+      return function(x, numbers, z, n, streamed);
+    }
     line(x, is_sum ? 1.0f : y, is_sum ? alpha * y : -0.0f, z, n, streamed);
   }
   template <class T>
   void with_first(float x, const T* y, T* z, int64_t n, bool streamed) const {
+    if (auto* const function = number_over.of(T{})) {
+      const float numbers[3] = {x};
+      return function(y, numbers, z, n, streamed);
+    }
     line(y, is_sum ? alpha : x, is_sum ? x : -0.0f, z, n, streamed);
   }
 
  private:
-  void line(const float* x, float scale, float shift, float* z, int64_t n, bool streamed) const {
-    affine.on_float(x, scale, shift, z, n, streamed);
-  }
-  void line(const Bfloat16* x, float scale, float shift, Bfloat16* z, int64_t n, bool streamed) const {
-    affine.on_bfloat16(x, scale, shift, z, n, streamed);
+  template <class T>
+  void line(const T* x, float scale, float shift, T* z, int64_t n, bool streamed) const {
+    affine.of(T{})(x, scale, shift, z, n, streamed);
   }
 };
 
 // `n` elements in float32, `stride` apart.
 void gather(const Tensor& tensor, int64_t offset, int64_t stride, float* block, int64_t n) {
-  if (tensor.scalar_type() == ScalarType::Float) {
-    const float* const x = static_cast<const float*>(tensor.const_data_ptr()) + offset;
+  with_element(tensor.scalar_type(), [&](auto element) {
+    const auto* const x = static_cast<const decltype(element)*>(tensor.const_data_ptr()) + offset;
     for (int64_t i = 0; i < n; ++i) {
-      block[i] = x[i * stride];
+      block[i] = widened(x[i * stride]);
     }
-    return;
-  }
-  const Bfloat16* const x = static_cast<const Bfloat16*>(tensor.const_data_ptr()) + offset;
-  for (int64_t i = 0; i < n; ++i) {
-    block[i] = widened(x[i * stride]);
-  }
-}
-
-float number_at(const Tensor& tensor, int64_t offset) {
-  float value;
-  gather(tensor, offset, 0, &value, 1);
-  return value;
-}
-
-void scatter(const float* block, int64_t n, float* z, int64_t stride) {
-  for (int64_t i = 0; i < n; ++i) {
-    z[i * stride] = block[i];
-  }
+  });
 }
 
 constexpr int64_t kBlock = 512;
-
-// Whether float32 can hold the number; rejects the call where not.
-bool fits_float(KernelRuntimeContext& context, double number) {
-  return !std::isfinite(number) || std::isfinite(static_cast<float>(number)) ||
-         reject(context, Error::InvalidArgument, "value cannot be converted to type float without overflow");
-}
-
-void scatter(const float* block, int64_t n, Bfloat16* z, int64_t stride) {
-  Bfloat16 narrowed[kBlock];
-  OPSMITH_BEST(narrow)(block, narrowed, n);
-  for (int64_t i = 0; i < n; ++i) {
-    z[i * stride] = narrowed[i];
-  }
-}
 
 // Operands that lie otherwise than the result, or have another dtype: by blocks of float32.
 template <class T>
@@ -118,7 +97,7 @@ void compute_blocks(const Tensor& self, const Tensor& other, T* z, const Layout&
         gather(self, at[1] + row * row_stride[1] + begin * stride[1], stride[1], x, count);
         gather(other, at[2] + row * row_stride[2] + begin * stride[2], stride[2], y, count);
         operation.of_elements(x, y, x, count, false);
-        scatter(x, count, z + at[0] + row * row_stride[0] + begin * stride[0], stride[0]);
+        narrow_to(x, count, z + at[0] + row * row_stride[0] + begin * stride[0], stride[0]);
       }
     }
   });
@@ -164,7 +143,7 @@ bool is_spread(const Layout& layout) {
 
 template <class T>
 void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operation& operation) {
-  constexpr ScalarType kDtype = std::is_same_v<T, float> ? ScalarType::Float : ScalarType::BFloat16;
+  constexpr ScalarType kDtype = kDtypeOf<T>;
   const bool x_is = self.scalar_type() == kDtype, y_is = other.scalar_type() == kDtype;
   const T* const x = static_cast<const T*>(self.const_data_ptr());
   const T* const y = static_cast<const T*>(other.const_data_ptr());
@@ -197,11 +176,11 @@ void compute(const Tensor& self, const Tensor& other, Tensor& out, const Operati
     });
   } else if (numbers && is_dense && x_is && stride[1] == 1 && stride[2] == 0) {
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
-      operation.with_second(x + a, number_at(other, b), to, n, streamed);
+      operation.with_second(x + a, element_at(other, b), to, n, streamed);
     });
   } else if (numbers && is_dense && y_is && stride[1] == 0 && stride[2] == 1) {
     each_row([&](int64_t a, int64_t b, T* to, int64_t n) {
-      operation.with_first(number_at(self, a), y + b, to, n, streamed);
+      operation.with_first(element_at(self, a), y + b, to, n, streamed);
     });
   } else {
     compute_blocks(self, other, z, layout, operation);
@@ -213,7 +192,7 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
   OPSMITH_CHECK(context,
                 is_taken(self.scalar_type()) && is_taken(other.scalar_type()) &&
                     is_taken(out.scalar_type()) && operation.elements.has(out.scalar_type()),
-                NotSupported, out, "%s takes float32 and bfloat16 only", operation.name);
+                NotSupported, out, "%s takes " OPSMITH_TAKEN " only", operation.name);
   if (!resize_to_broadcast(context, out, {&self, &other}) || !one_dim_order(context, {&out, &self, &other})) {
     return out;
   }
@@ -228,11 +207,10 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
                 Tensor& out) {
   OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
                 "Boolean alpha only supported for Boolean results.");
-  const double factor = value_of<double>(alpha);
-  if (!fits_float(context, factor)) {
+  if (!fits(context, alpha, ScalarType::Float)) {
     return out;
   }
-  Operation operation{"add", true, static_cast<float>(factor), {}, {}};
+  Operation operation{"add", true, value_of<float>(alpha), {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "add.out", affine)
@@ -240,7 +218,7 @@ Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 }
 
 Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
-  Operation operation{"mul", false, 1.0f, {}, {}};
+  Operation operation{"mul", false, 1.0f, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "mul.out", mul)
   operation.elements.on_float = OPSMITH_BEST(mul_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "mul.out", affine)
@@ -249,12 +227,74 @@ Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 
 Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
                                const Scalar& threshold, Tensor& grad_input) {
-  if (!fits_float(context, value_of<double>(threshold))) {
+  if (!fits(context, threshold, ScalarType::Float)) {
     return grad_input;
   }
-  Operation operation{"threshold_backward", false, static_cast<float>(value_of<double>(threshold)), {}, {}};
+  Operation operation{"threshold_backward", false, value_of<float>(threshold), {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "threshold_backward.grad_input", above)
   operation.elements.on_float = OPSMITH_BEST(above_float);  // for compute_blocks
+  return binary(context, grad_output, self, grad_input, operation);
+}
+
+Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
+                "Boolean alpha only supported for Boolean results.");
+  if (!fits(context, alpha, ScalarType::Float)) {
+    return out;
+  }
+  Operation operation{"sub", true, -value_of<float>(alpha), {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "sub.out", add)
+  operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
+  OPSMITH_SET_FUNCTIONS(operation.affine, "sub.out", affine)
+  return binary(context, self, other, out, operation);
+}
+
+Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  Operation operation{"div", false, 1.0f, {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "div.out", quotient)
+  operation.elements.on_float = OPSMITH_BEST(quotient_float);  // for compute_blocks
+  OPSMITH_SET_FUNCTIONS(operation.over_number, "div.out", divided)
+  OPSMITH_SET_FUNCTIONS(operation.number_over, "div.out", dividing)
+  return binary(context, self, other, out, operation);
+}
+
+#define OPSMITH_BINARY_KERNEL(name, schema, function)                                                \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& x, const Tensor& y, Tensor& out) { \
+    Operation operation{#name, false, 1.0f, {}};                                                     \
+    OPSMITH_SET_FUNCTIONS(operation.elements, schema, function)                                      \
+    operation.elements.on_float = OPSMITH_BEST(function##_float); /* for compute_blocks */           \
+    return binary(context, x, y, out, operation);                                                    \
+  }
+OPSMITH_BINARY_KERNEL(maximum, "maximum.out", larger)
+OPSMITH_BINARY_KERNEL(minimum, "minimum.out", smaller)
+OPSMITH_BINARY_KERNEL(sigmoid_backward, "sigmoid_backward.grad_input", sigmoid_gradient)
+OPSMITH_BINARY_KERNEL(tanh_backward, "tanh_backward.grad_input", tanh_gradient)
+OPSMITH_BINARY_KERNEL(silu_backward, "silu_backward.grad_input", silu_gradient)
+#undef OPSMITH_BINARY_KERNEL
+
+Tensor& gelu_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                          std::string_view approximate, Tensor& grad_input) {
+  constexpr char kGradient[] = "gelu_backward.grad_input";
+  Operation operation{"gelu_backward", false, 1.0f, {}};
+  if (approximate == "tanh") {
+    OPSMITH_SET_FUNCTIONS(operation.elements, kGradient, gelu_tanh_gradient)
+    operation.elements.on_float = OPSMITH_BEST(gelu_tanh_gradient_float);
+  } else if (approximate == "none") {
+    OPSMITH_SET_FUNCTIONS(operation.elements, kGradient, gelu_erf_gradient)
+    operation.elements.on_float = OPSMITH_BEST(gelu_erf_gradient_float);
+  } else {
+    OPSMITH_CHECK(context, false, InvalidArgument, grad_input,
+                  "approximate argument must be either none or tanh.");
+  }
+  return binary(context, grad_output, self, grad_input, operation);
+}
+
+Tensor& leaky_relu_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
+                                const Scalar& negative_slope, bool /*self_is_result*/, Tensor& grad_input) {
+  Operation operation{"leaky_relu_backward", false, value_of<float>(negative_slope), {}};
+  OPSMITH_SET_FUNCTIONS(operation.elements, "leaky_relu_backward.grad_input", leaky_relu_gradient)
+  operation.elements.on_float = OPSMITH_BEST(leaky_relu_gradient_float);
   return binary(context, grad_output, self, grad_input, operation);
 }
 

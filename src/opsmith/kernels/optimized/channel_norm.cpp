@@ -404,8 +404,8 @@ struct BatchNorm {
   void move_statistics(int64_t channel, const Moments& moments) {
     const auto move = [&](OptionalTensor& running, double value) {
       if (running.has_value()) {
-        const double old = static_cast<double>(number_at(*running, channel));
-        put_number(*running, channel, static_cast<float>(momentum * value + (1 - momentum) * old));
+        const double old = static_cast<double>(element_at(*running, channel));
+        put_element(static_cast<float>(momentum * value + (1 - momentum) * old), *running, channel);
       }
     };
     move(running_mean, moments.mean);
@@ -440,16 +440,16 @@ void batch_norm(KernelRuntimeContext& context, const Tensor& input, BatchNorm& n
       variance = moments[channel].squares / moments[channel].count;
       norm.move_statistics(channel, moments[channel]);
     } else {
-      mean = static_cast<double>(number_at(*norm.running_mean, channel));
-      variance = static_cast<double>(number_at(*norm.running_var, channel));
+      mean = static_cast<double>(element_at(*norm.running_mean, channel));
+      variance = static_cast<double>(element_at(*norm.running_var, channel));
     }
     const float rate = static_cast<float>(1 / std::sqrt(variance + norm.eps));
     if (save_mean != nullptr) {
-      put_number(*save_mean, channel, static_cast<float>(mean));
-      put_number(*save_invstd, channel, rate);
+      put_element(static_cast<float>(mean), *save_mean, channel);
+      put_element(rate, *save_invstd, channel);
     }
-    lines[channel] = {static_cast<float>(mean), rate * number_at(norm.weight, channel, 1.0f),
-                      number_at(norm.bias, channel, 0.0f)};
+    lines[channel] = {static_cast<float>(mean), rate * element_at(norm.weight, channel, 1.0f),
+                      element_at(norm.bias, channel, 0.0f)};
   }
   if (standardize(context, image, grid, x.at(), z.at(), is_streamed(out, {&input}), functions,
                   [&](int64_t, int64_t channel) { return lines[channel]; })) {
@@ -469,7 +469,7 @@ struct GroupNorm {
   }
   // What an element of a channel becomes, by its group's mean and rate.
   Line line(float mean, float rate, int64_t channel) const {
-    return {mean, rate * number_at(weight, channel, 1.0f), number_at(bias, channel, 0.0f)};
+    return {mean, rate * element_at(weight, channel, 1.0f), element_at(bias, channel, 0.0f)};
   }
 };
 
@@ -540,8 +540,8 @@ void group_norm(KernelRuntimeContext& context, const Tensor& input, const Image&
     const Moments& each = moments[group];
     // Of infinities both are NaN, as PyTorch's.
     const bool is_nan = std::isnan(each.squares);
-    put_number(mean, group, static_cast<float>(is_nan ? each.squares : each.mean));
-    put_number(rstd, group, is_nan ? static_cast<float>(each.squares) : norm.rate(each));
+    put_element(static_cast<float>(is_nan ? each.squares : each.mean), mean, group);
+    put_element(is_nan ? static_cast<float>(each.squares) : norm.rate(each), rstd, group);
   }
   if (!by_rows || standardize(context, image, grid, x.at(), z.at(), streamed, functions,
                               [&](int64_t sample, int64_t channel) {
@@ -701,7 +701,7 @@ struct BatchNormGradient {
   double eps;
 
   double rate(int64_t channel) const {
-    const double own = static_cast<double>(number_at(spread, channel));
+    const double own = static_cast<double>(element_at(spread, channel));
     return training ? own : 1 / std::sqrt(own + eps);
   }
 };
@@ -722,20 +722,20 @@ void batch_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
   const bool sums_up = norm.training || gradients.weight != nullptr || gradients.bias != nullptr;
   if (sums_up && !take_sums(
                      context, image, grid, g.at(), x.at(), backward,
-                     [&](int64_t, int64_t channel) { return number_at(norm.mean, channel); }, sums.get())) {
+                     [&](int64_t, int64_t channel) { return element_at(norm.mean, channel); }, sums.get())) {
     return;
   }
   const double count = static_cast<double>(image.batch * image.pixels);
   for (int64_t channel = 0; channel < image.channels; ++channel) {
     const double rate = norm.rate(channel);
     if (gradients.weight != nullptr) {
-      put_number(*gradients.weight, channel, static_cast<float>(sums[channel].product * rate));
+      put_element(static_cast<float>(sums[channel].product * rate), *gradients.weight, channel);
     }
     if (gradients.bias != nullptr) {
-      put_number(*gradients.bias, channel, static_cast<float>(sums[channel].grad));
+      put_element(static_cast<float>(sums[channel].grad), *gradients.bias, channel);
     }
-    const double slope = rate * static_cast<double>(number_at(norm.weight, channel, 1.0f));
-    lines[channel] = {number_at(norm.mean, channel), static_cast<float>(slope), 0, 0};
+    const double slope = rate * static_cast<double>(element_at(norm.weight, channel, 1.0f));
+    lines[channel] = {element_at(norm.mean, channel), static_cast<float>(slope), 0, 0};
     if (norm.training) {
       lines[channel].along = static_cast<float>(-slope * rate * rate * sums[channel].product / count);
       lines[channel].shift = static_cast<float>(-slope * sums[channel].grad / count);
@@ -770,7 +770,7 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
   if (g.is_rejected() || x.is_rejected() || sums.get() == nullptr || lines.get() == nullptr ||
       !take_sums(
           context, image, grid, g.at(), x.at(), functions,
-          [&](int64_t sample, int64_t channel) { return number_at(mean, sample * groups + channel / own); },
+          [&](int64_t sample, int64_t channel) { return element_at(mean, sample * groups + channel / own); },
           sums.get())) {
     return;
   }
@@ -778,14 +778,14 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
     Sums all;
     for (int64_t sample = 0; sample < image.batch; ++sample) {
       const Sums& each = sums[sample * channels + channel];
-      all.product += each.product * static_cast<double>(number_at(rstd, sample * groups + channel / own));
+      all.product += each.product * static_cast<double>(element_at(rstd, sample * groups + channel / own));
       all.grad += each.grad;
     }
     if (gradients.weight != nullptr) {
-      put_number(*gradients.weight, channel, static_cast<float>(all.product));
+      put_element(static_cast<float>(all.product), *gradients.weight, channel);
     }
     if (gradients.bias != nullptr) {
-      put_number(*gradients.bias, channel, static_cast<float>(all.grad));
+      put_element(static_cast<float>(all.grad), *gradients.bias, channel);
     }
   }
   if (gradients.input == nullptr) {
@@ -795,12 +795,12 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
   for (int64_t group = 0; group < image.batch * groups; ++group) {
     Sums all;
     for (int64_t k = 0; k < own; ++k) {
-      const double factor = static_cast<double>(number_at(weight, group % groups * own + k, 1.0f));
+      const double factor = static_cast<double>(element_at(weight, group % groups * own + k, 1.0f));
       all.product += sums[group * own + k].product * factor;
       all.grad += sums[group * own + k].grad * factor;
     }
-    const double rate = static_cast<double>(number_at(rstd, group));
-    lines[group] = {number_at(mean, group), static_cast<float>(rate),
+    const double rate = static_cast<double>(element_at(rstd, group));
+    lines[group] = {element_at(mean, group), static_cast<float>(rate),
                     static_cast<float>(-rate * rate * rate * all.product / count),
                     static_cast<float>(-rate * all.grad / count)};
   }
@@ -809,7 +809,7 @@ void group_norm_backward(KernelRuntimeContext& context, const Tensor& grad, cons
                                         is_streamed(*gradients.input, {&grad, &input}), functions,
                                         [&](int64_t sample, int64_t channel) {
                                           GradientLine line = lines[sample * groups + channel / own];
-                                          line.slope *= number_at(weight, channel, 1.0f);
+                                          line.slope *= element_at(weight, channel, 1.0f);
                                           return line;
                                         })) {
     z.finish();
@@ -845,7 +845,7 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, BatchN
   Results results(out, save_mean, save_invstd);
   const Forward functions = forward_functions<Operator>();
   OPSMITH_CHECK(context, functions.standardize.has(input.scalar_type()), NotSupported, results,
-                "batch_norm takes float32, or bfloat16 with parameters of either");
+                "batch_norm takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
   OPSMITH_CHECK(context, input.dim() >= 2, InvalidArgument, results,
                 "batch_norm expects at least 2 dimensions, but got %d", static_cast<int>(input.dim()));
   const int64_t channels = input.sizes()[1];
@@ -944,7 +944,7 @@ Results native_batch_norm_backward_out(KernelRuntimeContext& context, const Tens
   const OptionalTensor& mean = train ? save_mean : running_mean;
   const OptionalTensor& spread = train ? save_invstd : running_var;
   OPSMITH_CHECK(context, backward.gradient.has(input.scalar_type()), NotSupported, results,
-                "batch_norm_backward takes float32, or bfloat16 with parameters of either");
+                "batch_norm_backward takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
   OPSMITH_CHECK(context, input.dim() >= 2 && mean.has_value() && spread.has_value(), InvalidArgument, results,
                 "batch_norm_backward: the %s statistics are missing, or the input has no channels",
                 train ? "saved" : "running");
@@ -981,7 +981,7 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
   Results results(out0, out1, out2);
   const Forward functions = forward_functions<kGroupNorm>();
   OPSMITH_CHECK(context, functions.standardize.has(input.scalar_type()), NotSupported, results,
-                "native_group_norm takes float32, or bfloat16 with parameters of either");
+                "native_group_norm takes " OPSMITH_TAKEN ", with parameters of the same dtype or float32");
   OPSMITH_CHECK(context, group > 0 && C % group == 0, InvalidArgument, results,
                 "Expected number of channels in input to be divisible by num_groups, but got %" PRId64
                 " channels and num_groups=%" PRId64,
@@ -1018,7 +1018,8 @@ Results native_group_norm_backward_out(KernelRuntimeContext& context, const Tens
   }
   const Backward functions = backward_functions<kGroupNormBackward>();
   OPSMITH_CHECK(context, functions.gradient.has(input.scalar_type()), NotSupported, results,
-                "native_group_norm_backward takes float32, or bfloat16 with parameters of either");
+                "native_group_norm_backward takes " OPSMITH_TAKEN
+                ", with parameters of the same dtype or float32");
   OPSMITH_CHECK(context,
                 group > 0 && N >= 0 && C >= 0 && HxW >= 0 && C % group == 0 && input.numel() == N * C * HxW &&
                     sizes_of(grad_out) == sizes_of(input) && grad_out.scalar_type() == input.scalar_type() &&

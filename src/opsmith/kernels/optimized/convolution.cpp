@@ -17,6 +17,7 @@
 #include "../common/nonfinite_weight.h"
 #include "by_dtype.h"
 #include "column_product.h"
+#include "elements.h"
 #include "feature_map_blocks.h"
 #include "simd/float_functions.h"
 #include "product.h"
@@ -161,13 +162,6 @@ struct ConvolutionFunctions {
   void (*sum_each)(const T* x, int64_t rows, int64_t stride, int64_t n, double* totals);
   void (*sum_rows)(const T* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 };
-
-void put(const float* x, float* to, int64_t n) {
-  std::copy_n(x, n, to);
-}
-void put(const float* x, Bfloat16* to, int64_t n) {
-  OPSMITH_BEST(narrow)(x, to, n);
-}
 
 template <class T>
 T one_of() {
@@ -766,7 +760,7 @@ bool sum_depthwise_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[k
                                      (group * columns + column) * p.convolution.weight.small_stride;
                        for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
                          const float total = static_cast<float>(totals[number]);
-                         put(&total, to + offset, 1);
+                         narrow(&total, to + offset, 1);
                        });
                      }
                    });
@@ -793,10 +787,10 @@ void put_gradient(const WeightProduct<T>& p, const int64_t* places, const float*
     for (int64_t j = 0; j < std::min(kSide, columns - column); ++j) {
       T* const to =
           p.convolution.weight.data + (group * columns + column + j) * p.convolution.weight.small_stride;
-      T narrow[kSide];
-      put(total[j], narrow, count);
+      T narrowed[kSide];
+      narrow(total[j], narrowed, count);
       for (int64_t i = 0; i < count; ++i) {
-        to[places[row + i]] = narrow[i];
+        to[places[row + i]] = narrowed[i];
       }
     }
   };
@@ -1176,7 +1170,7 @@ bool sum_channels(KernelRuntimeContext& context, const FeatureMap<const T>& map,
   }
   for (int64_t c = 0; c < map.channels; ++c) {
     const float total = static_cast<float>(totals[c]);
-    put(&total, to + c, 1);
+    narrow(&total, to + c, 1);
   }
   return true;
 }
@@ -1252,8 +1246,79 @@ bool make_map(const Convolution<const T>& convolution, const Tensor& weight, con
          (!from_small || !has_products_of_gaps(weight, to) || multiply_apart(product, weight, from, to));
 }
 
-// Calls compute with simd's functions of the dtype; false where no selected program uses it.
-#define OPSMITH_CONVOLUTION_BY_DTYPE(name, dtype, compute)                                              \
+// ---- float16, by way of float32: see Note [Copies]
+
+// Note [Copies]
+// Maps and weights of float16 are widened before a convolution, and its results are rounded after it. So
+// Winograd's algorithm and all other ways of float32 are float16's too, at the cost of memory for copies.
+
+// The elements as they lie, in float32; null without memory.
+Temporary<float> widened_elements(KernelRuntimeContext& context, const Tensor& tensor) {
+  Temporary<float> elements = temporary<float>(context, tensor.numel());
+  if (elements != nullptr) {
+    const Float16* const from = static_cast<const Float16*>(tensor.const_data_ptr());
+    parallel(tensor.numel(), kGrain, [from, to = elements.get()](int64_t begin, int64_t end) {
+      OPSMITH_BEST(widen_float16)(from + begin, to + begin, end - begin);
+    });
+  }
+  return elements;
+}
+
+void narrow_elements(const float* elements, Tensor& tensor) {
+  Float16* const to = static_cast<Float16*>(tensor.mutable_data_ptr());
+  parallel(tensor.numel(), kGrain,
+           [elements, to](int64_t begin, int64_t end) { narrow(elements + begin, to + begin, end - begin); });
+}
+
+FeatureMap<const float> widened_map(const Tensor& tensor, const float* elements) {
+  return feature_map_at(elements, tensor, tensor.dim() - 2);
+}
+
+// A weight of float16 as the widened elements that lie as it does.
+template <class T, class Of>
+Convolution<T> widened_convolution(KernelRuntimeContext& context, Of& weight, T* elements,
+                                   const ConvolutionParameters& parameters) {
+  Convolution<T> convolution = convolution_of<T>(context, weight, parameters);
+  convolution.weight.data = elements;
+  return convolution;
+}
+
+// As make_map does; weights that are not finite are replaced where they would meet gaps.
+bool make_widened_map(KernelRuntimeContext& context, const Tensor& weight, float* weights,
+                      const ConvolutionParameters& parameters, const float* bias, const Tensor& from,
+                      const float* elements, bool from_small, const ConvolutionFunctions<float>& with,
+                      Tensor& to) {
+  const auto result = temporary<float>(context, to.numel());
+  if (result == nullptr) {
+    return false;
+  }
+  const auto convolution = widened_convolution<const float>(context, weight, weights, parameters);
+  const bool has_gaps = from_small && has_products_of_gaps(weight, to);
+  Temporary<float> finite;
+  if (has_gaps) {
+    finite = temporary<float>(context, weight.numel());
+    if (finite == nullptr) {
+      return false;
+    }
+    std::copy_n(weights, weight.numel(), finite.get());
+    make_finite(ScalarType::Float, finite, weight.numel());
+  }
+  Convolution<const float> own = convolution;
+  own.weight.data = has_gaps ? finite.get() : weights;
+  if (!multiply_maps<float>({own, widened_map(from, elements), feature_map_at(result.get(), to, to.dim() - 2),
+                             from_small, bias, with})) {
+    return false;
+  }
+  narrow_elements(result, to);
+  if (has_gaps) {
+    add_nonfinite_products<executorch::aten::Half>(convolution.window, convolution.groups, weight, from, to);
+  }
+  return true;
+}
+
+// Calls compute with simd's functions of the dtype; false where no selected program uses it. Of float16 they
+// are float32's.
+#define OPSMITH_CONVOLUTION_BY_DTYPE(name, dtype, compute, widened_compute)                             \
   if ((dtype) == ScalarType::Float) {                                                                   \
     if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                       \
       const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),         \
@@ -1262,15 +1327,23 @@ bool make_map(const Convolution<const T>& convolution, const Tensor& weight, con
                                           OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(depthwise_float), \
                                           OPSMITH_BEST(sum_each_float), OPSMITH_BEST(sum_rows_float)}); \
     }                                                                                                   \
-  } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
-    compute(ConvolutionFunctions<Bfloat16>{                                                             \
-        {OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), OPSMITH_BEST(pack_bfloat16)},        \
-        {OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},                 \
-        OPSMITH_BEST(copy_pairs),                                                                       \
-        OPSMITH_BEST(copy_rows_bfloat16),                                                               \
-        OPSMITH_BEST(depthwise_bfloat16),                                                               \
-        OPSMITH_BEST(sum_each_bfloat16),                                                                \
-        OPSMITH_BEST(sum_rows_bfloat16)});                                                              \
+  } else if ((dtype) == ScalarType::BFloat16) {                                                         \
+    if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                                    \
+      compute(ConvolutionFunctions<Bfloat16>{                                                           \
+          {OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), OPSMITH_BEST(pack_bfloat16)},      \
+          {OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float), OPSMITH_BEST(pack_float)},               \
+          OPSMITH_BEST(copy_pairs),                                                                     \
+          OPSMITH_BEST(copy_rows_bfloat16),                                                             \
+          OPSMITH_BEST(depthwise_bfloat16),                                                             \
+          OPSMITH_BEST(sum_each_bfloat16),                                                              \
+          OPSMITH_BEST(sum_rows_bfloat16)});                                                            \
+    }                                                                                                   \
+  } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                                   \
+    const ProductFunctions<float> product{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),           \
+                                          OPSMITH_BEST(pack_float)};                                    \
+    widened_compute(ConvolutionFunctions<float>{                                                        \
+        product, product, OPSMITH_BEST(copy_rows_float), OPSMITH_BEST(copy_rows_float),                 \
+        OPSMITH_BEST(depthwise_float), OPSMITH_BEST(sum_each_float), OPSMITH_BEST(sum_rows_float)});    \
   }
 
 template <class T>
@@ -1296,7 +1369,7 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   }
   const ScalarType dtype = input.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype) && out.scalar_type() == dtype, NotSupported, out,
-                "convolution takes float32 or bfloat16, all operands the same");
+                "convolution takes " OPSMITH_TAKEN ", all operands the same");
   if (!convolution_takes_bias(context, input, bias, sizes)) {
     return out;
   }
@@ -1310,7 +1383,14 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
                 bias.has_value() ? static_cast<const T*>(bias->const_data_ptr()) : nullptr, input, transposed,
                 with, out);
   };
-  OPSMITH_CONVOLUTION_BY_DTYPE("convolution.out", dtype, compute)
+  [[maybe_unused]] const auto widened_compute = [&](const ConvolutionFunctions<float>& with) {
+    const auto elements = widened_elements(context, input), weights = widened_elements(context, weight);
+    const auto biases = bias.has_value() ? widened_elements(context, *bias) : Temporary<float>();
+    if (elements != nullptr && weights != nullptr && (!bias.has_value() || biases != nullptr)) {
+      make_widened_map(context, weight, weights, parameters, biases, input, elements, transposed, with, out);
+    }
+  };
+  OPSMITH_CONVOLUTION_BY_DTYPE("convolution.out", dtype, compute, widened_compute)
   return out;
 }
 
@@ -1342,7 +1422,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
   }
   const ScalarType dtype = input.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype), NotSupported, results,
-                "convolution_backward takes float32 or bfloat16, all operands the same");
+                "convolution_backward takes " OPSMITH_TAKEN ", all operands the same");
   if (!convolution_takes_gradient(context, input, grad_output, sizes)) {
     return results;
   }
@@ -1368,7 +1448,35 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
       sum_channels<T>(context, grad, with, static_cast<T*>(out2.mutable_data_ptr()));
     }
   };
-  OPSMITH_CONVOLUTION_BY_DTYPE("convolution_backward.out", dtype, compute)
+  [[maybe_unused]] const auto widened_compute = [&](const ConvolutionFunctions<float>& with) {
+    const auto given = widened_elements(context, input), grad = widened_elements(context, grad_output);
+    const auto weights = output_mask[0] ? widened_elements(context, weight) : Temporary<float>();
+    const auto weight_sums = output_mask[1] ? temporary<float>(context, weight.numel()) : Temporary<float>();
+    const auto bias_sums = output_mask[2] ? temporary<float>(context, sizes[1]) : Temporary<float>();
+    if (given == nullptr || grad == nullptr || (output_mask[0] && weights == nullptr) ||
+        (output_mask[1] && weight_sums == nullptr) || (output_mask[2] && bias_sums == nullptr)) {
+      return;
+    }
+    const auto given_map = widened_map(input, given), grad_map = widened_map(grad_output, grad);
+    bool done = true;
+    if (output_mask[0]) {
+      done = make_widened_map(context, weight, weights, parameters, nullptr, grad_output, grad, !transposed,
+                              with, out0);
+    }
+    if (done && output_mask[1]) {
+      const auto gradient = widened_convolution(context, out1, weight_sums.get(), parameters);
+      done = multiply_weight<float>(
+          {gradient, transposed ? grad_map : given_map, transposed ? given_map : grad_map, with},
+          weight.numel());
+      if (done) {
+        narrow_elements(weight_sums, out1);
+      }
+    }
+    if (done && output_mask[2] && sum_channels<float>(context, grad_map, with, bias_sums.get())) {
+      narrow_elements(bias_sums, out2);
+    }
+  };
+  OPSMITH_CONVOLUTION_BY_DTYPE("convolution_backward.out", dtype, compute, widened_compute)
   return results;
 }
 

@@ -69,11 +69,11 @@ struct Extremum {
   void put(int64_t offset, int64_t stride, const State* states, int64_t n) const {
     T* const to = static_cast<T*>(out->mutable_data_ptr()) + offset;
     if (stride == 1) {
-      put_numbers(states, to, n);
+      narrow(states, to, n);
       return;
     }
     for (int64_t i = 0; i < n; ++i) {
-      put_numbers(states + i, to + i * stride, 1);
+      narrow(states + i, to + i * stride, 1);
     }
   }
 
@@ -136,7 +136,7 @@ struct Place {
     for (int64_t i = 0; i < n; ++i) {
       places->template mutable_data_ptr<int64_t>()[offset + i * stride] = states[i].place;
       if (values != nullptr) {
-        put_numbers(&states[i].value, static_cast<T*>(values->mutable_data_ptr()) + offset + i * stride, 1);
+        narrow(&states[i].value, static_cast<T*>(values->mutable_data_ptr()) + offset + i * stride, 1);
       }
     }
   }
@@ -162,7 +162,7 @@ bool has_elements(KernelRuntimeContext& context, const char* name, const Tensor&
 bool is_float(KernelRuntimeContext& context, const char* name, const Functions& functions,
               const Tensor& self) {
   return functions.each.has(self.scalar_type()) ||
-         reject(context, Error::NotSupported, "%s takes float32 and bfloat16 only", name);
+         reject(context, Error::NotSupported, "%s takes " OPSMITH_TAKEN " only", name);
 }
 
 void extremum(KernelRuntimeContext& context, const Functions& functions, const Tensor& self, DimSet dims,
@@ -200,7 +200,7 @@ Tensor& of_all(KernelRuntimeContext& context, const char* name, const Tensor& se
     return out;
   }
   if (self.numel() == 0) {
-    put_number(out, 0, functions.start());
+    put_element(functions.start(), out, 0);
   }
   extremum(context, functions, self, every_dim(self), false, out);
   return out;

@@ -34,15 +34,20 @@ Matrix<T> matrix(Tensor& tensor) {
 
 // Calls compute with simd's functions of the dtype; false where no selected program uses it. `name` is the
 // operator's.
-#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                   \
-  if ((dtype) == ScalarType::Float) {                                                            \
-    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                \
-      compute(ProductFunctions<float>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),        \
-                                      OPSMITH_BEST(pack_float)});                                \
-    }                                                                                            \
-  } else if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                        \
-    compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), \
-                                       OPSMITH_BEST(pack_bfloat16)});                            \
+#define OPSMITH_BY_DTYPE(name, dtype, compute)                                                     \
+  if ((dtype) == ScalarType::Float) {                                                              \
+    if constexpr (::opsmith::selected(name, ScalarType::Float)) {                                  \
+      compute(ProductFunctions<float>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float),          \
+                                      OPSMITH_BEST(pack_float)});                                  \
+    }                                                                                              \
+  } else if ((dtype) == ScalarType::BFloat16) {                                                    \
+    if constexpr (::opsmith::selected(name, ScalarType::BFloat16)) {                               \
+      compute(ProductFunctions<Bfloat16>{OPSMITH_BEST(gemm_bfloat16), OPSMITH_BEST(dots_bfloat16), \
+                                         OPSMITH_BEST(pack_bfloat16)});                            \
+    }                                                                                              \
+  } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                              \
+    compute(ProductFunctions<Float16>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float16),        \
+                                      OPSMITH_BEST(pack_float16)});                                \
   }
 
 // The product of the last two dimensions, with those before them as batches.
@@ -67,13 +72,7 @@ bool have_one_dtype(const Tensor& a, const Tensor& b, const Tensor& c) {
 // c[i][j] = beta · self, which broadcasts to c; where self is c itself, in place.
 template <class T>
 void put_scaled(const Tensor& self, float beta, Tensor& out) {
-  const auto affine = [] {
-    if constexpr (std::is_same_v<T, float>) {
-      return OPSMITH_BEST(affine_float);
-    } else {
-      return OPSMITH_BEST(affine_bfloat16);
-    }
-  }();
+  const auto affine = OPSMITH_BEST_OF(T, affine);
   const int64_t rows = out.sizes()[0], columns = out.sizes()[1];
   const auto stride = [&](int64_t from_end) -> int64_t {
     const int64_t dim = self.dim() - from_end;
@@ -119,7 +118,7 @@ using ElementOf = typename std::decay_t<With>::Element;
 
 Tensor& mm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat2, Tensor& out) {
   OPSMITH_CHECK(context, have_one_dtype(self, mat2, out), NotSupported, out,
-                "mm takes float32 or bfloat16, both operands the same");
+                "mm takes float32, bfloat16 or float16, both operands the same");
   OPSMITH_CHECK(context,
                 self.dim() == 2 && mat2.dim() == 2 && self.sizes()[1] == mat2.sizes()[0] &&
                     resize(context, out, {self.sizes()[0], mat2.sizes()[1]}),
@@ -134,7 +133,7 @@ Tensor& mm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
 
 Tensor& bmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat2, Tensor& out) {
   OPSMITH_CHECK(context, have_one_dtype(self, mat2, out), NotSupported, out,
-                "bmm takes float32 or bfloat16, both operands the same");
+                "bmm takes float32, bfloat16 or float16, both operands the same");
   OPSMITH_CHECK(context,
                 self.dim() == 3 && mat2.dim() == 3 && self.sizes()[0] == mat2.sizes()[0] &&
                     self.sizes()[2] == mat2.sizes()[1] &&
@@ -167,7 +166,7 @@ Tensor& bmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 Tensor& addmm_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
   OPSMITH_CHECK(context, have_one_dtype(mat1, mat2, out) && self.scalar_type() == out.scalar_type(),
-                NotSupported, out, "addmm takes float32 or bfloat16, all operands the same");
+                NotSupported, out, "addmm takes float32, bfloat16 or float16, all operands the same");
   OPSMITH_CHECK(context,
                 mat1.dim() == 2 && mat2.dim() == 2 && mat1.sizes()[1] == mat2.sizes()[0] &&
                     resize(context, out, {mat1.sizes()[0], mat2.sizes()[1]}),
@@ -250,7 +249,7 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
   OPSMITH_CHECK(
       context,
       have_one_dtype(input, weight, out) && (!bias.has_value() || bias->scalar_type() == out.scalar_type()),
-      NotSupported, out, "linear takes float32 or bfloat16, all operands the same");
+      NotSupported, out, "linear takes float32, bfloat16 or float16, all operands the same");
   const bool is_vector = weight.dim() == 1;
   OPSMITH_CHECK(context, weight.dim() == 2 || is_vector, InvalidArgument, out,
                 "linear: the weight has %d dimensions", static_cast<int>(weight.dim()));
@@ -276,14 +275,14 @@ Tensor& linear_out(KernelRuntimeContext& context, const Tensor& input, const Ten
 // bfloat16 [⌈features/16⌉, ⌈depth/2⌉, 32].
 Tensor& pack_linear_weight_out(KernelRuntimeContext& context, const Tensor& weight, Tensor& out) {
   OPSMITH_CHECK(context, is_taken(weight.scalar_type()) && weight.scalar_type() == out.scalar_type(),
-                NotSupported, out, "pack_linear_weight takes float32 or bfloat16");
+                NotSupported, out, "pack_linear_weight takes float32, bfloat16 or float16");
   OPSMITH_CHECK(context, weight.dim() == 2, InvalidArgument, out,
                 "pack_linear_weight: a weight is [features, depth]");
   const int64_t features = weight.sizes()[0], depth = weight.sizes()[1], panels = panels_of(features);
-  const bool is_float = weight.scalar_type() == ScalarType::Float;
+  const bool is_pairs = weight.scalar_type() == ScalarType::BFloat16;
   OPSMITH_CHECK(
       context,
-      resize(context, out, {panels, is_float ? depth : (depth + 1) / 2, is_float ? kPanel : 2 * kPanel}),
+      resize(context, out, {panels, is_pairs ? (depth + 1) / 2 : depth, is_pairs ? 2 * kPanel : kPanel}),
       InvalidArgument, out, "pack_linear_weight: the result has another shape");
   const auto compute = [&](const auto& with) {
     using T = ElementOf<decltype(with)>;
@@ -291,8 +290,17 @@ Tensor& pack_linear_weight_out(KernelRuntimeContext& context, const Tensor& weig
     T* const to = static_cast<T*>(out.mutable_data_ptr());
     parallel(panels, rows_per_thread(panel_size<T>(depth)), [=, &with](int64_t begin, int64_t end) {
       const int64_t column = begin * kPanel;
-      with.pack(from.data + column * from.row, from.column, from.row, depth,
-                std::min(features, end * kPanel) - column, to + begin * panel_size<T>(depth));
+      if constexpr (std::is_same_v<T, Float16>) {
+        for (int64_t i = column; i < end * kPanel; ++i) {
+          for (int64_t k = 0; k < depth; ++k) {
+            to[(i / kPanel * depth + k) * kPanel + i % kPanel] =
+                i < features ? from.data[i * from.row + k * from.column] : T{};
+          }
+        }
+      } else {
+        with.pack(from.data + column * from.row, from.column, from.row, depth,
+                  std::min(features, end * kPanel) - column, to + begin * panel_size<T>(depth));
+      }
     });
   };
   OPSMITH_BY_DTYPE("optimized::pack_linear_weight.out", out.scalar_type(), compute)
@@ -306,13 +314,13 @@ Tensor& linear_packed_out(KernelRuntimeContext& context, const Tensor& input, co
                 have_one_dtype(input, packed, out) &&
                     (!bias.has_value() || bias->scalar_type() == out.scalar_type()) &&
                     (!other.has_value() || other->scalar_type() == out.scalar_type()),
-                NotSupported, out, "linear_packed takes float32 or bfloat16, all operands the same");
-  const bool is_float = packed.scalar_type() == ScalarType::Float;
+                NotSupported, out, "linear_packed takes float32, bfloat16 or float16, all operands the same");
+  const bool is_pairs = packed.scalar_type() == ScalarType::BFloat16;
   const int64_t depth = input.dim() < 1 ? 0 : input.sizes()[input.dim() - 1];
   OPSMITH_CHECK(context,
                 packed.dim() == 3 && out_features >= 0 && packed.sizes()[0] == panels_of(out_features) &&
-                    packed.sizes()[1] == (is_float ? depth : (depth + 1) / 2) &&
-                    packed.sizes()[2] == (is_float ? kPanel : 2 * kPanel) &&
+                    packed.sizes()[1] == (is_pairs ? (depth + 1) / 2 : depth) &&
+                    packed.sizes()[2] == (is_pairs ? 2 * kPanel : kPanel) &&
                     is_linear(context, input, depth, out_features, false, bias, out),
                 InvalidArgument, out,
                 "linear_packed: the weight was packed for other features, or another dtype");

@@ -7,23 +7,18 @@
 
 #include "../common/resize.h"
 #include "../common/temporary.h"
-#include "bfloat16.h"
 #include "by_dtype.h"
+#include "elements.h"
 #include "norm_rows.h"
-#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
 
 namespace {
 
-// A statistic of a row, in float32 or bfloat16.
+// A statistic of a row, in any of the dtypes.
 void put(Tensor& statistics, int64_t row, float value) {
-  if (statistics.scalar_type() == ScalarType::Float) {
-    static_cast<float*>(statistics.mutable_data_ptr())[row] = value;
-  } else {
-    OPSMITH_BEST(narrow)(&value, static_cast<Bfloat16*>(statistics.mutable_data_ptr()) + row, 1);
-  }
+  put_elements(&value, 1, statistics, row, 1);
 }
 
 template <class T, class W>
@@ -48,20 +43,6 @@ template <class T, class W>
 using LayerNormGradient = void(const T* g, const T* x, const W* weight, T* z, int64_t n, float mean,
                                float rstd, float* weight_sums, float* bias_sums);
 
-float number_at(const Tensor& tensor, int64_t i) {
-  return tensor.scalar_type() == ScalarType::Float
-             ? static_cast<const float*>(tensor.const_data_ptr())[i]
-             : widened(static_cast<const Bfloat16*>(tensor.const_data_ptr())[i]);
-}
-
-void put_sums(const float* sums, int64_t n, Tensor& to) {
-  if (to.scalar_type() == ScalarType::Float) {
-    std::copy_n(sums, n, static_cast<float*>(to.mutable_data_ptr()));
-  } else {
-    OPSMITH_BEST(narrow)(sums, static_cast<Bfloat16*>(to.mutable_data_ptr()), n);
-  }
-}
-
 // Gradients of x, weight and bias, each unless it is null. Parts of the rows are summed up apart.
 template <class T, class W>
 void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor& x, const Rows& rows,
@@ -85,7 +66,7 @@ void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, cons
       float* const own = sums + part * 2 * n;
       for (int64_t row = part * rows_of_part; row < std::min(rows.count, (part + 1) * rows_of_part); ++row) {
         function(g + row * n, from + row * n, data<W>(weight), to == nullptr ? nullptr : to + row * n, n,
-                 number_at(mean, row), number_at(rstd, row), weight_grad == nullptr ? nullptr : own,
+                 element_at(mean, row), element_at(rstd, row), weight_grad == nullptr ? nullptr : own,
                  bias_grad == nullptr ? nullptr : own + n);
       }
     }
@@ -96,10 +77,10 @@ void layer_norm_gradient(KernelRuntimeContext& context, const Tensor& grad, cons
     }
   }
   if (weight_grad != nullptr) {
-    put_sums(sums, n, *weight_grad);
+    put_elements(sums, n, *weight_grad, 0, 1);
   }
   if (bias_grad != nullptr) {
-    put_sums(sums + n, n, *bias_grad);
+    put_elements(sums + n, n, *bias_grad, 0, 1);
   }
 }
 
@@ -116,14 +97,9 @@ void rms_norm(const Tensor& x, const Rows& rows, const std::optional<Tensor>& we
   });
 }
 
-constexpr bool kLayerNormFloat = ::opsmith::selected("native_layer_norm.out", ScalarType::Float);
-constexpr bool kLayerNormBfloat16 = ::opsmith::selected("native_layer_norm.out", ScalarType::BFloat16);
-constexpr bool kLayerNormGradientFloat =
-    ::opsmith::selected("native_layer_norm_backward.out", ScalarType::Float);
-constexpr bool kLayerNormGradientBfloat16 =
-    ::opsmith::selected("native_layer_norm_backward.out", ScalarType::BFloat16);
-constexpr bool kRmsNormFloat = ::opsmith::selected("optimized::rms_norm.out", ScalarType::Float);
-constexpr bool kRmsNormBfloat16 = ::opsmith::selected("optimized::rms_norm.out", ScalarType::BFloat16);
+constexpr char kLayerNorm[] = "native_layer_norm.out";
+constexpr char kLayerNormGradient[] = "native_layer_norm_backward.out";
+constexpr char kRmsNorm[] = "optimized::rms_norm.out";
 
 // Whether a parameter's gradient may have the dtype: the operand's, or Float.
 bool is_parameter_of(const Tensor& gradient, ScalarType operand) {
@@ -142,7 +118,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
   OPSMITH_CHECK(context,
                 is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input) &&
                     has_dtype(bias, input) && is_taken(mean.scalar_type()) && is_taken(rstd.scalar_type()),
-                NotSupported, results, "layer_norm takes float32, or bfloat16 with parameters of either");
+                NotSupported, results,
+                "layer_norm takes float32, or bfloat16 or float16 with parameters of either");
   OPSMITH_CHECK(context,
                 !weight.has_value() || !bias.has_value() || weight->scalar_type() == bias->scalar_type(),
                 NotSupported, results, "layer_norm: weight and bias have one dtype");
@@ -168,20 +145,9 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_out(KernelRuntimeContext
   const bool float_parameters = (weight.has_value() && weight->scalar_type() == ScalarType::Float) ||
                                 (bias.has_value() && bias->scalar_type() == ScalarType::Float);
   const float epsilon = static_cast<float>(eps);
-  if (dtype == ScalarType::Float) {
-    if constexpr (kLayerNormFloat) {
-      layer_norm<float, float>(input, rows, weight, bias, epsilon, out, mean, rstd,
-                               OPSMITH_BEST(layer_norm_float));
-    }
-  } else if constexpr (kLayerNormBfloat16) {
-    if (float_parameters) {
-      layer_norm<Bfloat16, float>(input, rows, weight, bias, epsilon, out, mean, rstd,
-                                  OPSMITH_BEST(layer_norm_bfloat16_float));
-    } else {
-      layer_norm<Bfloat16, Bfloat16>(input, rows, weight, bias, epsilon, out, mean, rstd,
-                                     OPSMITH_BEST(layer_norm_bfloat16));
-    }
-  }
+  OPSMITH_WITH_PARAMETERS(kLayerNorm, dtype, float_parameters, layer_norm, [&](auto* function) {
+    layer_norm(input, rows, weight, bias, epsilon, out, mean, rstd, function);
+  })
   return results;
 }
 
@@ -205,7 +171,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
                     (weight_grad == nullptr || is_parameter_of(out1, dtype)) &&
                     (bias_grad == nullptr || is_parameter_of(out2, dtype)),
                 NotSupported, results,
-                "layer_norm_backward takes float32, or bfloat16 with parameters of either");
+                "layer_norm_backward takes float32, or bfloat16 or float16 with parameters of either");
   OPSMITH_CHECK(
       context,
       ends_with(input, normalized_shape) && has_shape(weight, normalized_shape) &&
@@ -227,17 +193,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> native_layer_norm_backward_out(
     layer_norm_gradient(context, grad_out, input, rows, mean, rstd, weight, x_grad, weight_grad, bias_grad,
                         function);
   };
-  if (dtype == ScalarType::Float) {
-    if constexpr (kLayerNormGradientFloat) {
-      compute(OPSMITH_BEST(layer_norm_gradient_float));
-    }
-  } else if constexpr (kLayerNormGradientBfloat16) {
-    if (weight.has_value() && weight->scalar_type() == ScalarType::Float) {
-      compute(OPSMITH_BEST(layer_norm_gradient_bfloat16_float));
-    } else {
-      compute(OPSMITH_BEST(layer_norm_gradient_bfloat16));
-    }
-  }
+  const bool float_weight = weight.has_value() && weight->scalar_type() == ScalarType::Float;
+  OPSMITH_WITH_PARAMETERS(kLayerNormGradient, dtype, float_weight, layer_norm_gradient, compute)
   return results;
 }
 
@@ -246,7 +203,7 @@ Tensor& rms_norm_out(KernelRuntimeContext& context, const Tensor& input, Shape n
                      const std::optional<Tensor>& weight, std::optional<double> eps, Tensor& out) {
   const ScalarType dtype = input.scalar_type();
   OPSMITH_CHECK(context, is_taken(dtype) && out.scalar_type() == dtype && has_dtype(weight, input),
-                NotSupported, out, "rms_norm takes float32, or bfloat16 with a weight of either");
+                NotSupported, out, "rms_norm takes float32, or bfloat16 or float16 with a weight of either");
   OPSMITH_CHECK(context, ends_with(input, normalized_shape) && has_shape(weight, normalized_shape),
                 InvalidArgument, out,
                 "rms_norm: the operand's last dimensions and the weight have the normalized shape");
@@ -256,17 +213,9 @@ Tensor& rms_norm_out(KernelRuntimeContext& context, const Tensor& input, Shape n
   const Rows rows = rows_of(input, normalized_shape);
   constexpr double kDefault = std::numeric_limits<float>::epsilon();
   const float epsilon = static_cast<float>(eps.value_or(kDefault));
-  if (dtype == ScalarType::Float) {
-    if constexpr (kRmsNormFloat) {
-      rms_norm<float, float>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_float));
-    }
-  } else if constexpr (kRmsNormBfloat16) {
-    if (weight.has_value() && weight->scalar_type() == ScalarType::Float) {
-      rms_norm<Bfloat16, float>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_bfloat16_float));
-    } else {
-      rms_norm<Bfloat16, Bfloat16>(input, rows, weight, epsilon, out, OPSMITH_BEST(rms_norm_bfloat16));
-    }
-  }
+  const bool float_weight = weight.has_value() && weight->scalar_type() == ScalarType::Float;
+  OPSMITH_WITH_PARAMETERS(kRmsNorm, dtype, float_weight, rms_norm,
+                          [&](auto* function) { rms_norm(input, rows, weight, epsilon, out, function); })
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include "../common/pool_shape.h"
 #include "../common/selection.h"
 #include "../common/temporary.h"
-#include "bfloat16.h"
 #include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "tasks.h"
@@ -14,6 +13,9 @@ namespace opsmith::optimized {
 namespace {
 
 constexpr char kMaxPool2[] = "max_pool2d_with_indices.out";
+
+template <class T>
+using Largest = void(const LargestOf<T>& of);
 
 template <class T>
 struct MaxPool {
@@ -158,16 +160,15 @@ std::tuple<Tensor&, Tensor&> max_pool2d_with_indices_out(KernelRuntimeContext& c
   std::tuple<Tensor&, Tensor&> results(out, indices);
   const PoolWindow window{kernel_size, stride, padding, dilation, ceil_mode};
   OPSMITH_CHECK(context, is_taken(self.scalar_type()), NotSupported, results,
-                "max_pool2d_with_indices takes float32 or bfloat16");
+                "max_pool2d_with_indices takes " OPSMITH_TAKEN);
   if (!resize_max_pool(context, kMaxPool2, self, 2, window, out, indices) || out.numel() == 0) {
     return results;
   }
-  if (self.scalar_type() == ScalarType::Float) {
-    if constexpr (::opsmith::selected(kMaxPool2, ScalarType::Float)) {
-      compute<float>(context, self, window, OPSMITH_BEST(largest_float), out, indices);
-    }
-  } else if constexpr (::opsmith::selected(kMaxPool2, ScalarType::BFloat16)) {
-    compute<Bfloat16>(context, self, window, OPSMITH_BEST(largest_bfloat16), out, indices);
+  ByDtype<Largest> largest;
+  OPSMITH_SET_FUNCTIONS(largest, kMaxPool2, largest)
+  if (largest.has(self.scalar_type())) {
+    with_element(self.scalar_type(),
+                 [&](auto element) { compute(context, self, window, largest.of(element), out, indices); });
   }
   return results;
 }

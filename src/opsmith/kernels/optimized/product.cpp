@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "../common/temporary.h"
+#include "by_dtype.h"
 #include "simd/float_functions.h"
 #include "threads.h"
 
@@ -145,34 +146,50 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
   });
 }
 
+// How work is divided whose threads pack kPiecePanels of b at a time: some rows by a group of panels.
+struct PackingPieces {
+  int64_t groups;
+  int64_t row_pieces;
+  int64_t rows_of_piece;
+  int64_t pieces;
+  int64_t at_once;
+  int64_t parts;
+};
+template <class T>
+PackingPieces packing_pieces(const Product<T>& p, int64_t panels, int64_t panel) {
+  PackingPieces found;
+  found.groups = ceil_divided(panels, kPiecePanels);
+  // With few groups the rows are divided too, and each part of them packs b anew.
+  found.row_pieces =
+      p.batches * found.groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
+  found.rows_of_piece = ceil_divided(p.rows, found.row_pieces);
+  found.pieces = p.batches * found.groups * found.row_pieces;
+  const int64_t cost = found.rows_of_piece * kPiecePanels * panel / 16;
+  // Each call of the body takes the memory of its first piece: more than are threads are touched only where
+  // the runtime calls it more often.
+  found.at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(found.pieces, kMostParts));
+  found.parts = ceil_divided(found.pieces, found.at_once);
+  return found;
+}
+
 // Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
 // rows with them.
 template <class T>
 bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
-  const int64_t groups = ceil_divided(panel_end - panel_begin, kPiecePanels);
-  // With few groups the rows are divided too, and each part of them packs b anew.
-  const int64_t row_pieces =
-      p.batches * groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
-  const int64_t rows_of_piece = ceil_divided(p.rows, row_pieces);
-  const int64_t pieces = p.batches * groups * row_pieces;
   const int64_t panel = panel_size<T>(p.depth);
-  const int64_t cost = rows_of_piece * kPiecePanels * panel / 16;
-  // Each call of the body takes the memory of its first piece: more than are threads are touched only where
-  // the runtime calls it more often.
-  const int64_t at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces, kMostParts));
-  const int64_t parts = ceil_divided(pieces, at_once);
-  const auto memory = temporary<T>(context, parts * kPiecePanels * panel);
+  const PackingPieces by = packing_pieces(p, panel_end - panel_begin, panel);
+  const auto memory = temporary<T>(context, by.parts * kPiecePanels * panel);
   if (memory == nullptr) {
     return false;
   }
-  parallel(parts, 1, [&](int64_t part_begin, int64_t part_end) {
+  parallel(by.parts, 1, [&](int64_t part_begin, int64_t part_end) {
     T* const packed = memory + part_begin * kPiecePanels * panel;
     int64_t last = -1;
-    for (int64_t at = part_begin * at_once; at < std::min(pieces, part_end * at_once); ++at) {
-      const int64_t group = at / row_pieces;  // of all batches
-      const int64_t batch = group / groups;
-      const int64_t first = panel_begin + group % groups * kPiecePanels;
+    for (int64_t at = part_begin * by.at_once; at < std::min(by.pieces, part_end * by.at_once); ++at) {
+      const int64_t group = at / by.row_pieces;  // of all batches
+      const int64_t batch = group / by.groups;
+      const int64_t first = panel_begin + group % by.groups * kPiecePanels;
       const int64_t end = std::min(panel_end, first + kPiecePanels);
       if (group != last) {
         const int64_t column = first * kPanel;
@@ -180,12 +197,114 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
                   std::min(p.columns, end * kPanel) - column, packed);
         last = group;
       }
-      const int64_t row = at % row_pieces * rows_of_piece;
+      const int64_t row = at % by.row_pieces * by.rows_of_piece;
       Gemm<T> gemm = gemm_of(p, batch);
       gemm.b = packed - first * panel;
       gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
       gemm.b_panel = panel;
-      with.gemm(gemm, row, std::min(p.rows, row + rows_of_piece), first, end);
+      with.gemm(gemm, row, std::min(p.rows, row + by.rows_of_piece), first, end);
+    }
+  });
+  return true;
+}
+
+// ---- float16, by way of float32
+
+Temporary<float> widened_rows(KernelRuntimeContext& context, const Product<Float16>& p) {
+  Temporary<float> rows = temporary<float>(context, p.batches * p.rows * p.depth);
+  float* const to = rows.get();
+  if (to == nullptr) {
+    return rows;
+  }
+  parallel(p.batches * p.rows, rows_per_thread(p.depth), [&p, to](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Float16* const from = p.a.data + row / p.rows * p.a.batch + row % p.rows * p.a.row;
+      if (p.a.column == 1 || p.depth == 1) {
+        OPSMITH_BEST(widen_float16)(from, to + row * p.depth, p.depth);
+        continue;
+      }
+      for (int64_t k = 0; k < p.depth; ++k) {
+        to[row * p.depth + k] = widened(from[k * p.a.column]);
+      }
+    }
+  });
+  return rows;
+}
+
+// Panels of b, widened from those that are packed or from b itself, times the rows of a; what is summed up of
+// some rows lies in float32 until it is rounded.
+bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
+                      const ProductFunctions<Float16>& with) {
+  constexpr int64_t kColumns = kPiecePanels * kPanel;
+  const int64_t panels = panels_of(p.columns), panel = panel_size<Float16>(p.depth);
+  const PackingPieces by = packing_pieces(p, panels, panel);
+  const int64_t sum_rows = std::min(kPieceRows, by.rows_of_piece);
+  const int64_t units = kPiecePanels * panel + (sum_rows + 1) * kColumns;
+  const auto rows = widened_rows(context, p);
+  const auto memory = rows == nullptr ? Temporary<float>() : temporary<float>(context, by.parts * units);
+  if (memory == nullptr) {
+    return false;
+  }
+  const auto widen_panels = [&](int64_t batch, int64_t first, int64_t end, float* packed) {
+    const int64_t column = first * kPanel;
+    if (p.packed != nullptr) {
+      OPSMITH_BEST(widen_float16)(p.packed + first * panel, packed, (end - first) * panel);
+    } else {
+      with.pack(p.b.data + batch * p.b.batch + column * p.b.column, p.b.row, p.b.column, p.depth,
+                std::min(p.columns, end * kPanel) - column, packed);
+    }
+  };
+  const auto multiply_rows = [&](int64_t batch, int64_t row, int64_t count, int64_t column, int64_t columns,
+                                 const float* packed, const float* bias, float* sums) {
+    Float16* const to = p.c.data + batch * p.c.batch + row * p.c.row + column;
+    for (int64_t i = 0; p.accumulates && i < count; ++i) {
+      OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, columns);
+    }
+    Gemm<float> gemm;
+    gemm.a = rows + (batch * p.rows + row) * p.depth;
+    gemm.a_row = p.depth;
+    gemm.b = packed;
+    gemm.b_depth = kPanel;
+    gemm.b_panel = panel;
+    gemm.c = sums;
+    gemm.c_row = kColumns;
+    gemm.bias = bias;
+    gemm.columns = columns;
+    gemm.depth = p.depth;
+    gemm.alpha = p.alpha;
+    gemm.accumulates = p.accumulates;
+    with.gemm(gemm, 0, count, 0, panels_of(columns));
+    for (int64_t i = 0; i < count; ++i) {
+      OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, columns);
+    }
+  };
+  parallel(by.parts, 1, [&](int64_t part_begin, int64_t part_end) {
+    float* const packed = memory + part_begin * units;
+    float* const bias = packed + kPiecePanels * panel;
+    float* const sums = bias + kColumns;
+    int64_t last = -1;
+    for (int64_t at = part_begin * by.at_once; at < std::min(by.pieces, part_end * by.at_once); ++at) {
+      const int64_t group = at / by.row_pieces;  // of all batches
+      const int64_t batch = group / by.groups;
+      const int64_t first = group % by.groups * kPiecePanels;
+      const int64_t end = std::min(panels, first + kPiecePanels);
+      const int64_t column = first * kPanel, columns = std::min(p.columns, end * kPanel) - column;
+      if (group != last) {
+        widen_panels(batch, first, end, packed);
+        if (p.bias != nullptr) {
+          OPSMITH_BEST(widen_float16)(p.bias + column, bias, columns);
+        }
+        last = group;
+      }
+      const int64_t begin = at % by.row_pieces * by.rows_of_piece;
+      const int64_t row_end = std::min(p.rows, begin + by.rows_of_piece);
+      for (int64_t row = begin; row < row_end; row += kPieceRows) {
+        const int64_t count = std::min(kPieceRows, row_end - row);
+        multiply_rows(batch, row, count, column, columns, packed, p.bias == nullptr ? nullptr : bias, sums);
+        if (p.finish.has_value()) {
+          (*p.finish)(row, row + count, column, column + columns);
+        }
+      }
     }
   });
   return true;
@@ -195,7 +314,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
 
 template <class T>
 bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunctions<T>& with) {
-  constexpr bool kIsFloat = std::is_same_v<T, float>;
+  constexpr bool kIsFloat = std::is_same_v<T, float>, kIsFloat16 = std::is_same_v<T, Float16>;
   if (p.batches == 0 || p.rows == 0 || p.columns == 0) {
     return true;
   }
@@ -207,7 +326,11 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     return true;
   }
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
-  if (p.packed != nullptr) {
+  if constexpr (kIsFloat16) {
+    if (p.packed != nullptr) {
+      return multiply_widened(context, p, with);
+    }
+  } else if (p.packed != nullptr) {
     if (!kIsFloat && !make_depth_contiguous(context, p)) {
       return false;
     }
@@ -235,22 +358,28 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
     transpose(p);
     return multiply(context, p, with);
   }
-  if (!kIsFloat && !make_depth_contiguous(context, p)) {
-    return false;
-  }
-  const bool b_has_rows = p.b.column == 1 || p.columns == 1;
-  if (p.rows <= kUnpackedRows && b_has_rows) {
-    // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
-    const int64_t whole = kIsFloat ? p.columns / kPanel : p.columns / (kPanel * kPiecePanels) * kPiecePanels;
-    if (whole > 0) {
-      multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
+  if constexpr (kIsFloat16) {
+    return multiply_widened(context, p, with);
+  } else {
+    if (!kIsFloat && !make_depth_contiguous(context, p)) {
+      return false;
     }
-    return whole == panels || multiply_packing(context, p, with, whole, panels);
+    const bool b_has_rows = p.b.column == 1 || p.columns == 1;
+    if (p.rows <= kUnpackedRows && b_has_rows) {
+      // b's rows are read where they are; only the last panels, if they do not fill tiles, are packed.
+      const int64_t whole =
+          kIsFloat ? p.columns / kPanel : p.columns / (kPanel * kPiecePanels) * kPiecePanels;
+      if (whole > 0) {
+        multiply_panels(p, with, p.b.data, p.b.row, kPanel, p.b.batch, 0, whole);
+      }
+      return whole == panels || multiply_packing(context, p, with, whole, panels);
+    }
+    return multiply_packing(context, p, with, 0, panels);
   }
-  return multiply_packing(context, p, with, 0, panels);
 }
 
 template bool multiply(KernelRuntimeContext&, Product<float>, const ProductFunctions<float>&);
 template bool multiply(KernelRuntimeContext&, Product<Bfloat16>, const ProductFunctions<Bfloat16>&);
+template bool multiply(KernelRuntimeContext&, Product<Float16>, const ProductFunctions<Float16>&);
 
 }  // namespace opsmith::optimized

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include <executorch/runtime/kernel/kernel_includes.h>
 
 #include "../common/parallel.h"
 #include "../common/temporary.h"
 #include "bfloat16.h"
+#include "float16.h"
 #include "gemm_operands.h"
 
 namespace opsmith::optimized {
@@ -55,10 +57,23 @@ struct ProductFunctions {
                T* panels);
 };
 
+// float16 has no product of its own: but for dot products, its operands are widened and multiplied as
+// float32, in panels that are made while it goes.
+template <>
+struct ProductFunctions<Float16> {
+  using Element = Float16;
+
+  void (*gemm)(const Gemm<float>& product, int64_t row_begin, int64_t row_end, int64_t panel_begin,
+               int64_t panel_end);
+  void (*dots)(const Dots<Float16>& product, int64_t begin, int64_t end);
+  void (*pack)(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
+               float* panels);
+};
+
 // How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.
 template <class T>
 constexpr int64_t panel_size(int64_t depth) {
-  return (sizeof(T) == sizeof(float) ? depth : (depth + 1) / 2 * 2) * kPanel;
+  return (std::is_same_v<T, Bfloat16> ? (depth + 1) / 2 * 2 : depth) * kPanel;
 }
 
 constexpr int64_t panels_of(int64_t columns) {
@@ -74,5 +89,7 @@ extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Produc
                               const ProductFunctions<float>&);
 extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<Bfloat16>,
                               const ProductFunctions<Bfloat16>&);
+extern template bool multiply(executorch::runtime::KernelRuntimeContext&, Product<Float16>,
+                              const ProductFunctions<Float16>&);
 
 }  // namespace opsmith::optimized

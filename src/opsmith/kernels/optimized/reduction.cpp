@@ -7,8 +7,8 @@
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "by_dtype.h"
+#include "elements.h"
 #include "reduction_layout.h"
-#include "simd/float_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -34,26 +34,12 @@ using Parts = ReductionParts;
 void put(Tensor& out, int64_t offset, int64_t stride, const double* values, int64_t n, double divisor) {
   constexpr int64_t kBlock = 256;
   float block[kBlock];
-  Bfloat16 narrowed[kBlock];
-  const bool is_float = out.scalar_type() == ScalarType::Float;
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t count = std::min(kBlock, n - begin);
     for (int64_t i = 0; i < count; ++i) {
       block[i] = static_cast<float>(values[begin + i] / divisor);
     }
-    if constexpr (kHasBfloat16) {
-      if (!is_float) {
-        OPSMITH_BEST(narrow)(block, narrowed, count);
-      }
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = offset + (begin + i) * stride;
-      if (is_float) {
-        static_cast<float*>(out.mutable_data_ptr())[at] = block[i];
-      } else {
-        static_cast<Bfloat16*>(out.mutable_data_ptr())[at] = narrowed[i];
-      }
-    }
+    put_elements(block, count, out, offset + begin * stride, stride);
   }
 }
 
@@ -198,7 +184,7 @@ Tensor& reduce(KernelRuntimeContext& context, const Tensor& self,
                Tensor& out, bool is_mean, const char* name, const ByDtype<SumEach>& sum_each,
                const ByDtype<SumRows>& sum_rows) {
   OPSMITH_CHECK(context, sum_each.has(self.scalar_type()) && is_taken(out.scalar_type()), NotSupported, out,
-                "%s takes float32 and bfloat16 only", name);
+                "%s takes " OPSMITH_TAKEN " only", name);
   DimSet reduced = 0;
   if (!out_is(context, dtype.value_or(out.scalar_type()), out) ||
       !reduced_dims(context, self, dims, reduced) ||

@@ -14,6 +14,12 @@ namespace opsmith::optimized {
 // How the operand and the result lie; where a dimension is reduced, the result has a stride of 0.
 using ReductionLayout = StridedIterator<2>;
 
+// Not inlined: gcc 12 at -O3 would lose how many dimensions coalesce leaves.
+[[gnu::noinline]] inline void put_in_order(ReductionLayout& all) {
+  all.reorder(0);
+  all.coalesce();
+}
+
 // Dimensions in the order in which the operand's elements lie in memory.
 inline ReductionLayout reduction_layout(const Tensor& self, const Tensor& out, DimSet reduced, bool keepdim) {
   ReductionLayout all;
@@ -22,8 +28,7 @@ inline ReductionLayout reduction_layout(const Tensor& self, const Tensor& out, D
     all.add(self.sizes()[d], {self.strides()[d], is_reduced ? 0 : out.strides()[to]});
     to += !is_reduced || keepdim ? 1 : 0;
   }
-  all.reorder(0);
-  all.coalesce();
+  put_in_order(all);
   return all;
 }
 

@@ -77,8 +77,7 @@ bool have_angles(KernelRuntimeContext& context, const Tensor& x, const Tensor& c
              "is at most half of x's");
 }
 
-constexpr bool kFloat = ::opsmith::selected("optimized::rope.out", ScalarType::Float);
-constexpr bool kBfloat16 = ::opsmith::selected("optimized::rope.out", ScalarType::BFloat16);
+constexpr char kRope[] = "optimized::rope.out";
 
 }  // namespace
 
@@ -88,27 +87,18 @@ Tensor& rope_out(KernelRuntimeContext& context, const Tensor& x, const Tensor& c
   OPSMITH_CHECK(context,
                 is_taken(dtype) && out.scalar_type() == dtype && sin.scalar_type() == angles &&
                     (angles == dtype || angles == ScalarType::Float),
-                NotSupported, out, "rope takes float32, or bfloat16 with cos and sin of either");
+                NotSupported, out, "rope takes float32, or bfloat16 or float16 with cos and sin of either");
   if (!have_angles(context, x, cos, sin) || !resize_like(context, out, x) ||
       !are_contiguous(context, {&x, &cos, &sin, &out}) || out.numel() == 0) {
     return out;
   }
-  if (dtype == ScalarType::Float) {
-    if constexpr (kFloat) {
-      compute<float, float>(
-          x, cos, sin, out,
-          interleaved ? OPSMITH_BEST(rope_neighbours_float) : OPSMITH_BEST(rope_halves_float));
-    }
-  } else if constexpr (kBfloat16) {
-    if (angles == ScalarType::Float) {
-      compute<Bfloat16, float>(x, cos, sin, out,
-                               interleaved ? OPSMITH_BEST(rope_neighbours_bfloat16_float)
-                                           : OPSMITH_BEST(rope_halves_bfloat16_float));
-    } else {
-      compute<Bfloat16, Bfloat16>(
-          x, cos, sin, out,
-          interleaved ? OPSMITH_BEST(rope_neighbours_bfloat16) : OPSMITH_BEST(rope_halves_bfloat16));
-    }
+  const bool float_angles = angles == ScalarType::Float;
+  if (interleaved) {
+    OPSMITH_WITH_PARAMETERS(kRope, dtype, float_angles, rope_neighbours,
+                            [&](auto* function) { compute(x, cos, sin, out, function); })
+  } else {
+    OPSMITH_WITH_PARAMETERS(kRope, dtype, float_angles, rope_halves,
+                            [&](auto* function) { compute(x, cos, sin, out, function); })
   }
   return out;
 }

@@ -87,7 +87,7 @@ void compute(const Tensor& self, int64_t dim, Tensor& out, const OfRows& rows, c
 Tensor& softmax(KernelRuntimeContext& context, const Tensor& self, int64_t dim, Tensor& out, const char* name,
                 const ByDtype<Rows>& rows, const ByDtype<Columns>& columns) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && rows.has(self.scalar_type()),
-                NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
+                NotSupported, out, "%s takes " OPSMITH_TAKEN ", and its result has the same dtype", name);
   const int64_t dimension = wrap_dim(context, dim, self.dim());
   if (dimension < 0 || !resize_like(context, out, self)) {
     return out;
@@ -173,7 +173,7 @@ Tensor& gradient(KernelRuntimeContext& context, const Tensor& grad, const Tensor
                  const ByDtype<GradientColumns>& columns) {
   const ScalarType dtype = grad.scalar_type();
   OPSMITH_CHECK(context, output.scalar_type() == dtype && out.scalar_type() == dtype && rows.has(dtype),
-                NotSupported, out, "%s takes float32 or bfloat16, all operands the same", name);
+                NotSupported, out, "%s takes " OPSMITH_TAKEN ", all operands the same", name);
   OPSMITH_CHECK(context, sizes_of(grad) == sizes_of(output), InvalidArgument, out,
                 "%s: grad_output and output must have the same sizes", name);
   const int64_t dimension = wrap_dim(context, dim, output.dim());
@@ -214,7 +214,7 @@ Tensor& safe_softmax_out(KernelRuntimeContext& context, const Tensor& self, int6
   OPSMITH_SET_FUNCTIONS(columns, "opsmith_fused::safe_softmax.out", softmax_columns)
   const ScalarType dtype = self.scalar_type();
   OPSMITH_CHECK(context, dtype == out.scalar_type() && rows.has(dtype), NotSupported, out,
-                "safe_softmax takes float32 or bfloat16, and its result has the same dtype");
+                "safe_softmax takes " OPSMITH_TAKEN ", and its result has the same dtype");
   const int64_t dimension = wrap_dim(context, dim, self.dim());
   if (dimension < 0 || !resize_like(context, out, self) || out.numel() == 0) {
     return out;

@@ -1,11 +1,17 @@
-// exp, relu, sigmoid, silu, hardsigmoid, hardswish, tanh and gelu.
+// Functions of one operand, some with numbers that say how.
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <string_view>
 
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "by_dtype.h"
+#include "elements.h"
+#include "numbers.h"
 #include "simd/float_functions.h"
+#include "simd/pointwise_functions.h"
 #include "threads.h"
 
 namespace opsmith::optimized::native {
@@ -14,18 +20,23 @@ namespace {
 
 template <class T>
 using Unary = void(const T* x, T* y, int64_t n, bool streamed);
+template <class T>
+using WithNumbers = void(const T* x, const float* numbers, T* y, int64_t n, bool streamed);
+template <class T>
+using Bound = void(const T* x, float low, float high, T* y, int64_t n, bool streamed);
 
 // A function of elementary.h takes about as long as adding ten elements, so threads are worth it early.
 constexpr int64_t kGrain = 8192;
 
-template <class T>
-void compute(const Tensor& self, Tensor& out, Unary<T>* function) {
+// function(x, y, n, streamed) of all elements.
+template <class T, class Function>
+void compute(const Tensor& self, Tensor& out, const Function& function) {
   const T* const x = reinterpret_cast<const T*>(self.const_data_ptr());
   T* const y = reinterpret_cast<T*>(out.mutable_data_ptr());
   const bool streamed = is_streamed(out, {&self});
   if (same_layout(self, out)) {
     parallel(out.numel(), kGrain,
-             [=](int64_t begin, int64_t end) { function(x + begin, y + begin, end - begin, streamed); });
+             [&](int64_t begin, int64_t end) { function(x + begin, y + begin, end - begin, streamed); });
     return;
   }
   const auto all = strided_over(out, self);
@@ -50,15 +61,54 @@ void compute(const Tensor& self, Tensor& out, Unary<T>* function) {
   });
 }
 
-Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
-              const ByDtype<Unary>& functions) {
+// call(a function of the dtype, x, y, n, streamed) of all elements.
+template <template <class> class Signature, class Call>
+Tensor& map_by(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
+               const ByDtype<Signature>& functions, const Call& call) {
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type() && functions.has(self.scalar_type()),
-                NotSupported, out, "%s takes float32 or bfloat16, and its result has the same dtype", name);
+                NotSupported, out, "%s takes " OPSMITH_TAKEN ", and its result has the same dtype", name);
   if (!resize_like(context, out, self) || !one_dim_order(context, {&out, &self})) {
     return out;
   }
-  with_element(self.scalar_type(), [&](auto element) { compute(self, out, functions.of(element)); });
+  with_element(self.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    compute<T>(self, out, [&, function = functions.of(element)](const T* x, T* y, int64_t n, bool streamed) {
+      call(function, x, y, n, streamed);
+    });
+  });
   return out;
+}
+
+Tensor& unary(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
+              const ByDtype<Unary>& functions) {
+  return map_by(
+      context, self, out, name, functions,
+      [](auto* function, const auto* x, auto* y, int64_t n, bool streamed) { function(x, y, n, streamed); });
+}
+
+Tensor& with_numbers(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
+                     const ByDtype<WithNumbers>& functions, const float (&numbers)[3]) {
+  return map_by(context, self, out, name, functions,
+                [&](auto* function, const auto* x, auto* y, int64_t n, bool streamed) {
+                  function(x, numbers, y, n, streamed);
+                });
+}
+
+// No less than `low` and no more than `high`, which wins; NaN, of an element or a bound, stays.
+Tensor& bounded(KernelRuntimeContext& context, const Tensor& self, Tensor& out, const char* name,
+                const ByDtype<Bound>& bound, float low, float high) {
+  if (std::isnan(low) || std::isnan(high)) {
+    // What is no more than NaN and no less than it; min and max would lose it.
+    return map_by(context, self, out, name, bound, [](auto*, const auto*, auto* y, int64_t n, bool) {
+      constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+      for (int64_t i = 0; i < n; ++i) {
+        narrow(&kNaN, y + i, 1);
+      }
+    });
+  }
+  return map_by(context, self, out, name, bound,
+                [low = std::min(low, high), high](auto* function, const auto* x, auto* y, int64_t n,
+                                                  bool streamed) { function(x, low, high, y, n, streamed); });
 }
 
 }  // namespace
@@ -76,6 +126,27 @@ OPSMITH_UNARY_KERNEL(relu)
 OPSMITH_UNARY_KERNEL(sigmoid)
 OPSMITH_UNARY_KERNEL(silu)
 OPSMITH_UNARY_KERNEL(tanh)
+OPSMITH_UNARY_KERNEL(erf)
+OPSMITH_UNARY_KERNEL(exp2)
+OPSMITH_UNARY_KERNEL(expm1)
+OPSMITH_UNARY_KERNEL(log)
+OPSMITH_UNARY_KERNEL(log10)
+OPSMITH_UNARY_KERNEL(log1p)
+OPSMITH_UNARY_KERNEL(log2)
+OPSMITH_UNARY_KERNEL(reciprocal)
+#undef OPSMITH_UNARY_KERNEL
+
+#define OPSMITH_UNARY_KERNEL(name, function)                                           \
+  Tensor& name##_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) { \
+    ByDtype<Unary> functions;                                                          \
+    OPSMITH_SET_FUNCTIONS(functions, #name ".out", function)                           \
+    return unary(context, self, out, #name, functions);                                \
+  }
+OPSMITH_UNARY_KERNEL(abs, absolute)
+OPSMITH_UNARY_KERNEL(neg, negative)
+OPSMITH_UNARY_KERNEL(rsqrt, inverse_root)
+OPSMITH_UNARY_KERNEL(sqrt, square_root)
+#undef OPSMITH_UNARY_KERNEL
 
 Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_view approximate,
                  Tensor& out) {
@@ -88,6 +159,113 @@ Tensor& gelu_out(KernelRuntimeContext& context, const Tensor& self, std::string_
     OPSMITH_CHECK(context, false, InvalidArgument, out, "approximate argument must be either none or tanh.");
   }
   return unary(context, self, out, "gelu", functions);
+}
+
+Tensor& leaky_relu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& negative_slope,
+                       Tensor& out) {
+  if (!fits(context, negative_slope, ScalarType::Float) ||
+      (in_executorch() && !fits(context, negative_slope, self.scalar_type()))) {
+    return out;
+  }
+  ByDtype<WithNumbers> functions;
+  OPSMITH_SET_FUNCTIONS(functions, "leaky_relu.out", leaky_relu)
+  return with_numbers(context, self, out, "leaky_relu", functions, {value_of<float>(negative_slope), 0, 0});
+}
+
+Tensor& elu_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& alpha, const Scalar& scale,
+                const Scalar& input_scale, Tensor& out) {
+  for (const Scalar* number : {&alpha, &scale, &input_scale}) {
+    if (!fits(context, *number, ScalarType::Float)) {
+      return out;
+    }
+  }
+  ByDtype<WithNumbers> functions;
+  OPSMITH_SET_FUNCTIONS(functions, "elu.out", elu)
+  return with_numbers(context, self, out, "elu", functions,
+                      {value_of<float>(alpha) * value_of<float>(scale), value_of<float>(scale),
+                       value_of<float>(input_scale)});
+}
+
+Tensor& softplus_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& beta,
+                     const Scalar& threshold, Tensor& out) {
+  if (!fits(context, beta, ScalarType::Float) || !fits(context, threshold, ScalarType::Float)) {
+    return out;
+  }
+  ByDtype<WithNumbers> functions;
+  OPSMITH_SET_FUNCTIONS(functions, "softplus.out", softplus)
+  return with_numbers(context, self, out, "softplus", functions,
+                      {value_of<float>(beta), value_of<float>(threshold), 0});
+}
+
+Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::optional<Scalar>& min,
+                  const std::optional<Scalar>& max, Tensor& out) {
+  const ScalarType dtype = self.scalar_type();
+  OPSMITH_CHECK(context, min.has_value() || max.has_value(), InvalidArgument, out,
+                "torch.clamp: At least one of 'min' or 'max' must not be None");
+  if ((min.has_value() && !fits(context, *min, dtype)) || (max.has_value() && !fits(context, *max, dtype))) {
+    return out;
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  ByDtype<Bound> functions;
+  OPSMITH_SET_FUNCTIONS(functions, "clamp.out", bound)
+  return bounded(context, self, out, "clamp", functions, min.has_value() ? value_of<float>(*min) : -kInfinity,
+                 max.has_value() ? value_of<float>(*max) : kInfinity);
+}
+
+Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& min_val,
+                     const Scalar& max_val, Tensor& out) {
+  if (!fits(context, min_val, self.scalar_type()) || !fits(context, max_val, self.scalar_type())) {
+    return out;
+  }
+  ByDtype<Bound> functions;
+  OPSMITH_SET_FUNCTIONS(functions, "hardtanh.out", bound)
+  return bounded(context, self, out, "hardtanh", functions, value_of<float>(min_val),
+                 value_of<float>(max_val));
+}
+
+Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& exponent,
+                              Tensor& out) {
+  constexpr char kPow[] = "pow.Tensor_Scalar_out";
+  const ScalarType dtype = self.scalar_type();
+  const double power = value_of<double>(exponent);
+  // ATen takes roots of float16 by pow, which differs for -inf and -0.
+  const bool has_roots = dtype != ScalarType::Half;
+  ByDtype<Unary> functions;
+  if (power == 2.0) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, square)
+  } else if (power == 3.0) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, cube)
+  } else if (power == 0.5 && has_roots) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, square_root)
+  } else if (power == -0.5 && has_roots) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, inverse_root)
+  } else if (power == -1.0) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, reciprocal)
+  } else if (power == -2.0) {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, inverse_square)
+  } else {
+    OPSMITH_SET_FUNCTIONS(functions, kPow, square)
+    if (dtype != ScalarType::Float && power != 1.0 && !fits(context, exponent, dtype)) {
+      return out;
+    }
+    return map_by(context, self, out, "pow", functions, [&](auto*, const auto* x, auto* y, int64_t n, bool) {
+      // Where the base is no float32, ATen rounds the exponent as the base is.
+      auto rounded = *x;
+      const float given = value_of<float>(exponent);
+      narrow(&given, &rounded, 1);
+      const float by = widened(rounded);
+      constexpr int64_t kBlock = 256;
+      float block[kBlock];
+      for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t count = std::min(kBlock, n - begin);
+        for (int64_t i = 0; i < count; ++i) {
+          block[i] = std::pow(widened(x[begin + i]), by);
+        }
+        narrow(block, y + begin, count);
+      }
+    });
+  }
+  return unary(context, self, out, "pow", functions);
 }
 
 }  // namespace opsmith::optimized::native

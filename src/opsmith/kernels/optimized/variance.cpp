@@ -49,13 +49,13 @@ struct Variance {
   void put(int64_t offset, int64_t stride, const State* states, int64_t n) const {
     for (int64_t i = 0; i < n; ++i) {
       const double variance = states[i].squares / std::max(0.0, states[i].count - asked.correction);
-      put_number(*out, offset + i * stride,
-                 static_cast<float>(asked.is_root ? std::sqrt(variance) : variance));
+      put_element(static_cast<float>(asked.is_root ? std::sqrt(variance) : variance), *out,
+                  offset + i * stride);
       if (mean != nullptr) {
         // Of infinities it is NaN, as PyTorch's.
         const bool is_nan = std::isnan(states[i].squares);
-        put_number(*mean, offset + i * stride,
-                   static_cast<float>(is_nan ? states[i].squares : states[i].mean));
+        put_element(static_cast<float>(is_nan ? states[i].squares : states[i].mean), *mean,
+                    offset + i * stride);
       }
     }
   }
@@ -75,7 +75,7 @@ void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalA
   OPSMITH_SET_FUNCTIONS(each, Operator, moments_each)
   OPSMITH_SET_FUNCTIONS(of_columns, Operator, moments_of_columns)
   if (!each.has(self.scalar_type()) || !is_taken(out.scalar_type())) {
-    reject(context, Error::NotSupported, "std and var take float32 and bfloat16 only");
+    reject(context, Error::NotSupported, "std and var take " OPSMITH_TAKEN " only");
     return;
   }
   DimSet dims = 0;
@@ -86,9 +86,9 @@ void variance(KernelRuntimeContext& context, const Tensor& self, const OptionalA
   }
   if (self.numel() == 0) {
     for (int64_t i = 0; i < out.numel(); ++i) {
-      put_number(out, i, std::numeric_limits<float>::quiet_NaN());
+      put_element(std::numeric_limits<float>::quiet_NaN(), out, i);
       if (mean != nullptr) {
-        put_number(*mean, i, std::numeric_limits<float>::quiet_NaN());
+        put_element(std::numeric_limits<float>::quiet_NaN(), *mean, i);
       }
     }
     return;

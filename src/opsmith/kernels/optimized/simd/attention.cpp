@@ -64,7 +64,8 @@ OPSMITH_INLINE FloatRows float_rows(const AttentionRows<const float>& from, int6
   }
   return copied_rows(from, begin, rows, n, pitch, memory);
 }
-OPSMITH_INLINE FloatRows float_rows(const AttentionRows<const Bfloat16>& from, int64_t begin, int64_t rows,
+template <class T>
+OPSMITH_INLINE FloatRows float_rows(const AttentionRows<const T>& from, int64_t begin, int64_t rows,
                                     int64_t n, int64_t pitch, float* memory, bool /*whole*/) {
   return copied_rows(from, begin, rows, n, pitch, memory);
 }
@@ -524,6 +525,7 @@ OPSMITH_INLINE void backward(const AttentionBackward<T>& a) {
   }
 OPSMITH_ATTENTION(float, float)
 OPSMITH_ATTENTION(Bfloat16, bfloat16)
+OPSMITH_ATTENTION(Float16, float16)
 #undef OPSMITH_ATTENTION
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

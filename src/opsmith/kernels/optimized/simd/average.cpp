@@ -87,6 +87,7 @@ OPSMITH_INLINE void window_averages(const float* row, int64_t width, int64_t ste
   }
 OPSMITH_AVERAGE(float, float)
 OPSMITH_AVERAGE(Bfloat16, bfloat16)
+OPSMITH_AVERAGE(Float16, float16)
 #undef OPSMITH_AVERAGE
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -15,6 +15,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
   }
 OPSMITH_BIAS_GELU(float, float)
 OPSMITH_BIAS_GELU(Bfloat16, bfloat16)
+OPSMITH_BIAS_GELU(Float16, float16)
 #undef OPSMITH_BIAS_GELU
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -28,8 +28,15 @@ namespace opsmith::optimized::OPSMITH_ISA {
   }
 OPSMITH_BINARY(float, float)
 OPSMITH_BINARY(Bfloat16, bfloat16)
+OPSMITH_BINARY(Float16, float16)
 
 void narrow(const float* x, Bfloat16* y, int64_t n) {
+  map(x, y, n, false, [](F v) OPSMITH_ALWAYS_INLINE { return v; });
+}
+void narrow_float16(const float* x, Float16* y, int64_t n) {
+  map(x, y, n, false, [](F v) OPSMITH_ALWAYS_INLINE { return v; });
+}
+void widen_float16(const Float16* x, float* y, int64_t n) {
   map(x, y, n, false, [](F v) OPSMITH_ALWAYS_INLINE { return v; });
 }
 

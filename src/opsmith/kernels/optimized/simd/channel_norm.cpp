@@ -169,6 +169,7 @@ OPSMITH_INLINE void norm_gradient_rows(const T* g, const T* x, int64_t rows, int
   }
 OPSMITH_CHANNEL_NORM(float, float)
 OPSMITH_CHANNEL_NORM(Bfloat16, bfloat16)
+OPSMITH_CHANNEL_NORM(Float16, float16)
 #undef OPSMITH_CHANNEL_NORM
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

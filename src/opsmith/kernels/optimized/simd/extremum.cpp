@@ -178,6 +178,7 @@ OPSMITH_INLINE int64_t first_place(const T* x, int64_t n, float value) {
   }
 OPSMITH_EXTREMA(float, float)
 OPSMITH_EXTREMA(Bfloat16, bfloat16)
+OPSMITH_EXTREMA(Float16, float16)
 #undef OPSMITH_EXTREMA
 #undef OPSMITH_EXTREMUM
 

@@ -6,6 +6,7 @@
 
 #include "../attention_operands.h"
 #include "../convolution_operands.h"
+#include "../float16.h"
 #include "../gemm_operands.h"
 #include "../packed_convolution_operands.h"
 #include "../pool_operands.h"
@@ -24,9 +25,10 @@ namespace opsmith::optimized::OPSMITH_ISA {
 #define OPSMITH_UNARY_FUNCTIONS(each)                                                                       \
   each(exp) each(relu) each(sigmoid) each(silu) each(tanh) each(gelu_erf) each(gelu_tanh) each(hardsigmoid) \
       each(hardswish)
-#define OPSMITH_UNARY(name)                                              \
-  void name##_float(const float* x, float* y, int64_t n, bool streamed); \
-  void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed);
+#define OPSMITH_UNARY(name)                                                       \
+  void name##_float(const float* x, float* y, int64_t n, bool streamed);          \
+  void name##_bfloat16(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed); \
+  void name##_float16(const Float16* x, Float16* y, int64_t n, bool streamed);
 OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
 #undef OPSMITH_UNARY
 
@@ -45,17 +47,22 @@ OPSMITH_UNARY_FUNCTIONS(OPSMITH_UNARY)
   void bound_##suffix(const T* x, float low, float high, T* z, int64_t n, bool streamed);
 OPSMITH_BINARY(float, float)
 OPSMITH_BINARY(Bfloat16, bfloat16)
+OPSMITH_BINARY(Float16, float16)
 #undef OPSMITH_BINARY
 void narrow(const float* x, Bfloat16* y, int64_t n);
+void narrow_float16(const float* x, Float16* y, int64_t n);
+void widen_float16(const Float16* x, float* y, int64_t n);
 
 // ---- reduction.cpp
 
 // The sum of each of many rows of n elements, which begin `stride` elements apart.
 void sum_each_float(const float* x, int64_t rows, int64_t stride, int64_t n, double* totals);
 void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t n, double* totals);
+void sum_each_float16(const Float16* x, int64_t rows, int64_t stride, int64_t n, double* totals);
 // Adds each column's sum over the rows to totals; a row begins `stride` elements after the one before.
 void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
+void sum_rows_float16(const Float16* x, int64_t rows, int64_t stride, int64_t columns, double* totals);
 
 // ---- softmax.cpp: y may be x
 
@@ -74,6 +81,7 @@ void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t 
                                              int64_t columns);
 OPSMITH_SOFTMAX(float, float)
 OPSMITH_SOFTMAX(Bfloat16, bfloat16)
+OPSMITH_SOFTMAX(Float16, float16)
 #undef OPSMITH_SOFTMAX
 
 // ---- norm.cpp: one row; weight and bias may be null
@@ -89,6 +97,8 @@ OPSMITH_SOFTMAX(Bfloat16, bfloat16)
 OPSMITH_NORM(float, float, float)
 OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_NORM(Bfloat16, float, bfloat16_float)
+OPSMITH_NORM(Float16, Float16, float16)
+OPSMITH_NORM(Float16, float, float16_float)
 #undef OPSMITH_NORM
 
 // ---- bias_gelu.cpp: y may be x
@@ -98,6 +108,7 @@ OPSMITH_NORM(Bfloat16, float, bfloat16_float)
   void bias_gelu_tanh_##suffix(const T* x, const T* bias, T* y, int64_t n, bool streamed);
 OPSMITH_BIAS_GELU(float, float)
 OPSMITH_BIAS_GELU(Bfloat16, bfloat16)
+OPSMITH_BIAS_GELU(Float16, float16)
 #undef OPSMITH_BIAS_GELU
 
 // ---- rope.cpp: of 2·pairs elements; y may be x
@@ -108,6 +119,8 @@ OPSMITH_BIAS_GELU(Bfloat16, bfloat16)
 OPSMITH_ROPE(float, float, float)
 OPSMITH_ROPE(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_ROPE(Bfloat16, float, bfloat16_float)
+OPSMITH_ROPE(Float16, Float16, float16)
+OPSMITH_ROPE(Float16, float, float16_float)
 #undef OPSMITH_ROPE
 
 // ---- gemm.cpp
@@ -125,6 +138,10 @@ OPSMITH_ROPE(Bfloat16, float, bfloat16_float)
 OPSMITH_GEMM(float, float)
 OPSMITH_GEMM(Bfloat16, bfloat16)
 #undef OPSMITH_GEMM
+// Dot products of rows of float16, and panels of float32 from it; the other products of it are of float32.
+void dots_float16(const Dots<Float16>& product, int64_t begin, int64_t end);
+void pack_float16(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
+                  int64_t columns, float* panels);
 // A panel of bfloat16 in the place of one of float32 that they were widened to.
 void pair_panel(float* panel, int64_t depth);
 
@@ -135,6 +152,7 @@ void pair_panel(float* panel, int64_t depth);
   void attention_gradient_##suffix(const AttentionBackward<T>& head);
 OPSMITH_ATTENTION(float, float)
 OPSMITH_ATTENTION(Bfloat16, bfloat16)
+OPSMITH_ATTENTION(Float16, float16)
 #undef OPSMITH_ATTENTION
 
 // ---- convolution.cpp
@@ -167,6 +185,7 @@ bool winograd_result(const WinogradResult& row);
 
 void largest_float(const LargestOf<float>& of);
 void largest_bfloat16(const LargestOf<Bfloat16>& of);
+void largest_float16(const LargestOf<Float16>& of);
 
 // ---- packed_convolution.cpp
 

@@ -340,7 +340,8 @@ constexpr int kDotColumns = 4;
 OPSMITH_INLINE void put_one(float* c, float x) {
   *c = x;
 }
-OPSMITH_INLINE void put_one(Bfloat16* c, float x) {
+template <class T>
+OPSMITH_INLINE void put_one(T* c, float x) {
   store_some(c, splat(x), 1);
 }
 
@@ -497,9 +498,12 @@ void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
   }
 }
 
-void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-                float* panels) {
-  // Whole panels of contiguous rows are packed together: each row is read once, from end to end.
+namespace {
+
+// Whole panels of contiguous rows are packed together: each row is read once, from end to end. How many.
+template <class T>
+OPSMITH_INLINE int64_t pack_whole(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
+                                  int64_t columns, float* panels) {
   const int64_t whole = column_stride == 1 && depth_stride != 1 ? columns / kPanel : 0;
   for (int64_t k = 0; whole > 0 && k < depth; ++k) {
     for (int64_t v = 0; v < whole * kVectors; ++v) {
@@ -507,6 +511,14 @@ void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int
             load(b + k * depth_stride + v * kLanes));
     }
   }
+  return whole;
+}
+
+}  // namespace
+
+void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
+                float* panels) {
+  const int64_t whole = pack_whole(b, depth_stride, column_stride, depth, columns, panels);
   for (int64_t first = whole * kPanel; first < columns; first += kPanel) {
     const float* const from = b + first * column_stride;
     float* const panel = panels + first * depth;
@@ -518,6 +530,37 @@ void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int
     for (int64_t k = 0; k < depth; ++k) {
       for (int64_t j = 0; j < kPanel; ++j) {
         panel[k * kPanel + j] = j < count ? from[k * depth_stride + j * column_stride] : 0.0f;
+      }
+    }
+  }
+}
+
+void dots_float16(const Dots<Float16>& d, int64_t begin, int64_t end) {
+  all_dots<Widened>(d, begin, end);
+}
+
+void pack_float16(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
+                  int64_t columns, float* panels) {
+  constexpr int64_t kAtOnce = 64;
+  float widened[kPanel * kAtOnce];
+  const int64_t whole = pack_whole(b, depth_stride, column_stride, depth, columns, panels);
+  for (int64_t first = whole * kPanel; first < columns; first += kPanel) {
+    const Float16* const from = b + first * column_stride;
+    float* const panel = panels + first * depth;
+    const int64_t count = least(kPanel, columns - first);
+    for (int64_t begin = 0; depth_stride == 1 && begin < depth; begin += kAtOnce) {
+      const int64_t n = least(kAtOnce, depth - begin);
+      for (int64_t j = 0; j < count; ++j) {
+        for (int64_t k = 0; k < n; k += kLanes) {
+          store(widened + j * kAtOnce + k,
+                load_some(from + j * column_stride + begin + k, least(kLanes, n - k)));
+        }
+      }
+      pack_columns<float>(widened, kAtOnce, n, count, panel + begin * kPanel);
+    }
+    for (int64_t k = 0; depth_stride != 1 && k < depth; ++k) {
+      for (int64_t j = 0; j < kPanel; ++j) {
+        panel[k * kPanel + j] = j < count ? widened_one(from[k * depth_stride + j * column_stride]) : 0.0f;
       }
     }
   }

@@ -88,6 +88,7 @@ OPSMITH_INLINE void moments_of_columns(const T* x, int64_t rows, int64_t stride,
   }
 OPSMITH_MOMENTS(float, float)
 OPSMITH_MOMENTS(Bfloat16, bfloat16)
+OPSMITH_MOMENTS(Float16, float16)
 #undef OPSMITH_MOMENTS
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

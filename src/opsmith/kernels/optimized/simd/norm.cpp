@@ -124,5 +124,7 @@ OPSMITH_INLINE void rms_norm(const T* x, const W* weight, T* y, int64_t n, float
 OPSMITH_NORM(float, float, float)
 OPSMITH_NORM(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_NORM(Bfloat16, float, bfloat16_float)
+OPSMITH_NORM(Float16, Float16, float16)
+OPSMITH_NORM(Float16, float, float16_float)
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

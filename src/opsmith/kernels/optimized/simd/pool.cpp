@@ -52,5 +52,8 @@ void largest_float(const LargestOf<float>& of) {
 void largest_bfloat16(const LargestOf<Bfloat16>& of) {
   largest(of);
 }
+void largest_float16(const LargestOf<Float16>& of) {
+  largest(of);
+}
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -96,5 +96,11 @@ void sum_rows_float(const float* x, int64_t rows, int64_t stride, int64_t column
 void sum_rows_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
   sum_columns(x, rows, stride, columns, totals);
 }
+void sum_each_float16(const Float16* x, int64_t rows, int64_t stride, int64_t n, double* totals) {
+  sum_each(x, rows, stride, n, totals);
+}
+void sum_rows_float16(const Float16* x, int64_t rows, int64_t stride, int64_t columns, double* totals) {
+  sum_columns(x, rows, stride, columns, totals);
+}
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

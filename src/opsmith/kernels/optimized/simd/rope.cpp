@@ -73,6 +73,8 @@ OPSMITH_INLINE void neighbours(const T* x, const C* cos, const C* sin, T* y, int
 OPSMITH_ROPE(float, float, float)
 OPSMITH_ROPE(Bfloat16, Bfloat16, bfloat16)
 OPSMITH_ROPE(Bfloat16, float, bfloat16_float)
+OPSMITH_ROPE(Float16, Float16, float16)
+OPSMITH_ROPE(Float16, float, float16_float)
 #undef OPSMITH_ROPE
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

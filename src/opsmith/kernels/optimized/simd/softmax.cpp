@@ -59,7 +59,8 @@ OPSMITH_INLINE void softmax_row(const float* x, float* y, int64_t n, bool stream
 }
 
 // y would round what is summed, so exp is computed twice.
-OPSMITH_INLINE void softmax_row(const Bfloat16* x, Bfloat16* y, int64_t n, bool streamed) {
+template <class T>
+OPSMITH_INLINE void softmax_row(const T* x, T* y, int64_t n, bool streamed) {
   const F top = splat(max_of(x, n));
   const F factor = splat(1.0f / total(x, n, [top](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top); }));
   map(x, y, n, streamed, [top, factor](F v) OPSMITH_ALWAYS_INLINE { return exp(v - top) * factor; });
@@ -203,5 +204,6 @@ OPSMITH_INLINE void all_columns(const T* x, T* y, int64_t n, int64_t stride, int
   }
 OPSMITH_SOFTMAX(float, float)
 OPSMITH_SOFTMAX(Bfloat16, bfloat16)
+OPSMITH_SOFTMAX(Float16, float16)
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

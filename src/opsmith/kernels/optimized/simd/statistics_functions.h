@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "../bfloat16.h"
+#include "../float16.h"
 
 #ifndef OPSMITH_ISA
 #define OPSMITH_FUNCTIONS "../optimized/simd/statistics_functions.h"
@@ -26,6 +27,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
   int64_t first_place_##suffix(const T* x, int64_t n, float value);
 OPSMITH_EXTREMA(float, float)
 OPSMITH_EXTREMA(Bfloat16, bfloat16)
+OPSMITH_EXTREMA(Float16, float16)
 #undef OPSMITH_EXTREMA
 #undef OPSMITH_EXTREMUM
 
@@ -41,6 +43,7 @@ OPSMITH_EXTREMA(Bfloat16, bfloat16)
                                    float* squares);
 OPSMITH_MOMENTS(float, float)
 OPSMITH_MOMENTS(Bfloat16, bfloat16)
+OPSMITH_MOMENTS(Float16, float16)
 #undef OPSMITH_MOMENTS
 
 // ---- channel_norm.cpp
@@ -68,6 +71,7 @@ OPSMITH_MOMENTS(Bfloat16, bfloat16)
                                    const float* shifts, T* z);
 OPSMITH_CHANNEL_NORM(float, float)
 OPSMITH_CHANNEL_NORM(Bfloat16, bfloat16)
+OPSMITH_CHANNEL_NORM(Float16, float16)
 #undef OPSMITH_CHANNEL_NORM
 
 // ---- average.cpp
@@ -81,6 +85,7 @@ OPSMITH_CHANNEL_NORM(Bfloat16, bfloat16)
                                 T* result);
 OPSMITH_AVERAGE(float, float)
 OPSMITH_AVERAGE(Bfloat16, bfloat16)
+OPSMITH_AVERAGE(Float16, float16)
 #undef OPSMITH_AVERAGE
 
 }  // namespace opsmith::optimized::OPSMITH_ISA

@@ -1,5 +1,5 @@
 // A vector of float32 as wide as the instruction set's registers, with loads and stores that also convert
-// bfloat16.
+// bfloat16 and float16.
 //
 // Everything here lies in the namespace OPSMITH_ISA and is always inlined, so that the linker never merges
 // one instruction set's code with another's. For the same reason nothing here calls the standard library.
@@ -15,6 +15,7 @@
 #endif
 
 #include "../bfloat16.h"
+#include "../float16.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 // gcc 12 takes the undefined operand of its own AVX-512 intrinsics for a mistake of ours.
@@ -142,6 +143,14 @@ OPSMITH_INLINE float widened_one(Bfloat16 x) {
   float value;
   __builtin_memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+OPSMITH_INLINE float widened_one(Float16 x) {
+#if defined(__F16C__)
+  return _cvtsh_ss(x.bits);
+#else
+  return load_some(&x, 1)[0];
+#endif
 }
 
 // Streamed stores must be seen by other threads before the kernel ends.

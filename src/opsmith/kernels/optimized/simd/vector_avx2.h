@@ -96,6 +96,19 @@ OPSMITH_INLINE void stream(Bfloat16* p, F x) {
   _mm_stream_si128(reinterpret_cast<__m128i*>(p), narrowed(x));
 }
 
+OPSMITH_INLINE __m128i float16_of(F x) {
+  return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+OPSMITH_INLINE F load(const Float16* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+OPSMITH_INLINE void store(Float16* p, F x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), float16_of(x));
+}
+OPSMITH_INLINE void stream(Float16* p, F x) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(p), float16_of(x));
+}
+
 // There is no instruction for pairs of bfloat16.
 struct Widened;
 using Paired = Widened;

@@ -112,6 +112,25 @@ OPSMITH_INLINE F load_between(const Bfloat16* p, int64_t begin, int64_t end) {
   return widened(_mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(end) & ~first(begin)), p));
 }
 
+OPSMITH_INLINE __m256i float16_of(F x) {
+  return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+OPSMITH_INLINE F load(const Float16* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+OPSMITH_INLINE void store(Float16* p, F x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), float16_of(x));
+}
+OPSMITH_INLINE void stream(Float16* p, F x) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), float16_of(x));
+}
+OPSMITH_INLINE F load_some(const Float16* p, int64_t n) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+}
+OPSMITH_INLINE void store_some(Float16* p, F x, int64_t n) {
+  _mm256_mask_storeu_epi16(p, first(n), float16_of(x));
+}
+
 // Products of bfloat16 in pairs (gemm.cpp), where the processor has VDPBF16PS: subnormal operands count as 0.
 struct Paired {
   using Operand = F;

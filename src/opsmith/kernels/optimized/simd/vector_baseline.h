@@ -111,6 +111,28 @@ OPSMITH_INLINE void stream(Bfloat16* p, F x) {
   store(p, x);
 }
 
+// A subnormal float16 is n·2^-24, which are the last bits of 1/2 + n·2^-24 in float32: so it is never a
+// subnormal float32, and adding 1/2 rounds it to the nearest, ties to even.
+OPSMITH_INLINE F load(const Float16* p) {
+  const U half = __builtin_convertvector(*reinterpret_cast<const UnalignedH*>(p), U);
+  const U size = half & 0x7fffu;
+  const U normal = (size << 13) + (size < 0x7c00u ? U{} + 0x38000000u : U{} + 0x70000000u);
+  const F subnormal = (F)(size + 0x3f000000u) - 0.5f;
+  return (F)((size < 0x400u ? (U)subnormal : normal) | ((half & 0x8000u) << 16));
+}
+OPSMITH_INLINE void store(Float16* p, F x) {
+  const U bits = (U)x, size = bits & 0x7fffffffu;
+  const U rounded = (size + 0xfffu + ((size >> 13) & 1u) - 0x38000000u) >> 13;
+  const U finite = size < 0x38800000u ? (U)((F)size + 0.5f) - 0x3f000000u : rounded;
+  // From 2^16 on it is infinite; below, the largest may round to it.
+  const U kept = size < 0x47800000u ? finite : U{} + 0x7c00u;
+  const U number = x == x ? kept : U{} + 0x7e00u;
+  *reinterpret_cast<UnalignedH*>(p) = __builtin_convertvector(number | ((bits >> 16) & 0x8000u), H);
+}
+OPSMITH_INLINE void stream(Float16* p, F x) {
+  store(p, x);
+}
+
 // There is no instruction for pairs of bfloat16.
 struct Widened;
 using Paired = Widened;

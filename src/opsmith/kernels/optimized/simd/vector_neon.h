@@ -130,6 +130,16 @@ OPSMITH_INLINE void store_exact(Bfloat16* p, F x) {
   vst1_u16(&p->bits, vshrn_n_u32(vreinterpretq_u32_f32(x), 16));
 }
 
+OPSMITH_INLINE F load(const Float16* p) {
+  return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits)));
+}
+OPSMITH_INLINE void store(Float16* p, F x) {
+  vst1_u16(&p->bits, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+}
+OPSMITH_INLINE void stream(Float16* p, F x) {
+  store(p, x);
+}
+
 // Pairs of bfloat16 are widened: what has an instruction for them rounds each product's sum to odd.
 struct Widened;
 using Paired = Widened;

@@ -1,0 +1,146 @@
+// Functions of one and two operands beside those of unary.cpp and binary.cpp, with the gradients of
+// activations.
+#include "pointwise_functions.h"
+
+#include "exponential.h"
+#include "logarithm.h"
+#include "map.h"
+
+namespace opsmith::optimized::OPSMITH_ISA {
+namespace {
+
+OPSMITH_INLINE F reciprocal(F x) {
+  return splat(1.0f) / x;
+}
+OPSMITH_INLINE F inverse_root(F x) {
+  return splat(1.0f) / square_root(x);
+}
+OPSMITH_INLINE F square(F x) {
+  return x * x;
+}
+OPSMITH_INLINE F cube(F x) {
+  return x * x * x;
+}
+OPSMITH_INLINE F inverse_square(F x) {
+  return splat(1.0f) / (x * x);
+}
+
+// ---- with numbers
+
+// NaN is not above 0, and stays.
+OPSMITH_INLINE F leaky_relu(F x, const F* numbers) {
+  return less(zero(), x, x, x * numbers[0]);
+}
+OPSMITH_INLINE F elu(F x, const F* numbers) {
+  return less(x, zero(), expm1(x * numbers[2]) * numbers[0], x * numbers[1]);
+}
+OPSMITH_INLINE F softplus(F x, const F* numbers) {
+  const F scaled_x = x * numbers[0];
+  return less(numbers[1], scaled_x, x, log1p(exp(scaled_x)) / numbers[0]);
+}
+OPSMITH_INLINE F divided(F x, const F* numbers) {
+  return x / numbers[0];
+}
+OPSMITH_INLINE F dividing(F x, const F* numbers) {
+  return numbers[0] / x;
+}
+
+// ---- of two
+
+OPSMITH_INLINE F quotient(F x, F y, F) {
+  return x / y;
+}
+// NaN of either stays.
+OPSMITH_INLINE F larger(F x, F y, F) {
+  return at_most(y, y, less(x, y, y, x), y);
+}
+OPSMITH_INLINE F smaller(F x, F y, F) {
+  return at_most(y, y, less(y, x, y, x), y);
+}
+OPSMITH_INLINE F sigmoid_gradient(F g, F y, F) {
+  return g * (splat(1.0f) - y) * y;
+}
+OPSMITH_INLINE F tanh_gradient(F g, F y, F) {
+  return g * (splat(1.0f) - y * y);
+}
+OPSMITH_INLINE F silu_gradient(F g, F x, F) {
+  const F one = splat(1.0f), s = sigmoid(x);
+  return g * s * fma(x, one - s, one);
+}
+// Φ(x) + x·φ(x)
+OPSMITH_INLINE F gelu_erf_gradient(F g, F x, F) {
+  const F density = exp(x * x * splat(-0.5f)) * splat(0.398942280f);
+  return g * fma(x, density, fma(erf(x * splat(0.707106781f)), splat(0.5f), splat(0.5f)));
+}
+// With u = √(2/π)·(x + 0.044715·x³) and s = 1/(1 + e^-2u), which is (1 + tanh u)/2: s + x·s·(1 - s)·2u'. The
+// bound keeps 1 - s = s·e^-2u finite.
+OPSMITH_INLINE F gelu_tanh_gradient(F g, F x, F) {
+  const F square = x * x, root = splat(-2.0f * 0.7978845608f);
+  const F exponent = x * fma(square, splat(-2.0f * 0.7978845608f * 0.044715f), root);
+  const F e = exp(min(splat(80.0f), exponent)), s = splat(1.0f) / (splat(1.0f) + e);
+  const F slope = fma(square, splat(6.0f * 0.7978845608f * 0.044715f), zero() - root);
+  return g * fma(x * slope, s * (e * s), s);
+}
+OPSMITH_INLINE F leaky_relu_gradient(F g, F x, F slope) {
+  return less(zero(), x, g, g * slope);
+}
+OPSMITH_INLINE F hardswish_gradient(F g, F x, F) {
+  const F three = splat(3.0f);
+  const F between = g * (x / three + splat(0.5f));
+  return less(x, zero() - three, zero(), at_most(x, three, between, g));
+}
+OPSMITH_INLINE F hardsigmoid_gradient(F g, F x, F) {
+  const F three = splat(3.0f);
+  return less(zero() - three, x, less(x, three, g * splat(1.0f / 6.0f), zero()), zero());
+}
+
+// f and a number in a vector, kept in registers while a loop goes.
+struct Numbers {
+  F of[3];
+};
+
+}  // namespace
+
+#define OPSMITH_DEFINE(name, T, suffix)                                        \
+  void name##_##suffix(const T* x, T* y, int64_t n, bool streamed) {           \
+    map(x, y, n, streamed, [](F v) OPSMITH_ALWAYS_INLINE { return name(v); }); \
+  }
+#define OPSMITH_EACH(name)                 \
+  OPSMITH_DEFINE(name, float, float)       \
+  OPSMITH_DEFINE(name, Bfloat16, bfloat16) \
+  OPSMITH_DEFINE(name, Float16, float16)
+OPSMITH_POINTWISE_UNARY(OPSMITH_EACH)
+#undef OPSMITH_DEFINE
+
+#define OPSMITH_DEFINE(name, T, suffix)                                                    \
+  void name##_##suffix(const T* x, const float* numbers, T* y, int64_t n, bool streamed) { \
+    const Numbers all{{splat(numbers[0]), splat(numbers[1]), splat(numbers[2])}};          \
+    map(x, y, n, streamed, [all](F v) OPSMITH_ALWAYS_INLINE { return name(v, all.of); });  \
+  }
+OPSMITH_POINTWISE_WITH_NUMBERS(OPSMITH_EACH)
+#undef OPSMITH_DEFINE
+
+#define OPSMITH_DEFINE(name, T, suffix)                                                           \
+  void name##_##suffix(const T* x, const T* y, float number, T* z, int64_t n, bool streamed) {    \
+    const F by = splat(number);                                                                   \
+    map(x, y, z, n, streamed, [by](Pair v) OPSMITH_ALWAYS_INLINE { return name(v.x, v.y, by); }); \
+  }
+OPSMITH_POINTWISE_BINARY(OPSMITH_EACH)
+#undef OPSMITH_DEFINE
+#undef OPSMITH_EACH
+
+void chosen_of_two_bytes(const uint8_t* which, const uint16_t* x, const uint16_t* y, uint16_t* z, int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = which[i] != 0 ? x[i] : y[i];
+  }
+}
+void chosen_of_four_bytes(const uint8_t* which, const uint32_t* x, const uint32_t* y, uint32_t* z,
+                          int64_t n) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    z[i] = which[i] != 0 ? x[i] : y[i];
+  }
+}
+
+}  // namespace opsmith::optimized::OPSMITH_ISA
