@@ -3,6 +3,7 @@
 // Elements lie in planes, of which each is one channel's, or in rows, of which each column is one channel's:
 // those of channels-last images, of tensors without pixels, and of planes of few. Other layouts are copied.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <tuple>
@@ -234,7 +235,21 @@ class Grid {
   int64_t channels() const { return channels_; }
   int64_t rows() const { return rows_; }
   int64_t parts() const { return parts_; }
-  int64_t channel(int64_t column) const { return column / inner_ % channels_; }
+  // f(k, channel) for the n columns from `column` on.
+  template <class F>
+  void for_channels(int64_t column, int64_t n, const F& f) const {
+    int64_t channel = column / inner_ % channels_, within = column % inner_;
+    for (int64_t k = 0; k < n; ++k) {
+      f(k, channel);
+      if (++within == inner_) {
+        within = 0;
+        channel = channel + 1 == channels_ ? 0 : channel + 1;
+      }
+    }
+  }
+  // Neighbours of one channel.
+  int64_t inner() const { return inner_; }
+  int64_t own_columns() const { return columns_; }
   // With the rows that are taken for one.
   int64_t columns() const { return columns_ * folded_; }
   int64_t sample_size() const { return rows_ * columns_; }
@@ -283,14 +298,34 @@ class Grid {
 // Numbers of each column of each sample, for the functions of rows.
 class ColumnNumbers {
  public:
-  static constexpr int64_t kNumbers = 4;
+  static constexpr size_t kNumbers = 4;
+  using OfChannel = std::array<float, kNumbers>;
 
   ColumnNumbers(KernelRuntimeContext& context, const Grid& grid)
-      : columns_(grid.columns()), numbers_(temporary<float>(context, grid.samples() * kNumbers * columns_)) {}
+      : columns_(grid.columns()),
+        numbers_(temporary<float>(context, grid.samples() * static_cast<int64_t>(kNumbers) * columns_)) {}
 
   bool has_memory() const { return numbers_.get() != nullptr; }
   float* of(int64_t sample, int64_t which) const {
-    return numbers_.get() + (sample * kNumbers + which) * columns_;
+    return numbers_.get() + (sample * static_cast<int64_t>(kNumbers) + which) * columns_;
+  }
+  // From of_channel(sample, channel), the first `count` of its numbers.
+  template <class F>
+  void fill(const Grid& grid, int64_t count, const F& of_channel) const {
+    const int64_t own = grid.own_columns();
+    for (int64_t sample = 0; own > 0 && sample < grid.samples(); ++sample) {
+      for (int64_t channel = 0, column = 0; channel < grid.channels(); ++channel, column += grid.inner()) {
+        const OfChannel numbers = of_channel(sample, channel);
+        for (int64_t which = 0; which < count; ++which) {
+          std::fill_n(of(sample, which) + column, grid.inner(), numbers[static_cast<size_t>(which)]);
+        }
+      }
+      for (int64_t which = 0; which < count; ++which) {
+        for (int64_t column = own; column < columns_; column += own) {
+          std::copy_n(of(sample, which), own, of(sample, which) + column);
+        }
+      }
+    }
   }
 
  private:
@@ -327,14 +362,10 @@ bool standardize(KernelRuntimeContext& context, const Image& image, const Grid& 
   if (!numbers.has_memory()) {
     return false;
   }
-  for (int64_t sample = 0; sample < grid.samples(); ++sample) {
-    for (int64_t column = 0; column < grid.columns(); ++column) {
-      const Line line = line_of(sample, grid.channel(column));
-      numbers.of(sample, 0)[column] = line.center;
-      numbers.of(sample, 1)[column] = line.scale;
-      numbers.of(sample, 2)[column] = line.shift;
-    }
-  }
+  numbers.fill(grid, 3, [&](int64_t sample, int64_t channel) {
+    const Line line = line_of(sample, channel);
+    return ColumnNumbers::OfChannel{line.center, line.scale, line.shift, 0.0f};
+  });
   auto* const function = functions.standardize_rows.of(T{});
   grid.for_rows_in_threads([&](int64_t sample, int64_t first, int64_t rows, int64_t columns) {
     function(x + first, rows, columns, numbers.of(sample, 0), numbers.of(sample, 1), numbers.of(sample, 2),
@@ -362,8 +393,13 @@ bool take_moments_of_rows(KernelRuntimeContext& context, const Grid& grid, const
           Moments* const own = all_parts + task * channels;
           std::fill_n(own, channels, Moments());
           grid.for_rows_of(task / parts, task % parts, [&](int64_t first, int64_t rows, int64_t columns) {
-            add_moments_of_columns(x + first, rows, columns, columns, function,
-                                   [&](int64_t column) -> Moments& { return own[grid.channel(column)]; });
+            take_moments_of_columns(
+                x + first, rows, columns, columns, function,
+                [&](int64_t column, int64_t n, double count, const float* means, const float* squares) {
+                  grid.for_channels(column, n, [&](int64_t k, int64_t channel) {
+                    own[channel].add(count, static_cast<double>(means[k]), static_cast<double>(squares[k]));
+                  });
+                });
           });
         }
       });
@@ -605,11 +641,9 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
     return false;
   }
   Sums* const all_parts = parts == 1 ? sums : apart.get();
-  for (int64_t sample = 0; sample < samples; ++sample) {
-    for (int64_t column = 0; column < grid.columns(); ++column) {
-      numbers.of(sample, 0)[column] = center_of(sample, grid.channel(column));
-    }
-  }
+  numbers.fill(grid, 1, [&](int64_t sample, int64_t channel) {
+    return ColumnNumbers::OfChannel{center_of(sample, channel), 0.0f, 0.0f, 0.0f};
+  });
   auto* const function = functions.sums_of_columns.of(T{});
   parallel(
       samples * parts, rows_per_thread(grid.sample_size() / parts * kCost), [&](int64_t begin, int64_t end) {
@@ -625,11 +659,10 @@ bool take_sums(KernelRuntimeContext& context, const Image& image, const Grid& gr
                 const int64_t together = std::min(kColumns, columns - column);
                 function(g + at, x + at, std::min(kRows, rows - row), columns, together, centers + column,
                          grads, products);
-                for (int64_t k = 0; k < together; ++k) {
-                  Sums& to = own[grid.channel(column + k)];
-                  to.grad += static_cast<double>(grads[k]);
-                  to.product += static_cast<double>(products[k]);
-                }
+                grid.for_channels(column, together, [&](int64_t k, int64_t channel) {
+                  own[channel].grad += static_cast<double>(grads[k]);
+                  own[channel].product += static_cast<double>(products[k]);
+                });
               }
             }
           });
@@ -666,15 +699,10 @@ bool differentiate(KernelRuntimeContext& context, const Image& image, const Grid
   if (!numbers.has_memory()) {
     return false;
   }
-  for (int64_t sample = 0; sample < grid.samples(); ++sample) {
-    for (int64_t column = 0; column < grid.columns(); ++column) {
-      const GradientLine line = line_of(sample, grid.channel(column));
-      numbers.of(sample, 0)[column] = line.center;
-      numbers.of(sample, 1)[column] = line.slope;
-      numbers.of(sample, 2)[column] = line.along;
-      numbers.of(sample, 3)[column] = line.shift;
-    }
-  }
+  numbers.fill(grid, 4, [&](int64_t sample, int64_t channel) {
+    const GradientLine line = line_of(sample, channel);
+    return ColumnNumbers::OfChannel{line.center, line.slope, line.along, line.shift};
+  });
   auto* const function = functions.gradient_rows.of(T{});
   grid.for_rows_in_threads([&](int64_t sample, int64_t first, int64_t rows, int64_t columns) {
     function(g + first, x + first, rows, columns, numbers.of(sample, 0), numbers.of(sample, 1),

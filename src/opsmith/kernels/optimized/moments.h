@@ -58,21 +58,18 @@ void add_moments_of_runs(const T* x, int64_t rows, int64_t stride, int64_t n, Mo
   }
 }
 
-// Those of columns over rows, which begin `stride` elements apart; `each(column)` is where a column's are
-// added.
-template <class T, class Each>
-void add_moments_of_columns(const T* x, int64_t rows, int64_t stride, int64_t columns,
-                            MomentsOfColumns<T>* function, const Each& each) {
+// Those of columns over rows, which begin `stride` elements apart: take(column, n, count, means, squares)
+// gets what `count` rows of the n columns from `column` on come to.
+template <class T, class Take>
+void take_moments_of_columns(const T* x, int64_t rows, int64_t stride, int64_t columns,
+                             MomentsOfColumns<T>* function, const Take& take) {
   float means[kMomentsColumns], squares[kMomentsColumns];
   for (int64_t column = 0; column < columns; column += kMomentsColumns) {
     const int64_t together = std::min(kMomentsColumns, columns - column);
     for (int64_t row = 0; row < rows; row += kMomentsRows) {
       const int64_t count = std::min(kMomentsRows, rows - row);
       function(x + row * stride + column, count, stride, together, means, squares);
-      for (int64_t k = 0; k < together; ++k) {
-        each(column + k)
-            .add(static_cast<double>(count), static_cast<double>(means[k]), static_cast<double>(squares[k]));
-      }
+      take(column, together, static_cast<double>(count), means, squares);
     }
   }
 }

@@ -37,13 +37,23 @@ struct Variance {
     if (stride == columns && columns < kNarrow && rows >= 4 * kFolded) {
       // Whole vectors of several rows at once.
       const int64_t whole = rows / kFolded;
-      add_moments_of_columns(x, whole, kFolded * columns, kFolded * columns, of_columns,
-                             [&](int64_t column) -> Moments& { return states[column % columns]; });
+      take_moments_of_columns(
+          x, whole, kFolded * columns, kFolded * columns, of_columns,
+          [&](int64_t column, int64_t n, double count, const float* means, const float* squares) {
+            for (int64_t k = 0, to = column % columns; k < n; ++k, to = to + 1 == columns ? 0 : to + 1) {
+              states[to].add(count, static_cast<double>(means[k]), static_cast<double>(squares[k]));
+            }
+          });
       x += whole * kFolded * columns;
       rows -= whole * kFolded;
     }
-    add_moments_of_columns(x, rows, stride, columns, of_columns,
-                           [&](int64_t column) -> Moments& { return states[column]; });
+    take_moments_of_columns(
+        x, rows, stride, columns, of_columns,
+        [&](int64_t column, int64_t n, double count, const float* means, const float* squares) {
+          for (int64_t k = 0; k < n; ++k) {
+            states[column + k].add(count, static_cast<double>(means[k]), static_cast<double>(squares[k]));
+          }
+        });
   }
   void merge(State& state, const State& later) const { state.add(later); }
   void put(int64_t offset, int64_t stride, const State* states, int64_t n) const {
