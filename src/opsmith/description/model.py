@@ -185,7 +185,8 @@ class Kernel:
     ``symint``: the C++ signature takes ``c10::SymInt`` where the schema does.
     ``fails_over``: calls that it refuses at run time (``opsmith::unsupported``) run on the CPU.
     ``rng`` says which generator it draws from, if any: a backend with another one leaves it out.
-    ``on_devices``: devices have it, and not ExecuTorch alone.
+    ``on_devices``: devices have it, and not ExecuTorch alone; ``device_dtypes``, where given, is what
+    ``dtypes`` is on them.
     ``capture``: what it does on the host it hands to ``opsmith::on_host``, so that graphs can record it.
 
     Of a structured kernel, ``meta_symbol`` names the function that checks and shapes in the place of
@@ -233,6 +234,7 @@ class Kernel:
     through: tuple[StubKernel, ...] = ()
     attention: AttentionLimits | None = None
     on_devices: bool = True
+    device_dtypes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -453,7 +455,14 @@ class Backend:
         return replace(
             self,
             libraries=tuple(
-                replace(each, kernels=tuple(k for k in each.kernels if k.on_devices))
+                replace(
+                    each,
+                    kernels=tuple(
+                        replace(k, dtypes=k.device_dtypes or k.dtypes)
+                        for k in each.kernels
+                        if k.on_devices
+                    ),
+                )
                 for each in self.libraries
                 if each.on_devices
             ),

@@ -247,8 +247,15 @@ def _separated(parts: Sequence[str]) -> list[str]:
 # ---- what is compiled
 
 
+# Complex numbers are calculated with by the loops for their parts.
+_PARTS = {"ComplexHalf": "Half", "ComplexFloat": "Float", "ComplexDouble": "Double"}
+
+
 def _selection(plan: ExecutorchPlan) -> str:
-    dtypes = plan.dtypes()
+    dtypes = {
+        operator: sorted({*names, *(_PARTS[each] for each in names if each in _PARTS)})
+        for operator, names in plan.dtypes().items()
+    }
     cases = [
         f"if (operator_name == {quoted(name.removeprefix('aten::'))}) {{ return {_any_of(names)}; }}"
         for name, names in dtypes.items()

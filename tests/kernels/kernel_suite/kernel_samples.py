@@ -429,10 +429,35 @@ def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
         yield directly("aten::rsub.Scalar_out", x, other, alpha)
     if dtype == torch.float32:
         for complex_dtype in (torch.complex64, torch.complex128, torch.complex32):
-            z = torch.complex(x.double(), numbers(4, 5, dtype=torch.float64) + 1).to(complex_dtype)
+            wide = torch.complex(x.double(), numbers(4, 5, dtype=torch.float64) + 1)
+            z = wide.to(complex_dtype)
             for given in (z, z.t(), z[0, 0], z[:0]):
                 yield directly("aten::view_as_real_copy.out", given)
                 yield directly("aten::_conj_physical.out", given)
+            yield from _complex_arithmetic(wide, complex_dtype)
+
+
+def _complex_arithmetic(wide: Tensor, dtype: torch.dtype) -> Iterator[OperatorCall]:
+    """What ExecuTorch's kernels calculate with complex numbers, of a matrix of complex128 without zeros."""
+    z, rows = wide.to(dtype), wide.flip(0).to(dtype)
+    image = torch.stack([wide, wide.flip(0), wide.flip(1)])[None].to(dtype)
+    last = image.contiguous(memory_format=torch.channels_last)
+    for a, b in ((z, rows), (z, rows[0]), (z, rows[:, :1]), (z.t(), rows.t()), (last, last), (z[:0], rows[0])):
+        for name in ("add", "sub"):
+            for alpha in (1, 2.5):
+                yield directly(f"aten::{name}.out", a, b, alpha)
+        yield directly("aten::mul.out", a, b)
+        if dtype != torch.complex32:  # of which ATen has no quotients, sums and products of matrices
+            yield directly("aten::div.out", a, b)
+    for given in (z, z.t(), image, last, z[0, 0], z[:0]):
+        yield directly("aten::abs.out", given)
+    yield directly("aten::cat.out", [z, rows[:1]], 0)
+    if dtype != torch.complex32:
+        for given in (z, z.t(), image, last, z[:0]):
+            for dims, keepdim in (([0], False), ([-1], True), (None, False)):
+                yield directly("aten::sum.IntList_out", given, dims, keepdim, None)
+        yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2).contiguous())
+        yield directly("aten::bmm.out", image[0], image[0].transpose(1, 2))
 
 
 def _direct_transforms(dtype: torch.dtype) -> Iterator[OperatorCall]:
@@ -465,6 +490,7 @@ def _direct_scalars(dtype: torch.dtype) -> Iterator[OperatorCall]:
     for width in INTEGRAL if dtype == torch.int64 else ():
         a = numbers(4, 5, dtype=width)
         for name in ("bitwise_left_shift", "bitwise_right_shift"):
+            a[0] = torch.iinfo(width).max
             for bits in (0, 1, 7, 40):
                 yield directly(f"aten::{name}.Tensor_Scalar_out", a, bits)
                 yield directly(f"aten::{name}.Tensor_out", a, torch.full_like(a[0], bits))

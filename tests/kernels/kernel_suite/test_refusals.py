@@ -2,7 +2,8 @@
 
 Each kernel is called with what :mod:`wrong_arguments` makes of its samples, and beside it the runtime's own.
 It may never crash or write beside its results.  What ATen and the runtime refuse, it refuses; what only the
-runtime does, it may compute if ATen gives the same.
+runtime does, it may compute if ATen gives the same.  Dtypes and numbers that the runtime's takes, it takes
+too, and where ATen refuses these, it gives the same.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from typing import Any
 import pytest
 import torch
 from aten_calls import OperatorCall, functional_of, inputs_of, schema_of
-from direct_calls import OWN_KEY, Answer, Caller, DirectCall, built_caller
+from direct_calls import OWN_KEY, Answer, Caller, DirectCall, Out, built_caller
 from executorch_calls import form_of
 from recording import recording
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from wrong_arguments import chosen, with_mistakes
 
 from opsmith.executorch.build import build_library
@@ -44,6 +46,15 @@ _BY_DAY = 1
 
 # The memory for a result is wrong, whatever ATen would do with it.
 _OF_OUTS = frozenset({"out_dtypes", "out_shapes"})
+
+# What is in the place of what is right where a kernel that is as strict as the runtime's takes as much too.
+_OF_DTYPES = frozenset({"dtypes", "numbers", "out_dtypes"})
+
+# The libraries that are to take all that the runtime's kernels take: others leave it to those behind them.
+_COMPLETE = frozenset({"portable", "dim_order"})
+
+# Where the runtime's kernel takes more of these all the same: why, by the operator.
+TAKES_LESS: dict[str, str] = {}
 
 # Where the runtime's kernel refuses memory in which this one writes what ATen gives: why, by the operator.
 TAKES_MORE = {
@@ -73,21 +84,49 @@ def mistakes(place: int, most: int) -> Iterator[DirectCall]:
         yield from with_mistakes(call)
 
 
-def wrong(call: DirectCall, ours: Answer, theirs: Answer | None, *, is_known: bool) -> str:
+def wrong(
+    call: DirectCall, ours: Answer, theirs: Answer | None, *, is_known: bool, is_complete: bool
+) -> str:
     """What is wrong with our answer, empty where nothing is.
 
-    ``is_known``: the runtime's kernel takes the call that this one was made of.
+    ``is_known``: the runtime's kernel takes the call that this one was made of.  ``is_complete``: our library
+    takes all that the runtime's kernels take.
     """
     if ours.died:
         return ours.died
     if call.mistake == "none" and ours.is_refusal:
         return f"it refuses what is right, with error {ours.error}"
-    if theirs is None or ours.is_refusal or not theirs.is_refusal:
+    if theirs is None or (ours.is_refusal and theirs.is_refusal):
         return ""
+    if not theirs.is_refusal:
+        if not is_complete or call.mistake not in _OF_DTYPES:
+            return ""
+        if ours.is_refusal:
+            less = call.operator.removeprefix("aten::") in TAKES_LESS
+            return "" if less else "it refuses what the runtime's kernel takes"
+        return "" if _agree(call, ours, theirs) else "it gives neither what ATen nor what the runtime's gives"
     if call.mistake in _OF_OUTS:
         more = call.operator.removeprefix("aten::") in TAKES_MORE
         return "it writes what the runtime's kernel refuses to" if is_known and not more else ""
     return "" if _aten_gives_something(call) else "it computes what ATen and the runtime refuse"
+
+
+def _agree(call: DirectCall, ours: Answer, theirs: Answer) -> bool:
+    """Whether both computed the same, or what ATen has something to say of."""
+    for out, mine, other in zip(tree_leaves(call.outs), ours.outs, theirs.outs, strict=True):
+        if mine == other:
+            continue
+        values, others = (_contents(out, each[1]) for each in (mine, other))
+        if mine[0] != other[0] or not torch.allclose(
+            values, others, rtol=1e-2, atol=1e-2, equal_nan=True
+        ):
+            return _aten_gives_something(call)
+    return True
+
+
+def _contents(out: Out, memory: bytes) -> Tensor:
+    values = torch.frombuffer(bytearray(memory), dtype=out.dtype)
+    return torch.view_as_real(values).double() if out.dtype.is_complex else values.double()
 
 
 def _aten_gives_something(call: DirectCall) -> bool:
@@ -119,7 +158,8 @@ def ask(place: int, most: int, answers: Any) -> None:
         if call.mistake == "none":
             is_known = reference is not None and not reference.is_refusal
         answer = caller.call(ours, call)
-        if reason := wrong(call, answer, reference, is_known=is_known):
+        is_complete = kernel.library in _COMPLETE
+        if reason := wrong(call, answer, reference, is_known=is_known, is_complete=is_complete):
             found.append(f"{call}: {reason}")
         if answer.error != caller.call(ours, call, allocator=False).error:
             found.append(f"{call}: it needs temporary memory of the runtime's")

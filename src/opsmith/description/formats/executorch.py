@@ -75,12 +75,12 @@ class ManifestEntry(FunctionsEntry, forbid_unknown_fields=True):
     """An entry of a manifest, with what opsmith adds: one kernel for certain dtypes of any rank.
 
     ``autograd`` names a function for PyTorch's autograd, which ExecuTorch has no need of.  ``on_devices`` is
-    whether devices have the kernel too.
+    whether devices have the kernel too, or for which dtypes.
     """
 
     kernel_name: str = ""
     autograd: str = ""
-    on_devices: bool = True
+    on_devices: bool | list[str] | dict[str, list[str]] = True
     dtypes: list[str] | dict[str, list[str]] = []
     dim_order: Literal["contiguous", "any"] | None = None
     rng: Literal["philox"] | None = None
@@ -352,24 +352,31 @@ class _EntryReader:
         order = DimOrder(raw.dim_order) if raw.dim_order else self.header.dim_order
         rng = Rng(raw.rng) if raw.rng else None
         attention = attention_limits(self.document, self.steps, raw.attention)
-        dtypes = self._kernel_dtypes(raw)
+        dtypes = self._declared_dtypes("dtypes", raw.dtypes)
         own = replace(kernel, dtypes=dtypes, dim_order=order, rng=rng, attention=attention)
-        return [replace(own, on_devices=raw.on_devices)]
+        if isinstance(raw.on_devices, bool):
+            return [replace(own, on_devices=raw.on_devices)]
+        on_devices = self._declared_dtypes("on_devices", raw.on_devices)
+        return [replace(own, device_dtypes=on_devices)]
 
-    def _kernel_dtypes(self, raw: ManifestEntry) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        if "dtypes" not in self.document.at(*self.steps):
+    def _declared_dtypes(
+        self, key: str, given: list[str] | dict[str, list[str]]
+    ) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """What ``key`` says of the dtypes that the kernel takes."""
+        if key not in self.document.at(*self.steps):
             return ()
-        location = self._locate("dtypes")
-        declared = raw.dtypes if isinstance(raw.dtypes, dict) else {"": raw.dtypes}
+        raw = self.raw
+        location = self._locate(key)
+        declared = given if isinstance(given, dict) else {"": given}
         if not all([declared, *declared.values()]):
             raise KernelRejected(
                 f"this kernel for `{self.operator.name}` takes nothing: a list of dtypes is empty",
                 location=location,
-                remedy="name the dtypes that it takes, or leave `dtypes` out where it takes all",
+                remedy=f"name the dtypes that it takes, or leave `{key}` out where it takes all",
             )
         for argument in declared:
             if argument:
-                self._check_argument(argument, self._locate("dtypes", argument))
+                self._check_argument(argument, self._locate(key, argument))
         aliases = {**self.header.type_alias, **raw.type_alias}
         return tuple(
             (argument, expand_dtypes(names, aliases, location))

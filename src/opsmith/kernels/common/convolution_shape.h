@@ -149,12 +149,14 @@ inline void convolution_backward_of_nothing(KernelRuntimeContext& context, const
   }
 }
 
+// `of_any_dtype`: the kernel converts it, as ExecuTorch's does.
 inline bool convolution_takes_bias(KernelRuntimeContext& context, const Tensor& input,
-                                   const std::optional<Tensor>& bias, const Dims& output) {
+                                   const std::optional<Tensor>& bias, const Dims& output,
+                                   bool of_any_dtype = false) {
   OPSMITH_CHECK(
       context,
       !bias.has_value() || (bias->dim() == 1 && (bias->numel() == output.value[1] || output.value[1] == 0) &&
-                            bias->scalar_type() == input.scalar_type()),
+                            (of_any_dtype || bias->scalar_type() == input.scalar_type())),
       InvalidArgument, false,
       "expected bias to be 1-dimensional with %" PRId64 " elements of the input's dtype", output.value[1]);
   return true;

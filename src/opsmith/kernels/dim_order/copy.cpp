@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "../common/dtypes.h"
+#include "../common/complex_dtypes.h"
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 
@@ -33,11 +33,14 @@ bool lies_so(KernelRuntimeContext& context, const DimOrder& asked, const Tensor*
                 "out does not have the dim order that is asked for, which is contiguous or channels-last");
 }
 
+// Elements `step` apart in memory: the parts of complex numbers are 2.
 template <class From, class To>
-void convert(const Tensor& self, Tensor& out) {
-  const From* const from = static_cast<const From*>(self.const_data_ptr());
-  To* const to = static_cast<To*>(out.mutable_data_ptr());
-  const auto all = strided_over(out, self);
+void convert(const From* from, int64_t from_step, To* to, int64_t to_step, const Tensor& self,
+             const Tensor& out) {
+  auto all = strided_over(out, self);
+  for (size_t d = 0; d < all.rank(); ++d) {
+    all[d].stride = {all[d].stride[0] * to_step, all[d].stride[1] * from_step};
+  }
   const auto line = all.innermost();
   const auto next = all.innermost(1);
   for_each_row_in_threads<2>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
@@ -68,9 +71,19 @@ Tensor& copy(KernelRuntimeContext& context, const Tensor& self, bool non_blockin
     std::memcpy(out.mutable_data_ptr(), self.const_data_ptr(), self.nbytes());
     return out;
   }
-  with_dtype<kCopy>(context, RealB{}, self.scalar_type(), [&](auto from) {
-    with_dtype<kCopy>(context, RealB{}, out.scalar_type(), [&](auto to) {
-      convert<typename decltype(from)::type, typename decltype(to)::type>(self, out);
+  // A real number has no imaginary part, and of a complex one it gets the real part.
+  if (is_complex(out) && !is_complex(self)) {
+    std::memset(out.mutable_data_ptr(), 0, out.nbytes());
+  }
+  const auto converted = [](const Tensor& t) { return is_complex(t) ? part_of(t.scalar_type()) : t.scalar_type(); };
+  const auto step = [](const Tensor& t) { return is_complex(t) ? 2 : 1; };
+  const int parts = is_complex(out) && is_complex(self) ? 2 : 1;
+  with_dtype<kCopy>(context, RealB{}, converted(self), [&](auto from) {
+    with_dtype<kCopy>(context, RealB{}, converted(out), [&](auto to) {
+      for (int part = 0; part < parts; ++part) {
+        convert(static_cast<const typename decltype(from)::type*>(self.const_data_ptr()) + part, step(self),
+                static_cast<typename decltype(to)::type*>(out.mutable_data_ptr()) + part, step(out), self, out);
+      }
     });
   });
   return out;

@@ -43,6 +43,12 @@ ScalarType common_dtype(const Operand&... operands) {
   return all.dtype();
 }
 
+// For operators that ATen does not calculate with bools, and ExecuTorch does: rejects a call with bools on a
+// device.
+inline bool takes_bools(KernelRuntimeContext& context, const char* operator_name, ScalarType dtype) {
+  return dtype != ScalarType::Bool || in_executorch() || reject_dtype(context, operator_name, dtype);
+}
+
 // Whether a result of this dtype may be written to `out`; rejects the call where it may not.
 bool can_store(KernelRuntimeContext& context, ScalarType result, const Tensor& out);
 

@@ -1,5 +1,6 @@
 // A number as an element: the conversion that fill_, full and every operator with a value share.
 #include "movement.h"
+#include "scalar_tensor.h"
 
 #include <cmath>
 
@@ -45,7 +46,7 @@ bool store_number(Types<T...>, const Scalar& value, ScalarType dtype, Bytes16& e
 
 bool element_of(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype, Bytes16& element) {
   const double number = value_of<double>(value);
-  OPSMITH_CHECK(context, fits(dtype, number), InvalidArgument, false,
+  OPSMITH_CHECK(context, fits(dtype, number) && !is_past_long(value, dtype), InvalidArgument, false,
                 "value cannot be converted to type %s without overflow", cpp_name_of(dtype));
   OPSMITH_CHECK(context, store_number(RealB{}, value, dtype, element), NotSupported, false,
                 "a number cannot be made an element of %s", name_of(dtype));

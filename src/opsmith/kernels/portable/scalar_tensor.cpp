@@ -51,8 +51,17 @@ Scalar element_of(const Tensor& tensor) {
   return element(RealB{}, tensor);
 }
 
+bool is_past_long(const Scalar& value, ScalarType dtype) {
+  return in_executorch() && dtype == ScalarType::Long && value.isFloatingPoint() &&
+         value.to<double>() == 9223372036854775808.0;
+}
+
+bool overflows(const Scalar& value, ScalarType dtype) {
+  return is_past_long(value, dtype) || overflows(RealB{}, dtype, value);
+}
+
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype) {
-  return !overflows(RealB{}, dtype, value) ||
+  return !overflows(value, dtype) ||
          reject(context, Error::InvalidArgument, "value cannot be converted to type %s without overflow",
                 cpp_name_of(dtype));
 }

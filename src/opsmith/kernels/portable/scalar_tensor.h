@@ -6,8 +6,14 @@
 
 namespace opsmith::portable {
 
-// Whether the dtype can hold the number, as ATen checks where it does not promote; rejects the call where
-// not.
+// Whether a floating-point number is 2^63, to which the largest Long is rounded and which is none: ATen lets
+// it pass as one, ExecuTorch does not.
+bool is_past_long(const Scalar& value, ScalarType dtype);
+
+// Whether the dtype cannot hold the number, as ATen checks where it does not promote.
+bool overflows(const Scalar& value, ScalarType dtype);
+
+// Whether it can; rejects the call where not.
 bool fits(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype);
 
 // The same, and in ExecuTorch no number below 0 for Byte, to which ATen takes it modulo 256.

@@ -1,9 +1,11 @@
 // Arithmetic of two operands: the four operations, quotients rounded to integers, remainders, atan2.
+#include "../complex_numbers.h"
 #include "../pointwise_bodies.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <string_view>
 
 namespace opsmith::portable::native {
 namespace {
@@ -57,12 +59,21 @@ constexpr auto kProduct = [](auto a, auto b) {
 
 constexpr auto kQuotient = [](auto a, auto b) { return a / b; };
 
-bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar& alpha) {
+// Whether alpha is of a kind that goes with the dtype; rejects the call where not.
+bool is_kind_of_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar& alpha) {
   OPSMITH_CHECK(context, !alpha.isBoolean() || dtype == ScalarType::Bool, InvalidArgument, false,
                 "Boolean alpha only supported for Boolean results.");
   OPSMITH_CHECK(context, !alpha.isFloatingPoint() || is_floating(dtype), InvalidArgument, false,
                 "For integral input tensors, argument alpha must not be a floating point number.");
-  return dtype != ScalarType::Byte || holds(context, alpha, dtype);
+  return true;
+}
+
+// The same, and whether the dtype can hold it; in ExecuTorch, the type that is calculated with.
+bool accepts_alpha(KernelRuntimeContext& context, ScalarType dtype, const Scalar& alpha,
+                   const Scalar& factor) {
+  return is_kind_of_alpha(context, dtype, alpha) &&
+         (dtype != ScalarType::Byte || holds(context, alpha, dtype)) &&
+         fits(context, factor, in_executorch() ? compute_dtype(dtype) : dtype);
 }
 
 Scalar negative_of(const Scalar& number) {
@@ -83,36 +94,60 @@ Tensor& with_alpha(KernelRuntimeContext& context, Dtypes dtypes, ScalarType dtyp
       kOther);
 }
 
+// out = self + factor other of complex numbers, whose parts are added alike.
+template <const char* Name>
+Tensor& complex_sum(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,
+                    const Scalar& factor, Tensor& out) {
+  if (!are_of_one_complex_dtype(context, out, {&self, &other}) || !have_parts(context, {&self, &other}) ||
+      !resize_to_broadcast(context, out, {&self, &other}) || !one_dim_order(context, {&out, &self, &other})) {
+    return out;
+  }
+  Parts a(self), b(other), sums(out);
+  with_alpha<Name, Added>(context, Floating{}, part_of(out.scalar_type()), a.tensor(), b.tensor(), factor,
+                          sums.tensor());
+  return out;
+}
+
 template <const char* Name>
 Tensor& add(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
             const Scalar& alpha, Tensor& out) {
-  if (!accepts_alpha(context, dtype, alpha) || !fits(context, alpha, dtype)) {
+  if (!accepts_alpha(context, dtype, alpha, alpha)) {
     return out;
   }
   return with_alpha<Name, Added>(context, RealB{}, dtype, self, other, alpha, out);
 }
 
+bool reject_bool(KernelRuntimeContext& context) {
+  return reject(
+      context, Error::InvalidArgument,
+      "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+      "mask, use the `~` or `logical_not()` operator instead.");
+}
+
+bool is_no_bool(KernelRuntimeContext& context, const Tensor& self) {
+  return self.scalar_type() != ScalarType::Bool || reject_bool(context);
+}
+
+// `has_bools`: an operand is of bools, which ExecuTorch subtracts from numbers and ATen does not.
 template <const char* Name>
 Tensor& sub(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self, const Tensor& other,
-            bool other_is_bool, const Scalar& alpha, Tensor& out) {
+            bool has_bools, const Scalar& alpha, Tensor& out) {
   OPSMITH_CHECK(context, dtype != ScalarType::Bool, InvalidArgument, out,
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
                 "`logical_xor()` operator instead.");
-  if (self.scalar_type() == ScalarType::Bool || other_is_bool) {
-    reject(
-        context, Error::InvalidArgument,
-        "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
-        "mask, use the `~` or `logical_not()` operator instead.");
-    return out;
-  }
-  if (!accepts_alpha(context, dtype, alpha)) {
+  if (has_bools && !in_executorch()) {
+    reject_bool(context);
     return out;
   }
   // As ATen does, which tells in the sign of a zero that is multiplied by an integer.
   const Scalar factor = negative_of(alpha);
-  return accepts_alpha(context, dtype, alpha) && fits(context, factor, dtype)
-             ? with_alpha<Name, Added>(context, Real{}, dtype, self, other, factor, out)
-             : out;
+  const std::string_view name(Name);
+  const bool takes_any =
+      in_executorch() && (name == kRsubScalar || (name == kSubScalar && is_half_precision(dtype)));
+  if (takes_any ? !is_kind_of_alpha(context, dtype, alpha) : !accepts_alpha(context, dtype, alpha, factor)) {
+    return out;
+  }
+  return with_alpha<Name, Added>(context, Real{}, dtype, self, other, factor, out);
 }
 
 template <const char* Name>
@@ -276,10 +311,24 @@ ScalarTensor number(const Scalar& value, ScalarType dtype) {
   return {value, dtype};
 }
 
+// As ExecuTorch has it of integers over 0, which ATen refuses, and over numbers that their dtype cannot hold.
+Tensor& fmod_of_doubles(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
+                        const Tensor& other, Tensor& out) {
+  if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&self, &other}) &&
+      one_dim_order(context, {&out, &self, &other})) {
+    pointwise<double(double, double)>(context, out, [](double a, double b) { return std::fmod(a, b); }, self,
+                                      other);
+  }
+  return out;
+}
+
 }  // namespace
 
 Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
+  if (any_is_complex({&self, &other, &out})) {
+    return complex_sum<kAdd>(context, self, other, alpha, out);
+  }
   return add<kAdd>(context, common_dtype(self, other), self, other, alpha, out);
 }
 
@@ -296,20 +345,27 @@ Tensor& add_scalar_out(KernelRuntimeContext& context, const Tensor& self, const 
 
 Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return sub<kSub>(context, common_dtype(self, other), self, other, other.scalar_type() == ScalarType::Bool,
-                   alpha, out);
+  if (any_is_complex({&self, &other, &out})) {
+    return complex_sum<kSub>(context, self, other, negative_of(alpha), out);
+  }
+  return sub<kSub>(context, common_dtype(self, other), self, other,
+                   self.scalar_type() == ScalarType::Bool || other.scalar_type() == ScalarType::Bool, alpha,
+                   out);
 }
 
 Tensor& sub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                        const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return out_is(context, dtype, out)
+  return out_is(context, dtype, out) && is_no_bool(context, self)
              ? sub<kSubScalar>(context, dtype, self, number(other, compute_dtype(dtype)), other.isBoolean(),
                                alpha, out)
              : out;
 }
 
 Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  if (any_is_complex({&self, &other, &out})) {
+    return complex_binary<kMul>(context, self, other, out, [](auto a, auto b) { return a * b; });
+  }
   return mul<kMul>(context, common_dtype(self, other), self, other, out);
 }
 
@@ -321,7 +377,15 @@ Tensor& mul_scalar_out(KernelRuntimeContext& context, const Tensor& self, const 
 }
 
 Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
-  return div<kDiv>(context, common_dtype(self, other), self, other, out);
+  if (any_is_complex({&self, &other, &out})) {
+    return complex_binary<kDiv>(context, self, other, out, [](auto a, auto b) { return a / b; });
+  }
+  const ScalarType dtype = common_dtype(self, other);
+  if (in_executorch() && dtype == ScalarType::Bool && out.scalar_type() == dtype) {
+    // Which is defined where the divisor is true.
+    return binary<kDiv>(context, Types<bool>{}, dtype, self, other, out, [](bool a, bool) { return a; });
+  }
+  return div<kDiv>(context, dtype, self, other, out);
 }
 
 Tensor& div_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
@@ -345,11 +409,17 @@ Tensor& div_scalar_mode_out(KernelRuntimeContext& context, const Tensor& self, c
 }
 
 Tensor& fmod_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
+  if (in_executorch() && is_integral(common_dtype(self, other)) && has_zero(other)) {
+    return fmod_of_doubles(context, common_dtype(self, other), self, other, out);
+  }
   return divided<kFmod>(context, common_dtype(self, other), self, other, out, kRemainderTrunc);
 }
 
 Tensor& fmod_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
+  if (in_executorch() && overflows(other, dtype)) {
+    return fmod_of_doubles(context, dtype, self, number(other, ScalarType::Double), out);
+  }
   return divided<kFmodScalar>(context, dtype, self, number(other, dtype), out, kRemainderTrunc);
 }
 
@@ -378,9 +448,8 @@ Tensor& floor_divide_out(KernelRuntimeContext& context, const Tensor& self, cons
 Tensor& rsub_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other,
                         const Scalar& alpha, Tensor& out) {
   const ScalarType dtype = common_dtype(self, other);
-  return out_is(context, dtype, out)
-             ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self,
-                                self.scalar_type() == ScalarType::Bool, alpha, out)
+  return out_is(context, dtype, out) && is_no_bool(context, self)
+             ? sub<kRsubScalar>(context, dtype, number(other, compute_dtype(dtype)), self, false, alpha, out)
              : out;
 }
 

@@ -25,6 +25,8 @@ OPSMITH_BITWISE(bitwise_xor, ^)
 
 namespace {
 
+// Of bools, which ExecuTorch shifts and ATen does not, as integers and then truth values.
+//
 // By less than an integer has bits: by more, C++ does not say what it is, and ATen gives what is left.
 template <class C>
 bool is_within(C bits) {
@@ -33,12 +35,21 @@ bool is_within(C bits) {
 
 constexpr auto kLeft = [](auto a, auto bits) {
   using C = decltype(a);
-  using U = std::make_unsigned_t<C>;
-  return is_within(bits) ? static_cast<C>(static_cast<uint64_t>(static_cast<U>(a)) << bits) : C(0);
+  if constexpr (std::is_same_v<C, bool>) {
+    return a;
+  } else {
+    using U = std::make_unsigned_t<C>;
+    return is_within(bits) ? static_cast<C>(static_cast<uint64_t>(static_cast<U>(a)) << bits) : C(0);
+  }
 };
 constexpr auto kRight = [](auto a, auto bits) {
   using C = decltype(a);
-  return static_cast<C>(a >> (is_within(bits) ? bits : static_cast<C>(sizeof(C) * 8 - 1)));
+  if constexpr (std::is_same_v<C, bool>) {
+    return a && !bits;
+  } else {
+    const C most = static_cast<C>(sizeof(C) * 8 - 1);  // which leaves the sign
+    return is_within(bits) ? static_cast<C>(a >> bits) : std::is_signed_v<C> ? static_cast<C>(a >> most) : C(0);
+  }
 };
 
 }  // namespace
@@ -47,13 +58,13 @@ constexpr auto kRight = [](auto a, auto bits) {
   Tensor& name##_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other,        \
                             Tensor& out) {                                                                 \
     static constexpr char kName[] = #name ".Tensor_out";                                                   \
-    return binary<kName>(context, Integral{}, common_dtype(self, other), self, other, out, function);      \
+    return binary<kName>(context, IntegralB{}, common_dtype(self, other), self, other, out, function);     \
   }                                                                                                        \
   Tensor& name##_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& other, \
                                    Tensor& out) {                                                          \
     static constexpr char kName[] = #name ".Tensor_Scalar_out";                                            \
     const ScalarType dtype = common_dtype(self, other);                                                    \
-    return binary<kName>(context, Integral{}, dtype, self, ScalarTensor(other, dtype), out, function);     \
+    return binary<kName>(context, IntegralB{}, dtype, self, ScalarTensor(other, dtype), out, function);    \
   }
 OPSMITH_SHIFT(bitwise_left_shift, kLeft)
 OPSMITH_SHIFT(bitwise_right_shift, kRight)

@@ -28,8 +28,10 @@ struct Clamped {
 template <const char* Name>
 Tensor& clamp_between(KernelRuntimeContext& context, ScalarType dtype, const Tensor& self,
                       const Tensor& lower, const Tensor& upper, Tensor& out) {
-  return ternary_of<Name>(context, Real{}, dtype, self, lower, upper, out,
-                          [](auto type) { return Clamped<typename decltype(type)::type>{}; });
+  return takes_bools(context, Name, dtype)
+             ? ternary_of<Name>(context, RealB{}, dtype, self, lower, upper, out,
+                                [](auto type) { return Clamped<typename decltype(type)::type>{}; })
+             : out;
 }
 
 bool reject_no_bound(KernelRuntimeContext& context) {
@@ -59,7 +61,8 @@ Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::
   }
   const ScalarType dtype = operands.dtype();
   if ((min.has_value() && !holds(context, *min, dtype)) ||
-      (max.has_value() && !holds(context, *max, dtype)) || !out_is(context, dtype, out)) {
+      (max.has_value() && !holds(context, *max, dtype)) || !out_is(context, dtype, out) ||
+      !takes_bools(context, kClamp, dtype)) {
     return out;
   }
   if (min.has_value() && max.has_value()) {
@@ -67,10 +70,10 @@ Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::
                                  out);
   }
   if (min.has_value()) {
-    return binary<kClamp>(context, Real{}, dtype, self, ScalarTensor(*min, dtype), out, kLarger);
+    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*min, dtype), out, kLarger);
   }
   if (max.has_value()) {
-    return binary<kClamp>(context, Real{}, dtype, self, ScalarTensor(*max, dtype), out, kSmaller);
+    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*max, dtype), out, kSmaller);
   }
   reject_no_bound(context);
   return out;
@@ -124,12 +127,16 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
                 "Bool inputs not supported for hardtanh");
   // ATen takes the limits of whole numbers as Long.
   const ScalarType held = is_floating(dtype) || in_executorch() ? dtype : ScalarType::Long;
-  if (!holds(context, min_val, held) || !holds(context, max_val, held) || !out_is(context, dtype, out)) {
+  // ExecuTorch takes integers below 0 to Byte modulo 256.
+  const auto takes = [&](const Scalar& limit) {
+    return limit.isFloatingPoint() ? holds(context, limit, held) : fits(context, limit, held);
+  };
+  if (!takes(min_val) || !takes(max_val) || !out_is(context, dtype, out)) {
     return out;
   }
   OPSMITH_CHECK(
       context,
-      !(dtype == ScalarType::Byte && (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
+      !(dtype == ScalarType::Byte && !in_executorch() && (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
       InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
   const auto limit = [dtype](const Scalar& given) {
     return is_floating(dtype) ? given : Scalar(value_of<int64_t>(given));

@@ -1,31 +1,19 @@
 // Complex numbers as pairs of real ones: conjugates, and copies of views of them.
 #include <cstring>
 
-#include "../../common/dtypes.h"
+#include "../complex_numbers.h"
 #include "../movement.h"
 
 namespace opsmith::portable::native {
 namespace {
 
-// The dtype of the two numbers, or Undefined for one that is not complex.
-ScalarType part_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::ComplexHalf:
-      return ScalarType::Half;
-    case ScalarType::ComplexFloat:
-      return ScalarType::Float;
-    case ScalarType::ComplexDouble:
-      return ScalarType::Double;
-    default:
-      return ScalarType::Undefined;
-  }
-}
-
-bool is_complex(KernelRuntimeContext& context, const char* name, const Tensor& self) {
-  return part_of(self.scalar_type()) != ScalarType::Undefined ||
+bool takes_complex(KernelRuntimeContext& context, const char* name, const Tensor& self) {
+  return is_complex(self) ||
          reject(context, Error::NotSupported, "\"%s\" not implemented for '%s'", name,
                 name_of(self.scalar_type()));
 }
+
+using Floats = Types<Half, float, double>;
 
 // The strides of both numbers of each element, in numbers.
 Dims strides_of_parts(const Tensor& t) {
@@ -39,12 +27,14 @@ Dims strides_of_parts(const Tensor& t) {
 }  // namespace
 
 Tensor& view_as_real_copy_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  if (!is_complex(context, "view_as_real_copy.out", self)) {
+  if (!takes_complex(context, "view_as_real_copy.out", self)) {
     return out;
   }
-  OPSMITH_CHECK(context, part_of(self.scalar_type()) == out.scalar_type(), InvalidArgument, out,
-                "out must have the dtype of self's parts, %s, but has %s",
-                name_of(part_of(self.scalar_type())), name_of(out.scalar_type()));
+  // ExecuTorch's converts the parts to other floats.
+  const ScalarType part = part_of(self.scalar_type());
+  OPSMITH_CHECK(context, out.scalar_type() == part || (in_executorch() && contains(Floats{}, out.scalar_type())),
+                InvalidArgument, out, "out must have the dtype of self's parts, %s, but has %s", name_of(part),
+                name_of(out.scalar_type()));
   OPSMITH_CHECK(context, self.dim() < kMaxDims, NotSupported, out,
                 "view_as_real: at most %" PRId64 " dimensions", kMaxDims);
   Dims sizes = sizes_of(self);
@@ -52,15 +42,15 @@ Tensor& view_as_real_copy_out(KernelRuntimeContext& context, const Tensor& self,
   sizes.push_back(2);
   strides.push_back(1);
   if (resize(context, out, sizes)) {
-    copy_strided(sizes, out.element_size(), {static_cast<const char*>(self.const_data_ptr()), strides},
-                 destination_of(out));
+    convert_strided(context, sizes, part, {static_cast<const char*>(self.const_data_ptr()), strides},
+                    out.scalar_type(), destination_of(out));
   }
   return out;
 }
 
 // The conjugates, as they lie in memory: `out` is dense.
 Tensor& conj_physical_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
-  if (!is_complex(context, "_conj_physical.out", self) || !same_dtype(context, self, out) ||
+  if (!takes_complex(context, "_conj_physical.out", self) || !same_dtype(context, self, out) ||
       !resize_like(context, out, self) || !one_dim_order(context, {&out, &self})) {
     return out;
   }

@@ -518,7 +518,7 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   if (!same_dtype(context, input, out)) {
     return out;
   }
-  if (!convolution_takes_bias(context, input, bias, shape)) {
+  if (!convolution_takes_bias(context, input, bias, shape, in_executorch())) {
     return out;
   }
   if (!resize(context, out, sizes) || !one_layout(context, {&out, &input})) {
@@ -526,7 +526,17 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   }
   const int64_t spatial = input.dim() - 2;
   const Convolution convolution = convolution_of(context, weight, parameters);
-  const char* const added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
+  const char* added = bias.has_value() ? static_cast<const char*>(bias->const_data_ptr()) : nullptr;
+  Temporary<char> converted;
+  if (bias.has_value() && bias->scalar_type() != input.scalar_type()) {
+    converted = temporary<char>(context, std::max<int64_t>(1, bias->numel() * input.element_size()));
+    if (converted == nullptr ||
+        !convert_strided(context, sizes_of(*bias), bias->scalar_type(), source_of(*bias), input.scalar_type(),
+                         {converted, {1}})) {
+      return out;
+    }
+    added = converted;
+  }
   with_wide_type<kForward>(context, input.scalar_type(), [&](auto type) {
     using C = typename decltype(type)::type;
     if (transposed) {

@@ -14,43 +14,45 @@ constexpr char kPdist[] = "_pdist_forward.out";
 
 // The p-norm of the difference of two rows of n elements. Whether the largest difference is one that is no
 // number, ATen answers in one way for pdist and in another for cdist.
-template <bool KeepsNan, class T>
-T distance(const T* a, const T* b, int64_t n, double p) {
+template <bool KeepsNan, class E, class T = compute_t<E>>
+T distance(const E* from_a, const E* from_b, int64_t n, double p) {
+  const auto difference = [=](int64_t i) { return load_element(from_a + i) - load_element(from_b + i); };
   T sum = 0;
   if (p == 0) {
     for (int64_t i = 0; i < n; ++i) {
-      const T difference = a[i] - b[i];
+      const T d = difference(i);
       // NaN stays NaN, as do equal infinities.
-      sum += std::isnan(difference) ? difference : static_cast<T>(difference != 0);
+      sum += std::isnan(d) ? d : static_cast<T>(d != 0);
     }
     return sum;
   }
   if (p == 1) {
     for (int64_t i = 0; i < n; ++i) {
-      sum += std::fabs(a[i] - b[i]);
+      sum += std::fabs(difference(i));
     }
     return sum;
   }
   if (p == 2) {
     for (int64_t i = 0; i < n; ++i) {
-      sum += (a[i] - b[i]) * (a[i] - b[i]);
+      const T d = difference(i);
+      sum += d * d;
     }
     return std::sqrt(sum);
   }
   if (std::isinf(p)) {
     for (int64_t i = 0; i < n; ++i) {
-      const T difference = std::fabs(a[i] - b[i]);
-      sum = difference > sum || (KeepsNan && difference != difference) ? difference : sum;
+      const T d = std::fabs(difference(i));
+      sum = d > sum || (KeepsNan && d != d) ? d : sum;
     }
     return sum;
   }
   for (int64_t i = 0; i < n; ++i) {
-    sum += std::pow(std::fabs(a[i] - b[i]), static_cast<T>(p));
+    sum += std::pow(std::fabs(difference(i)), static_cast<T>(p));
   }
   return std::pow(sum, static_cast<T>(1 / p));
 }
 
-using Distances = Types<float, double>;
+using Distances = Floating;  // of Half and BFloat16 in ExecuTorch, where ATen has none
 
 // How the batch dimensions of two tensors broadcast.
 struct Batches {
@@ -126,7 +128,7 @@ Tensor& cdist_forward_out(KernelRuntimeContext& context, const Tensor& x1, const
                  }
                  T* const to = out.mutable_data_ptr<T>() + row * columns;
                  for (int64_t column = 0; column < columns; ++column) {
-                   to[column] = distance<false>(a, b + column * n, n, p);
+                   store_element(to + column, distance<false>(a, b + column * n, n, p));
                  }
                }
              });
@@ -146,7 +148,7 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
   if (!resize(context, out, {rows <= 1 ? 0 : rows * (rows - 1) / 2}) || out.numel() == 0) {
     return out;
   }
-  with_dtype<kPdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
+  with_dtype<kPdist>(context, Types<float, double>{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     const T* const from = self.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
@@ -155,7 +157,7 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
                for (int64_t i = begin; i < end; ++i) {
                  T* next = to + i * (2 * rows - i - 1) / 2;
                  for (int64_t j = i + 1; j < rows; ++j) {
-                   *next++ = distance<true>(from + i * n, from + j * n, n, p);
+                   store_element(next++, distance<true>(from + i * n, from + j * n, n, p));
                  }
                }
              });

@@ -21,9 +21,21 @@ struct Sampling {
   bool align_corners;
 };
 
+// Everything is calculated in the elements' own dtype, as ATen and ExecuTorch do: Half and BFloat16 are rounded
+// at each step, which decides the pixels that are read, and places among integers, which ExecuTorch takes,
+// are integers.
+template <class C>
+C number(int64_t n) {
+  return static_cast<C>(static_cast<compute_t<C>>(n));
+}
+template <class C>
+compute_t<C> wide(C value) {
+  return static_cast<compute_t<C>>(value);
+}
+
 template <class C>
 C clipped(C place, int64_t size) {
-  return std::min(static_cast<C>(size - 1), std::max(place, C(0)));
+  return std::min(number<C>(size - 1), std::max(place, C(0)));
 }
 
 // The place between `low` and `high`, both given twice over, that reflecting at them leads to.
@@ -32,18 +44,18 @@ C reflected(C place, int64_t twice_low, int64_t twice_high) {
   if (twice_low == twice_high) {
     return C(0);
   }
-  const C low = static_cast<C>(twice_low) / 2;
-  const C span = static_cast<C>(twice_high - twice_low) / 2;
-  const C distance = std::fabs(place - low);
-  const C extra = std::fmod(distance, span);
-  const bool forward = static_cast<int64_t>(std::floor(distance / span)) % 2 == 0;
-  return forward ? extra + low : span - extra + low;
+  const C low = static_cast<C>(number<C>(twice_low) / 2);
+  const C span = static_cast<C>(number<C>(twice_high - twice_low) / 2);
+  const C distance = static_cast<C>(std::fabs(wide<C>(place - low)));
+  const C extra = static_cast<C>(std::fmod(wide(distance), wide(span)));
+  const bool forward = static_cast<int64_t>(std::floor(wide<C>(distance / span))) % 2 == 0;
+  return static_cast<C>(forward ? extra + low : span - extra + low);
 }
 
 template <class C>
 C unnormalised(C place, int64_t size, bool align_corners) {
-  return align_corners ? (place + 1) / 2 * static_cast<C>(size - 1)
-                       : ((place + 1) * static_cast<C>(size) - 1) / 2;
+  return static_cast<C>(align_corners ? (place + 1) / 2 * number<C>(size - 1)
+                                      : ((place + 1) * number<C>(size) - 1) / 2);
 }
 
 template <class C>
@@ -62,24 +74,23 @@ C padded(C place, int64_t size, const Sampling& sampling) {
 // An index that may be far outside what int64_t holds, NaN among it: outside is outside.
 template <class C>
 int64_t index_of(C place) {
-  return place >= C(-1e9) && place <= C(1e9) ? static_cast<int64_t>(place) : -1000000000;
+  const double exact = static_cast<double>(wide(place));
+  return exact >= -1e9 && exact <= 1e9 ? static_cast<int64_t>(exact) : -1000000000;
 }
 
 template <class T>
 struct Sampled {
-  using C = compute_t<T>;
-
   const T* data;
   int64_t height;
   int64_t width;
   int64_t row_stride;
   int64_t column_stride;
 
-  C at(int64_t y, int64_t x) const {
+  T at(int64_t y, int64_t x) const {
     const bool inside = y >= 0 && y < height && x >= 0 && x < width;
-    return inside ? load_element(data + y * row_stride + x * column_stride) : C(0);
+    return inside ? data[y * row_stride + x * column_stride] : T(0);
   }
-  C padded_at(C y, C x, const Sampling& sampling) const {
+  T padded_at(T y, T x, const Sampling& sampling) const {
     return at(index_of(padded(y, height, sampling)), index_of(padded(x, width, sampling)));
   }
 };
@@ -87,51 +98,57 @@ struct Sampled {
 // The weights of the four neighbours of a place that lies `t` behind the second.
 template <class C>
 void cubic_weights(C t, C* weights) {
-  const C a = C(-0.75);
-  const auto near = [a](C x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
-  const auto far = [a](C x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
-  weights[0] = far(t + 1);
+  const C a = C(-0.75f);
+  const auto near = [a](C x) { return static_cast<C>(((a + 2) * x - (a + 3)) * x * x + 1); };
+  const auto far = [a](C x) { return static_cast<C>(((a * x - 5 * a) * x + 8 * a) * x - 4 * a); };
+  weights[0] = far(static_cast<C>(t + 1));
   weights[1] = near(t);
-  weights[2] = near(1 - t);
-  weights[3] = far(2 - t);
+  weights[2] = near(static_cast<C>(1 - t));
+  weights[3] = far(static_cast<C>(2 - t));
 }
 
 template <class T>
-compute_t<T> sample(const Sampled<T>& plane, compute_t<T> grid_x, compute_t<T> grid_y,
-                    const Sampling& sampling) {
-  using C = compute_t<T>;
-  C x = unnormalised(grid_x, plane.width, sampling.align_corners);
-  C y = unnormalised(grid_y, plane.height, sampling.align_corners);
+T floor_of(T place) {
+  return static_cast<T>(std::floor(wide(place)));
+}
+
+template <class T>
+T sample(const Sampled<T>& plane, T grid_x, T grid_y, const Sampling& sampling) {
+  T x = unnormalised(grid_x, plane.width, sampling.align_corners);
+  T y = unnormalised(grid_y, plane.height, sampling.align_corners);
   if (sampling.interpolation == kBicubic) {
-    const C left = std::floor(x);
-    const C top = std::floor(y);
-    C across[4];
-    C down[4];
-    cubic_weights(x - left, across);
-    cubic_weights(y - top, down);
-    C sum = 0;
+    const T left = floor_of(x);
+    const T top = floor_of(y);
+    T across[4];
+    T down[4];
+    cubic_weights<T>(static_cast<T>(x - left), across);
+    cubic_weights<T>(static_cast<T>(y - top), down);
+    T sum = T(0);
     for (int i = 0; i < 4; ++i) {
-      C row = 0;
+      T row = T(0);
       for (int j = 0; j < 4; ++j) {
-        row += across[j] * plane.padded_at(top + C(i - 1), left + C(j - 1), sampling);
+        row = static_cast<T>(row + across[j] * plane.padded_at(static_cast<T>(top + number<T>(i - 1)),
+                                                               static_cast<T>(left + number<T>(j - 1)), sampling));
       }
-      sum += down[i] * row;
+      sum = static_cast<T>(sum + down[i] * row);
     }
     return sum;
   }
   x = padded(x, plane.width, sampling);
   y = padded(y, plane.height, sampling);
   if (sampling.interpolation == kNearest) {
-    return plane.at(index_of(std::nearbyint(y)), index_of(std::nearbyint(x)));
+    return plane.at(index_of(std::nearbyint(wide(y))), index_of(std::nearbyint(wide(x))));
   }
-  const C left = std::floor(x);
-  const C top = std::floor(y);
-  const C across = x - left;
-  const C down = y - top;
+  const T left = floor_of(x);
+  const T top = floor_of(y);
+  const T across = static_cast<T>(x - left);
+  const T down = static_cast<T>(y - top);
+  const T before = static_cast<T>(1 - across);
+  const T above = static_cast<T>(1 - down);
   const int64_t i = index_of(top);
   const int64_t j = index_of(left);
-  return plane.at(i, j) * (1 - down) * (1 - across) + plane.at(i, j + 1) * (1 - down) * across +
-         plane.at(i + 1, j) * down * (1 - across) + plane.at(i + 1, j + 1) * down * across;
+  return static_cast<T>(plane.at(i, j) * above * before + plane.at(i, j + 1) * above * across +
+                        plane.at(i + 1, j) * down * before + plane.at(i + 1, j + 1) * down * across);
 }
 
 }  // namespace
@@ -163,7 +180,7 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
   const ByteFeatureMap from = feature_map_of(input, 2);
   const ByteFeatureMap to = feature_map_of(out, 2);
   const Sampling sampling{interpolation_mode, padding_mode, align_corners};
-  with_dtype<kName>(context, Types<float, double>{}, input.scalar_type(), [&](auto type) {
+  with_dtype<kName>(context, Real{}, input.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / 16 / to.size[2]),
              [&](int64_t begin, int64_t end) {
@@ -176,9 +193,7 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
                  const T* place = grid.const_data_ptr<T>() + plane / to.channels * grid.strides()[0] +
                                   y * grid.strides()[1];
                  for (int64_t x = 0; x < to.size[2]; ++x, place += grid.strides()[2]) {
-                   store_element(destination + x * to.stride[2],
-                                 sample<T>(source, load_element(place),
-                                           load_element(place + grid.strides()[3]), sampling));
+                   destination[x * to.stride[2]] = sample<T>(source, place[0], place[grid.strides()[3]], sampling);
                  }
                }
              });

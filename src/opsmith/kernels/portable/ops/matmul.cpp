@@ -1,17 +1,25 @@
 // Matrix products: mm, bmm, addmm, baddbmm, linear, dot-like ones among them, for operands of any dim order.
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "../conversion.h"
 #include "../../common/resize.h"
 #include "../../common/temporary.h"
 #include "../common_dtype.h"
+#include "../complex_numbers.h"
 #include "../gemm.h"
 #include "../lanes.h"
 #include "../scalar_tensor.h"
 
 namespace opsmith::portable {
 namespace {
+
+constexpr char kMm[] = "mm.out";
+constexpr char kBmm[] = "bmm.out";
+constexpr char kAddmm[] = "addmm.out";
+constexpr char kBaddbmm[] = "baddbmm.out";
+constexpr char kLinear[] = "linear.out";
 
 // A matrix in memory of any dtype; strides in elements.
 struct Matrix {
@@ -320,6 +328,34 @@ void multiply(KernelRuntimeContext& context, const Factors& factors, ScalarType 
   }
 }
 
+// The same of complex numbers, without alpha and addend.
+template <const char* Name>
+void multiply_complex(KernelRuntimeContext& context, const Factors& factors, ScalarType dtype) {
+  with_parts<Name>(context, dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    constexpr int64_t kWidth = sizeof(Complex<T>);
+    const auto element = [](const Matrix& matrix, int64_t i, int64_t j) {
+      return reinterpret_cast<Complex<T>*>(matrix.at(i, j, kWidth));
+    };
+    const int64_t work = std::max<int64_t>(1, factors.n * factors.k);
+    parallel(factors.batches * factors.m, std::max<int64_t>(1, kGrain / work),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t row = begin; row < end; ++row) {
+                 const int64_t i = row % factors.m;
+                 const Matrix a = factors.a.at(row / factors.m, kWidth);
+                 const Matrix b = factors.b.at(row / factors.m, kWidth);
+                 for (int64_t j = 0; j < factors.n; ++j) {
+                   Complex<compute_t<T>> sum{0, 0};
+                   for (int64_t p = 0; p < factors.k; ++p) {
+                     sum = sum + load_complex(element(a, i, p)) * load_complex(element(b, p, j));
+                   }
+                   store_complex(element(factors.out.at(row / factors.m, kWidth), i, j), sum);
+                 }
+               }
+             });
+  });
+}
+
 bool of_one_dtype(KernelRuntimeContext& context, const char* name, const Tensor& a, const Tensor& b) {
   OPSMITH_CHECK(context, a.scalar_type() != ScalarType::Bool, NotSupported, false,
                 "\"%s\" not implemented for 'Bool'", name);
@@ -355,10 +391,16 @@ Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tenso
   Factors factors{rank == 2 ? 1 : sizes[0], m, n, k, matrices_of(a), matrices_of(b), matrices_of(out),
                   matrices_of(out)};
   factors.alpha = alpha;
+  if constexpr (std::string_view(Name) == kBmm) {
+    if (is_complex(out)) {
+      multiply_complex<Name>(context, factors, out.scalar_type());
+      return out;
+    }
+  }
   const bool multiplies = out.numel() != 0 && k != 0;
   const bool is_half = out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16;
   const ScalarType held = is_half ? ScalarType::Float : out.scalar_type();
-  if (multiplies && !(fits(context, alpha, held) && fits(context, beta, held))) {
+  if (multiplies && !in_executorch() && !(fits(context, alpha, held) && fits(context, beta, held))) {
     return out;
   }
   if (addend != nullptr) {
@@ -370,12 +412,6 @@ Tensor& product(KernelRuntimeContext& context, const Tensor* addend, const Tenso
   multiply<Name>(context, factors, out.scalar_type());
   return out;
 }
-
-constexpr char kMm[] = "mm.out";
-constexpr char kBmm[] = "bmm.out";
-constexpr char kAddmm[] = "addmm.out";
-constexpr char kBaddbmm[] = "baddbmm.out";
-constexpr char kLinear[] = "linear.out";
 
 }  // namespace
 

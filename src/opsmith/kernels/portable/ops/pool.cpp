@@ -112,6 +112,9 @@ struct Divisor {
   }
 };
 
+// ATen averages integers in windows of one size, and ExecuTorch in others too.
+using Averaged = Types<float, double, Half, BFloat16, int64_t>;
+
 template <class T>
 [[gnu::noinline]] void average(const ByteFeatureMap& in, const ByteFeatureMap& out, const Spans& spans,
                                const Divisor& divisor) {
@@ -259,8 +262,6 @@ template <class T>
            });
 }
 
-using Averaged = Types<float, double, Half, BFloat16, int64_t>;
-
 template <const char* Name>
 Tensor& average_pool(KernelRuntimeContext& context, const Tensor& self, int64_t spatial,
                      const PoolWindow& window, const Divisor& divisor, Tensor& out) {
@@ -354,7 +355,7 @@ Tensor& adaptive_pool(KernelRuntimeContext& context, const Tensor& self, int64_t
   const ByteFeatureMap result = feature_map_of(out, spatial);
   Spans spans;
   if (adaptive_spans(context, in, result, spatial, spans)) {
-    with_dtype<Name>(context, Floating{}, self.scalar_type(),
+    with_dtype<Name>(context, Averaged{}, self.scalar_type(),
                      [&](auto type) { average<typename decltype(type)::type>(in, result, spans, kCounted); });
   }
   return out;

@@ -80,6 +80,12 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
     if (power == -2.0) {
       return by(kInverseSquare);
     }
+  } else if (in_executorch() && dtype != ScalarType::Bool && (power < 0 || overflows(exponent, dtype))) {
+    // Which ATen refuses: the powers of floating point, as far as integers hold them.
+    return unary_of<kTensorScalar>(context, Integral{}, dtype, self, out, [&](auto type) {
+      using C = typename decltype(type)::type;
+      return [power](C base) { return convert_value<C>(std::pow(static_cast<double>(base), power)); };
+    });
   } else if (power < 0) {
     reject(context, Error::InvalidArgument, "Integers to negative integer powers are not allowed.");
     return out;
@@ -92,7 +98,7 @@ Tensor& pow_tensor_scalar_out(KernelRuntimeContext& context, const Tensor& self,
   }
   // ATen computes with a double where the base is one or a float, and else with an exponent of the base's
   // dtype.
-  if (dtype != ScalarType::Float && !fits(context, exponent, dtype)) {
+  if (!in_executorch() && dtype != ScalarType::Float && !fits(context, exponent, dtype)) {
     return out;
   }
   return binary<kTensorScalar>(context, Real{}, dtype, self, ScalarTensor(exponent, compute_dtype(dtype)),

@@ -1,6 +1,7 @@
 // Sums and means. A sum is calculated in the dtype that it is asked for, to which elements are converted
 // first.
 #include "../common_dtype.h"
+#include "../complex_numbers.h"
 #include "../reducer.h"
 
 #include <cmath>
@@ -103,12 +104,29 @@ constexpr char kSumAll[] = "sum.out";
 constexpr char kMean[] = "mean.out";
 constexpr char kMeanAll[] = "mean.dtype_out";
 
+// Of complex numbers, whose parts are added each by itself.
+template <const char* Name>
+void complex_sum(KernelRuntimeContext& context, const Tensor& self, DimSet dims, bool keepdim, Tensor& out) {
+  if (!are_of_one_complex_dtype(context, out, {&self}) || !have_parts(context, {&self})) {
+    return;
+  }
+  Parts parts(self), sums(out);
+  with_compute_dtype<Name>(context, Floating{}, part_of(out.scalar_type()), [&](auto type) {
+    reduce(context, Sum<typename decltype(type)::type>{}, parts.tensor(), dims, keepdim, false,
+           sums.tensor());
+  });
+}
+
 template <const char* Name>
 Tensor& sum(KernelRuntimeContext& context, const Tensor& self, const OptionalArrayRef<int64_t>& dim,
             bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
   DimSet dims = 0;
   if (out_is(context, dtype.value_or(out.scalar_type()), out) && reduced_dims(context, self, dim, dims) &&
       resize_to_reduced(context, out, self, dims, keepdim)) {
+    if (any_is_complex({&self, &out})) {
+      complex_sum<Name>(context, self, dims, keepdim, out);
+      return out;
+    }
     with_compute_dtype<Name>(context, Summed{}, summed_dtype(out.scalar_type()), [&](auto type) {
       reduce(context, Sum<typename decltype(type)::type>{}, self, dims, keepdim, false, out);
     });

@@ -1,4 +1,5 @@
 // Functions of one operand.
+#include "../complex_numbers.h"
 #include "../elementary_functions.h"
 #include "../pointwise_bodies.h"
 
@@ -75,7 +76,6 @@ C negative(C a) {
 
 }  // namespace
 
-OPSMITH_REAL_FUNCTION(abs, Real, std::fabs(a), a < C(0) ? negative(a) : a)
 OPSMITH_REAL_FUNCTION(ceil, Real, std::ceil(a), a)
 OPSMITH_REAL_FUNCTION(floor, Real, std::floor(a), a)
 OPSMITH_REAL_FUNCTION(neg, Real, -a, negative(a))
@@ -83,6 +83,54 @@ OPSMITH_REAL_FUNCTION(round, Real, std::nearbyint(a), a)
 OPSMITH_REAL_FUNCTION(sign, RealB, sign_of(a), sign_of(a))
 OPSMITH_REAL_FUNCTION(trunc, Real, std::trunc(a), a)
 #undef OPSMITH_REAL_FUNCTION
+
+namespace {
+
+constexpr char kAnyOperator[] = "";  // a build for any program with floats has results of them
+
+// The magnitudes of complex numbers, as any floats.
+template <const char* Name>
+Tensor& magnitudes(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  if (!can_store(context, part_of(self.scalar_type()), out) || !resize_like(context, out, self) ||
+      !one_dim_order(context, {&out, &self})) {
+    return out;
+  }
+  with_parts<Name>(context, self.scalar_type(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const Complex<T>* const from = static_cast<const Complex<T>*>(self.const_data_ptr());
+    with_dtype<kAnyOperator>(context, Floating{}, out.scalar_type(), [&](auto result) {
+      using R = typename decltype(result)::type;
+      R* const to = out.mutable_data_ptr<R>();
+      const auto all = strided_over(out, self);
+      parallel(all.numel(), kGrain, [&](int64_t begin, int64_t end) {
+        all.for_each(begin, end, [&](const auto& at, const auto&) {
+          const auto a = load_complex(from + at[1]);
+          store_element(to + at[0], std::hypot(a.re, a.im));
+        });
+      });
+    });
+  });
+  return out;
+}
+
+}  // namespace
+
+Tensor& abs_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  static constexpr char kName[] = "abs.out";
+  if (is_complex(self)) {
+    return magnitudes<kName>(context, self, out);
+  }
+  if (!out_is(context, self.scalar_type(), out)) {
+    return out;
+  }
+  return unary<kName>(context, Real{}, self.scalar_type(), self, out, [](auto a) {
+    if constexpr (std::is_floating_point_v<decltype(a)>) {
+      return std::fabs(a);
+    } else {
+      return a < 0 ? negative(a) : a;
+    }
+  });
+}
 
 // To so many digits behind the point, or zeros before it.
 Tensor& round_decimals_out(KernelRuntimeContext& context, const Tensor& self, int64_t decimals, Tensor& out) {

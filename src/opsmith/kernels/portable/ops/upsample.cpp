@@ -131,10 +131,15 @@ void fill_blends(int64_t in, int64_t out, int64_t stride, bool align_corners,
   }
 }
 
+// Integers, of ExecuTorch's programs, are blended as Float and cut off.
+template <class T>
+using blended_t = std::conditional_t<std::is_integral_v<T>, float, compute_t<T>>;
+
 template <class T>
 [[gnu::noinline]] void blend(KernelRuntimeContext& context, const ByteFeatureMap& from,
                              const ByteFeatureMap& to, const Target& target, bool align_corners) {
-  using C = compute_t<T>;
+  using C = blended_t<T>;
+  const auto value = [](const T* p) { return static_cast<C>(load_element(p)); };
   const auto blends = temporary<Blend<C>>(context, to.size[1] + to.size[2]);
   if (blends == nullptr) {
     return;
@@ -156,10 +161,9 @@ template <class T>
                T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
                for (int64_t x = 0; x < to.size[2]; ++x) {
                  const Blend<C>& at = columns[x];
-                 const C top = load_element(upper + at.first) * (C(1) - at.share) +
-                               load_element(upper + at.second) * at.share;
-                 const C bottom = load_element(lower + at.first) * (C(1) - at.share) +
-                                  load_element(lower + at.second) * at.share;
+                 const C top = value(upper + at.first) * (C(1) - at.share) + value(upper + at.second) * at.share;
+                 const C bottom =
+                     value(lower + at.first) * (C(1) - at.share) + value(lower + at.second) * at.share;
                  store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
                }
              }
@@ -173,7 +177,7 @@ template <const char* Name>
 Tensor& bilinear(KernelRuntimeContext& context, const Tensor& input, const Target& target, bool align_corners,
                  Tensor& out) {
   if (prepare(context, input, target, out) && out.numel() != 0) {
-    with_dtype<Name>(context, Floating{}, input.scalar_type(), [&](auto type) {
+    with_dtype<Name>(context, Real{}, input.scalar_type(), [&](auto type) {
       blend<typename decltype(type)::type>(context, feature_map_of(input, kPlane),
                                            feature_map_of(out, kPlane), target, align_corners);
     });
