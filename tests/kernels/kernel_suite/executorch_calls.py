@@ -9,7 +9,7 @@ method's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -61,6 +61,14 @@ def is_refused(call: OperatorCall) -> bool:
     orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
     are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
     return orders != {tuple(range(out.dim()))} and not are_channels_last
+
+
+def with_runtimes_results(call: OperatorCall) -> OperatorCall:
+    """The call with what the runtime's rules give for it, where ATen has others: sign keeps NaN."""
+    if call.operator != "aten::sign.out" or not call.arguments[0].is_floating_point():
+        return call
+    given, (result,) = call.arguments[0], call.results
+    return replace(call, results=(given.where(given.isnan(), result),))
 
 
 def _form(value: Any) -> Argument:

@@ -442,12 +442,15 @@ def _complex_arithmetic(wide: Tensor, dtype: torch.dtype) -> Iterator[OperatorCa
     z, rows = wide.to(dtype), wide.flip(0).to(dtype)
     image = torch.stack([wide, wide.flip(0), wide.flip(1)])[None].to(dtype)
     last = image.contiguous(memory_format=torch.channels_last)
-    for a, b in ((z, rows), (z, rows[0]), (z, rows[:, :1]), (z.t(), rows.t()), (last, last), (z[:0], rows[0])):
+    pairs = ((z, rows), (z, rows[0]), (z, rows[:, :1]), (z.t(), rows.t()), (last, last))
+    for a, b in (*pairs, (z[:0], rows[0])):
         for name in ("add", "sub"):
             for alpha in (1, 2.5):
                 yield directly(f"aten::{name}.out", a, b, alpha)
         yield directly("aten::mul.out", a, b)
-        if dtype != torch.complex32:  # of which ATen has no quotients, sums and products of matrices
+        if (
+            dtype != torch.complex32
+        ):  # of which ATen has no quotients, sums and products of matrices
             yield directly("aten::div.out", a, b)
     for given in (z, z.t(), image, last, z[0, 0], z[:0]):
         yield directly("aten::abs.out", given)

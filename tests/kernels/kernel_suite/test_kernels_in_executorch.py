@@ -21,7 +21,7 @@ import pytest
 import torch
 from agreement import disagreement
 from aten_calls import OperatorCall
-from executorch_calls import Outcome, form_of, is_refused, run_calls
+from executorch_calls import Outcome, form_of, is_refused, run_calls, with_runtimes_results
 from recording import recording
 from torch import Tensor
 
@@ -84,7 +84,7 @@ class Asked:
         # Where the runtime has no kernel of its own, the library's is called with everything.
         if outcome.failure:
             return outcome.failure if self.takes and not is_refused(call) else ""
-        return disagreement(call, outcome.results, outcome.written)
+        return disagreement(with_runtimes_results(call), outcome.results, outcome.written)
 
 
 # ---- processes

@@ -17,7 +17,7 @@ import torch
 from agreement import disagreement
 from aten_calls import OperatorCall
 from direct_calls import Answer, DirectCall, Out
-from executorch_calls import form_of, is_refused
+from executorch_calls import form_of, is_refused, with_runtimes_results
 from foreign_calls import ForeignRunner, built_runner
 from recording import recording
 from torch import Tensor
@@ -105,7 +105,7 @@ def _wrong(call: OperatorCall, direct: DirectCall, answer: Answer) -> str:
         return answer.died or f"it refuses it with error {answer.error}"
     outs = tree_leaves(list(direct.outs))
     results = (_tensor(out, *given) for out, given in zip(outs, answer.outs, strict=True))
-    return disagreement(call, tuple(results), {})
+    return disagreement(with_runtimes_results(call), tuple(results), {})
 
 
 def _tensor(out: Out, sizes: Sequence[int], content: bytes) -> Tensor:

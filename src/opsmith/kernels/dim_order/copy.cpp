@@ -75,14 +75,17 @@ Tensor& copy(KernelRuntimeContext& context, const Tensor& self, bool non_blockin
   if (is_complex(out) && !is_complex(self)) {
     std::memset(out.mutable_data_ptr(), 0, out.nbytes());
   }
-  const auto converted = [](const Tensor& t) { return is_complex(t) ? part_of(t.scalar_type()) : t.scalar_type(); };
+  const auto converted = [](const Tensor& t) {
+    return is_complex(t) ? part_of(t.scalar_type()) : t.scalar_type();
+  };
   const auto step = [](const Tensor& t) { return is_complex(t) ? 2 : 1; };
   const int parts = is_complex(out) && is_complex(self) ? 2 : 1;
   with_dtype<kCopy>(context, RealB{}, converted(self), [&](auto from) {
     with_dtype<kCopy>(context, RealB{}, converted(out), [&](auto to) {
       for (int part = 0; part < parts; ++part) {
         convert(static_cast<const typename decltype(from)::type*>(self.const_data_ptr()) + part, step(self),
-                static_cast<typename decltype(to)::type*>(out.mutable_data_ptr()) + part, step(out), self, out);
+                static_cast<typename decltype(to)::type*>(out.mutable_data_ptr()) + part, step(out), self,
+                out);
       }
     });
   });

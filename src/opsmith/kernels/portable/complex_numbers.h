@@ -1,9 +1,10 @@
 // Complex numbers: their dtypes, Tensors of them as Tensors of their parts, and loops over them.
 //
 // Note [Complex operands]
-// Kernels calculate with complex numbers in ExecuTorch's programs, where all Tensors of a call have one dtype;
-// on devices the manifest leaves them to the fallback. What treats both parts alike (sums) runs the loops for
-// real numbers over twice as many; ComplexHalf is calculated with as ComplexFloat, and rounded once.
+// Kernels calculate with complex numbers in ExecuTorch's programs, where all Tensors of a call have one
+// dtype; on devices the manifest leaves them to the fallback. What treats both parts alike (sums) runs the
+// loops for real numbers over twice as many; ComplexHalf is calculated with as ComplexFloat, and rounded
+// once.
 #pragma once
 
 #include <algorithm>
@@ -55,9 +56,10 @@ inline bool any_is_complex(std::initializer_list<const Tensor*> tensors) {
 inline bool are_of_one_complex_dtype(KernelRuntimeContext& context, const Tensor& out,
                                      std::initializer_list<const Tensor*> operands) {
   for (const Tensor* each : operands) {
-    OPSMITH_CHECK(context, each->scalar_type() == out.scalar_type(), InvalidArgument, false,
-                  "complex numbers are calculated with where all Tensors have one dtype, but there are %s and %s",
-                  name_of(each->scalar_type()), name_of(out.scalar_type()));
+    OPSMITH_CHECK(
+        context, each->scalar_type() == out.scalar_type(), InvalidArgument, false,
+        "complex numbers are calculated with where all Tensors have one dtype, but there are %s and %s",
+        name_of(each->scalar_type()), name_of(out.scalar_type()));
   }
   return true;
 }
@@ -65,12 +67,10 @@ inline bool are_of_one_complex_dtype(KernelRuntimeContext& context, const Tensor
 // Calls f(Type<T>{}) for the type T of the parts of a complex dtype.
 template <const char* Name, class F>
 bool with_parts(KernelRuntimeContext& context, ScalarType dtype, const F& f) {
-  const bool found = (dtype == ScalarType::ComplexHalf &&
-                      run_case<selected(Name, ScalarType::ComplexHalf), Half>(f)) ||
-                     (dtype == ScalarType::ComplexFloat &&
-                      run_case<selected(Name, ScalarType::ComplexFloat), float>(f)) ||
-                     (dtype == ScalarType::ComplexDouble &&
-                      run_case<selected(Name, ScalarType::ComplexDouble), double>(f));
+  const bool found =
+      (dtype == ScalarType::ComplexHalf && run_case<selected(Name, ScalarType::ComplexHalf), Half>(f)) ||
+      (dtype == ScalarType::ComplexFloat && run_case<selected(Name, ScalarType::ComplexFloat), float>(f)) ||
+      (dtype == ScalarType::ComplexDouble && run_case<selected(Name, ScalarType::ComplexDouble), double>(f));
   return found || reject_dtype(context, Name, dtype);
 }
 

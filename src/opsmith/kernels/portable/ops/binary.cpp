@@ -316,8 +316,8 @@ Tensor& fmod_of_doubles(KernelRuntimeContext& context, ScalarType dtype, const T
                         const Tensor& other, Tensor& out) {
   if (can_store(context, dtype, out) && resize_to_broadcast(context, out, {&self, &other}) &&
       one_dim_order(context, {&out, &self, &other})) {
-    pointwise<double(double, double)>(context, out, [](double a, double b) { return std::fmod(a, b); }, self,
-                                      other);
+    pointwise<double(double, double)>(
+        context, out, [](double a, double b) { return std::fmod(a, b); }, self, other);
   }
   return out;
 }

@@ -48,7 +48,9 @@ constexpr auto kRight = [](auto a, auto bits) {
     return a && !bits;
   } else {
     const C most = static_cast<C>(sizeof(C) * 8 - 1);  // which leaves the sign
-    return is_within(bits) ? static_cast<C>(a >> bits) : std::is_signed_v<C> ? static_cast<C>(a >> most) : C(0);
+    return is_within(bits)       ? static_cast<C>(a >> bits)
+           : std::is_signed_v<C> ? static_cast<C>(a >> most)
+                                 : C(0);
   }
 };
 

@@ -134,10 +134,10 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
   if (!takes(min_val) || !takes(max_val) || !out_is(context, dtype, out)) {
     return out;
   }
-  OPSMITH_CHECK(
-      context,
-      !(dtype == ScalarType::Byte && !in_executorch() && (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
-      InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
+  OPSMITH_CHECK(context,
+                !(dtype == ScalarType::Byte && !in_executorch() &&
+                  (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
+                InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
   const auto limit = [dtype](const Scalar& given) {
     return is_floating(dtype) ? given : Scalar(value_of<int64_t>(given));
   };

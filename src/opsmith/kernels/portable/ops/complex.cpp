@@ -8,9 +8,8 @@ namespace opsmith::portable::native {
 namespace {
 
 bool takes_complex(KernelRuntimeContext& context, const char* name, const Tensor& self) {
-  return is_complex(self) ||
-         reject(context, Error::NotSupported, "\"%s\" not implemented for '%s'", name,
-                name_of(self.scalar_type()));
+  return is_complex(self) || reject(context, Error::NotSupported, "\"%s\" not implemented for '%s'", name,
+                                    name_of(self.scalar_type()));
 }
 
 using Floats = Types<Half, float, double>;
@@ -32,9 +31,10 @@ Tensor& view_as_real_copy_out(KernelRuntimeContext& context, const Tensor& self,
   }
   // ExecuTorch's converts the parts to other floats.
   const ScalarType part = part_of(self.scalar_type());
-  OPSMITH_CHECK(context, out.scalar_type() == part || (in_executorch() && contains(Floats{}, out.scalar_type())),
-                InvalidArgument, out, "out must have the dtype of self's parts, %s, but has %s", name_of(part),
-                name_of(out.scalar_type()));
+  OPSMITH_CHECK(context,
+                out.scalar_type() == part || (in_executorch() && contains(Floats{}, out.scalar_type())),
+                InvalidArgument, out, "out must have the dtype of self's parts, %s, but has %s",
+                name_of(part), name_of(out.scalar_type()));
   OPSMITH_CHECK(context, self.dim() < kMaxDims, NotSupported, out,
                 "view_as_real: at most %" PRId64 " dimensions", kMaxDims);
   Dims sizes = sizes_of(self);

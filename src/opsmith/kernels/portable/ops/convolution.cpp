@@ -530,9 +530,8 @@ Tensor& convolution_out(KernelRuntimeContext& context, const Tensor& input, cons
   Temporary<char> converted;
   if (bias.has_value() && bias->scalar_type() != input.scalar_type()) {
     converted = temporary<char>(context, std::max<int64_t>(1, bias->numel() * input.element_size()));
-    if (converted == nullptr ||
-        !convert_strided(context, sizes_of(*bias), bias->scalar_type(), source_of(*bias), input.scalar_type(),
-                         {converted, {1}})) {
+    if (converted == nullptr || !convert_strided(context, sizes_of(*bias), bias->scalar_type(),
+                                                 source_of(*bias), input.scalar_type(), {converted, {1}})) {
       return out;
     }
     added = converted;

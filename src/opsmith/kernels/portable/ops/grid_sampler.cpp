@@ -21,9 +21,9 @@ struct Sampling {
   bool align_corners;
 };
 
-// Everything is calculated in the elements' own dtype, as ATen and ExecuTorch do: Half and BFloat16 are rounded
-// at each step, which decides the pixels that are read, and places among integers, which ExecuTorch takes,
-// are integers.
+// Everything is calculated in the elements' own dtype, as ATen and ExecuTorch do: Half and BFloat16 are
+// rounded at each step, which decides the pixels that are read, and places among integers, which ExecuTorch
+// takes, are integers.
 template <class C>
 C number(int64_t n) {
   return static_cast<C>(static_cast<compute_t<C>>(n));
@@ -128,7 +128,8 @@ T sample(const Sampled<T>& plane, T grid_x, T grid_y, const Sampling& sampling) 
       T row = T(0);
       for (int j = 0; j < 4; ++j) {
         row = static_cast<T>(row + across[j] * plane.padded_at(static_cast<T>(top + number<T>(i - 1)),
-                                                               static_cast<T>(left + number<T>(j - 1)), sampling));
+                                                               static_cast<T>(left + number<T>(j - 1)),
+                                                               sampling));
       }
       sum = static_cast<T>(sum + down[i] * row);
     }
@@ -193,7 +194,8 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
                  const T* place = grid.const_data_ptr<T>() + plane / to.channels * grid.strides()[0] +
                                   y * grid.strides()[1];
                  for (int64_t x = 0; x < to.size[2]; ++x, place += grid.strides()[2]) {
-                   destination[x * to.stride[2]] = sample<T>(source, place[0], place[grid.strides()[3]], sampling);
+                   destination[x * to.stride[2]] =
+                       sample<T>(source, place[0], place[grid.strides()[3]], sampling);
                  }
                }
              });

@@ -64,7 +64,7 @@ OPSMITH_FLOAT_FUNCTION(tanh, portable::tanh(a))
 namespace {
 
 template <class C>
-C sign_of(C a) {  // 0 for NaN, as in ATen
+C sign_of(C a) {
   return static_cast<C>((C(0) < a) - (a < C(0)));
 }
 
@@ -80,7 +80,6 @@ OPSMITH_REAL_FUNCTION(ceil, Real, std::ceil(a), a)
 OPSMITH_REAL_FUNCTION(floor, Real, std::floor(a), a)
 OPSMITH_REAL_FUNCTION(neg, Real, -a, negative(a))
 OPSMITH_REAL_FUNCTION(round, Real, std::nearbyint(a), a)
-OPSMITH_REAL_FUNCTION(sign, RealB, sign_of(a), sign_of(a))
 OPSMITH_REAL_FUNCTION(trunc, Real, std::trunc(a), a)
 #undef OPSMITH_REAL_FUNCTION
 
@@ -130,6 +129,16 @@ Tensor& abs_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) 
       return a < 0 ? negative(a) : a;
     }
   });
+}
+
+// Of NaN 0, as ATen has it, or NaN, as ExecuTorch does.
+Tensor& sign_out(KernelRuntimeContext& context, const Tensor& self, Tensor& out) {
+  static constexpr char kName[] = "sign.out";
+  if (!out_is(context, self.scalar_type(), out)) {
+    return out;
+  }
+  return unary<kName>(context, RealB{}, self.scalar_type(), self, out,
+                      [keeps_nan = in_executorch()](auto a) { return keeps_nan && a != a ? a : sign_of(a); });
 }
 
 // To so many digits behind the point, or zeros before it.
