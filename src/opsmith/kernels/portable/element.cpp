@@ -46,8 +46,12 @@ bool store_number(Types<T...>, const Scalar& value, ScalarType dtype, Bytes16& e
 
 bool element_of(KernelRuntimeContext& context, const Scalar& value, ScalarType dtype, Bytes16& element) {
   const double number = value_of<double>(value);
-  OPSMITH_CHECK(context, fits(dtype, number) && !is_past_long(value, dtype), InvalidArgument, false,
-                "value cannot be converted to type %s without overflow", cpp_name_of(dtype));
+  // ExecuTorch takes integers below 0 to Byte modulo 256, and no other numbers.
+  const bool is_below_byte =
+      in_executorch() && dtype == ScalarType::Byte && value.isFloatingPoint() && number < 0;
+  OPSMITH_CHECK(context, fits(dtype, number) && !is_past_long(value, dtype) && !is_below_byte,
+                InvalidArgument, false, "value cannot be converted to type %s without overflow",
+                cpp_name_of(dtype));
   OPSMITH_CHECK(context, store_number(RealB{}, value, dtype, element), NotSupported, false,
                 "a number cannot be made an element of %s", name_of(dtype));
   return true;

@@ -103,8 +103,10 @@ Tensor& complex_sum(KernelRuntimeContext& context, const Tensor& self, const Ten
     return out;
   }
   Parts a(self), b(other), sums(out);
-  with_alpha<Name, Added>(context, Floating{}, part_of(out.scalar_type()), a.tensor(), b.tensor(), factor,
-                          sums.tensor());
+  with_compute_dtype<Name>(context, Floating{}, part_of(out.scalar_type()), [&](auto type) {
+    using C = typename decltype(type)::type;
+    pointwise<C(C, C)>(context, sums.tensor(), Added<C>{value_of<C>(factor)}, a.tensor(), b.tensor());
+  });
   return out;
 }
 

@@ -545,6 +545,8 @@ Results batch_norm_of(KernelRuntimeContext& context, const Tensor& input, const 
       !of_dtype(context, "batch_norm", statistic(running_var), input.scalar_type(), shape.channels) ||
       !has_sizes(context, "batch_norm", statistic(running_mean), {shape.channels}) ||
       !has_sizes(context, "batch_norm", statistic(running_var), {shape.channels}) ||
+      (in_executorch() && (!has_sizes(context, "batch_norm", weight, {shape.channels}) ||
+                           !has_sizes(context, "batch_norm", bias, {shape.channels}))) ||
       !are_written(context, "batch_norm", input.scalar_type(), {&out, &save_mean, &save_invstd}) ||
       !are_contiguous(context, {&input, &out})) {
     return results;
@@ -581,6 +583,7 @@ Results native_layer_norm_out(KernelRuntimeContext& context, const Tensor& input
       !of_dtype(context, "native_layer_norm", bias, input.scalar_type(), shape.n) ||
       !has_sizes(context, "native_layer_norm", weight, Dims(normalized_shape)) ||
       !has_sizes(context, "native_layer_norm", bias, Dims(normalized_shape)) ||
+      !out_is(context, input.scalar_type(), out0) ||
       !are_written(context, "native_layer_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
       !are_contiguous(context, {&input, &out0})) {
     return results;
@@ -665,7 +668,7 @@ Results native_group_norm_out(KernelRuntimeContext& context, const Tensor& input
   if (!of_dtype(context, "native_group_norm", weight, input.scalar_type(), C) ||
       !of_dtype(context, "native_group_norm", bias, input.scalar_type(), C) ||
       !has_sizes(context, "native_group_norm", weight, {C}) ||
-      !has_sizes(context, "native_group_norm", bias, {C}) ||
+      !has_sizes(context, "native_group_norm", bias, {C}) || !out_is(context, input.scalar_type(), out0) ||
       !are_written(context, "native_group_norm", input.scalar_type(), {&out0, &out1, &out2}) ||
       !are_contiguous(context, {&input, &out0}) || !resize(context, out0, sizes_of(input)) ||
       !resize(context, out1, {N, group}) || !resize(context, out2, {N, group})) {
