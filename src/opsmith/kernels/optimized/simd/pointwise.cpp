@@ -84,17 +84,7 @@ OPSMITH_INLINE F gelu_tanh_gradient(F g, F x, F) {
 OPSMITH_INLINE F leaky_relu_gradient(F g, F x, F slope) {
   return less(zero(), x, g, g * slope);
 }
-OPSMITH_INLINE F hardswish_gradient(F g, F x, F) {
-  const F three = splat(3.0f);
-  const F between = g * (x / three + splat(0.5f));
-  return less(x, zero() - three, zero(), at_most(x, three, between, g));
-}
-OPSMITH_INLINE F hardsigmoid_gradient(F g, F x, F) {
-  const F three = splat(3.0f);
-  return less(zero() - three, x, less(x, three, g * splat(1.0f / 6.0f), zero()), zero());
-}
-
-// f and a number in a vector, kept in registers while a loop goes.
+// Numbers in vectors, kept in registers while a loop goes.
 struct Numbers {
   F of[3];
 };

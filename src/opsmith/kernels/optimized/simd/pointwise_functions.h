@@ -26,8 +26,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
 // z[i] = f(x[i], y[i]), and with a number; gradients are of the result's x and the operand, or result, y.
 #define OPSMITH_POINTWISE_BINARY(each)                                                                     \
   each(quotient) each(larger) each(smaller) each(sigmoid_gradient) each(tanh_gradient) each(silu_gradient) \
-      each(gelu_erf_gradient) each(gelu_tanh_gradient) each(leaky_relu_gradient) each(hardswish_gradient)  \
-          each(hardsigmoid_gradient)
+      each(gelu_erf_gradient) each(gelu_tanh_gradient) each(leaky_relu_gradient)
 
 #define OPSMITH_DECLARE(name, T, suffix) void name##_##suffix(const T* x, T* y, int64_t n, bool streamed);
 #define OPSMITH_EACH(name)                  \
