@@ -52,9 +52,11 @@ def form_of(call: OperatorCall) -> CallForm:
 def is_refused(call: OperatorCall) -> bool:
     """Whether ExecuTorch's own kernels refuse what ATen computes.
 
-    Copies that do not block, and Tensors that are neither all contiguous nor all channels-last, which those
-    of four and five dimensions can be.
+    Copies that do not block, statistics that change although no schema says so, and Tensors that are neither
+    all contiguous nor all channels-last, which those of four and five dimensions can be.
     """
+    if call.operator == "aten::native_batch_norm.out" and call.arguments[5]:
+        return any(each is not None for each in call.arguments[3:5])
     if call.operator == "aten::_to_copy.out" and True in call.arguments[1:2]:
         return True
     out = next(iter(tree_leaves(call.results)))

@@ -20,7 +20,7 @@ import pytest
 import torch
 from aten_calls import OperatorCall, functional_of, inputs_of, schema_of
 from direct_calls import OWN_KEY, Answer, Caller, DirectCall, Out, built_caller
-from executorch_calls import form_of
+from executorch_calls import form_of, is_refused
 from recording import recording
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
@@ -80,7 +80,7 @@ def mistakes(place: int, most: int) -> Iterator[DirectCall]:
     taken = [
         call
         for call in samples().get(kernel.operator, [])
-        if not rejection(kernel.arguments, kernel, form_of(call))
+        if not rejection(kernel.arguments, kernel, form_of(call)) and not is_refused(call)
     ]
     for call in chosen(taken, most):
         yield from with_mistakes(call)
@@ -118,7 +118,11 @@ def wrong(
 
 
 def _agree(call: DirectCall, ours: Answer, theirs: Answer) -> bool:
-    """Whether both computed the same, or what ATen has something to say of."""
+    """Whether both computed the same, or what ATen has something to say of, or C++ nothing."""
+    if not all(
+        out.dtype.is_floating_point or out.dtype.is_complex for out in tree_leaves(call.outs)
+    ) and any(isinstance(each, float) and not abs(each) < 2**63 for each in call.arguments):
+        return True
     for out, mine, other in zip(tree_leaves(call.outs), ours.outs, theirs.outs, strict=True):
         if mine == other:
             continue

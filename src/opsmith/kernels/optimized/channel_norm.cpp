@@ -925,6 +925,12 @@ Results native_batch_norm_out(KernelRuntimeContext& context, const Tensor& input
                               const OptionalTensor& running_mean, const OptionalTensor& running_var,
                               bool training, double momentum, double eps, Tensor& out, Tensor& save_mean,
                               Tensor& save_invstd) {
+  // The schema does not say that they are changed, and a program may have them in memory for reading.
+  OPSMITH_CHECK(context,
+                !in_executorch() || !training || !(running_mean.has_value() || running_var.has_value()),
+                NotSupported, Results(out, save_mean, save_invstd),
+                "native_batch_norm does not update running statistics in ExecuTorch; "
+                "_native_batch_norm_legit does");
   return batch_norm_of<kBatchNorm>(context, input,
                                    {weight, bias, running_mean, running_var, training, momentum, eps}, out,
                                    save_mean, save_invstd);
@@ -943,8 +949,10 @@ Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, cons
                                              const OptionalTensor& weight, const OptionalTensor& bias,
                                              bool training, double momentum, double eps, Tensor& out,
                                              Tensor& save_mean, Tensor& save_invstd) {
+  // ExecuTorch's kernel does not ask whether it trains.
+  const bool trains = training || in_executorch();
   return batch_norm_of<kBatchNormWithout>(context, input,
-                                          {weight, bias, std::nullopt, std::nullopt, training, momentum, eps},
+                                          {weight, bias, std::nullopt, std::nullopt, trains, momentum, eps},
                                           out, save_mean, save_invstd);
 }
 

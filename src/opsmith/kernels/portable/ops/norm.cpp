@@ -726,8 +726,10 @@ Results native_batch_norm_legit_no_stats_out(KernelRuntimeContext& context, cons
                                              const OptionalTensor& weight, const OptionalTensor& bias,
                                              bool training, double momentum, double eps, Tensor& out,
                                              Tensor& save_mean, Tensor& save_invstd) {
-  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr, training, momentum,
-                                          eps, out, save_mean, save_invstd);
+  // ExecuTorch's kernel does not ask whether it trains.
+  return batch_norm_of<kBatchNormWithout>(context, input, weight, bias, nullptr, nullptr,
+                                          training || in_executorch(), momentum, eps, out, save_mean,
+                                          save_invstd);
 }
 
 Results native_batch_norm_legit_no_training_out(KernelRuntimeContext& context, const Tensor& input,

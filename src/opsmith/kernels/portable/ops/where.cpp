@@ -67,6 +67,8 @@ Tensor& masked_fill_tensor_out(KernelRuntimeContext& context, const Tensor& self
       context, value.dim() == 0, InvalidArgument, out,
       "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
       static_cast<int>(value.dim()));
+  OPSMITH_CHECK(context, contains(RealB{}, value.scalar_type()), NotSupported, out,
+                "masked_fill does not take a value of %s", name_of(value.scalar_type()));
   return masked_fill<kMaskedFillTensor>(context, self, mask, element_of(value), out);
 }
 
