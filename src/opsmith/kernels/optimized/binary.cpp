@@ -243,7 +243,9 @@ Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
   if (!fits(context, alpha, ScalarType::Float)) {
     return out;
   }
-  Operation operation{"sub", true, -value_of<float>(alpha), {}};
+  // An integer has no negative zero.
+  const float factor = alpha.isFloatingPoint() ? -value_of<float>(alpha) : 0.0f - value_of<float>(alpha);
+  Operation operation{"sub", true, factor, {}};
   OPSMITH_SET_FUNCTIONS(operation.elements, "sub.out", add)
   operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
   OPSMITH_SET_FUNCTIONS(operation.affine, "sub.out", affine)
