@@ -98,13 +98,12 @@ def test_views_of_one_projection() -> None:
     "given",
     [
         [each.double() for each in operands()],
-        [each.half() for each in operands()],
         [each[0] for each in operands()],
         operands(queries=0),
         operands(keys=0),
         operands(batch=0),
     ],
-    ids=["double", "half", "three dimensions", "no queries", "no keys", "no batch"],
+    ids=["double", "three dimensions", "no queries", "no keys", "no batch"],
 )
 def test_what_no_kernel_takes_is_computed_by_its_parts(given: list[Tensor]) -> None:
     own = [each.to("sim") for each in given]
