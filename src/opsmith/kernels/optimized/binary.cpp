@@ -201,26 +201,44 @@ Tensor& binary(KernelRuntimeContext& context, const Tensor& self, const Tensor& 
   return out;
 }
 
-}  // namespace
+// The function of runs. float32's is for compute_blocks too, whatever programs are selected.
+#define OPSMITH_SET_ELEMENTS(operation, schema, function)       \
+  OPSMITH_SET_FUNCTIONS((operation).elements, schema, function) \
+  (operation).elements.on_float = OPSMITH_BEST(function##_float);
 
-Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
-                Tensor& out) {
+constexpr char kAdd[] = "add.out";
+constexpr char kSub[] = "sub.out";
+
+// self ± alpha·other
+template <const char* Operator>
+Tensor& sum(KernelRuntimeContext& context, const char* name, const Tensor& self, const Tensor& other,
+            const Scalar& alpha, Tensor& out) {
   OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
                 "Boolean alpha only supported for Boolean results.");
   if (!fits(context, alpha, ScalarType::Float)) {
     return out;
   }
-  Operation operation{"add", true, value_of<float>(alpha), {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "add.out", add)
-  operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
-  OPSMITH_SET_FUNCTIONS(operation.affine, "add.out", affine)
+  float factor = value_of<float>(alpha);
+  if constexpr (Operator == kSub) {
+    // An integer has no negative zero.
+    factor = alpha.isFloatingPoint() ? -factor : 0.0f - factor;
+  }
+  Operation operation{name, true, factor, {}};
+  OPSMITH_SET_ELEMENTS(operation, Operator, add)
+  OPSMITH_SET_FUNCTIONS(operation.affine, Operator, affine)
   return binary(context, self, other, out, operation);
+}
+
+}  // namespace
+
+Tensor& add_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  return sum<kAdd>(context, "add", self, other, alpha, out);
 }
 
 Tensor& mul_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
   Operation operation{"mul", false, 1.0f, {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "mul.out", mul)
-  operation.elements.on_float = OPSMITH_BEST(mul_float);  // for compute_blocks
+  OPSMITH_SET_ELEMENTS(operation, "mul.out", mul)
   OPSMITH_SET_FUNCTIONS(operation.affine, "mul.out", affine)
   return binary(context, self, other, out, operation);
 }
@@ -231,31 +249,18 @@ Tensor& threshold_backward_out(KernelRuntimeContext& context, const Tensor& grad
     return grad_input;
   }
   Operation operation{"threshold_backward", false, value_of<float>(threshold), {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "threshold_backward.grad_input", above)
-  operation.elements.on_float = OPSMITH_BEST(above_float);  // for compute_blocks
+  OPSMITH_SET_ELEMENTS(operation, "threshold_backward.grad_input", above)
   return binary(context, grad_output, self, grad_input, operation);
 }
 
 Tensor& sub_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  OPSMITH_CHECK(context, !alpha.isBoolean(), InvalidArgument, out,
-                "Boolean alpha only supported for Boolean results.");
-  if (!fits(context, alpha, ScalarType::Float)) {
-    return out;
-  }
-  // An integer has no negative zero.
-  const float factor = alpha.isFloatingPoint() ? -value_of<float>(alpha) : 0.0f - value_of<float>(alpha);
-  Operation operation{"sub", true, factor, {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "sub.out", add)
-  operation.elements.on_float = OPSMITH_BEST(add_float);  // for compute_blocks
-  OPSMITH_SET_FUNCTIONS(operation.affine, "sub.out", affine)
-  return binary(context, self, other, out, operation);
+  return sum<kSub>(context, "sub", self, other, alpha, out);
 }
 
 Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& other, Tensor& out) {
   Operation operation{"div", false, 1.0f, {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "div.out", quotient)
-  operation.elements.on_float = OPSMITH_BEST(quotient_float);  // for compute_blocks
+  OPSMITH_SET_ELEMENTS(operation, "div.out", quotient)
   OPSMITH_SET_FUNCTIONS(operation.over_number, "div.out", divided)
   OPSMITH_SET_FUNCTIONS(operation.number_over, "div.out", dividing)
   return binary(context, self, other, out, operation);
@@ -264,8 +269,7 @@ Tensor& div_out(KernelRuntimeContext& context, const Tensor& self, const Tensor&
 #define OPSMITH_BINARY_KERNEL(name, schema, function)                                                \
   Tensor& name##_out(KernelRuntimeContext& context, const Tensor& x, const Tensor& y, Tensor& out) { \
     Operation operation{#name, false, 1.0f, {}};                                                     \
-    OPSMITH_SET_FUNCTIONS(operation.elements, schema, function)                                      \
-    operation.elements.on_float = OPSMITH_BEST(function##_float); /* for compute_blocks */           \
+    OPSMITH_SET_ELEMENTS(operation, schema, function)                                                \
     return binary(context, x, y, out, operation);                                                    \
   }
 OPSMITH_BINARY_KERNEL(maximum, "maximum.out", larger)
@@ -280,11 +284,9 @@ Tensor& gelu_backward_out(KernelRuntimeContext& context, const Tensor& grad_outp
   constexpr char kGradient[] = "gelu_backward.grad_input";
   Operation operation{"gelu_backward", false, 1.0f, {}};
   if (approximate == "tanh") {
-    OPSMITH_SET_FUNCTIONS(operation.elements, kGradient, gelu_tanh_gradient)
-    operation.elements.on_float = OPSMITH_BEST(gelu_tanh_gradient_float);
+    OPSMITH_SET_ELEMENTS(operation, kGradient, gelu_tanh_gradient)
   } else if (approximate == "none") {
-    OPSMITH_SET_FUNCTIONS(operation.elements, kGradient, gelu_erf_gradient)
-    operation.elements.on_float = OPSMITH_BEST(gelu_erf_gradient_float);
+    OPSMITH_SET_ELEMENTS(operation, kGradient, gelu_erf_gradient)
   } else {
     OPSMITH_CHECK(context, false, InvalidArgument, grad_input,
                   "approximate argument must be either none or tanh.");
@@ -295,8 +297,7 @@ Tensor& gelu_backward_out(KernelRuntimeContext& context, const Tensor& grad_outp
 Tensor& leaky_relu_backward_out(KernelRuntimeContext& context, const Tensor& grad_output, const Tensor& self,
                                 const Scalar& negative_slope, bool /*self_is_result*/, Tensor& grad_input) {
   Operation operation{"leaky_relu_backward", false, value_of<float>(negative_slope), {}};
-  OPSMITH_SET_FUNCTIONS(operation.elements, "leaky_relu_backward.grad_input", leaky_relu_gradient)
-  operation.elements.on_float = OPSMITH_BEST(leaky_relu_gradient_float);
+  OPSMITH_SET_ELEMENTS(operation, "leaky_relu_backward.grad_input", leaky_relu_gradient)
   return binary(context, grad_output, self, grad_input, operation);
 }
 

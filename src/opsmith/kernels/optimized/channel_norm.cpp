@@ -8,6 +8,7 @@
 #include <optional>
 #include <tuple>
 
+#include "../common/channels_innermost.h"
 #include "../common/resize.h"
 #include "../common/strided_iteration.h"
 #include "../common/temporary.h"
@@ -92,20 +93,8 @@ constexpr int64_t kStreamedRun = 4096;
 
 enum class Layout { kPlanes, kRows, kOther };
 
-bool is_channels_innermost(const Tensor& t) {
-  int64_t expected = 1;
-  for (int64_t i = 0; i < t.dim(); ++i) {
-    const int64_t d = i == 0 ? 1 : i == t.dim() - 1 ? 0 : t.dim() - i;
-    if (t.numel() > 0 && t.sizes()[d] != 1 && t.strides()[d] != expected) {
-      return false;
-    }
-    expected *= t.sizes()[d];
-  }
-  return true;
-}
-
 Layout layout_of(const Tensor& t) {
-  return is_contiguous(t) ? Layout::kPlanes : is_channels_innermost(t) ? Layout::kRows : Layout::kOther;
+  return is_contiguous(t) ? Layout::kPlanes : has_channels_innermost(t) ? Layout::kRows : Layout::kOther;
 }
 
 Dims strides_in(Layout layout, const Dims& sizes) {
