@@ -145,7 +145,7 @@ LIBRARY_OF: dict[Model, dict[str, str]] = {
         "aten::slice_copy.Tensor_out": "portable",
         "aten::squeeze_copy.dims_out": "portable",
         "aten::tril.out": "portable",
-        "aten::where.self_out": "portable",
+        "aten::where.self_out": "optimized",
         "optimized::linear_packed.out": "optimized",
     },
     quantized_models.mlp: {**QUANTIZED, **INTEGERS["linear_int8.requantized_out"]},
