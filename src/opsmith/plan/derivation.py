@@ -17,6 +17,11 @@ from opsmith.plan.model import Elementwise, Shape
 from opsmith.schema import Catalogue, Group, Operator, Variant
 
 
+# Where a result's shape depends on elements of masks alone: the argument that may hold one.
+_MASKS = {"index.Tensor": "indices"}
+_MASK_DTYPES = frozenset({"Bool", "Byte"})
+
+
 @dataclass(frozen=True)
 class Derived:
     """A possible derivation: ``kernel`` of another variant, and how to build around it."""
@@ -108,7 +113,7 @@ def derive(
     for derivation in _by_preference(wanted.variant, group, kernels, catalogue):
         kernel = kernels[derivation.rule.source]
         source = catalogue.operators[kernel.operator]
-        obstacle = _obstacle(wanted, source, derivation, group, catalogue)
+        obstacle = _obstacle(wanted, source, derivation, group, kernel, catalogue)
         if obstacle is None:
             return _derived(kernel, derivation, group, catalogue)
         reasons.append(
@@ -142,7 +147,12 @@ def _by_preference(
 
 
 def _obstacle(
-    wanted: Operator, source: Operator, derivation: Derivation, group: Group, catalogue: Catalogue
+    wanted: Operator,
+    source: Operator,
+    derivation: Derivation,
+    group: Group,
+    kernel: Kernel,
+    catalogue: Catalogue,
 ) -> Obstacle | None:
     if wanted.view or source.view:
         return Obstacle.VIEW
@@ -159,14 +169,26 @@ def _obstacle(
     if [result.many for result in wanted.results] != [result.many for result in source.results]:
         return Obstacle.OTHER_RESULTS
     if derivation.rule.needs_shape:
-        return _obstacle_to_allocating(group, catalogue)
+        return _obstacle_to_allocating(group, kernel, catalogue)
     return None
 
 
-def _obstacle_to_allocating(group: Group, catalogue: Catalogue) -> Obstacle | None:
+def shape_is_dynamic(functional: Operator, kernel: Kernel) -> bool:
+    """Whether nothing but elements tells the shape of ``functional``'s result, of what ``kernel`` takes.
+
+    Source: PyTorch's tag.  Where such an operator has a meta kernel, that raises.
+    """
+    if "dynamic_output_shape" not in functional.tags:
+        return False
+    taken = dict(kernel.dtypes).get(_MASKS.get(functional.name, ""), ())
+    return not taken or not _MASK_DTYPES.isdisjoint(taken)
+
+
+def _obstacle_to_allocating(
+    group: Group, kernel: Kernel, catalogue: Catalogue
+) -> Obstacle | None:
     functional = catalogue.operators[group.functional] if group.functional else None
-    # Source: PyTorch's tag. Where such an operator has a meta kernel, that raises.
-    if functional is not None and "dynamic_output_shape" in functional.tags:
+    if functional is not None and shape_is_dynamic(functional, kernel):
         return Obstacle.DYNAMIC_SHAPE
     if _shape(group, catalogue) is not None:
         return None

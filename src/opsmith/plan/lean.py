@@ -7,15 +7,13 @@ by the resolver.
 from __future__ import annotations
 
 from opsmith.description import Kernel
+from opsmith.plan.derivation import shape_is_dynamic
 from opsmith.plan.executorch.schema import lean_operator
 from opsmith.plan.meta import Metas
 from opsmith.schema import Catalogue, Composite, Operator
 
 # What the bridge makes contiguous copies with: a kernel of it would be called to copy its own operand.
 _COPIES_OPERANDS = frozenset({"clone.out"})
-
-# Nothing but the elements tells the result's shape. Source: PyTorch's tag; their meta kernels raise.
-_DYNAMIC = "dynamic_output_shape"
 
 
 class LeanKernels:
@@ -36,11 +34,11 @@ class LeanKernels:
         lean = lean_operator(kernel, self._catalogue, self._metas.external_namespaces)
         if any(out.is_list for out in lean.outs):
             return "serves ExecuTorch's programs only: it writes to a list of Tensors"
-        if reason := self._reason(operator):
+        if reason := self._reason(operator, kernel):
             return f"serves ExecuTorch's programs only: {reason}"
         return ""
 
-    def _reason(self, operator: Operator) -> str:
+    def _reason(self, operator: Operator, kernel: Kernel) -> str:
         if operator.name in _COPIES_OPERANDS:
             return (
                 "operands that a kernel cannot be given as they lie are copied with this operator"
@@ -50,9 +48,9 @@ class LeanKernels:
                 "the operator is CompositeImplicitAutograd, and PyTorch's decomposition is what makes it "
                 "differentiable"
             )
-        return self._unshaped(operator)
+        return self._unshaped(operator, kernel)
 
-    def _unshaped(self, operator: Operator) -> str:
+    def _unshaped(self, operator: Operator, kernel: Kernel) -> str:
         group = self._catalogue.group_of.get(operator.name)
         if group is None or group.functional is None:
             return "it has no functional variant, whose meta kernel would tell the result's shape"
@@ -62,7 +60,7 @@ class LeanKernels:
                 f"`{functional.name}` is told its result's dtype and device, which no argument of the out "
                 "variant tells its meta kernel; PyTorch makes it of other operators"
             )
-        if _DYNAMIC in functional.tags:
+        if shape_is_dynamic(functional, kernel):
             return "the shape of its result depends on its operands' elements"
         if operator.namespace != "aten":
             shaped = self._metas.of(functional) is not None

@@ -34,7 +34,13 @@ from opsmith.plan.attention import (
 from opsmith.plan.autocast import autocast_rules
 from opsmith.plan.autograd import Differentiation
 from opsmith.plan.compiling import compiling
-from opsmith.plan.derivation import Derived, derive, elementwise_result, is_pointwise
+from opsmith.plan.derivation import (
+    Derived,
+    derive,
+    elementwise_result,
+    is_pointwise,
+    shape_is_dynamic,
+)
 from opsmith.plan.interception import Interceptions, draws_from_generator
 from opsmith.plan.lean import LeanKernels
 from opsmith.plan.meta import Metas
@@ -118,8 +124,8 @@ def _on_copies(backend: Backend) -> Backend:
     )
 
 
-# What the operators with these tags return depends on their operands' values: no meta kernel knows it.
-_UNKNOWN_SHAPES = frozenset({"data_dependent_output", "dynamic_output_shape"})
+# What the operators with this tag return depends on their operands' values: no meta kernel knows it.
+_DATA_DEPENDENT = "data_dependent_output"
 
 # Composite kernels that are none: they call a DispatchStub, check for a device that PyTorch has built in, or
 # give a view and refuse empty tensors where the CPU's own kernel copies.
@@ -656,7 +662,8 @@ class _Resolver:
             not shaped.variant.returns_new
             or not shaped.results
             or not shaped.meta
-            or _UNKNOWN_SHAPES.intersection(shaped.tags)
+            or _DATA_DEPENDENT in shaped.tags
+            or shape_is_dynamic(shaped, kernel)
         ):
             return None, None
         if group is None:

@@ -26,6 +26,11 @@ at::Tensor index_put(const at::Tensor& self, const c10::List<std::optional<at::T
   return like(self);
 }
 
+at::Tensor index_put_impl(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& /*indices*/,
+                          const at::Tensor& /*values*/, bool /*accumulate*/, bool /*unsafe*/) {
+  return like(self);
+}
+
 at::Tensor masked_scatter(const at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),
               "masked_scatter_: expected self and source to have same dtypes but got ", self.scalar_type(),

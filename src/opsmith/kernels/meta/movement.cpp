@@ -9,7 +9,75 @@
 #include <ATen/native/TypeProperties.h>
 #include <c10/util/irange.h>
 
+#include <optional>
+
 namespace opsmith::meta_functions {
+namespace {
+
+// A copy of what `view` shows.
+at::Tensor copy_of(const at::Tensor& view) {
+  return contiguous(view.sizes(), view.scalar_type());
+}
+
+}  // namespace
+
+// The views check their arguments, and have meta kernels in C++.
+at::Tensor alias_copy(const at::Tensor& self) {
+  return copy_of(self);
+}
+
+at::Tensor permute_copy(const at::Tensor& self, at::IntArrayRef dims) {
+  return copy_of(self.permute(dims));
+}
+
+at::Tensor transpose_copy(const at::Tensor& self, int64_t dim0, int64_t dim1) {
+  return copy_of(self.transpose(dim0, dim1));
+}
+
+at::Tensor t_copy(const at::Tensor& self) {
+  return copy_of(self.t());
+}
+
+at::Tensor expand_copy(const at::Tensor& self, at::IntArrayRef size, bool implicit) {
+  return copy_of(self.expand(size, implicit));
+}
+
+at::Tensor slice_copy(const at::Tensor& self, int64_t dim, std::optional<int64_t> start,
+                      std::optional<int64_t> end, int64_t step) {
+  return copy_of(self.slice(dim, start, end, step));
+}
+
+at::Tensor narrow_copy(const at::Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  return copy_of(self.narrow(dim, start, length));
+}
+
+at::Tensor select_copy(const at::Tensor& self, int64_t dim, int64_t index) {
+  return copy_of(self.select(dim, index));
+}
+
+at::Tensor squeeze_copy(const at::Tensor& self) {
+  return copy_of(self.squeeze());
+}
+
+at::Tensor squeeze_copy_dim(const at::Tensor& self, int64_t dim) {
+  return copy_of(self.squeeze(dim));
+}
+
+at::Tensor squeeze_copy_dims(const at::Tensor& self, at::IntArrayRef dims) {
+  return copy_of(self.squeeze(dims));
+}
+
+at::Tensor unsqueeze_copy(const at::Tensor& self, int64_t dim) {
+  return copy_of(self.unsqueeze(dim));
+}
+
+at::Tensor diagonal_copy(const at::Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  return copy_of(self.diagonal(offset, dim1, dim2));
+}
+
+at::Tensor unfold_copy(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return copy_of(self.unfold(dimension, size, step));
+}
 
 at::Tensor view_copy(const at::Tensor& self, at::IntArrayRef size) {
   return contiguous(at::infer_size_dv(size, self.numel()), self.scalar_type());

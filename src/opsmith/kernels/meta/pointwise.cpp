@@ -97,6 +97,14 @@ at::ScalarType quotient_dtype(at::ScalarType dtype) {
   return at::isIntegralType(dtype, /*includeBool=*/true) ? at::get_default_dtype_as_scalartype() : dtype;
 }
 
+at::Tensor logit(const at::Tensor& self, std::optional<double> /*eps*/) {
+  return unary(self, quotient_dtype(self.scalar_type()));
+}
+
+at::Tensor floor_divide(const at::Tensor& self, const at::Tensor& other) {
+  return pointwise(at::native::result_type(std::array{self, other}), self, other);
+}
+
 at::Tensor div_by_scalar(const at::Tensor& self, const at::Scalar& other) {
   return with_number(self, quotient_dtype(common_dtype(self, other)));
 }

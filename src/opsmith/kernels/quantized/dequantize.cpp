@@ -26,11 +26,8 @@ bool check(KernelRuntimeContext& context, const char* name, const Tensor& input,
            ScalarType out_dtype, Tensor& out) {
   OPSMITH_CHECK(context, integers_of(dtype).bits != 0, NotSupported, false,
                 "%s: quantized values are Byte, Char, UInt16, Short or Int, not %s", name, name_of(dtype));
-  OPSMITH_CHECK(
-      context,
-      out_dtype == ScalarType::Float || out_dtype == ScalarType::Double || is_half_precision(out_dtype),
-      NotSupported, false, "%s: the result is Float, Double, Half or BFloat16, not %s", name,
-      name_of(out_dtype));
+  OPSMITH_CHECK(context, is_floating(out_dtype), NotSupported, false,
+                "%s: the result is Float, Double, Half or BFloat16, not %s", name, name_of(out_dtype));
   return check_dtype(context, name, "input", input, dtype) &&
          check_dtype(context, name, "out", out, out_dtype) && resize_as(context, name, input, out);
 }
@@ -76,7 +73,7 @@ void all_at_once(void (*row)(const int32_t*, C*, int64_t, C, C), const Tensor& i
 
 Tensor& per_tensor(KernelRuntimeContext& context, const char* name, const Tensor& input, double scale,
                    int64_t zero_point, ScalarType dtype, std::optional<ScalarType> out_dtype, Tensor& out) {
-  if (!check(context, name, input, dtype, out_dtype.value_or(ScalarType::Float), out)) {
+  if (!check(context, name, input, dtype, out_dtype.value_or(out.scalar_type()), out)) {
     return out;
   }
   if (out.scalar_type() == ScalarType::Float) {
@@ -179,11 +176,6 @@ void dequantize_stepwise(void (*row)(const int32_t*, Difference*, int64_t, Diffe
   });
 }
 
-bool is_floating(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float || tensor.scalar_type() == ScalarType::Double ||
-         is_half_precision(tensor.scalar_type());
-}
-
 // Whether float holds all differences of the values and zero points, which are integers.
 bool fits_float(const Tensor& input, const Tensor& zero_points) {
   constexpr int64_t kMost = 1 << 22;
@@ -218,7 +210,7 @@ void by_channels(KernelRuntimeContext& context, const Tensor& input, const Chann
       return by_channels_in_double(context, input, channels, scales, zero_points, out);
     }
   }
-  if (zero_points != nullptr && !is_floating(*zero_points) && !fits_float(input, *zero_points)) {
+  if (zero_points != nullptr && !is_floating(zero_points->scalar_type()) && !fits_float(input, *zero_points)) {
     return dequantize_stepwise<double, float>(OPSMITH_BEST(dequantize_double), input, out, channels, scales,
                                               *zero_points);
   }
@@ -253,7 +245,7 @@ Tensor& dequantize_per_channel_out(KernelRuntimeContext& context, const Tensor& 
                                    Tensor& out) {
   constexpr const char* kName = "dequantize_per_channel";
   if (!check_range(context, kName, quant_min, quant_max, dtype) ||
-      !check(context, kName, input, dtype, out_dtype.value_or(ScalarType::Float), out)) {
+      !check(context, kName, input, dtype, out_dtype.value_or(out.scalar_type()), out)) {
     return out;
   }
   const Tensor* const zeros = zero_points.has_value() ? &*zero_points : nullptr;

@@ -1,8 +1,9 @@
 // quantize_per_tensor, quantize_per_channel and quantize_per_token: from floats to integers.
 //
 // Source: torch/ao/quantization/fx/_decomposed.py, whose values these are, bit for bit: Half and BFloat16 are
-// converted to float first; the scale's inverse is a factor; per token, the zero point is added before
-// rounding, else after it; where scales or zero points are Double, all is calculated in double.
+// converted to float first, as is Double, which programs alone may have; the scale's inverse is a factor; per
+// token, the zero point is added before rounding, else after it; where scales or zero points are Double, all is
+// calculated in double.
 #include "quantized_dtypes.h"
 #include "simd/quantization_functions.h"
 #include "parameters.h"
@@ -73,8 +74,8 @@ void quantize(KernelRuntimeContext& context, const Quantizer<C>& quantizer, cons
 // What all three check.
 bool prepare(KernelRuntimeContext& context, const char* name, const Tensor& input, int64_t quant_min,
              int64_t quant_max, ScalarType dtype, Tensor& out) {
-  OPSMITH_CHECK(context, input.scalar_type() == ScalarType::Float || is_half_precision(input.scalar_type()),
-                InvalidArgument, false, "%s: `input` is %s and has to be Float, Half or BFloat16", name,
+  OPSMITH_CHECK(context, is_floating(input.scalar_type()), InvalidArgument, false,
+                "%s: `input` is %s and has to be Float, Double, Half or BFloat16", name,
                 name_of(input.scalar_type()));
   return check_range(context, name, quant_min, quant_max, dtype) &&
          check_dtype(context, name, "out", out, dtype) && resize_as(context, name, input, out);

@@ -3,6 +3,7 @@
 
 #include "simd/quantization_functions.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace opsmith::quantized {
@@ -19,6 +20,12 @@ namespace opsmith::quantized {
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block) {
   OPSMITH_WIDEN(Half, uint16_t, widen_half)
   OPSMITH_WIDEN(BFloat16, uint16_t, widen_bfloat16)
+  if constexpr (kIsUsed<ScalarType::Double>) {
+    if (tensor.scalar_type() == ScalarType::Double) {
+      std::copy_n(static_cast<const double*>(tensor.const_data_ptr()) + begin, n, block);
+      return block;
+    }
+  }
   return static_cast<const float*>(tensor.const_data_ptr()) + begin;
 }
 

@@ -35,13 +35,18 @@ constexpr Integers integers_of(ScalarType dtype) {
   }
 }
 
+// A dtype of values that are not quantized.
+constexpr bool is_floating(ScalarType dtype) {
+  return dtype == ScalarType::Float || dtype == ScalarType::Double || is_half_precision(dtype);
+}
+
 // Whether the library is compiled for tensors of the dtype. Every switch by a dtype asks this or, of an
 // operator, opsmith::selected, so that a selective build has no code for what its programs do not use.
 template <ScalarType Dtype>
 inline constexpr bool kIsUsed = ::opsmith::selected("", Dtype);
 
 // `n` floats of the tensor's elements from `begin`, in memory's order: those themselves or, converted,
-// `block`. The tensor is Float, Half or BFloat16.
+// `block`. The tensor is Float, Double, Half or BFloat16.
 const float* floats(const Tensor& tensor, int64_t begin, int64_t n, float* block);
 
 // The same of a tensor of integers_of.

@@ -503,6 +503,12 @@ Tensor& index_put_out(KernelRuntimeContext& context, const Tensor& self, Optiona
   return out;
 }
 
+// Indices are checked, whatever the gradient of `index` says of its own.
+Tensor& index_put_impl_out(KernelRuntimeContext& context, const Tensor& self, OptionalTensors indices,
+                           const Tensor& values, bool accumulate, bool /*unsafe*/, Tensor& out) {
+  return index_put_out(context, self, indices, values, accumulate, out);
+}
+
 Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int64_t dim, const Tensor& index,
                          Tensor& out) {
   const int64_t d = wrap_dim(context, dim, self.dim());
