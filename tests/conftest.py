@@ -21,8 +21,8 @@ from sim_driver import SimDriver
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
-# Test backends are for tests of behaviour: they are built at -O1.
-os.environ.setdefault("OPSMITH_OPTIMIZE", "1")
+# Most of the time goes into compiling: of what tests build, only the libraries of kernels are optimised.
+os.environ.setdefault("OPSMITH_OPTIMIZE", "0")
 
 # Files in which only tests that say so, or ask for `sim`, need a compiler or a built backend.
 WITHOUT_COMPILER = frozenset(

@@ -13,7 +13,7 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
-from opsmith.build.units import own_units, together
+from opsmith.build.units import generated_units, own_units, runtime_units, together
 from opsmith.description.backend import PACKAGE
 from opsmith.errors import SettingInvalid
 from refusal import refusal
@@ -184,6 +184,18 @@ def test_a_level_of_optimisation_that_there_is_not(
         f"OPSMITH_OPTIMIZE is `{value}`, which is no level of optimisation\n"
         "  remedy: set it to one of 0, 1, 2, 3, g, s, or unset it"
     )
+
+
+def test_a_quick_build_does_not_optimise_what_is_generated_and_the_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated, runtime = written(tmp_path / "RegisterChip_0.cpp", ""), tmp_path / "kineto.cpp"
+    runtime.touch()
+    for level, of_generated, of_runtime in (("1", "-O1", "-O3"), ("0", "-O0", "-O0")):
+        monkeypatch.setenv("OPSMITH_OPTIMIZE", level)
+        assert {unit.optimize for unit in generated_units([generated])} == {of_generated}
+        assert {unit.optimize for unit in runtime_units([generated])} == {of_runtime}
+        assert {unit.optimize for unit in runtime_units([runtime])} == {of_generated}
 
 
 def test_the_level_is_for_a_users_sources_only(

@@ -2,7 +2,8 @@
 
 ``CFLAGS``, ``CXXFLAGS``, ``CPPFLAGS`` and ``LDFLAGS`` as everywhere; ``OPSMITH_OPTIMIZE``; ``OPSMITH_DEBUG``
 and ``OPSMITH_SANITIZE``, which ``opsmith build --debug`` and ``--sanitize`` stand for.  What comes with
-opsmith, and what it generates, is compiled as always.
+opsmith, and what it generates, is compiled as always, but for ``OPSMITH_OPTIMIZE=0``: then a build is to be
+quick, and of opsmith's only the libraries of kernels are optimised.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ def own_optimization() -> str:
             remedy=f"set it to one of {', '.join(_LEVELS)}, or unset it",
         )
     return f"-O{level}"
+
+
+def is_quick_build() -> bool:
+    """Whether the build is to be over soon, however slow what it makes is: ``OPSMITH_OPTIMIZE=0``."""
+    return os.environ.get(OPTIMIZE) == "0"
 
 
 def own_compile_flags(source: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opsmith.build.own_options import own_compile_flags, own_optimization
+from opsmith.build.own_options import is_quick_build, own_compile_flags, own_optimization
 from opsmith.errors import SettingInvalid
 
 UNITY = "OPSMITH_UNITY"
@@ -22,6 +22,8 @@ UNITY = "OPSMITH_UNITY"
 FASTEST = "-O3"
 # Generated code checks arguments and calls kernels: more than this buys nothing that can be measured.
 GENERATED = "-O1"
+# Where a build is to be quick, whatever it makes: of the runtime, and of generated code.
+QUICK = "-O0"
 # What one compiler takes about half a minute for.
 _BYTES_PER_GENERATED_UNIT = 700_000
 # What `emit` writes to a file of its own: stubs whose header defines what another stub's defines too.
@@ -97,9 +99,9 @@ def runtime_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
         *(
             unit
             for source in isolated
-            for unit in together(source.stem, [source], optimize=GENERATED)
+            for unit in together(source.stem, [source], optimize=_unless_quick(GENERATED))
         ),
-        *together("runtime", rest, 2),
+        *together("runtime", rest, 2, _unless_quick(FASTEST)),
     )
 
 
@@ -109,9 +111,10 @@ def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     rest = [source for source in sources if source not in isolated]
     size = sum(source.stat().st_size for source in rest)
     count = max(1, round(size / _BYTES_PER_GENERATED_UNIT))
+    level = _unless_quick(GENERATED)
     return (
-        *together("generated", rest, count, GENERATED),
-        *(unit for source in isolated for unit in together(source.stem, [source], 1, GENERATED)),
+        *together("generated", rest, count, level),
+        *(unit for source in isolated for unit in together(source.stem, [source], 1, level)),
     )
 
 
@@ -124,6 +127,10 @@ def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit,
         replace(single(source, own_optimization()), own_flags=(*flags, *own_compile_flags(source)))
         for source in sources
     )
+
+
+def _unless_quick(level: str) -> str:
+    return QUICK if is_quick_build() else level
 
 
 def _is_on() -> bool:
