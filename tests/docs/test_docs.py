@@ -23,6 +23,12 @@ RUN = [page for page in PAGES if any(is_run(block) for block in blocks(page))]
 IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
 
+BY_NIGHT = frozenset(
+    """autograd compile composites custom-operators device driver importing python python-drivers programs
+    random-numbers stubs tracing""".split()
+)
+"""Pages that compile for half a minute and longer, and tell of what other tests look after by day."""
+
 NEEDS = dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h")
 """What a page does only where it is there: see ``needs.py``."""
 
@@ -32,6 +38,8 @@ _LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
 
 def _with_needs(page: Path) -> ParameterSet:
     marks = [pytest.mark.needs(NEEDS[page.stem])] if page.stem in NEEDS else []
+    if page.stem in BY_NIGHT:
+        marks.append(pytest.mark.nightly)
     return pytest.param(page, id=page.stem, marks=marks)
 
 

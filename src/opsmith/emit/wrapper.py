@@ -447,22 +447,16 @@ class _Writer:
     def _marked(self, name: str, value: str) -> str:
         """``value``, for the kernel's argument ``name``; with copies, and what the kernel does with it."""
         if not self.on_copies:
-            return self._updated(name, value)
+            return self._updated(value) if self.is_lean and name in self.call.updates else value
         if name == "device" and self.source.factory:
             return "::std::optional<at::Device>(at::kCPU)"
         if name in self.source.outputs():
             return f"opsmith::overwritten({value})"
-        # Batch normalisation changes its statistics, which no schema says.
-        changes = name in self.source.changed or name.startswith("running_")
+        changes = name in self.source.changed or name in self.call.updates
         return f"opsmith::changed({value})" if changes else value
 
-    def _updated(self, name: str, value: str) -> str:
-        """``value``, so that a lean kernel's changes of batch normalisation's statistics reach them."""
-        if not (self.is_lean and name.startswith("running_")) or "backward" in self.source.name:
-            return value
-        arguments = self.source.function.func.arguments.flat_non_out
-        if not any(each.name == name and str(each.type) == "Tensor?" for each in arguments):
-            return value
+    def _updated(self, value: str) -> str:
+        """``value``, so that a lean kernel's changes of an operand reach it."""
         self.headers.add("bridge/updated.h")
         return f"opsmith::Updated({value})"
 

@@ -210,6 +210,7 @@ class KernelCall:
     another dtype than the result's will do, and casts; the fallback runs such a call.  ``overlaps_on_cpu``:
     and whether an operand whose elements share memory may be written in place.  ``gaps_on_cpu``: the result
     has also what lies between the elements of self, which a kernel does not copy: the fallback does.
+    ``updates``: operands that the kernel changes although its schema says nothing of it.
     ``next``, where given, serves the calls that ``kernel`` does not take: another kernel, of this library or
     of a later one; ``other_dtypes`` is what comes after the last of them.
     ``meta``, where given, is what the description says of the results' shapes, in the place of PyTorch's own
@@ -230,6 +231,7 @@ class KernelCall:
     casts_on_cpu: bool = False
     overlaps_on_cpu: bool = False
     gaps_on_cpu: bool = False
+    updates: tuple[str, ...] = ()
     meta: Meta | None = None
     next: Entry | None = None
     other_dtypes: Route | None = None

@@ -49,6 +49,10 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
         RefusedOverlap("out", "self", wholly=True),
         RefusedOverlap("out", "indices", wholly=True),
     ),
+    "_index_put_impl_": (
+        RefusedOverlap("self", "values", wholly=True),
+        RefusedOverlap("self", "indices", wholly=True),
+    ),
     "index_put_": (
         RefusedOverlap("self", "values", wholly=True),
         RefusedOverlap("self", "indices", wholly=True),

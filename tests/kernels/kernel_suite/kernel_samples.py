@@ -298,6 +298,10 @@ def _places() -> Iterator[Call]:
         yield lambda x=matrix, i=places: (x.index_select(0, i), x.index_select(1, i.int()))
         yield lambda x=matrix, i=places: x.flatten().index_select(0, i * 30)
         yield lambda x=matrix, i=places: (
+            aten._index_put_impl(x, [None, i], x, True, True),
+            aten._index_put_impl(x, [i[:7]], x[7:14], False, False),
+        )
+        yield lambda x=matrix, i=places: (
             torch.gather(x, 0, i[:30, None].expand(30, 37).contiguous()),
             torch.gather(x.t(), 0, i[None].expand(5, 40).contiguous()),
         )
