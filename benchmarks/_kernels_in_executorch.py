@@ -101,7 +101,7 @@ def linear(short: str, dtype: torch.dtype, rows: int) -> Iterator[Case]:
     layer, x = nn.Linear(1024, 1024).to(dtype), torch.randn(rows, 1024).to(dtype)
     weight, bias = layer.weight.detach(), layer.bias.detach()
     plain = directly("aten::linear.out", x, weight, bias)
-    given = (x, packed_weight(weight).contiguous(), bias, 1024)
+    given = (x, packed_weight(weight).contiguous(), bias, 1024, None, "none")
     packed = OperatorCall("optimized::linear_packed.out", given, plain.results)
     size = f"{rows}×1024×1024"
     yield Case(f"packed linear {short} {size}", "linear", (packed,), (plain,))

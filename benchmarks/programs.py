@@ -237,9 +237,9 @@ def measurements(threads: int, results: list[dict[str, Any]]) -> Iterator[Measur
 def main() -> None:
     found: list[Measurement] = []
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, __file__, folder], check=True)
+        subprocess.run([sys.executable, __file__, "export", folder], check=True)
         for threads in THREADS:
-            command = [sys.executable, __file__, folder, str(threads)]
+            command = [sys.executable, __file__, "time", folder, str(threads)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found += measurements(threads, json.loads(done.stdout.splitlines()[-1]))
     ratios = [each.ratio or 1.0 for each in found if "wheel" not in each.name]
@@ -251,9 +251,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        time_all(Path(sys.argv[1]), int(sys.argv[2]))
-    elif len(sys.argv) > 1:
-        export_all(Path(sys.argv[1]))
-    else:
-        main()
+    match sys.argv[1:]:
+        case ["export", folder]:
+            export_all(Path(folder))
+        case ["time", folder, threads]:
+            time_all(Path(folder), int(threads))
+        case _:
+            main()
