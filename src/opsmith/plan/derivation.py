@@ -16,7 +16,6 @@ from opsmith.plan.derivation_rules import Derivation
 from opsmith.plan.model import Elementwise, Shape
 from opsmith.schema import Catalogue, Group, Operator, Variant
 
-
 # Where a result's shape depends on elements of masks alone: the argument that may hold one.
 _MASKS = {"index.Tensor": "indices"}
 _MASK_DTYPES = frozenset({"Bool", "Byte"})
@@ -184,9 +183,7 @@ def shape_is_dynamic(functional: Operator, kernel: Kernel) -> bool:
     return not taken or not _MASK_DTYPES.isdisjoint(taken)
 
 
-def _obstacle_to_allocating(
-    group: Group, kernel: Kernel, catalogue: Catalogue
-) -> Obstacle | None:
+def _obstacle_to_allocating(group: Group, kernel: Kernel, catalogue: Catalogue) -> Obstacle | None:
     functional = catalogue.operators[group.functional] if group.functional else None
     if functional is not None and shape_is_dynamic(functional, kernel):
         return Obstacle.DYNAMIC_SHAPE

@@ -26,8 +26,8 @@ constexpr int64_t kWorth = int64_t{1} << 18;
 // gather before they multiply.
 constexpr int64_t kBlockBytes = int64_t{1} << 17;
 constexpr int64_t kBytesTogether = int64_t{1} << 20;
-// A multiple of the rows of a tile.
-constexpr int64_t kRows = 6;
+// A multiple of the rows of a tile, of each instruction set.
+constexpr int64_t kRows = 12;
 // Panels that are multiplied at once.
 constexpr int64_t kPanels = 4;
 

@@ -210,7 +210,8 @@ void by_channels(KernelRuntimeContext& context, const Tensor& input, const Chann
       return by_channels_in_double(context, input, channels, scales, zero_points, out);
     }
   }
-  if (zero_points != nullptr && !is_floating(zero_points->scalar_type()) && !fits_float(input, *zero_points)) {
+  if (zero_points != nullptr && !is_floating(zero_points->scalar_type()) &&
+      !fits_float(input, *zero_points)) {
     return dequantize_stepwise<double, float>(OPSMITH_BEST(dequantize_double), input, out, channels, scales,
                                               *zero_points);
   }

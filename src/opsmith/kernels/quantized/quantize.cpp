@@ -2,8 +2,8 @@
 //
 // Source: torch/ao/quantization/fx/_decomposed.py, whose values these are, bit for bit: Half and BFloat16 are
 // converted to float first, as is Double, which programs alone may have; the scale's inverse is a factor; per
-// token, the zero point is added before rounding, else after it; where scales or zero points are Double, all is
-// calculated in double.
+// token, the zero point is added before rounding, else after it; where scales or zero points are Double, all
+// is calculated in double.
 #include "quantized_dtypes.h"
 #include "simd/quantization_functions.h"
 #include "parameters.h"
