@@ -298,10 +298,6 @@ def _places() -> Iterator[Call]:
         yield lambda x=matrix, i=places: (x.index_select(0, i), x.index_select(1, i.int()))
         yield lambda x=matrix, i=places: x.flatten().index_select(0, i * 30)
         yield lambda x=matrix, i=places: (
-            aten._index_put_impl(x, [None, i], x, True, True),
-            aten._index_put_impl(x, [i[:7]], x[7:14], False, False),
-        )
-        yield lambda x=matrix, i=places: (
             torch.gather(x, 0, i[:30, None].expand(30, 37).contiguous()),
             torch.gather(x.t(), 0, i[None].expand(5, 40).contiguous()),
         )
@@ -472,6 +468,10 @@ def _direct_moves(dtype: torch.dtype) -> Iterator[OperatorCall]:
             yield directly(
                 "aten::repeat_interleave.Tensor_out", torch.tensor(counts, dtype=places), None
             )
+    some = torch.tensor([3, 1, 0, 3])
+    for accumulate in (False, True):
+        yield directly("aten::_index_put_impl.out", x, [None, some], x[:, 1:], accumulate, True)
+        yield directly("aten::_index_put_impl.out", x, [some[:3], None], x[1], accumulate, False)
     yield directly("aten::floor_divide.out", x, x[0])
     for other, alpha in ((2, 1), (-3, 2)):
         yield directly("aten::rsub.Scalar_out", x, other, alpha)
