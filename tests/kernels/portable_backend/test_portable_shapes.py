@@ -147,7 +147,7 @@ def test_shapes_are_those_of_pytorchs_meta_kernels(info: OpInfo, layout: str) ->
 def test_a_tensor_and_a_number(layout: str) -> None:
     """Python makes a Tensor of the number; PyTorch's optimisers call these."""
     shaped = [name for name in SHAPED if name.endswith(".Scalar") and "fill" not in name]
-    assert len(shaped) == 9
+    assert len(shaped) == 10
     for name, dtype, number in itertools.product(shaped, (*DTYPES, torch.bool), (True, 2, 0.5)):
         base, _, overload = name.partition(".")
         operator = getattr(getattr(torch.ops.aten, base), overload)
@@ -169,6 +169,44 @@ def test_batch_norm_in_evaluation(layout: str) -> None:
         torch.ops.aten._native_batch_norm_legit_no_training(
             operand, ones, ones, ones, ones, 0.1, 1e-5
         )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_of_views(layout: str) -> None:
+    operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2)).to(DEVICE)
+    aten = torch.ops.aten
+    with Beside():
+        aten.alias_copy(operand)
+        aten.permute_copy(operand, [2, -1, 0, 1])
+        aten.transpose_copy(operand, 0, -2)
+        aten.t_copy(operand[0, 0])
+        aten.expand_copy(operand[:, :1], (5, 2, 3, 4, 2))
+        aten.slice_copy(operand, 2, 1, None, 2)
+        aten.narrow_copy(operand, 1, 1, 2)
+        aten.select_copy(operand, -1, -2)
+        aten.squeeze_copy(operand[:1])
+        aten.squeeze_copy.dim(operand[:, :1], 1)
+        aten.squeeze_copy.dims(operand[:1, :1], [0, 1])
+        aten.unsqueeze_copy(operand, -1)
+        aten.diagonal_copy(operand, 1, 1, 2)
+        aten.unfold_copy(operand, 2, 2, 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_writes_to_places(layout: str) -> None:
+    operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2)).to(DEVICE)
+    places = torch.tensor([1, 0], device=DEVICE)
+    with Beside():
+        torch.ops.aten._index_put_impl(operand, [None, places], operand[:, :2], True, True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_quotients_and_logits(layout: str) -> None:
+    for dtype in DTYPES:
+        operand = LAYOUTS[layout](torch.ones(2, 3, 4, 2, dtype=dtype)).to(DEVICE)
+        with Beside():
+            torch.logit(operand)
+            torch.floor_divide(operand, operand[:1, 0])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
