@@ -36,14 +36,14 @@ _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)  # a C++ lambda lo
 _LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
 
 
-def _with_needs(page: Path) -> ParameterSet:
+def _with_marks(page: Path) -> ParameterSet:
     marks = [pytest.mark.needs(NEEDS[page.stem])] if page.stem in NEEDS else []
     if page.stem in BY_NIGHT:
         marks.append(pytest.mark.nightly)
     return pytest.param(page, id=page.stem, marks=marks)
 
 
-@pytest.mark.parametrize("page", [_with_needs(page) for page in RUN])
+@pytest.mark.parametrize("page", [_with_marks(page) for page in RUN])
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     text = page.read_text(encoding="utf-8")

@@ -40,6 +40,11 @@ _BEGINS_WITH_COPY = frozenset(
     }
 )
 
+_INDEX_PUT = (
+    RefusedOverlap("self", "values", wholly=True),
+    RefusedOverlap("self", "indices", wholly=True),
+)
+
 # The others, with what their kernels compare.
 _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
     # The meta functions of these three look at an `out` that has been resized, which here is done last.
@@ -49,14 +54,8 @@ _COMPARED: Mapping[str, tuple[RefusedOverlap, ...]] = {
         RefusedOverlap("out", "self", wholly=True),
         RefusedOverlap("out", "indices", wholly=True),
     ),
-    "_index_put_impl_": (
-        RefusedOverlap("self", "values", wholly=True),
-        RefusedOverlap("self", "indices", wholly=True),
-    ),
-    "index_put_": (
-        RefusedOverlap("self", "values", wholly=True),
-        RefusedOverlap("self", "indices", wholly=True),
-    ),
+    "_index_put_impl_": _INDEX_PUT,
+    "index_put_": _INDEX_PUT,
     "index_select.out": (
         RefusedOverlap("out", "out"),
         RefusedOverlap("out", "self", wholly=True),

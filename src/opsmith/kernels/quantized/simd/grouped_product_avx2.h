@@ -26,8 +26,8 @@ inline __m256i added_up(__m256i pairs) {
   return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-// What all rows of a panel share of `steps` steps, which are added to the sums of kRows rows and to those of
-// the weight.
+// Adds what `steps` steps, kStepsOfPairs at most, come to: to the sums of kRows rows, and to the weight's
+// own.
 template <int kRows>
 inline void add_steps(const int8_t* input, int64_t row_bytes, const uint8_t* weight, int64_t steps,
                       __m256i (&sums)[kRows][kHalves], __m256i (&of_weights)[kHalves]) {
