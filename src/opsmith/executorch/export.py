@@ -175,18 +175,20 @@ def export_program(
         packed, fused = packed_layers.pack_layers(exported, operators, fuse=fuse)
         settle_layouts(exported)
     preserved = _preserved(backend, catalogue, ExportPass.KEEP_WHOLE not in without)
+    keeps_layouts = bool(packed)
     for _ in range(3):
         report(Progress("lowering it to ExecuTorch"))
-        content, nodes = _lowered(exported, preserved, what.name)
+        content, nodes = _lowered(exported, preserved, what.name, keeps_layouts=keeps_layouts)
         forms = _served(parsed_program(path, content), backend, catalogue, runtime)
         # ExecuTorch's own kernels want one layout: what is left to them gets contiguous images.
-        unsettled = bool(packed) and any(map(_is_left_with_images, forms))
+        unsettled = keeps_layouts and any(map(_is_left_with_images, forms))
         # What no kernel takes with these dtypes is decomposed after all.
         needless = _unserved_operators(forms, catalogue) & set(preserved)
         if not needless and not unsettled:
             break
         if unsettled:
             settle_layouts(exported, everywhere=False)
+            keeps_layouts = False
         preserved = tuple(name for name in preserved if name not in needless)
     if not allow_unserved:
         _check_served(forms, nodes, what.name, backend, runtime)
@@ -319,9 +321,13 @@ def _exported(what: ModuleToExport) -> ExportedProgram:
 
 
 def _lowered(
-    exported: ExportedProgram, preserved: Iterable[str], name: str
+    exported: ExportedProgram, preserved: Iterable[str], name: str, *, keeps_layouts: bool
 ) -> tuple[bytes, tuple[GraphNode, ...]]:
-    """The program's bytes, and the nodes of the graph that they are written of."""
+    """The program's bytes, and the nodes of the graph that they are written of.
+
+    Unless it ``keeps_layouts``, images are copied for what ExecuTorch's own kernels take contiguous only,
+    whoever serves it.
+    """
     with quiet():
         try:
             from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
@@ -340,6 +346,7 @@ def _lowered(
         try:
             edge = to_edge(exported, compile_config=config)
             nodes = graph_nodes(edge.exported_program().graph_module)
+            config._skip_dim_order = keeps_layouts  # from here on it stands for these copies alone
             program = edge.to_executorch(
                 ExecutorchBackendConfig(constant_tensor_alignment=_CACHE_LINE)
             )

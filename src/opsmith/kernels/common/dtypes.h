@@ -51,6 +51,9 @@ inline constexpr bool is_reduced_float = std::is_same_v<T, Half> || std::is_same
 template <class T>
 using compute_t = std::conditional_t<is_reduced_float<T>, float, T>;
 
+constexpr bool is_floating(ScalarType dtype) {
+  return executorch::runtime::isFloatingType(dtype);
+}
 constexpr bool is_half_precision(ScalarType dtype) {
   return dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
 }

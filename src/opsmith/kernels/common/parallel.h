@@ -1,6 +1,8 @@
 // Dividing work among the runtime's threads.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include <executorch/runtime/core/function_ref.h>
@@ -20,16 +22,43 @@ inline int64_t ceil_divided(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// body(begin, end) over parts of 0…n, at least `grain` of them at a time; on this thread if there is no more
-// than that.
-inline void parallel(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
-  if (n <= grain) {
-    if (n > 0) {
-      body(0, n);
+// Note [Pieces]
+// A thread begins with pieces of its own, which are neighbours, and goes on with those that no other has
+// begun: nobody waits for one that wakes late or has the longer ones.
+inline void in_pieces(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  constexpr int64_t kMostPieces = 32;
+  const int64_t at_once = ceil_divided(n, std::min(kMostPieces, ceil_divided(n, grain)));
+  const int64_t pieces = ceil_divided(n, at_once);
+  std::atomic<uint32_t> begun{0};
+  const auto run = [&](int64_t piece) {
+    const uint32_t bit = uint32_t{1} << piece;
+    if ((begun.load(std::memory_order_relaxed) & bit) == 0 &&
+        (begun.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) {
+      body(piece * at_once, std::min(n, (piece + 1) * at_once));
     }
-    return;
+  };
+  ::executorch::extension::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+    if (end - begin == pieces) {
+      body(0, n);
+      return;
+    }
+    for (int64_t piece = begin; piece < end; ++piece) {
+      run(piece);
+    }
+    for (int64_t piece = pieces; piece-- > 0;) {
+      run(piece);
+    }
+  });
+}
+
+// body(begin, end) over parts of 0…n, about `grain` of them at a time at least; on this thread if there is no
+// more than that.
+inline void parallel(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  if (n > std::max<int64_t>(1, grain)) {
+    in_pieces(n, std::max<int64_t>(1, grain), body);
+  } else if (n > 0) {
+    body(0, n);
   }
-  ::executorch::extension::parallel_for(0, n, grain, body);
 }
 
 }  // namespace opsmith

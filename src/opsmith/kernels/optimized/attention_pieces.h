@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../common/temporary.h"
 #include "attention_operands.h"
-#include "threads.h"
+#include "tasks.h"
 
 namespace opsmith::optimized {
 
@@ -26,26 +25,6 @@ struct AttentionSizes {
   int64_t shared() const { return heads / key_heads; }
 };
 
-// body(piece, memory) for all pieces of the work, each of which takes `cost`; false where there is no memory.
-template <class Body>
-bool in_attention_parts(KernelRuntimeContext& context, int64_t pieces, int64_t cost, int64_t memory_of_piece,
-                        const Body& body) {
-  // Parts of the work with memory of their own.
-  constexpr int64_t kParts = 32;
-  const int64_t at_once = std::max(rows_per_thread(cost), ceil_divided(pieces, kParts));
-  const int64_t parts = ceil_divided(pieces, at_once);
-  const auto memory = temporary<float>(context, parts * memory_of_piece);
-  if (memory == nullptr) {
-    return false;
-  }
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t piece = begin * at_once; piece < std::min(pieces, end * at_once); ++piece) {
-      body(piece, memory + begin * memory_of_piece);
-    }
-  });
-  return true;
-}
-
 // set(call, batch, head) says what one head's operands and results are; `logsumexp` is of all queries.
 template <class T, class Set>
 bool attend_heads(KernelRuntimeContext& context, const AttentionSizes& sizes, float* logsumexp,
@@ -62,7 +41,7 @@ bool attend_heads(KernelRuntimeContext& context, const AttentionSizes& sizes, fl
   const int64_t each = ceil_divided(sizes.queries, rows);
   const int64_t cost = std::min(rows, sizes.queries) * sizes.keys * (sizes.dim + sizes.value_dim) / 16;
   const int64_t memory = attention_memory(rows, sizes.dim, sizes.value_dim);
-  return in_attention_parts(context, heads * each, cost, memory, [&](int64_t piece, float* own) {
+  return run_tasks(context, heads * each, cost, memory, [&](int64_t piece, float* own) {
     const int64_t at = piece / each;
     AttentionForward<T> call;
     set(call, at / sizes.heads, at % sizes.heads);

@@ -14,6 +14,7 @@
 #include "../common/temporary.h"
 #include "by_dtype.h"
 #include "elements.h"
+#include "folded_rows.h"
 #include "moments.h"
 #include "simd/statistics_functions.h"
 #include "threads.h"
@@ -78,9 +79,6 @@ Backward backward_functions() {
 constexpr int64_t kCost = 2;
 // Planes of fewer pixels are gone through as rows, in which several of them fill a vector.
 constexpr int64_t kFewPixels = 16;
-// Rows of fewer columns fill vectors badly: so many of them are taken for one.
-constexpr int64_t kNarrow = 32;
-constexpr int64_t kFolded = 16;
 // Parts of a sample's rows whose sums are apart.
 constexpr int64_t kRowParts = 16;
 // Rows that are added up at once, in float32, and their columns.
@@ -211,7 +209,7 @@ class Grid {
         inner_(image.layout == Layout::kRows ? 1 : image.pixels),
         columns_(channels_ * inner_),
         rows_(image.numel() / std::max<int64_t>(1, columns_ * samples_)) {
-    folded_ = columns_ < kNarrow && rows_ >= 4 * kFolded ? kFolded : 1;
+    folded_ = folded_rows(rows_, columns_, columns_);
     parts_ = std::clamp<int64_t>(rows_ * columns_ / kGrain, 1, kRowParts);
   }
 

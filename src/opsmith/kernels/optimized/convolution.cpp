@@ -1131,11 +1131,10 @@ template <class T>
 bool sum_channels(KernelRuntimeContext& context, const FeatureMap<const T>& map,
                   const ConvolutionFunctions<T>& with, T* to) {
   const int64_t pixels = map.size[0] * map.size[1] * map.size[2];
-  const auto totals = temporary<double>(context, 2 * map.channels);
+  const auto totals = temporary<double>(context, map.channels);
   if (totals == nullptr) {
     return false;
   }
-  double* const part = totals + map.channels;
   std::fill_n(totals.get(), map.channels, 0.0);
   // From a pixel to the next, where all are evenly apart.
   int64_t step = 1, expected = 1;
@@ -1151,10 +1150,7 @@ bool sum_channels(KernelRuntimeContext& context, const FeatureMap<const T>& map,
   for (int64_t batch = 0; pixels > 0 && batch < map.batch; ++batch) {
     const T* const from = map.data + batch * map.batch_stride;
     if (even && step == 1) {
-      with.sum_each(from, map.channels, map.channel_stride, pixels, part);
-      for (int64_t c = 0; c < map.channels; ++c) {
-        totals[c] += part[c];
-      }
+      with.sum_each(from, map.channels, map.channel_stride, pixels, totals);
     } else if (even && map.channel_stride == 1) {
       with.sum_rows(from, pixels, step, map.channels, totals);
     } else {

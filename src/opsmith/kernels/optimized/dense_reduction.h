@@ -45,6 +45,12 @@ class DenseReduction {
 
   void everything(KernelRuntimeContext& context) const {
     const int64_t n = parts_.inner.size, parts = ceil_divided(n, kPart);
+    if (parts == 1) {
+      State whole = reduction_.start();
+      reduction_.add_runs(x_, 1, 0, n, 0, &whole);
+      reduction_.put(0, 1, &whole, 1);
+      return;
+    }
     const auto states = temporary<State>(context, parts);
     if (states.get() == nullptr) {
       return;
@@ -96,30 +102,33 @@ class DenseReduction {
     });
   }
 
+  // Few results of many rows: the rows are divided, and what comes of each part merged.
+  void divided_columns(KernelRuntimeContext& context) const {
+    const int64_t columns = parts_.inner.size, rows = parts_.reduced.numel();
+    const auto states = temporary<State>(context, kRowParts * columns);
+    if (states.get() == nullptr) {
+      return;
+    }
+    parallel(kRowParts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        State* const own = states.get() + part * columns;
+        std::fill_n(own, columns, reduction_.start());
+        add_rows(x_, rows * part / kRowParts, rows * (part + 1) / kRowParts, columns, own);
+      }
+    });
+    for (int64_t part = 1; part < kRowParts; ++part) {
+      for (int64_t i = 0; i < columns; ++i) {
+        reduction_.merge(states[i], states[part * columns + i]);
+      }
+    }
+    reduction_.put(0, parts_.inner.stride[1], states.get(), columns);
+  }
+
   void columns(KernelRuntimeContext& context) const {
     const int64_t columns = parts_.inner.size, rows = parts_.reduced.numel();
     const int64_t pieces = ceil_divided(columns, kColumns);
-    // Few results of many rows: the rows are divided, and what comes of each part merged.
-    const int64_t row_parts =
-        parts_.kept.numel() == 1 && pieces == 1 && rows * columns >= 2 * kGrain ? kRowParts : 1;
-    const auto memory = temporary<State>(context, row_parts == 1 ? 1 : row_parts * columns);
-    if (memory.get() == nullptr) {
-      return;
-    }
-    if (row_parts > 1) {
-      parallel(row_parts, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t part = begin; part < end; ++part) {
-          State* const states = memory.get() + part * columns;
-          std::fill_n(states, columns, reduction_.start());
-          add_rows(x_, rows * part / row_parts, rows * (part + 1) / row_parts, columns, states);
-        }
-      });
-      for (int64_t part = 1; part < row_parts; ++part) {
-        for (int64_t i = 0; i < columns; ++i) {
-          reduction_.merge(memory[i], memory[part * columns + i]);
-        }
-      }
-      reduction_.put(0, parts_.inner.stride[1], memory.get(), columns);
+    if (parts_.kept.numel() == 1 && pieces == 1 && rows * columns >= 2 * kGrain) {
+      divided_columns(context);
       return;
     }
     const int64_t cost = rows * std::min(columns, kColumns);

@@ -95,7 +95,8 @@ class PackedProduct {
     }
     std::fill_n(zeros.get(), c_.channels, 0.0f);
     const int64_t places = c_.kernel.size();
-    const int64_t cost = strip_ * columns_of_part_ / 16 * places * depth_;
+    // Of a depthwise convolution each product has operands of its own.
+    const int64_t cost = strip_ * columns_of_part_ / (is_depthwise_ ? 4 : 16) * places * depth_;
     // A source is an address: two units.
     return run_tasks(context, strips_ * parts_, std::max<int64_t>(1, cost), 2 * places * strip_,
                      [&](int64_t task, float* memory) {

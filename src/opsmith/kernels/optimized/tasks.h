@@ -15,8 +15,9 @@ class Tasks {
  public:
   Tasks(KernelRuntimeContext& context, int64_t tasks, int64_t cost, int64_t units)
       : tasks_(tasks),
-        at_once_(std::max(rows_per_thread(cost), ceil_divided(tasks, kMostParts))),
+        at_once_(std::max<int64_t>(1, ceil_divided(tasks, kMostParts))),
         parts_(ceil_divided(tasks, at_once_)),
+        parts_of_thread_(ceil_divided(rows_per_thread(cost), at_once_)),
         units_(ceil_divided(units, 16) * 16),  // multiples of a cache line
         memory_(temporary<float>(context, parts_ * units_)) {}
 
@@ -26,7 +27,7 @@ class Tasks {
   // body(task, memory) of all.
   template <class Body>
   void run(const Body& body) const {
-    parallel(parts_, 1, [&](int64_t begin, int64_t end) {
+    parallel(parts_, parts_of_thread_, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin * at_once_; task < std::min(tasks_, end * at_once_); ++task) {
         body(task, memory_ + begin * units_);
       }
@@ -37,6 +38,7 @@ class Tasks {
   const int64_t tasks_;
   const int64_t at_once_;
   const int64_t parts_;
+  const int64_t parts_of_thread_;  // at least
   const int64_t units_;
   const Temporary<float> memory_;
 };

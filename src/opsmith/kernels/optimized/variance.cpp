@@ -10,6 +10,7 @@
 #include "by_dtype.h"
 #include "dense_reduction.h"
 #include "elements.h"
+#include "folded_rows.h"
 #include "moments.h"
 #include "simd/statistics_functions.h"
 
@@ -33,19 +34,17 @@ struct Variance {
     add_moments_of_runs(x, rows, stride, n, each, states);
   }
   void add_columns(const T* x, int64_t rows, int64_t stride, int64_t columns, int64_t, State* states) const {
-    constexpr int64_t kNarrow = 32, kFolded = 16;
-    if (stride == columns && columns < kNarrow && rows >= 4 * kFolded) {
-      // Whole vectors of several rows at once.
-      const int64_t whole = rows / kFolded;
+    if (const int64_t folded = folded_rows(rows, stride, columns); folded > 1) {
+      const int64_t whole = rows / folded;
       take_moments_of_columns(
-          x, whole, kFolded * columns, kFolded * columns, of_columns,
+          x, whole, folded * columns, folded * columns, of_columns,
           [&](int64_t column, int64_t n, double count, const float* means, const float* squares) {
             for (int64_t k = 0, to = column % columns; k < n; ++k, to = to + 1 == columns ? 0 : to + 1) {
               states[to].add(count, static_cast<double>(means[k]), static_cast<double>(squares[k]));
             }
           });
-      x += whole * kFolded * columns;
-      rows -= whole * kFolded;
+      x += whole * folded * columns;
+      rows -= whole * folded;
     }
     take_moments_of_columns(
         x, rows, stride, columns, of_columns,

@@ -10,9 +10,6 @@ namespace opsmith::portable {
 // What PyTorch calls the default dtype is Float here: kernels see programs, in which it has been decided.
 inline constexpr ScalarType kDefaultFloat = ScalarType::Float;
 
-constexpr bool is_floating(ScalarType dtype) {
-  return executorch::runtime::isFloatingType(dtype);
-}
 constexpr bool is_integral(ScalarType dtype) {  // Bool is none
   return executorch::runtime::isIntegralType(dtype, /*includeBool=*/false);
 }

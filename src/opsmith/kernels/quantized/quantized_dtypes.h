@@ -35,11 +35,6 @@ constexpr Integers integers_of(ScalarType dtype) {
   }
 }
 
-// A dtype of values that are not quantized.
-constexpr bool is_floating(ScalarType dtype) {
-  return dtype == ScalarType::Float || dtype == ScalarType::Double || is_half_precision(dtype);
-}
-
 // Whether the library is compiled for tensors of the dtype. Every switch by a dtype asks this or, of an
 // operator, opsmith::selected, so that a selective build has no code for what its programs do not use.
 template <ScalarType Dtype>

@@ -55,7 +55,7 @@ void widen_float16(const Float16* x, float* y, int64_t n);
 
 // ---- reduction.cpp
 
-// The sum of each of many rows of n elements, which begin `stride` elements apart.
+// Adds the sum of each of many rows of n elements, which begin `stride` elements apart, to totals.
 void sum_each_float(const float* x, int64_t rows, int64_t stride, int64_t n, double* totals);
 void sum_each_bfloat16(const Bfloat16* x, int64_t rows, int64_t stride, int64_t n, double* totals);
 void sum_each_float16(const Float16* x, int64_t rows, int64_t stride, int64_t n, double* totals);

@@ -28,7 +28,7 @@ OPSMITH_INLINE void sum_each(const T* x, int64_t rows, int64_t stride, int64_t n
   for (int64_t row = 0; row < rows; ++row) {
     const T* const p = x + row * stride;
     if (n > 2 * kLanes) {
-      totals[row] = sum_all(p, n);
+      totals[row] += sum_all(p, n);
       continue;
     }
     float one = 0, other = 0;
@@ -37,7 +37,7 @@ OPSMITH_INLINE void sum_each(const T* x, int64_t rows, int64_t stride, int64_t n
       one += widened_one(p[i]);
       other += widened_one(p[i + 1]);
     }
-    totals[row] = static_cast<double>(one + other + (i < n ? widened_one(p[i]) : 0.0f));
+    totals[row] += static_cast<double>(one + other + (i < n ? widened_one(p[i]) : 0.0f));
   }
 }
 
