@@ -24,8 +24,8 @@ IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
 
 BY_NIGHT = frozenset(
-    """autograd compile composites custom-operators device driver importing python python-drivers programs
-    random-numbers stubs tracing""".split()
+    """autograd compile composites conformance custom-operators device driver fallback how-it-works importing
+    lean libraries packaging python python-drivers programs random-numbers stubs tracing""".split()
 )
 """Pages that compile for half a minute and longer, and tell of what other tests look after by day."""
 

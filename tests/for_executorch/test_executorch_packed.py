@@ -63,7 +63,6 @@ def test_layers_are_packed_with_what_follows_them(backend: Path) -> None:
     assert operators(program) == [
         *[CONVOLUTION] * 3,
         "aten::max_pool2d_with_indices.out",
-        "dim_order_ops::_to_dim_order_copy.out",  # ExecuTorch's, before each mean
         "aten::mean.out",
         *[LINEAR] * 2,
     ]

@@ -25,13 +25,13 @@ inline int64_t ceil_divided(int64_t a, int64_t b) {
 // Note [Pieces]
 // A thread begins with pieces of its own, which are neighbours, and goes on with those that no other has
 // begun: nobody waits for one that wakes late or has the longer ones.
-inline void in_pieces(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
-  constexpr int64_t kMostPieces = 32;
+[[gnu::noinline]] inline void in_pieces(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  constexpr int64_t kMostPieces = 64;
   const int64_t at_once = ceil_divided(n, std::min(kMostPieces, ceil_divided(n, grain)));
   const int64_t pieces = ceil_divided(n, at_once);
-  std::atomic<uint32_t> begun{0};
+  std::atomic<uint64_t> begun{0};
   const auto run = [&](int64_t piece) {
-    const uint32_t bit = uint32_t{1} << piece;
+    const uint64_t bit = uint64_t{1} << piece;
     if ((begun.load(std::memory_order_relaxed) & bit) == 0 &&
         (begun.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) {
       body(piece * at_once, std::min(n, (piece + 1) * at_once));

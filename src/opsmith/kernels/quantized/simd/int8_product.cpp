@@ -21,7 +21,6 @@ inline void store(const Int8Product& p, int64_t m, int64_t n, int32_t sum) {
 #include "int8_product_int16.h"
 #include "int8_product_neon.h"
 #else
-#include "int8_product_int16.h"
 
 namespace opsmith::quantized::OPSMITH_ISA {
 
@@ -35,9 +34,19 @@ bool packs_panels(const Int8Product&) {
 
 void int8_panel(const Int8Product&, int64_t, int8_t*) {}
 
+}  // namespace opsmith::quantized::OPSMITH_ISA
+
+#if defined(__AVX2__)
+#include "int8_product_avx2.h"
+#else
+#include "int8_product_int16.h"
+
+namespace opsmith::quantized::OPSMITH_ISA {
+
 void int8_product(const Int8Product& p, int64_t begin, int64_t end) {
   shifted_product(p, begin, end);
 }
 
 }  // namespace opsmith::quantized::OPSMITH_ISA
+#endif
 #endif

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include "pairs_of_int16_avx2.h"
+
 namespace opsmith::quantized::OPSMITH_ISA {
 namespace {
 
@@ -22,16 +24,6 @@ inline __m256i four_times_4(const int16_t* from) {
   return _mm256_set1_epi64x(four);
 }
 
-// Four columns' values of a step.
-inline __m256i widened_columns(const int8_t* from) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-// lanes += sums of two products. In assembly: gcc 12 copies every register that it adds to.
-inline void add_products(__m256i& lanes, __m256i input, __m256i weight) {
-  asm("vpaddd %1, %0, %0" : "+x"(lanes) : "x"(_mm256_madd_epi16(input, weight)));
-}
-
 // kRows rows by half of a panel, from column `first` on.
 template <int kRows>
 __attribute__((noinline)) void add_half_panel(const WidenedRows& rows, const int8_t* weight, int64_t steps,
@@ -40,7 +32,7 @@ __attribute__((noinline)) void add_half_panel(const WidenedRows& rows, const int
   __m256i pairs[kRows][2] = {};
   weight += first * kPackedStep;
   for (int64_t step = 0; step < steps; ++step, weight += kPackedBytes) {
-    const __m256i low = widened_columns(weight), high = widened_columns(weight + 16);
+    const __m256i low = widened_bytes(weight), high = widened_bytes(weight + 16);  // four columns each
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
       const __m256i four = four_times_4(rows[i] + kPackedStep * step);
