@@ -175,7 +175,9 @@ class _Builder:
             kept = tuple(source for source, path in places if path in needed)
             if kept:
                 include_dirs = (*group.include_dirs, header.parent)
-                chosen.append(replace(group, sources=kept, include_dirs=include_dirs))
+                chosen.append(
+                    replace(group, sources=kept, include_dirs=include_dirs, is_selected=True)
+                )
         return tuple(chosen)
 
     def build(
