@@ -25,6 +25,23 @@ OPSMITH_INLINE F inverse_square(F x) {
   return splat(1.0f) / (x * x);
 }
 
+// ---- of signs, which are the highest bit of two bytes too: these need not be widened
+
+OPSMITH_INLINE uint16_t absolute(uint16_t bits) {
+  return bits & 0x7fffu;
+}
+OPSMITH_INLINE uint16_t negative(uint16_t bits) {
+  return bits ^ 0x8000u;
+}
+
+template <class T, class Function>
+OPSMITH_INLINE void map_bits(const T* x, T* y, int64_t n, const Function& function) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    y[i].bits = function(x[i].bits);
+  }
+}
+
 // ---- with numbers
 
 // NaN is not above 0, and stays.
@@ -118,6 +135,20 @@ OPSMITH_POINTWISE_WITH_NUMBERS(OPSMITH_EACH)
 OPSMITH_POINTWISE_BINARY(OPSMITH_EACH)
 #undef OPSMITH_DEFINE
 #undef OPSMITH_EACH
+
+#define OPSMITH_DEFINE_OF_BITS(name, T, suffix)                                  \
+  void name##_##suffix(const T* x, T* y, int64_t n, bool) {                      \
+    map_bits(x, y, n, [](uint16_t v) OPSMITH_ALWAYS_INLINE { return name(v); }); \
+  }
+#define OPSMITH_EACH(name)                                                     \
+  void name##_float(const float* x, float* y, int64_t n, bool streamed) {      \
+    map(x, y, n, streamed, [](F v) OPSMITH_ALWAYS_INLINE { return name(v); }); \
+  }                                                                            \
+  OPSMITH_DEFINE_OF_BITS(name, Bfloat16, bfloat16)                             \
+  OPSMITH_DEFINE_OF_BITS(name, Float16, float16)
+OPSMITH_POINTWISE_SIGN(OPSMITH_EACH)
+#undef OPSMITH_EACH
+#undef OPSMITH_DEFINE_OF_BITS
 
 void chosen_of_two_bytes(const uint8_t* which, const uint16_t* x, const uint16_t* y, uint16_t* z, int64_t n) {
 #pragma GCC ivdep

@@ -16,10 +16,11 @@
 namespace opsmith::optimized::OPSMITH_ISA {
 
 // y[i] = f(x[i])
-#define OPSMITH_POINTWISE_UNARY(each)                                                                   \
-  each(absolute) each(negative) each(reciprocal) each(square_root) each(inverse_root) each(square)      \
-      each(cube) each(inverse_square) each(erf) each(log) each(log1p) each(log2) each(log10) each(exp2) \
-          each(expm1)
+#define OPSMITH_POINTWISE_UNARY(each)                                                                \
+  each(reciprocal) each(square_root) each(inverse_root) each(square) each(cube) each(inverse_square) \
+      each(erf) each(log) each(log1p) each(log2) each(log10) each(exp2) each(expm1)
+// The same, of signs alone.
+#define OPSMITH_POINTWISE_SIGN(each) each(absolute) each(negative)
 // y[i] = f(x[i]), with numbers that say how.
 #define OPSMITH_POINTWISE_WITH_NUMBERS(each) \
   each(leaky_relu) each(elu) each(softplus) each(divided) each(dividing)
@@ -34,6 +35,7 @@ namespace opsmith::optimized::OPSMITH_ISA {
   OPSMITH_DECLARE(name, Bfloat16, bfloat16) \
   OPSMITH_DECLARE(name, Float16, float16)
 OPSMITH_POINTWISE_UNARY(OPSMITH_EACH)
+OPSMITH_POINTWISE_SIGN(OPSMITH_EACH)
 #undef OPSMITH_DECLARE
 
 #define OPSMITH_DECLARE(name, T, suffix) \
