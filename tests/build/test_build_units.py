@@ -13,7 +13,7 @@ from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
-from opsmith.build.units import generated_units, kernel_unit, own_units, runtime_units, together
+from opsmith.build.units import generated_units, own_units, runtime_units, together
 from opsmith.description.backend import PACKAGE
 from opsmith.errors import SettingInvalid
 from refusal import refusal
@@ -196,16 +196,6 @@ def test_a_quick_build_does_not_optimise_what_is_generated_and_the_runtime(
         assert {unit.optimize for unit in generated_units([generated])} == {of_generated}
         assert {unit.optimize for unit in runtime_units([generated])} == {of_runtime}
         assert {unit.optimize for unit in runtime_units([runtime])} == {of_generated}
-
-
-def test_a_quick_build_optimises_kernels_little_that_are_for_some_programs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / "softmax.cpp"
-    for level, of_selected in (("1", "-O3"), ("0", "-O1")):
-        monkeypatch.setenv("OPSMITH_OPTIMIZE", level)
-        assert kernel_unit(source, is_selected=True).optimize == of_selected
-        assert kernel_unit(source, is_selected=False).optimize == "-O3"
 
 
 def test_the_level_is_for_a_users_sources_only(

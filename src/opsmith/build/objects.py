@@ -26,7 +26,7 @@ from opsmith.build.flags import (
 )
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
-from opsmith.build.units import Unit, kernel_unit, own_units
+from opsmith.build.units import Unit, own_units, single
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 # `#include NAME`: a flag says which header that is, or only the compiler knows.
@@ -79,11 +79,7 @@ class Objects:
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
-                (unit,) = (
-                    (kernel_unit(source, is_selected=lean.is_selected),)
-                    if is_package
-                    else own_units([source])
-                )
+                (unit,) = (single(source),) if is_package else own_units([source])
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
                 path = self._object_path(unit, lean.include_dirs, own, lean.executorch)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)

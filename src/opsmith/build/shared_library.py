@@ -15,14 +15,13 @@ class LeanSources:
     """Sources on ExecuTorch's lean tensors, compiled without PyTorch's headers and in C++17.
 
     Their objects do not depend on the library that they are part of: that of a PyTorch device and one
-    for ExecuTorch's runtime share them.  But where it ``is_selected``, they are for some programs alone.
+    for ExecuTorch's runtime share them.
     """
 
     sources: tuple[Path, ...]
     executorch: ExecutorchInstallation
     include_dirs: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()
-    is_selected: bool = False
 
 
 @dataclass(frozen=True)

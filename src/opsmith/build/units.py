@@ -24,8 +24,6 @@ FASTEST = "-O3"
 GENERATED = "-O1"
 # Where a build is to be quick, whatever it makes: of the runtime, and of generated code.
 QUICK = "-O0"
-# Of opsmith's kernels, where they are compiled for some programs alone: all others are compiled once.
-QUICK_KERNELS = "-O1"
 # What one compiler takes about half a minute for.
 _BYTES_PER_GENERATED_UNIT = 700_000
 # What `emit` writes to a file of its own: stubs whose header defines what another stub's defines too.
@@ -131,13 +129,8 @@ def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit,
     )
 
 
-def kernel_unit(source: Path, *, is_selected: bool) -> Unit:
-    """The unit of a source of opsmith's libraries of kernels."""
-    return single(source, _unless_quick(FASTEST, QUICK_KERNELS) if is_selected else FASTEST)
-
-
-def _unless_quick(level: str, quick: str = QUICK) -> str:
-    return quick if is_quick_build() else level
+def _unless_quick(level: str) -> str:
+    return QUICK if is_quick_build() else level
 
 
 def _is_on() -> bool:

@@ -175,9 +175,7 @@ class _Builder:
             kept = tuple(source for source, path in places if path in needed)
             if kept:
                 include_dirs = (*group.include_dirs, header.parent)
-                chosen.append(
-                    replace(group, sources=kept, include_dirs=include_dirs, is_selected=True)
-                )
+                chosen.append(replace(group, sources=kept, include_dirs=include_dirs))
         return tuple(chosen)
 
     def build(
