@@ -99,7 +99,7 @@ def test_a_selected_library_has_the_dtypes_of_its_program_alone(
     names = [symbol.name for symbol in ElfFile.read(built.library).symbols]
     assert any("sigmoid_float" in name for name in names)
     assert [name for name in names if "float16" in name] == []
-    assert built.text < 90_000 < built.full_text / 30
+    assert built.text < 83_000 < built.full_text / 30
 
 
 @pytest.mark.needs("binutils")

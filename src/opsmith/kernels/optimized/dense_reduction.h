@@ -45,13 +45,8 @@ class DenseReduction {
 
   void everything(KernelRuntimeContext& context) const {
     const int64_t n = parts_.inner.size, parts = ceil_divided(n, kPart);
-    if (parts == 1) {
-      State whole = reduction_.start();
-      reduction_.add_runs(x_, 1, 0, n, 0, &whole);
-      reduction_.put(0, 1, &whole, 1);
-      return;
-    }
-    const auto states = temporary<State>(context, parts);
+    State whole;
+    const auto states = parts == 1 ? Temporary<State>(&whole) : temporary<State>(context, parts);
     if (states.get() == nullptr) {
       return;
     }
@@ -93,7 +88,8 @@ class DenseReduction {
   }
 
   // The rows begin…end of those that are reduced: neighbours in one call.
-  void add_rows(const T* x, int64_t begin, int64_t end, int64_t columns, State* states) const {
+  [[gnu::noinline]] void add_rows(const T* x, int64_t begin, int64_t end, int64_t columns,
+                                  State* states) const {
     const int64_t stride = parts_.reduced.innermost().stride[0];
     int64_t row = begin;
     parts_.reduced.for_each_run(begin, end, end - begin, [&](const auto& at, const auto&, int64_t rows) {
