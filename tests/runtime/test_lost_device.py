@@ -119,7 +119,9 @@ def test_a_device_is_lost_at_any_call_of_a_training_step() -> None:
             torch.zeros(1, device=f"sim:{device}")
             driver.inject("slow", device % 2)
             driver.inject(f"device_lost:{device}:{2 ** device // 2}")
-            first, second = failures([lambda: step(f"sim:{device}")] * 2)
+            told = failures([lambda: step(f"sim:{device}")] * 3)
+            # A step that waits longer calls more often: the last loss may be in the second step.
+            first, second, *_ = [each for each in told if each != "nothing was raised"]
             gc.collect()
             is_told = f" on sim:{device}" in first and first.startswith(second)
             print(is_told, torch.accelerator.memory_allocated(device))

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from opsmith.build.executorch import find_executorch
 from opsmith.description import ExternalNamespace
 
 # The operators that pt2e writes into a graph; PyTorch defines them in Python, when somebody imports this.
@@ -36,6 +35,9 @@ def import_defining_modules(namespaces: Iterable[ExternalNamespace]) -> None:
 def _registers_again(namespace: str, module: str) -> bool:
     if module in sys.modules or "executorch" not in sys.modules:
         return False
+    # Not at the top: a packaged device is loaded without anything that builds.
+    from opsmith.build.executorch import find_executorch
+
     runtime = sys.modules.get(find_executorch().extension_module)
     names = () if runtime is None else runtime._get_operator_names()
     if not any(name.startswith(f"{namespace}::") for name in names):
