@@ -22,6 +22,11 @@ inline int64_t ceil_divided(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// Of rows that take `cost` each, how many are worth a thread, where elements of `worth` are.
+inline int64_t per_thread(int64_t cost, int64_t worth = kGrain) {
+  return std::max<int64_t>(1, worth / std::max<int64_t>(1, cost));
+}
+
 // Note [Pieces]
 // A thread begins with pieces of its own, which are neighbours, and goes on with those that no other has
 // begun: nobody waits for one that wakes late or has the longer ones.

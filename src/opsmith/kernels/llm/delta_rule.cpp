@@ -7,9 +7,8 @@
 #include <tuple>
 
 #include "../common/dtypes.h"
-#include "../common/parallel.h"
 #include "../common/resize.h"
-#include "../common/temporary.h"
+#include "../common/tasks.h"
 
 namespace opsmith::llm::native {
 
@@ -51,14 +50,6 @@ std::tuple<Tensor&, Tensor&> channelwise_gated_delta_rule_out(KernelRuntimeConte
     std::memset(out.mutable_data_ptr(), 0, out.nbytes());  // of no state
     return results;
   }
-  const int64_t cost = std::max<int64_t>(1, positions * dim * width);
-  const int64_t grain = std::max<int64_t>(1, kGrain / cost);
-  const int64_t at_once = std::max(grain, ceil_divided(batch * heads, kMostParts));
-  const int64_t parts = ceil_divided(batch * heads, at_once);
-  const auto memory = temporary<float>(context, parts * width);
-  if (memory == nullptr) {
-    return results;
-  }
   const float* const q_data = query.const_data_ptr<float>();
   const float* const k_data = key.const_data_ptr<float>();
   const float* const v_data = value.const_data_ptr<float>();
@@ -66,37 +57,34 @@ std::tuple<Tensor&, Tensor&> channelwise_gated_delta_rule_out(KernelRuntimeConte
   const float* const betas = beta.const_data_ptr<float>();
   float* const out_data = out.mutable_data_ptr<float>();
   float* const states = final_state_out.mutable_data_ptr<float>();
-  float* const errors = memory.get();
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    float* const error = errors + begin * width;
-    for (int64_t head = begin * at_once; head < std::min(batch * heads, end * at_once); ++head) {
-      float* const state = states + head * dim * width;
-      for (int64_t t = head * positions; t < (head + 1) * positions; ++t) {
-        const float *const k = k_data + t * dim, *const d = decays + t * dim, *const x = q_data + t * dim;
-        const float* const v = v_data + t * width;
-        float* const y = out_data + t * width;
-        std::fill_n(error, width, 0.0f);
-        for (int64_t i = 0; i < dim; ++i) {
-          float* const row = state + i * width;
-          for (int64_t j = 0; j < width; ++j) {
-            row[j] *= d[i];
-            error[j] += k[i] * row[j];
-          }
-        }
+  const auto run_head = [&](int64_t head, float* error) {
+    float* const state = states + head * dim * width;
+    for (int64_t t = head * positions; t < (head + 1) * positions; ++t) {
+      const float *const k = k_data + t * dim, *const d = decays + t * dim, *const x = q_data + t * dim;
+      const float* const v = v_data + t * width;
+      float* const y = out_data + t * width;
+      std::fill_n(error, width, 0.0f);
+      for (int64_t i = 0; i < dim; ++i) {
+        float* const row = state + i * width;
         for (int64_t j = 0; j < width; ++j) {
-          error[j] = (v[j] - error[j]) * betas[t];
+          row[j] *= d[i];
+          error[j] += k[i] * row[j];
         }
-        std::fill_n(y, width, 0.0f);
-        for (int64_t i = 0; i < dim; ++i) {
-          float* const row = state + i * width;
-          for (int64_t j = 0; j < width; ++j) {
-            row[j] += k[i] * error[j];
-            y[j] += x[i] * row[j];
-          }
+      }
+      for (int64_t j = 0; j < width; ++j) {
+        error[j] = (v[j] - error[j]) * betas[t];
+      }
+      std::fill_n(y, width, 0.0f);
+      for (int64_t i = 0; i < dim; ++i) {
+        float* const row = state + i * width;
+        for (int64_t j = 0; j < width; ++j) {
+          row[j] += k[i] * error[j];
+          y[j] += x[i] * row[j];
         }
       }
     }
-  });
+  };
+  run_tasks<float>(context, batch * heads, per_thread(positions * dim * width), width, run_head);
   return results;
 }
 

@@ -3,9 +3,8 @@
 #include <cmath>
 
 #include "../common/dtypes.h"
-#include "../common/parallel.h"
 #include "../common/resize.h"
-#include "../common/temporary.h"
+#include "../common/tasks.h"
 
 namespace opsmith::llm::native {
 namespace {
@@ -77,20 +76,11 @@ Tensor& fast_hadamard_transform_out(KernelRuntimeContext& context, const Tensor&
   }
   with_dtype<kName>(context, Floating{}, mat.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    const int64_t rows = mat.numel() / length;
-    const int64_t at_once =
-        std::max(std::max<int64_t>(1, kGrain / 8 / length), ceil_divided(rows, kMostParts));
-    const int64_t parts = ceil_divided(rows, at_once);
-    const auto memory = temporary<compute_t<T>>(context, parts * length);
-    if (memory == nullptr) {
-      return;
-    }
+    using C = compute_t<T>;
     const T* const from = mat.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
-    parallel(parts, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin * at_once; row < std::min(rows, end * at_once); ++row) {
-        transform_row(from + row * length, to + row * length, groups, n, memory.get() + begin * length);
-      }
+    run_tasks<C>(context, mat.numel() / length, per_thread(8 * length), length, [&](int64_t row, C* memory) {
+      transform_row(from + row * length, to + row * length, groups, n, memory);
     });
   });
   return out;

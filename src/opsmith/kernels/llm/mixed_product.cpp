@@ -6,7 +6,7 @@
 #include "../common/dtypes.h"
 #include "../common/parallel.h"
 #include "../common/resize.h"
-#include "../common/temporary.h"
+#include "../common/tasks.h"
 
 namespace opsmith::llm::native {
 namespace {
@@ -68,24 +68,6 @@ float dot(const float* x, const int8_t* w, int64_t n) {
   return sum;
 }
 
-// body(row, memory of `elements` floats) for all rows, in parts.
-template <class Body>
-void for_rows(KernelRuntimeContext& context, int64_t rows, int64_t cost, int64_t elements, const Body& body) {
-  const int64_t at_once =
-      std::max(std::max<int64_t>(1, kGrain / std::max<int64_t>(1, cost)), ceil_divided(rows, kMostParts));
-  const int64_t parts = ceil_divided(rows, at_once);
-  const auto memory = temporary<float>(context, parts * elements);
-  if (memory == nullptr) {
-    return;
-  }
-  float* const all = memory.get();
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin * at_once; row < std::min(rows, end * at_once); ++row) {
-      body(row, all + begin * elements);
-    }
-  });
-}
-
 }  // namespace
 
 // [m, k] x [k, n], with a scale for each k.
@@ -106,7 +88,7 @@ Tensor& mixed_mm_out(KernelRuntimeContext& context, const Tensor& input, const T
     using T = typename decltype(type)::type;
     const int8_t* const w = weight.const_data_ptr<int8_t>();
     const T *const x = input.const_data_ptr<T>(), *const scales = weight_scales.const_data_ptr<T>();
-    for_rows(context, m, k * n, n, [&](int64_t row, float* sums) {
+    run_tasks<float>(context, m, per_thread(k * n), n, [&](int64_t row, float* sums) {
       std::fill_n(sums, n, 0.0f);
       for (int64_t i = 0; i < k; ++i) {
         const float factor = load_element(x + row * k + i) * load_element(scales + i);
@@ -160,9 +142,9 @@ Tensor& mixed_linear_out(KernelRuntimeContext& context, const Tensor& input, con
       }
       const float* const x = floats(input.const_data_ptr<T>(), m * k, widened.get());
       O* const y = out.mutable_data_ptr<O>();
-      const int64_t length = k / groups, cost = std::max<int64_t>(1, m * k);
+      const int64_t length = k / groups;
       // A row of the weight, while it is in the cache, for all of the input.
-      parallel(n, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
+      parallel(n, per_thread(m * k), [&](int64_t begin, int64_t end) {
         for (int64_t column = begin; column < end; ++column) {
           for (int64_t row = 0; row < m; ++row) {
             float sum = 0.0f;

@@ -5,8 +5,10 @@
 #include <tuple>
 
 #include "../common/resize.h"
+#include "../common/tasks.h"
 #include "attention_pieces.h"
 #include "by_dtype.h"
+#include "threads.h"
 #include "simd/float_functions.h"
 
 namespace opsmith::optimized::native {
@@ -122,27 +124,28 @@ void gradients(KernelRuntimeContext& context, const Sizes& sizes, const Tensor& 
   const int64_t memory = attention_backward_memory(shared, sizes.queries, sizes.dim, sizes.value_dim);
   const int64_t cost = shared * sizes.queries * sizes.keys * (sizes.dim + sizes.value_dim) / 6;
   const float* const sums = static_cast<const float*>(logsumexp.const_data_ptr());
-  run_tasks(context, sizes.batch * sizes.key_heads, cost, memory, [&](int64_t piece, float* own) {
-    const int64_t batch = piece / sizes.key_heads, key_head = piece % sizes.key_heads;
-    const int64_t head = key_head * shared;
-    AttentionBackward<T> call;
-    set_operands(call, sizes, query, key, value, bias, is_causal, scale, batch, head);
-    call.gradient = rows_of<T>(grad_out, batch, head);
-    call.out = rows_of<T>(out, batch, head);
-    call.logsumexp = sums + (batch * sizes.heads + head) * sizes.queries;
-    call.query_gradient = rows_of<T>(grad_query, batch, head);
-    call.key_gradient = rows_of<T>(grad_key, batch, key_head);
-    call.value_gradient = rows_of<T>(grad_value, batch, key_head);
-    call.heads = shared;
-    call.query_head = query.strides()[1];
-    call.gradient_head = grad_out.strides()[1];
-    call.out_head = out.strides()[1];
-    call.logsumexp_head = sizes.queries;
-    call.query_gradient_head = grad_query.strides()[1];
-    call.bias_head = bias.has_value() ? broadcast_stride(*bias, 1, 4) : 0;
-    call.memory = own;
-    function(call);
-  });
+  run_tasks<float>(context, sizes.batch * sizes.key_heads, rows_per_thread(cost), memory,
+                   [&](int64_t piece, float* own) {
+                     const int64_t batch = piece / sizes.key_heads, key_head = piece % sizes.key_heads;
+                     const int64_t head = key_head * shared;
+                     AttentionBackward<T> call;
+                     set_operands(call, sizes, query, key, value, bias, is_causal, scale, batch, head);
+                     call.gradient = rows_of<T>(grad_out, batch, head);
+                     call.out = rows_of<T>(out, batch, head);
+                     call.logsumexp = sums + (batch * sizes.heads + head) * sizes.queries;
+                     call.query_gradient = rows_of<T>(grad_query, batch, head);
+                     call.key_gradient = rows_of<T>(grad_key, batch, key_head);
+                     call.value_gradient = rows_of<T>(grad_value, batch, key_head);
+                     call.heads = shared;
+                     call.query_head = query.strides()[1];
+                     call.gradient_head = grad_out.strides()[1];
+                     call.out_head = out.strides()[1];
+                     call.logsumexp_head = sizes.queries;
+                     call.query_gradient_head = grad_query.strides()[1];
+                     call.bias_head = bias.has_value() ? broadcast_stride(*bias, 1, 4) : 0;
+                     call.memory = own;
+                     function(call);
+                   });
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "../common/tasks.h"
 #include "attention_operands.h"
-#include "tasks.h"
+#include "threads.h"
 
 namespace opsmith::optimized {
 
@@ -41,16 +42,17 @@ bool attend_heads(KernelRuntimeContext& context, const AttentionSizes& sizes, fl
   const int64_t each = ceil_divided(sizes.queries, rows);
   const int64_t cost = std::min(rows, sizes.queries) * sizes.keys * (sizes.dim + sizes.value_dim) / 16;
   const int64_t memory = attention_memory(rows, sizes.dim, sizes.value_dim);
-  return run_tasks(context, heads * each, cost, memory, [&](int64_t piece, float* own) {
-    const int64_t at = piece / each;
-    AttentionForward<T> call;
-    set(call, at / sizes.heads, at % sizes.heads);
-    call.logsumexp = logsumexp + at * sizes.queries;
-    call.begin = piece % each * rows;
-    call.end = std::min(sizes.queries, call.begin + rows);
-    call.memory = own;
-    function(call);
-  });
+  return run_tasks<float>(context, heads * each, rows_per_thread(cost), memory,
+                          [&](int64_t piece, float* own) {
+                            const int64_t at = piece / each;
+                            AttentionForward<T> call;
+                            set(call, at / sizes.heads, at % sizes.heads);
+                            call.logsumexp = logsumexp + at * sizes.queries;
+                            call.begin = piece % each * rows;
+                            call.end = std::min(sizes.queries, call.begin + rows);
+                            call.memory = own;
+                            function(call);
+                          });
 }
 
 }  // namespace opsmith::optimized

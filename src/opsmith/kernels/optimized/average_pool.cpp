@@ -7,11 +7,12 @@
 
 #include "../common/pool_shape.h"
 #include "../common/selection.h"
+#include "../common/tasks.h"
 #include "by_dtype.h"
 #include "elements.h"
+#include "threads.h"
 #include "simd/float_functions.h"
 #include "simd/statistics_functions.h"
-#include "tasks.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -119,9 +120,9 @@ bool pool_channels(KernelRuntimeContext& context, const Pool<T>& pool) {
   const int64_t most = pool.y.most() * pool.x.most();
   auto* const averages = pool.functions.averages.of(T{});
   // An element's address takes two floats' memory.
-  return run_tasks(
-      context, pool.result.batch * pool.y.out, pool.x.out * pool.result.channels * most, 2 * most,
-      [&](int64_t task, float* memory) {
+  return run_tasks<float>(
+      context, pool.result.batch * pool.y.out, rows_per_thread(pool.x.out * pool.result.channels * most),
+      2 * most, [&](int64_t task, float* memory) {
         const T** const elements = reinterpret_cast<const T**>(memory);
         const int64_t sample = task / pool.y.out, row = task % pool.y.out;
         const Span y = pool.y.span(row);
@@ -149,37 +150,38 @@ bool pool_rows(KernelRuntimeContext& context, const Pool<T>& pool) {
   const auto [begin, end] = pool.x.inside();
   const int64_t sums_at = ceil_divided(2 * most, 16) * 16;
   // The rows' addresses, and their sums.
-  return run_tasks(context, pool.result.planes() * pool.y.out, width * most, sums_at + width,
-                   [&, begin = begin, end = end](int64_t task, float* memory) {
-                     const T** const rows = reinterpret_cast<const T**>(memory);
-                     float* const sums = memory + sums_at;
-                     const int64_t plane = task / pool.y.out, row = task % pool.y.out;
-                     const Span y = pool.y.span(row);
-                     const T* const from = pool.source.data + pool.source.plane(plane);
-                     T* const to = pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
-                     for (int64_t i = 0; i < y.size(); ++i) {
-                       rows[i] = from + (y.begin + i) * pool.source.stride[1];
-                     }
-                     row_sums(rows, y.size(), width, sums);
-                     const auto one_by_one = [&](int64_t first, int64_t last) {
-                       for (int64_t column = first; column < last; ++column) {
-                         const Span x = pool.x.span(column);
-                         float sum = 0.0f;
-                         for (int64_t j = x.begin; j < x.end; ++j) {
-                           sum += sums[j];
-                         }
-                         sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
-                         narrow(&sum, to + column, 1);
-                       }
-                     };
-                     one_by_one(0, begin);
-                     if (begin < end) {
-                       const Span x = pool.x.span(begin);
-                       windows(sums + x.begin, pool.x.kernel, pool.x.stride, end - begin,
-                               y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + begin);
-                     }
-                     one_by_one(end, pool.x.out);
-                   });
+  return run_tasks<float>(context, pool.result.planes() * pool.y.out, rows_per_thread(width * most),
+                          sums_at + width, [&, begin = begin, end = end](int64_t task, float* memory) {
+                            const T** const rows = reinterpret_cast<const T**>(memory);
+                            float* const sums = memory + sums_at;
+                            const int64_t plane = task / pool.y.out, row = task % pool.y.out;
+                            const Span y = pool.y.span(row);
+                            const T* const from = pool.source.data + pool.source.plane(plane);
+                            T* const to =
+                                pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
+                            for (int64_t i = 0; i < y.size(); ++i) {
+                              rows[i] = from + (y.begin + i) * pool.source.stride[1];
+                            }
+                            row_sums(rows, y.size(), width, sums);
+                            const auto one_by_one = [&](int64_t first, int64_t last) {
+                              for (int64_t column = first; column < last; ++column) {
+                                const Span x = pool.x.span(column);
+                                float sum = 0.0f;
+                                for (int64_t j = x.begin; j < x.end; ++j) {
+                                  sum += sums[j];
+                                }
+                                sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
+                                narrow(&sum, to + column, 1);
+                              }
+                            };
+                            one_by_one(0, begin);
+                            if (begin < end) {
+                              const Span x = pool.x.span(begin);
+                              windows(sums + x.begin, pool.x.kernel, pool.x.stride, end - begin,
+                                      y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + begin);
+                            }
+                            one_by_one(end, pool.x.out);
+                          });
 }
 
 // One average of each plane.

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
+#include "../common/tasks.h"
 #include "gemm_operands.h"
 #include "product.h"
 #include "simd/float_functions.h"
-#include "tasks.h"
+#include "threads.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -39,9 +40,10 @@ class Columns {
       return false;
     }
     gather_pixels(pixels);
-    return run_tasks(context, p_.groups * parts_, pixels_ * small_channels_ / 16 * channels_ * kernel_size_,
-                     pixels_ * channels_ * kernel_size_,
-                     [&](int64_t task, float* columns) { multiply(task, pixels, columns); });
+    return run_tasks<float>(context, p_.groups * parts_,
+                            rows_per_thread(pixels_ * small_channels_ / 16 * channels_ * kernel_size_),
+                            pixels_ * channels_ * kernel_size_,
+                            [&](int64_t task, float* columns) { multiply(task, pixels, columns); });
   }
 
  private:

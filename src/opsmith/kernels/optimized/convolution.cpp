@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "../common/resize.h"
+#include "../common/tasks.h"
 #include "../common/temporary.h"
 #include "../common/convolution_shape.h"
 #include "../common/nonfinite_weight.h"
@@ -21,7 +22,6 @@
 #include "feature_map_blocks.h"
 #include "simd/float_functions.h"
 #include "product.h"
-#include "tasks.h"
 #include "threads.h"
 #include "winograd.h"
 
@@ -267,8 +267,8 @@ bool add_depthwise(const MapProduct<T>& p, const WindowDim (&dims)[kSpatial]) {
       }
     }
   };
-  return run_tasks(context, blocks.blocks() * groups, std::max<int64_t>(1, cost), blocks.size() + row_units,
-                   add_block);
+  return run_tasks<float>(context, blocks.blocks() * groups, rows_per_thread(cost), blocks.size() + row_units,
+                          add_block);
 }
 
 // ---- products
@@ -385,9 +385,9 @@ class PatchProduct {
       return multiply_together();
     }
     const int64_t cost = blocks_.most_pixels() * rows / 16 * units_ + blocks_.size();
-    return run_tasks(context, tasks, std::max<int64_t>(1, cost),
-                     blocks_.size() + panel_units() + rows * strip_,
-                     [&](int64_t task, float* memory) { multiply(task / groups, task % groups, memory); });
+    return run_tasks<float>(
+        context, tasks, rows_per_thread(cost), blocks_.size() + panel_units() + rows * strip_,
+        [&](int64_t task, float* memory) { multiply(task / groups, task % groups, memory); });
   }
 
  private:
@@ -458,10 +458,10 @@ class PatchProduct {
     const int64_t tasks = blocks_.blocks() * groups, most = blocks_.most_pixels();
     const int64_t panels_of_block = ceil_divided(most, strip_) * strip_ * units_;
     const int64_t at_once = std::clamp<int64_t>(kUnitsTogether / panels_of_block, 1, tasks);
-    const Tasks gathering(context, at_once * ceil_divided(channels, channels_of_part),
-                          std::max<int64_t>(1, channels_of_part * kernel_size_ * most / 8), part.size());
-    const Tasks multiplying(context, at_once * ceil_divided(rows, rows_of_part),
-                            std::max<int64_t>(1, rows_of_part * most / 16 * units_), rows_of_part * strip_);
+    const Tasks<float> gathering(context, at_once * ceil_divided(channels, channels_of_part),
+                                 rows_per_thread(channels_of_part * kernel_size_ * most / 8), part.size());
+    const Tasks<float> multiplying(context, at_once * ceil_divided(rows, rows_of_part),
+                                   rows_per_thread(rows_of_part * most / 16 * units_), rows_of_part * strip_);
     const auto panels = temporary<float>(context, at_once * panels_of_block);
     if (!gathering.has_memory() || !multiplying.has_memory() || panels == nullptr) {
       return false;
@@ -727,43 +727,43 @@ bool sum_depthwise_gradient(const WeightProduct<T>& p, const WindowDim (&dims)[k
   large.offsets(1, offsets);
   const int64_t cost = large.blocks() * large.most_pixels() * columns * kernel_size / 8;
   const int64_t total_units = 2 * kernel_size;
-  return run_tasks(context, groups, std::max<int64_t>(1, cost),
-                   large.size() + small.size() + total_units + 16, [&](int64_t group, float* memory) {
-                     float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
-                     double* const totals =
-                         reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
-                     for (int64_t column = 0; column < columns; ++column) {
-                       std::fill_n(totals, kernel_size, 0.0);
-                       for (int64_t b = 0; b < large.blocks(); ++b) {
-                         const auto block = large.block(b, group);
-                         const auto own = small.block(b, group * columns + column);
-                         const float* const filled = large.fill(block, 1, memory, p.with.copy_floats);
-                         const float* const grad = small.fill(own, 1, small_memory, p.with.copy_floats);
-                         const Pixels from = large.pixels(block), of_grad = small.pixels(own);
-                         for (int64_t sample = 0; sample < block.samples; ++sample) {
-                           for (int64_t x = 0; x < from.count[0]; ++x) {
-                             DepthwiseGradient sums;
-                             sums.block = filled + sample * from.sample_stride + x * from.stride[0];
-                             sums.block_row = from.stride[1];
-                             sums.offsets = offsets;
-                             sums.kernel_size = kernel_size;
-                             sums.grad = grad + sample * of_grad.sample_stride + x * of_grad.stride[0];
-                             sums.grad_row = of_grad.stride[1];
-                             sums.rows = from.count[1];
-                             sums.columns = from.count[2];
-                             sums.sums = totals;
-                             OPSMITH_BEST(depthwise_gradient)(sums);
-                           }
-                         }
-                       }
-                       T* const to = p.convolution.weight.data +
-                                     (group * columns + column) * p.convolution.weight.small_stride;
-                       for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
-                         const float total = static_cast<float>(totals[number]);
-                         narrow(&total, to + offset, 1);
-                       });
-                     }
-                   });
+  return run_tasks<float>(
+      context, groups, rows_per_thread(cost), large.size() + small.size() + total_units + 16,
+      [&](int64_t group, float* memory) {
+        float* const small_memory = memory + ceil_divided(large.size(), 16) * 16;
+        double* const totals = reinterpret_cast<double*>(memory + (large.size() + small.size() + 15) / 2 * 2);
+        for (int64_t column = 0; column < columns; ++column) {
+          std::fill_n(totals, kernel_size, 0.0);
+          for (int64_t b = 0; b < large.blocks(); ++b) {
+            const auto block = large.block(b, group);
+            const auto own = small.block(b, group * columns + column);
+            const float* const filled = large.fill(block, 1, memory, p.with.copy_floats);
+            const float* const grad = small.fill(own, 1, small_memory, p.with.copy_floats);
+            const Pixels from = large.pixels(block), of_grad = small.pixels(own);
+            for (int64_t sample = 0; sample < block.samples; ++sample) {
+              for (int64_t x = 0; x < from.count[0]; ++x) {
+                DepthwiseGradient sums;
+                sums.block = filled + sample * from.sample_stride + x * from.stride[0];
+                sums.block_row = from.stride[1];
+                sums.offsets = offsets;
+                sums.kernel_size = kernel_size;
+                sums.grad = grad + sample * of_grad.sample_stride + x * of_grad.stride[0];
+                sums.grad_row = of_grad.stride[1];
+                sums.rows = from.count[1];
+                sums.columns = from.count[2];
+                sums.sums = totals;
+                OPSMITH_BEST(depthwise_gradient)(sums);
+              }
+            }
+          }
+          T* const to =
+              p.convolution.weight.data + (group * columns + column) * p.convolution.weight.small_stride;
+          for_each_place(p.convolution.weight, dims, [&](int64_t number, int64_t offset) {
+            const float total = static_cast<float>(totals[number]);
+            narrow(&total, to + offset, 1);
+          });
+        }
+      });
 }
 
 // Adds up the parts and lays them as the weight lies, a square at a time.
@@ -856,8 +856,8 @@ class GradientProduct {
     const int64_t cost = blocks_of_part_ * large_.most_pixels() * most_rows() / 16 * p_.columns();
     const int64_t units = large_units() + small_units() + patch_units() + panels_ * panel_units();
     const bool done =
-        run_tasks(context, p_.convolution.groups * channel_parts_ * parts_, std::max<int64_t>(1, cost), units,
-                  [&](int64_t task, float* memory) { multiply(task, memory); });
+        run_tasks<float>(context, p_.convolution.groups * channel_parts_ * parts_, rows_per_thread(cost),
+                         units, [&](int64_t task, float* memory) { multiply(task, memory); });
     if (done) {
       put_gradient(p_, places, all_sums_, parts_, part_units_, row_units());
     }
@@ -1015,9 +1015,9 @@ class LargeGradientProduct {
     const int64_t groups = p_.convolution.groups, columns = p_.columns();
     const int64_t parts = ceil_divided(channels_, channels_of_part_);
     const int64_t rows = channels_of_part_ * kernel_size_;
-    const Tasks gathering(context, 1, 1, small_.size());
-    const Tasks multiplying(context, parts, columns * pitch_ / 16 * rows,
-                            units_of(large_.size()) + (rows + panels_of(rows) * kPanel + 1) * pitch_);
+    const Tasks<float> gathering(context, 1, 1, small_.size());
+    const Tasks<float> multiplying(context, parts, rows_per_thread(columns * pitch_ / 16 * rows),
+                                   units_of(large_.size()) + (rows + panels_of(rows) * kPanel + 1) * pitch_);
     const auto grad = temporary<float>(context, columns * pitch_ + kSlack);
     const auto patch_offsets = temporary<int64_t>(context, rows);
     const auto grad_offsets = temporary<int64_t>(context, columns);

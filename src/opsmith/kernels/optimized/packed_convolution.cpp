@@ -14,12 +14,13 @@
 #include "../common/convolution_shape.h"
 #include "../common/resize.h"
 #include "../common/selection.h"
+#include "../common/tasks.h"
 #include "../common/temporary.h"
 #include "activation.h"
 #include "by_dtype.h"
 #include "packed_convolution_operands.h"
 #include "product.h"
-#include "tasks.h"
+#include "threads.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -98,11 +99,11 @@ class PackedProduct {
     // Of a depthwise convolution each product has operands of its own.
     const int64_t cost = strip_ * columns_of_part_ / (is_depthwise_ ? 4 : 16) * places * depth_;
     // A source is an address: two units.
-    return run_tasks(context, strips_ * parts_, std::max<int64_t>(1, cost), 2 * places * strip_,
-                     [&](int64_t task, float* memory) {
-                       multiply(task / parts_ * strip_, task % parts_ * columns_of_part_, zeros,
-                                reinterpret_cast<const float**>(memory));
-                     });
+    return run_tasks<float>(context, strips_ * parts_, rows_per_thread(cost), 2 * places * strip_,
+                            [&](int64_t task, float* memory) {
+                              multiply(task / parts_ * strip_, task % parts_ * columns_of_part_, zeros,
+                                       reinterpret_cast<const float**>(memory));
+                            });
   }
 
  private:

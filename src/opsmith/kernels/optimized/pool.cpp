@@ -4,10 +4,11 @@
 
 #include "../common/pool_shape.h"
 #include "../common/selection.h"
+#include "../common/tasks.h"
 #include "../common/temporary.h"
 #include "by_dtype.h"
+#include "threads.h"
 #include "simd/float_functions.h"
-#include "tasks.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -118,18 +119,18 @@ bool run(KernelRuntimeContext& context, const MaxPool<T>& pool) {
   const int64_t units = by_channels ? pool.result.batch : pool.result.planes();
   const int64_t each = pool.window() * pool.result.size[2] * (by_channels ? pool.result.channels : 1) / 8;
   // An element's address and its place.
-  return run_tasks(context, units * pool.result.size[1], std::max<int64_t>(1, each), 4 * pool.window(),
-                   [&](int64_t task, float* memory) {
-                     Elements<T> found;
-                     found.at = reinterpret_cast<const T**>(memory);
-                     found.places = reinterpret_cast<int64_t*>(memory + 2 * pool.window());
-                     const int64_t unit = task / pool.result.size[1], y = task % pool.result.size[1];
-                     if (by_channels) {
-                       pool_channels(pool, unit, y, found);
-                     } else {
-                       pool_row(pool, unit, y, found);
-                     }
-                   });
+  return run_tasks<float>(context, units * pool.result.size[1], rows_per_thread(each), 4 * pool.window(),
+                          [&](int64_t task, float* memory) {
+                            Elements<T> found;
+                            found.at = reinterpret_cast<const T**>(memory);
+                            found.places = reinterpret_cast<int64_t*>(memory + 2 * pool.window());
+                            const int64_t unit = task / pool.result.size[1], y = task % pool.result.size[1];
+                            if (by_channels) {
+                              pool_channels(pool, unit, y, found);
+                            } else {
+                              pool_row(pool, unit, y, found);
+                            }
+                          });
 }
 
 template <class T>

@@ -25,8 +25,7 @@ inline bool is_streamed(const executorch::aten::Tensor& out,
 
 // Of rows that take `cost` each, in elements of a simple sum, how many are worth a thread.
 inline int64_t rows_per_thread(int64_t cost) {
-  constexpr int64_t kWorth = 16384;
-  return cost >= kWorth ? 1 : kWorth / (cost > 0 ? cost : 1);
+  return per_thread(cost, 16384);
 }
 
 }  // namespace opsmith::optimized

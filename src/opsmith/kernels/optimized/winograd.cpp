@@ -9,10 +9,11 @@
 #include <algorithm>
 #include <atomic>
 
+#include "../common/tasks.h"
 #include "gemm_operands.h"
 #include "product.h"
+#include "threads.h"
 #include "simd/float_functions.h"
-#include "tasks.h"
 
 namespace opsmith::optimized {
 namespace {
@@ -138,21 +139,21 @@ class Winograd {
   }
 
   bool multiply_apart(KernelRuntimeContext& context) {
-    return run_tasks(context, strips(), rows_ * channels_ * pitch_, planes_units() + rows_units(),
-                     [&](int64_t index, float* planes) {
-                       for (int64_t channel = 0; channel < channels_; ++channel) {
-                         transform_source(strip(index), channel, planes, planes + planes_units());
-                       }
-                       for (int64_t point = 0; point < kPoints; ++point) {
-                         multiply_point(strip(index), point, planes);
-                       }
-                       transform_result(strip(index), 0, rows_, planes);
-                     });
+    return run_tasks<float>(context, strips(), rows_per_thread(rows_ * channels_ * pitch_),
+                            planes_units() + rows_units(), [&](int64_t index, float* planes) {
+                              for (int64_t channel = 0; channel < channels_; ++channel) {
+                                transform_source(strip(index), channel, planes, planes + planes_units());
+                              }
+                              for (int64_t point = 0; point < kPoints; ++point) {
+                                multiply_point(strip(index), point, planes);
+                              }
+                              transform_result(strip(index), 0, rows_, planes);
+                            });
   }
 
   // All threads at a strip.
   bool multiply_together(KernelRuntimeContext& context) {
-    const Tasks transforming(context, channels_, 8 * pitch_, rows_units());
+    const Tasks<float> transforming(context, channels_, rows_per_thread(8 * pitch_), rows_units());
     const auto planes = temporary<float>(context, planes_units());
     if (!transforming.has_memory() || planes == nullptr) {
       return false;

@@ -174,32 +174,29 @@ template <class C>
                    }
                  });
         const int64_t work = tile.height * tile.width * std::max<int64_t>(1, depth);
-        parallel(a_panels * b_panels, std::max<int64_t>(1, kWorkPerThread / work),
-                 [&](int64_t begin, int64_t end) {
-                   alignas(64) C sums[kMaxTile];
-                   for (int64_t t = begin; t < end; ++t) {
-                     const int64_t i = t % a_panels;
-                     const int64_t j = t / a_panels;
-                     tile.compute(depth, packed_a + i * tile.height * depth,
-                                  packed_b + j * tile.width * depth, sums);
-                     const int64_t rows = std::min(tile.height, height - i * tile.height);
-                     const int64_t columns = std::min(tile.width, width - j * tile.width);
-                     for (int64_t y = 0; y < rows; ++y) {
-                       C* const sum = sums + y * tile.width;
-                       if (!(first && last)) {
-                         C* const total =
-                             totals + (i * tile.height + y) * b_panels * tile.width + j * tile.width;
-                         for (int64_t x = 0; x < columns; ++x) {
-                           sum[x] += first ? C(0) : total[x];
-                           total[x] = sum[x];
-                         }
-                       }
-                       if (last) {
-                         finish(row + i * tile.height + y, column + j * tile.width, sum, columns);
-                       }
-                     }
-                   }
-                 });
+        parallel(a_panels * b_panels, per_thread(work, kWorkPerThread), [&](int64_t begin, int64_t end) {
+          alignas(64) C sums[kMaxTile];
+          for (int64_t t = begin; t < end; ++t) {
+            const int64_t i = t % a_panels;
+            const int64_t j = t / a_panels;
+            tile.compute(depth, packed_a + i * tile.height * depth, packed_b + j * tile.width * depth, sums);
+            const int64_t rows = std::min(tile.height, height - i * tile.height);
+            const int64_t columns = std::min(tile.width, width - j * tile.width);
+            for (int64_t y = 0; y < rows; ++y) {
+              C* const sum = sums + y * tile.width;
+              if (!(first && last)) {
+                C* const total = totals + (i * tile.height + y) * b_panels * tile.width + j * tile.width;
+                for (int64_t x = 0; x < columns; ++x) {
+                  sum[x] += first ? C(0) : total[x];
+                  total[x] = sum[x];
+                }
+              }
+              if (last) {
+                finish(row + i * tile.height + y, column + j * tile.width, sum, columns);
+              }
+            }
+          }
+        });
         start += depth;
       } while (start < k);
     }

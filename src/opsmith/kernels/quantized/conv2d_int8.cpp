@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "../common/tasks.h"
+
 namespace opsmith::quantized::native {
 namespace {
 
@@ -119,12 +121,12 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
       return;
     }
     uint8_t* const memory = rows;
-    parallel(pixels, std::max<int64_t>(1, kGrain / row_bytes), [&](int64_t begin, int64_t end) {
+    parallel(pixels, per_thread(row_bytes), [&](int64_t begin, int64_t end) {
       OPSMITH_BEST(gather_windows)(windows, begin, end, memory + begin * row_bytes);
     });
     product.input = memory;
     product.out = out;
-    const int64_t grain = std::max<int64_t>(1, kWorth / (cost * kPanels * std::max<int64_t>(pixels, 1)));
+    const int64_t grain = per_thread(cost * kPanels * pixels, kWorth);
     parallel(ceil_divided(panels, kPanels), grain, [&](int64_t begin, int64_t end) {
       OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
     });
@@ -132,26 +134,17 @@ void multiply_group(KernelRuntimeContext& context, const Int8Windows& windows, R
   }
   const int64_t rows = std::max<int64_t>(1, kBlockBytes / (row_bytes * kRows)) * kRows;
   const int64_t blocks = ceil_divided(pixels, rows);
-  const int64_t at_once = std::max(ceil_divided(blocks, kMostParts), kWorth / (cost * panels * rows));
-  const int64_t parts = ceil_divided(blocks, std::max<int64_t>(1, at_once));
-  const auto memory = temporary<uint8_t>(context, parts * rows * row_bytes);
-  if (memory == nullptr) {
-    return;
-  }
-  uint8_t* const gathered = memory;
-  const int64_t blocks_of_part = ceil_divided(blocks, parts);
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    uint8_t* const own = gathered + begin * rows * row_bytes;
-    for (int64_t block = begin * blocks_of_part; block < std::min(blocks, end * blocks_of_part); ++block) {
-      const int64_t from = block * rows, to = std::min(pixels, from + rows);
-      OPSMITH_BEST(gather_windows)(windows, from, to, own);
-      RequantizedProduct each = product;
-      each.input = own;
-      each.out = out + from * product.out_stride;
-      each.m = to - from;
-      OPSMITH_BEST(requantized_product)(each, 0, panels);
-    }
-  });
+  const auto multiply_block = [&](int64_t block, uint8_t* gathered) {
+    const int64_t from = block * rows, to = std::min(pixels, from + rows);
+    OPSMITH_BEST(gather_windows)(windows, from, to, gathered);
+    RequantizedProduct each = product;
+    each.input = gathered;
+    each.out = out + from * product.out_stride;
+    each.m = to - from;
+    OPSMITH_BEST(requantized_product)(each, 0, panels);
+  };
+  run_tasks<uint8_t>(context, blocks, per_thread(cost * panels * rows, kWorth), rows * row_bytes,
+                     multiply_block);
 }
 
 // ---- depthwise
@@ -166,31 +159,22 @@ void depthwise(KernelRuntimeContext& context, const Convolution& c, const Int8Wi
   std::fill_n(around.get(), channels, static_cast<uint8_t>(windows.zero_point ^ windows.sign_bit));
   const uint8_t* const outside = around;
   const int64_t pixels = windows.out_height * windows.out_width;
-  const int64_t cost = std::max<int64_t>(1, places * channels);
-  const int64_t parts = std::min(kMostParts, ceil_divided(images * pixels * cost, kWorth));
-  const auto pointers = temporary<const uint8_t*>(context, parts * places);
-  if (pointers == nullptr) {
-    return;
-  }
-  const uint8_t** const all = pointers;
-  const int64_t at_once = ceil_divided(images * pixels, parts);
-  parallel(parts, 1, [&](int64_t first, int64_t last) {
-    const uint8_t** const own = all + first * places;
-    for (int64_t pixel = first * at_once; pixel < std::min(images * pixels, last * at_once); ++pixel) {
-      const uint8_t* const image =
-          windows.image + pixel / pixels * windows.height * windows.width * windows.pixel_stride;
-      const int64_t y = pixel % pixels / windows.out_width * windows.stride[0] - windows.padding[0];
-      const int64_t x = pixel % windows.out_width * windows.stride[1] - windows.padding[1];
-      for (int64_t place = 0; place < places; ++place) {
-        const int64_t row = y + place / windows.kernel[1] * windows.dilation[0];
-        const int64_t column = x + place % windows.kernel[1] * windows.dilation[1];
-        const bool is_inside = row >= 0 && row < windows.height && column >= 0 && column < windows.width;
-        own[place] = is_inside ? image + (row * windows.width + column) * windows.pixel_stride : outside;
-      }
-      OPSMITH_BEST(depthwise_pixel)({own, places, weight, channels, windows.sign_bit, windows.zero_point,
-                                     requantization, out + pixel * channels});
+  const auto convolve_pixel = [&](int64_t pixel, const uint8_t** pointers) {
+    const uint8_t* const image =
+        windows.image + pixel / pixels * windows.height * windows.width * windows.pixel_stride;
+    const int64_t y = pixel % pixels / windows.out_width * windows.stride[0] - windows.padding[0];
+    const int64_t x = pixel % windows.out_width * windows.stride[1] - windows.padding[1];
+    for (int64_t place = 0; place < places; ++place) {
+      const int64_t row = y + place / windows.kernel[1] * windows.dilation[0];
+      const int64_t column = x + place % windows.kernel[1] * windows.dilation[1];
+      const bool is_inside = row >= 0 && row < windows.height && column >= 0 && column < windows.width;
+      pointers[place] = is_inside ? image + (row * windows.width + column) * windows.pixel_stride : outside;
     }
-  });
+    OPSMITH_BEST(depthwise_pixel)({pointers, places, weight, channels, windows.sign_bit, windows.zero_point,
+                                   requantization, out + pixel * channels});
+  };
+  run_tasks<const uint8_t*>(context, images * pixels, per_thread(places * channels, kWorth), places,
+                            convolve_pixel);
 }
 
 }  // namespace

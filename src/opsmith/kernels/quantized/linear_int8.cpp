@@ -11,6 +11,8 @@
 
 #include <optional>
 
+#include "../common/tasks.h"
+
 namespace opsmith::quantized::native {
 namespace {
 
@@ -108,8 +110,7 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
   for (int64_t i = 0; i < (per_row ? product.m : 1); ++i) {
     zero_points[i] += product.sign_bit;
   }
-  const int64_t cost = std::max<int64_t>(1, product.m * product.k);
-  const auto grain = [cost](int64_t columns) { return std::max<int64_t>(1, kWorth / cost / columns); };
+  const int64_t cost = product.m * product.k;
   const int64_t panels = OPSMITH_BEST(packs_panels)(product) ? product.n / kPanel : 0;
   Temporary<uint8_t> as_unsigned;
   if (panels > 0) {
@@ -122,21 +123,16 @@ Tensor& multiply(KernelRuntimeContext& context, const Tensor& input, const float
       product.sign_bit = 0;
     }
     const int64_t bytes = ceil_divided(product.k, 4) * 4 * kPanel;
-    const int64_t at_once = std::max(grain(kPanel), ceil_divided(panels, kMostParts));
-    const int64_t parts = ceil_divided(panels, at_once);
-    const auto memory = temporary<int8_t>(context, parts * bytes);
-    if (memory == nullptr) {
+    if (!run_tasks<int8_t>(context, panels, per_thread(cost * kPanel, kWorth), bytes,
+                           [&](int64_t panel, int8_t* packed) {
+                             OPSMITH_BEST(int8_panel)(product, panel * kPanel, packed);
+                           })) {
       return out;
     }
-    parallel(parts, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin * at_once; panel < std::min(panels, end * at_once); ++panel) {
-        OPSMITH_BEST(int8_panel)(product, panel * kPanel, memory + begin * bytes);
-      }
-    });
   }
   // A multiple of 4 columns for each thread: the kernel takes four at a time.
   const int64_t first = panels * kPanel, groups = ceil_divided(product.n - first, 4);
-  parallel(groups, grain(4), [&](int64_t begin, int64_t end) {
+  parallel(groups, per_thread(cost * 4, kWorth), [&](int64_t begin, int64_t end) {
     OPSMITH_BEST(int8_product)(product, first + begin * 4, std::min(first + end * 4, product.n));
   });
   return out;
@@ -247,13 +243,12 @@ Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor&
   uint8_t* const to = rows;
   const auto* const from = static_cast<const uint8_t*>(input.const_data_ptr());
   const uint8_t sign_bit = sign_bit_of(input);
-  parallel(product.m, std::max<int64_t>(1, kGrain / std::max<int64_t>(depth, 1)),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t m = begin; m < end; ++m) {
-               OPSMITH_BEST(to_unsigned)(from + m * depth, to + m * row_bytes, depth, sign_bit);
-               std::fill(to + m * row_bytes + depth, to + (m + 1) * row_bytes, uint8_t{0});
-             }
-           });
+  parallel(product.m, per_thread(depth), [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      OPSMITH_BEST(to_unsigned)(from + m * depth, to + m * row_bytes, depth, sign_bit);
+      std::fill(to + m * row_bytes + depth, to + (m + 1) * row_bytes, uint8_t{0});
+    }
+  });
   product.input = to;
   product.zero_point = static_cast<uint8_t>(static_cast<uint8_t>(input_zero_point) ^ sign_bit);
   product.weight = weight.const_data_ptr<int8_t>();
@@ -262,10 +257,9 @@ Tensor& linear_int8_requantized_out(KernelRuntimeContext& context, const Tensor&
   product.out_stride = out_features;
   constexpr int64_t kPanels = 4;
   const int64_t cost = std::max<int64_t>(1, product.m * row_bytes * kPackedPanel * kPanels);
-  parallel(ceil_divided(panels, kPanels), std::max<int64_t>(1, kWorth / cost),
-           [&](int64_t begin, int64_t end) {
-             OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
-           });
+  parallel(ceil_divided(panels, kPanels), per_thread(cost, kWorth), [&](int64_t begin, int64_t end) {
+    OPSMITH_BEST(requantized_product)(product, begin * kPanels, std::min(end * kPanels, panels));
+  });
   return out;
 }
 

@@ -220,7 +220,7 @@ void few_rows_product(const Convolution& convolution, const char* weight, Conver
   const int64_t channels = depth / convolution.window.kernel_size();
   const int64_t blocks = ceil_divided(pixels, kPixels);
   const int64_t work = std::max<int64_t>(1, depth * kPixels);
-  parallel(blocks * convolution.groups, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+  parallel(blocks * convolution.groups, per_thread(work), [&](int64_t begin, int64_t end) {
     C sums[kFewRows][kPixels];
     C patch[kPixels];
     C factors[kPixels];
@@ -316,29 +316,28 @@ void few_rows_weight(const Convolution& convolution, const Patches<C>& left, con
   const int64_t width = static_cast<int64_t>(executorch::runtime::elementSize(convolution.dtype));
   const int64_t channels = columns / convolution.window.kernel_size();
   const int64_t tasks = convolution.groups * columns;
-  parallel(
-      tasks, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)), [&](int64_t begin, int64_t end) {
-        C own[kPixels];
-        C patch[kPixels];
-        for (int64_t task = begin; task < end; ++task) {
-          const int64_t group = task / columns;
-          const auto element = right.element(group * channels, task % columns);
-          C sums[kFewRows] = {};
-          for (int64_t first = 0; first < pixels; first += kPixels) {
-            const int64_t count = std::min(kPixels, pixels - first);
-            const auto pixel = right.pixel(first);
-            right.gather(element, pixel, count, patch);
-            for (int64_t i = 0; i < rows; ++i) {
-              left.gather(left.element(group * rows + i, 0),
-                          {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
-              sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
-            }
-          }
-          for (int64_t i = 0; i < rows; ++i) {
-            store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
-          }
+  parallel(tasks, per_thread(pixels), [&](int64_t begin, int64_t end) {
+    C own[kPixels];
+    C patch[kPixels];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t group = task / columns;
+      const auto element = right.element(group * channels, task % columns);
+      C sums[kFewRows] = {};
+      for (int64_t first = 0; first < pixels; first += kPixels) {
+        const int64_t count = std::min(kPixels, pixels - first);
+        const auto pixel = right.pixel(first);
+        right.gather(element, pixel, count, patch);
+        for (int64_t i = 0; i < rows; ++i) {
+          left.gather(left.element(group * rows + i, 0),
+                      {pixel.batch, {pixel.at[0], pixel.at[1], pixel.at[2]}}, count, own);
+          sums[i] += sum_of<C>(count, [&](int64_t p) { return own[p] * patch[p]; });
         }
-      });
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        store(sums + i, {1, 1, 0, 1}, weight + ((group * rows + i) * columns + task % columns) * width);
+      }
+    }
+  });
 }
 
 // The contiguous weight from both maps: (channels of the small one) x (channels of the large one, kernel).
@@ -397,23 +396,22 @@ template <class C>
   const Convert store = conversion(dtype_of<C>, convolution.dtype);
   const Patches<C> pixels_of(map, map.size, kPoint, false, convolution.dtype);
   const int64_t pixels = map.batch * map.pixels();
-  parallel(map.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, pixels)),
-           [&](int64_t begin, int64_t end) {
-             C line[kPixels];
-             for (int64_t channel = begin; channel < end; ++channel) {
-               C sum = 0;
-               for (int64_t first = 0; first < pixels; first += kPixels) {
-                 const int64_t count = std::min(kPixels, pixels - first);
-                 pixels_of.gather(pixels_of.element(channel, 0), pixels_of.pixel(first), count, line);
-                 C part = 0;
-                 for (int64_t i = 0; i < count; ++i) {
-                   part += line[i];
-                 }
-                 sum += part;
-               }
-               store(&sum, {1, 1, 0, 1}, sums + channel * width);
-             }
-           });
+  parallel(map.channels, per_thread(pixels), [&](int64_t begin, int64_t end) {
+    C line[kPixels];
+    for (int64_t channel = begin; channel < end; ++channel) {
+      C sum = 0;
+      for (int64_t first = 0; first < pixels; first += kPixels) {
+        const int64_t count = std::min(kPixels, pixels - first);
+        pixels_of.gather(pixels_of.element(channel, 0), pixels_of.pixel(first), count, line);
+        C part = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          part += line[i];
+        }
+        sum += part;
+      }
+      store(&sum, {1, 1, 0, 1}, sums + channel * width);
+    }
+  });
 }
 
 // A copy of the weight as (groups, rows, depth) for a product: with its two kinds of channels exchanged

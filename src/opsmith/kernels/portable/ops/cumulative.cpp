@@ -49,32 +49,30 @@ bool scan(KernelRuntimeContext& context, const Tensor& self, int dim, Tensor& ou
   const auto in_size = static_cast<int64_t>(executorch::runtime::elementSize(self.scalar_type()));
   const size_t out_size = executorch::runtime::elementSize(out.scalar_type());
   const bool is_direct = self.scalar_type() == dtype_of<C> && out.scalar_type() == dtype_of<C>;
-  parallel(
-      lines.numel(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, length)),
-      [&](int64_t begin, int64_t end) {
-        C values[kTile];
-        alignas(16) unsigned char converted[kTile * sizeof(int64_t)];
-        for (int64_t line = begin; line < end; ++line) {
-          const auto offset = lines.offsets(line);
-          if (is_direct) {
-            run(start, static_cast<const C*>(self.const_data_ptr()) + offset[0], in_stride,
-                static_cast<C*>(out.mutable_data_ptr()) + offset[1], out_stride, length, f);
-            continue;
-          }
-          running_t<C> running = start;
-          for (int64_t first = 0; first < length; first += kTile) {
-            const int64_t n = std::min(kTile, length - first);
-            read(static_cast<const char*>(self.const_data_ptr()) + (offset[0] + first * in_stride) * in_size,
-                 {1, n, 0, in_stride}, values);
-            running = run(running, values, 1, values, 1, n, f);
-            write(values, {1, n, 0, 1}, converted);
-            spread(out_size, converted,
-                   static_cast<char*>(out.mutable_data_ptr()) +
-                       static_cast<size_t>(offset[1] + first * out_stride) * out_size,
-                   out_stride, n);
-          }
-        }
-      });
+  parallel(lines.numel(), per_thread(length), [&](int64_t begin, int64_t end) {
+    C values[kTile];
+    alignas(16) unsigned char converted[kTile * sizeof(int64_t)];
+    for (int64_t line = begin; line < end; ++line) {
+      const auto offset = lines.offsets(line);
+      if (is_direct) {
+        run(start, static_cast<const C*>(self.const_data_ptr()) + offset[0], in_stride,
+            static_cast<C*>(out.mutable_data_ptr()) + offset[1], out_stride, length, f);
+        continue;
+      }
+      running_t<C> running = start;
+      for (int64_t first = 0; first < length; first += kTile) {
+        const int64_t n = std::min(kTile, length - first);
+        read(static_cast<const char*>(self.const_data_ptr()) + (offset[0] + first * in_stride) * in_size,
+             {1, n, 0, in_stride}, values);
+        running = run(running, values, 1, values, 1, n, f);
+        write(values, {1, n, 0, 1}, converted);
+        spread(out_size, converted,
+               static_cast<char*>(out.mutable_data_ptr()) +
+                   static_cast<size_t>(offset[1] + first * out_stride) * out_size,
+               out_stride, n);
+      }
+    }
+  });
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "../../common/dtypes.h"
 #include "../../common/parallel.h"
 #include "../../common/resize.h"
+#include "../../common/tasks.h"
 #include "../../common/temporary.h"
 
 namespace opsmith::portable::native {
@@ -174,20 +175,10 @@ bool for_lines(KernelRuntimeContext& context, const Dims& sizes, int64_t dim, in
                const Body& body) {
   const int64_t inner = sizes.product(dim + 1, sizes.rank), length = sizes[dim];
   const int64_t lines = sizes.product(0, dim) * inner;
-  const int64_t at_once =
-      std::max(std::max<int64_t>(1, kGrain / 8 / length), ceil_divided(lines, kMostParts));
-  const int64_t parts = ceil_divided(lines, at_once);
-  const auto memory = temporary<Complex>(context, parts * memory_of_line);
-  if (memory == nullptr) {
-    return false;
-  }
-  Complex* const all = memory.get();
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t line = begin * at_once; line < std::min(lines, end * at_once); ++line) {
-      body(line / inner * length * inner + line % inner, inner, all + begin * memory_of_line);
-    }
-  });
-  return true;
+  return run_tasks<Complex>(context, lines, per_thread(8 * length), memory_of_line,
+                            [&](int64_t line, Complex* memory) {
+                              body(line / inner * length * inner + line % inner, inner, memory);
+                            });
 }
 
 // Transforms `data`, of the sizes, in place along the dimension.

@@ -350,7 +350,7 @@ bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, con
   const char* const source = static_cast<const char*>(self.const_data_ptr());
   char* const destination = static_cast<char*>(out.mutable_data_ptr());
   const MoveLine move = line_mover(width);
-  parallel(plan.places.product(), std::max<int64_t>(1, kGrain / line.size), [&](int64_t begin, int64_t end) {
+  parallel(plan.places.product(), per_thread(line.size), [&](int64_t begin, int64_t end) {
     if (line.size == 1) {
       with_width(width, [&](auto element) {
         using U = decltype(element);

@@ -141,7 +141,7 @@ struct Product {
 
   void dots() const {
     const int64_t work = std::max<int64_t>(1, m * k);
-    parallel(n, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    parallel(n, per_thread(work), [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
         for (int64_t i = 0; i < m; ++i) {
           C sum = dot(i, j);
@@ -157,7 +157,7 @@ struct Product {
     }
     const int64_t work = std::max<int64_t>(1, m * k);
     const int64_t lines = ceil_divided(n, kLine);
-    parallel(lines, std::max<int64_t>(1, kGrain / (work * kLine)), [&](int64_t begin, int64_t end) {
+    parallel(lines, per_thread(work * kLine), [&](int64_t begin, int64_t end) {
       C left[kFewRows][kLine];
       C right[kStep][kLine];
       C sums[kFewRows][kLine];
@@ -304,13 +304,12 @@ template <class C>
   const int64_t workspace = Product<C>::workspace(m, n, k);
   if (workspace <= kSmall) {
     const int64_t work = std::max<int64_t>(1, m * n * std::max<int64_t>(1, k));
-    parallel(factors.batches, std::max<int64_t>(1, detail::kWorkPerThread / work),
-             [&](int64_t begin, int64_t end) {
-               alignas(64) C own[kSmall];
-               for (int64_t batch = begin; batch < end; ++batch) {
-                 product(batch).run(own);
-               }
-             });
+    parallel(factors.batches, per_thread(work, detail::kWorkPerThread), [&](int64_t begin, int64_t end) {
+      alignas(64) C own[kSmall];
+      for (int64_t batch = begin; batch < end; ++batch) {
+        product(batch).run(own);
+      }
+    });
     return;
   }
   const auto shared = temporary<C>(context, workspace);
@@ -338,21 +337,20 @@ void multiply_complex(KernelRuntimeContext& context, const Factors& factors, Sca
       return reinterpret_cast<Complex<T>*>(matrix.at(i, j, kWidth));
     };
     const int64_t work = std::max<int64_t>(1, factors.n * factors.k);
-    parallel(factors.batches * factors.m, std::max<int64_t>(1, kGrain / work),
-             [&](int64_t begin, int64_t end) {
-               for (int64_t row = begin; row < end; ++row) {
-                 const int64_t i = row % factors.m;
-                 const Matrix a = factors.a.at(row / factors.m, kWidth);
-                 const Matrix b = factors.b.at(row / factors.m, kWidth);
-                 for (int64_t j = 0; j < factors.n; ++j) {
-                   Complex<compute_t<T>> sum{0, 0};
-                   for (int64_t p = 0; p < factors.k; ++p) {
-                     sum = sum + load_complex(element(a, i, p)) * load_complex(element(b, p, j));
-                   }
-                   store_complex(element(factors.out.at(row / factors.m, kWidth), i, j), sum);
-                 }
-               }
-             });
+    parallel(factors.batches * factors.m, per_thread(work), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t i = row % factors.m;
+        const Matrix a = factors.a.at(row / factors.m, kWidth);
+        const Matrix b = factors.b.at(row / factors.m, kWidth);
+        for (int64_t j = 0; j < factors.n; ++j) {
+          Complex<compute_t<T>> sum{0, 0};
+          for (int64_t p = 0; p < factors.k; ++p) {
+            sum = sum + load_complex(element(a, i, p)) * load_complex(element(b, p, j));
+          }
+          store_complex(element(factors.out.at(row / factors.m, kWidth), i, j), sum);
+        }
+      }
+    });
   });
 }
 

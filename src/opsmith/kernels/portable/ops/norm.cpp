@@ -182,45 +182,43 @@ template <class C>
   const Writer<C> y(out);
   const Writer<C> means(mean);
   const Writer<C> rstds(rstd);
-  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.n)),
-           [&](int64_t begin, int64_t end) {
-             C result[kBlock];
-             C weights[kBlock];
-             C biases[kBlock];
-             for (int64_t line = begin; line < end; ++line) {
-               const int64_t first = line * shape.n;
-               MomentsSoFar<C> moments;
-               for_each_block<C>(x, first, shape.n,
-                                 [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
-               const C center = moments.saved_mean();
-               const C scale =
-                   C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
-               means.put(line, center);
-               rstds.put(line, scale);
-               for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
-                 for (int64_t i = 0; i < n; ++i) {
-                   result[i] = (values[i] - center) * scale;
-                 }
-                 if (weight.has_value()) {
-                   const C* const factors = w.block(at, n, weights);
-                   for (int64_t i = 0; i < n; ++i) {
-                     result[i] *= factors[i];
-                   }
-                 }
-                 if (bias.has_value()) {
-                   const C* const added = b.block(at, n, biases);
-                   for (int64_t i = 0; i < n; ++i) {
-                     result[i] += added[i];
-                   }
-                 } else {
-                   for (int64_t i = 0; i < n; ++i) {
-                     result[i] += C(0);  // as ATen does: no result is -0
-                   }
-                 }
-                 y.block(first + at, n, result);
-               });
-             }
-           });
+  parallel(shape.lines, per_thread(shape.n), [&](int64_t begin, int64_t end) {
+    C result[kBlock];
+    C weights[kBlock];
+    C biases[kBlock];
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t first = line * shape.n;
+      MomentsSoFar<C> moments;
+      for_each_block<C>(x, first, shape.n,
+                        [&](int64_t, int64_t n, const C* values) { moments.add(values, n); });
+      const C center = moments.saved_mean();
+      const C scale = C(1) / std::sqrt(moments.squares / static_cast<C>(shape.n) + static_cast<C>(eps));
+      means.put(line, center);
+      rstds.put(line, scale);
+      for_each_block<C>(x, first, shape.n, [&](int64_t at, int64_t n, const C* values) {
+        for (int64_t i = 0; i < n; ++i) {
+          result[i] = (values[i] - center) * scale;
+        }
+        if (weight.has_value()) {
+          const C* const factors = w.block(at, n, weights);
+          for (int64_t i = 0; i < n; ++i) {
+            result[i] *= factors[i];
+          }
+        }
+        if (bias.has_value()) {
+          const C* const added = b.block(at, n, biases);
+          for (int64_t i = 0; i < n; ++i) {
+            result[i] += added[i];
+          }
+        } else {
+          for (int64_t i = 0; i < n; ++i) {
+            result[i] += C(0);  // as ATen does: no result is -0
+          }
+        }
+        y.block(first + at, n, result);
+      });
+    }
+  });
 }
 
 // With x^ = (x - mean) rstd and g = grad weight: grad_input = rstd (g - mean(g) - x^ mean(g x^)).
@@ -235,44 +233,42 @@ template <class C>
   const Reader<C> w(weight.has_value() ? *weight : input);
   const int64_t n = shape.n;
   const Writer<C> result(grad_input);
-  parallel(shape.lines, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
-           [&](int64_t begin, int64_t end) {
-             C grads[kBlock];
-             C values[kBlock];
-             C weights[kBlock];
-             for (int64_t line = begin; line < end; ++line) {
-               const C center = means.at(line);
-               const C scale = rstds.at(line);
-               const auto for_each = [&](const auto& f) {
-                 for (int64_t i = 0; i < n; i += kBlock) {
-                   const int64_t count = std::min(kBlock, n - i);
-                   const C* const grad = g.block(line * n + i, count, grads);
-                   const C* const value = x.block(line * n + i, count, values);
-                   const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
-                   f(i, count, grad, value, factor);
-                 }
-               };
-               C sum = 0;
-               C product = 0;
-               for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
-                 sum += sum_of<C>(
-                     count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
-                 product += sum_of<C>(count, [=](int64_t k) {
-                   return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
-                 });
-               });
-               sum /= static_cast<C>(n);
-               product /= static_cast<C>(n);
-               for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
-                 C parts[kBlock];
-                 for (int64_t k = 0; k < count; ++k) {
-                   const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
-                   parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
-                 }
-                 result.block(line * n + i, count, parts);
-               });
-             }
-           });
+  parallel(shape.lines, per_thread(n), [&](int64_t begin, int64_t end) {
+    C grads[kBlock];
+    C values[kBlock];
+    C weights[kBlock];
+    for (int64_t line = begin; line < end; ++line) {
+      const C center = means.at(line);
+      const C scale = rstds.at(line);
+      const auto for_each = [&](const auto& f) {
+        for (int64_t i = 0; i < n; i += kBlock) {
+          const int64_t count = std::min(kBlock, n - i);
+          const C* const grad = g.block(line * n + i, count, grads);
+          const C* const value = x.block(line * n + i, count, values);
+          const C* const factor = weight.has_value() ? w.block(i, count, weights) : nullptr;
+          f(i, count, grad, value, factor);
+        }
+      };
+      C sum = 0;
+      C product = 0;
+      for_each([&](int64_t, int64_t count, const C* grad, const C* value, const C* factor) {
+        sum += sum_of<C>(count, [=](int64_t k) { return factor != nullptr ? grad[k] * factor[k] : grad[k]; });
+        product += sum_of<C>(count, [=](int64_t k) {
+          return (factor != nullptr ? grad[k] * factor[k] : grad[k]) * (value[k] - center) * scale;
+        });
+      });
+      sum /= static_cast<C>(n);
+      product /= static_cast<C>(n);
+      for_each([&](int64_t i, int64_t count, const C* grad, const C* value, const C* factor) {
+        C parts[kBlock];
+        for (int64_t k = 0; k < count; ++k) {
+          const C own = factor != nullptr ? grad[k] * factor[k] : grad[k];
+          parts[k] = scale * (own - sum - (value[k] - center) * scale * product);
+        }
+        result.block(line * n + i, count, parts);
+      });
+    }
+  });
 }
 
 // grad_weight = sum(grad x^), grad_bias = sum(grad) over lines.
@@ -340,26 +336,24 @@ template <class C>
   const Writer<C> rstds(rstd);
   const int64_t own = shape.channels / groups;
   const int64_t n = own * shape.pixels;
-  parallel(shape.batch * groups, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t line = begin; line < end; ++line) {
-               MomentsSoFar<C> moments;
-               for_each_block<C>(x, line * n, n, [&](int64_t, int64_t count, const C* values) {
-                 moments.add(values, count);
-               });
-               const C center = moments.saved_mean();
-               const C rate = C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) +
-                                               static_cast<C>(eps));
-               means.put(line, center);
-               rstds.put(line, rate);
-               for (int64_t k = 0; k < own; ++k) {
-                 const int64_t channel = line % groups * own + k;
-                 const C scale = weight.has_value() ? rate * w.at(channel) : rate;
-                 const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
-                 scale_channel<C>(x, y, line * n + k * shape.pixels, shape.pixels, scale, shift);
-               }
-             }
-           });
+  parallel(shape.batch * groups, per_thread(n), [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      MomentsSoFar<C> moments;
+      for_each_block<C>(x, line * n, n,
+                        [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
+      const C center = moments.saved_mean();
+      const C rate =
+          C(1) / std::sqrt(std::max(moments.squares / static_cast<C>(n), C(0)) + static_cast<C>(eps));
+      means.put(line, center);
+      rstds.put(line, rate);
+      for (int64_t k = 0; k < own; ++k) {
+        const int64_t channel = line % groups * own + k;
+        const C scale = weight.has_value() ? rate * w.at(channel) : rate;
+        const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+        scale_channel<C>(x, y, line * n + k * shape.pixels, shape.pixels, scale, shift);
+      }
+    }
+  });
 }
 
 // Sums over the pixels of one channel of one sample: of grad, and of grad * x.
@@ -387,7 +381,7 @@ void group_norm_grad_input(const Reader<C>& g, const Reader<C>& x, const Reader<
                            int64_t groups, const ChannelSums<C>* sums, Tensor& grad_input) {
   const Reader<C> w(weight.has_value() ? *weight : grad_input);
   const int64_t own = shape.channels / groups;
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
+  const int64_t grain = per_thread(shape.pixels);
   const Writer<C> result(grad_input);
   parallel(shape.batch * groups, std::max<int64_t>(1, grain / own), [&](int64_t begin, int64_t end) {
     C values[kBlock];
@@ -433,7 +427,7 @@ template <class C>
     return;
   }
   const int64_t own = shape.channels / groups;
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, shape.pixels));
+  const int64_t grain = per_thread(shape.pixels);
   parallel(shape.batch * shape.channels, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       sums[i] = channel_sums<C>(g, x, i * shape.pixels, shape.pixels);
@@ -473,46 +467,44 @@ template <class C>
   const Reader<C> b(bias.has_value() ? *bias : input);
   const Writer<C> y(out);
   const int64_t n = shape.batch * shape.pixels;
-  parallel(shape.channels, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, n)),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t channel = begin; channel < end; ++channel) {
-               C center;
-               C rate;
-               if (training) {
-                 MomentsSoFar<C> moments;
-                 for (int64_t sample = 0; sample < shape.batch; ++sample) {
-                   for_each_block<C>(
-                       x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
-                       [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
-                 }
-                 center = moments.mean;
-                 rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
-                 const auto move = [&](const Tensor* running, C value) {
-                   if (running != nullptr) {
-                     Tensor target = *running;
-                     const C old = Reader<C>(target).at(channel);
-                     Writer<C>(target).put(
-                         channel, static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
-                   }
-                 };
-                 move(running_mean, center);
-                 move(running_var, moments.squares / static_cast<C>(n - 1));
-               } else {
-                 center = Reader<C>(*running_mean).at(channel);
-                 rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
-               }
-               if (save_mean != nullptr) {
-                 Writer<C>(*save_mean).put(channel, center);
-                 Writer<C>(*save_invstd).put(channel, rate);
-               }
-               const C scale = weight.has_value() ? rate * w.at(channel) : rate;
-               const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
-               for (int64_t sample = 0; sample < shape.batch; ++sample) {
-                 scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
-                                  scale, shift);
-               }
-             }
-           });
+  parallel(shape.channels, per_thread(n), [&](int64_t begin, int64_t end) {
+    for (int64_t channel = begin; channel < end; ++channel) {
+      C center;
+      C rate;
+      if (training) {
+        MomentsSoFar<C> moments;
+        for (int64_t sample = 0; sample < shape.batch; ++sample) {
+          for_each_block<C>(x, (sample * shape.channels + channel) * shape.pixels, shape.pixels,
+                            [&](int64_t, int64_t count, const C* values) { moments.add(values, count); });
+        }
+        center = moments.mean;
+        rate = C(1) / std::sqrt(moments.squares / static_cast<C>(n) + static_cast<C>(eps));
+        const auto move = [&](const Tensor* running, C value) {
+          if (running != nullptr) {
+            Tensor target = *running;
+            const C old = Reader<C>(target).at(channel);
+            Writer<C>(target).put(channel,
+                                  static_cast<C>(momentum) * value + static_cast<C>(1 - momentum) * old);
+          }
+        };
+        move(running_mean, center);
+        move(running_var, moments.squares / static_cast<C>(n - 1));
+      } else {
+        center = Reader<C>(*running_mean).at(channel);
+        rate = C(1) / std::sqrt(Reader<C>(*running_var).at(channel) + static_cast<C>(eps));
+      }
+      if (save_mean != nullptr) {
+        Writer<C>(*save_mean).put(channel, center);
+        Writer<C>(*save_invstd).put(channel, rate);
+      }
+      const C scale = weight.has_value() ? rate * w.at(channel) : rate;
+      const C shift = (bias.has_value() ? b.at(channel) : C(0)) - center * scale;
+      for (int64_t sample = 0; sample < shape.batch; ++sample) {
+        scale_channel<C>(x, y, (sample * shape.channels + channel) * shape.pixels, shape.pixels, scale,
+                         shift);
+      }
+    }
+  });
 }
 
 constexpr char kLayerNorm[] = "native_layer_norm.out";

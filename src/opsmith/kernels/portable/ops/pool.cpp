@@ -79,15 +79,14 @@ bool window_spans(KernelRuntimeContext& context, const ByteFeatureMap& in, const
 template <class F>
 void for_each_row(const ByteFeatureMap& out, int64_t work, const F& f) {
   const int64_t rows = out.size[0] * out.size[1];
-  parallel(out.planes() * rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work * out.size[2])),
-           [&](int64_t begin, int64_t end) {
-             for (int64_t task = begin; task < end; ++task) {
-               const int64_t plane = task / rows;
-               const int64_t z = task % rows / out.size[1];
-               const int64_t y = task % out.size[1];
-               f(plane, z, y, out.plane(plane) + z * out.stride[0] + y * out.stride[1]);
-             }
-           });
+  parallel(out.planes() * rows, per_thread(work * out.size[2]), [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t plane = task / rows;
+      const int64_t z = task % rows / out.size[1];
+      const int64_t y = task % out.size[1];
+      f(plane, z, y, out.plane(plane) + z * out.stride[0] + y * out.stride[1]);
+    }
+  });
 }
 
 int64_t work_of(const Spans& spans) {
@@ -151,7 +150,7 @@ template <class T>
   const T* const from = reinterpret_cast<const T*>(grad.data);
   T* const to = reinterpret_cast<T*>(result.data);
   const int64_t work = std::max<int64_t>(1, result.pixels() + grad.pixels() * work_of(spans));
-  parallel(result.planes(), std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+  parallel(result.planes(), per_thread(work), [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) {
       const T* const source = from + grad.plane(plane);
       T* const destination = to + result.plane(plane);
@@ -235,31 +234,30 @@ template <class T>
     return place / plane_size * result.stride[0] + place % plane_size / result.size[2] * result.stride[1] +
            place % result.size[2] * result.stride[2];
   };
-  parallel(result.planes(), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, result.pixels())),
-           [&, is_dense](int64_t begin, int64_t end) {
-             const int64_t columns = grad.size[2], pixels = result.pixels();
-             for (int64_t plane = begin; plane < end; ++plane) {
-               const int64_t source = grad.plane(plane);
-               const int64_t index = places.plane(plane);
-               T* const destination = to + result.plane(plane);
-               for (int64_t z = 0; z < grad.size[0]; ++z) {
-                 for (int64_t y = 0; y < grad.size[1]; ++y) {
-                   const int64_t* const at = indices + index + z * places.stride[0] + y * places.stride[1];
-                   const T* const value = from + source + z * grad.stride[0] + y * grad.stride[1];
-                   const int64_t place_step = places.stride[2], step = grad.stride[2];
-                   for (int64_t x = 0; x < columns; ++x) {
-                     const int64_t place = at[x * place_step];
-                     if (place < 0 || place >= pixels) {
-                       continue;  // checked before
-                     }
-                     T* const element = destination + (is_dense ? place : offset_of(place));
-                     store_element(element, static_cast<compute_t<T>>(load_element(element) +
-                                                                      load_element(value + x * step)));
-                   }
-                 }
-               }
-             }
-           });
+  parallel(result.planes(), per_thread(result.pixels()), [&, is_dense](int64_t begin, int64_t end) {
+    const int64_t columns = grad.size[2], pixels = result.pixels();
+    for (int64_t plane = begin; plane < end; ++plane) {
+      const int64_t source = grad.plane(plane);
+      const int64_t index = places.plane(plane);
+      T* const destination = to + result.plane(plane);
+      for (int64_t z = 0; z < grad.size[0]; ++z) {
+        for (int64_t y = 0; y < grad.size[1]; ++y) {
+          const int64_t* const at = indices + index + z * places.stride[0] + y * places.stride[1];
+          const T* const value = from + source + z * grad.stride[0] + y * grad.stride[1];
+          const int64_t place_step = places.stride[2], step = grad.stride[2];
+          for (int64_t x = 0; x < columns; ++x) {
+            const int64_t place = at[x * place_step];
+            if (place < 0 || place >= pixels) {
+              continue;  // checked before
+            }
+            T* const element = destination + (is_dense ? place : offset_of(place));
+            store_element(element,
+                          static_cast<compute_t<T>>(load_element(element) + load_element(value + x * step)));
+          }
+        }
+      }
+    }
+  });
 }
 
 template <const char* Name>

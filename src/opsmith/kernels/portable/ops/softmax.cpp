@@ -4,7 +4,7 @@
 #include <limits>
 #include <tuple>
 
-#include "../../common/temporary.h"
+#include "../../common/tasks.h"
 #include "../common_dtype.h"
 #include "../elementary_functions.h"
 #include "../lanes.h"
@@ -109,14 +109,6 @@ template <class C>
     places[last] = 1;
   }
   const int64_t units = places.product() * groups;
-  // One part per thread, each with its own buffers.
-  constexpr int64_t kMaxParts = 64;
-  const int64_t parts =
-      in_place ? units : std::min({units, kMaxParts, std::max<int64_t>(1, count * n / kGrain)});
-  const auto buffers = in_place ? Temporary<C>() : temporary<C>(context, parts * 4 * group * n);
-  if (!in_place && buffers == nullptr) {
-    return;
-  }
   const Dims x_strides = strides_of(x);
   const Dims y_strides = y != nullptr ? strides_of(*y) : x_strides;
   const Dims out_strides = strides_of(out);
@@ -155,13 +147,7 @@ template <class C>
     }
     write_lines(store, zs, pz, n, step_of(out, dim), width, out_width, xs, rows);
   };
-  parallel(parts, in_place ? std::max<int64_t>(1, kGrain / n) : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
-      for (int64_t i = units * part / parts; i < units * (part + 1) / parts; ++i) {
-        unit(i, in_place ? nullptr : buffers + part * 4 * group * n);
-      }
-    }
-  });
+  run_tasks<C>(context, units, per_thread(group * n), in_place ? 0 : 4 * group * n, unit);
 }
 
 template <class C>

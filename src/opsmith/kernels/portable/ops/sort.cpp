@@ -4,7 +4,7 @@
 #include <optional>
 #include <tuple>
 
-#include "../../common/temporary.h"
+#include "../../common/tasks.h"
 #include "../movement.h"
 #include "../wide_type.h"
 
@@ -104,41 +104,28 @@ template <class C>
   const Dims strides = strides_of(self);
   const Dims values_strides = strides_of(values);
   const Dims indices_strides = strides_of(indices);
-  constexpr int64_t kMaxParts = 64;
-  const int64_t parts = std::min({lines, kMaxParts, std::max<int64_t>(1, lines * n / 4096)});
-  const auto buffers = temporary<Entry<C>>(context, parts * n);
   const Convert load = conversion(self.scalar_type(), dtype_of<C>);
   const int64_t width = self.element_size();
   OPSMITH_CHECK(context, load != nullptr, NotSupported, , "an order of %s is not part of this build",
                 name_of(self.scalar_type()));
-  if (buffers == nullptr) {
-    return;
-  }
-  parallel(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t part = begin; part < end; ++part) {
-      Entry<C>* const entries = buffers + part * n;
-      for (int64_t line = lines * part / parts; line < lines * (part + 1) / parts; ++line) {
-        Dims at = places;
-        int64_t rest = line;
-        for (int64_t d = at.rank - 1; d >= 0; --d) {
-          at[d] = rest % places[d];
-          rest /= places[d];
-        }
-        const char* const from =
-            static_cast<const char*>(self.const_data_ptr()) + offset_of(at, strides) * width;
-        load_entries(load, from, width, step, n, entries);
-        order_entries(request, entries, n);
-        char* const to =
-            static_cast<char*>(values.mutable_data_ptr()) + offset_of(at, values_strides) * width;
-        int64_t* const places_to = indices.mutable_data_ptr<int64_t>() + offset_of(at, indices_strides);
-        for (int64_t i = 0; i < request.count; ++i) {
-          std::memcpy(to + i * values_step * width, from + entries[i].index * step * width,
-                      static_cast<size_t>(width));
-          places_to[i * indices_step] = entries[i].index;
-        }
-      }
+  const auto order_line = [&](int64_t line, Entry<C>* entries) {
+    Dims at = places;
+    for (int64_t d = at.rank - 1; d >= 0; --d) {
+      at[d] = line % places[d];
+      line /= places[d];
     }
-  });
+    const char* const from = static_cast<const char*>(self.const_data_ptr()) + offset_of(at, strides) * width;
+    load_entries(load, from, width, step, n, entries);
+    order_entries(request, entries, n);
+    char* const to = static_cast<char*>(values.mutable_data_ptr()) + offset_of(at, values_strides) * width;
+    int64_t* const places_to = indices.mutable_data_ptr<int64_t>() + offset_of(at, indices_strides);
+    for (int64_t i = 0; i < request.count; ++i) {
+      std::memcpy(to + i * values_step * width, from + entries[i].index * step * width,
+                  static_cast<size_t>(width));
+      places_to[i * indices_step] = entries[i].index;
+    }
+  };
+  run_tasks<Entry<C>>(context, lines, per_thread(n, 4096), n, order_line);
 }
 
 template <const char* Name>

@@ -93,18 +93,17 @@ Tensor& nearest(KernelRuntimeContext& context, const Tensor& input, const Target
   const int64_t* const columns = offsets + to.size[1];
   with_width(input.element_size(), [&](auto element) {
     using U = decltype(element);
-    parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]),
-             [&](int64_t begin, int64_t end) {
-               for (int64_t row = begin; row < end; ++row) {
-                 const int64_t plane = row / to.size[1];
-                 const int64_t y = row % to.size[1];
-                 const U* const source = reinterpret_cast<const U*>(from.data) + from.plane(plane) + rows[y];
-                 U* const destination = reinterpret_cast<U*>(to.data) + to.plane(plane) + y * to.stride[1];
-                 for (int64_t x = 0; x < to.size[2]; ++x) {
-                   destination[x * to.stride[2]] = source[columns[x]];
-                 }
-               }
-             });
+    parallel(to.planes() * to.size[1], per_thread(to.size[2]), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t plane = row / to.size[1];
+        const int64_t y = row % to.size[1];
+        const U* const source = reinterpret_cast<const U*>(from.data) + from.plane(plane) + rows[y];
+        U* const destination = reinterpret_cast<U*>(to.data) + to.plane(plane) + y * to.stride[1];
+        for (int64_t x = 0; x < to.size[2]; ++x) {
+          destination[x * to.stride[2]] = source[columns[x]];
+        }
+      }
+    });
   });
   return out;
 }
@@ -149,25 +148,23 @@ template <class T>
   fill_blends<C>(from.size[1], to.size[1], from.stride[1], align_corners, target.scale[0], blends);
   fill_blends<C>(from.size[2], to.size[2], from.stride[2], align_corners, target.scale[1],
                  blends + to.size[1]);
-  parallel(
-      to.planes() * to.size[1], std::max<int64_t>(1, kGrain / to.size[2]), [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t plane = row / to.size[1];
-          const int64_t y = row % to.size[1];
-          const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
-          const T* const upper = source + rows[y].first;
-          const T* const lower = source + rows[y].second;
-          const C down = rows[y].share;
-          T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
-          for (int64_t x = 0; x < to.size[2]; ++x) {
-            const Blend<C>& at = columns[x];
-            const C top = value(upper + at.first) * (C(1) - at.share) + value(upper + at.second) * at.share;
-            const C bottom =
-                value(lower + at.first) * (C(1) - at.share) + value(lower + at.second) * at.share;
-            store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
-          }
-        }
-      });
+  parallel(to.planes() * to.size[1], per_thread(to.size[2]), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t plane = row / to.size[1];
+      const int64_t y = row % to.size[1];
+      const T* const source = reinterpret_cast<const T*>(from.data) + from.plane(plane);
+      const T* const upper = source + rows[y].first;
+      const T* const lower = source + rows[y].second;
+      const C down = rows[y].share;
+      T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
+      for (int64_t x = 0; x < to.size[2]; ++x) {
+        const Blend<C>& at = columns[x];
+        const C top = value(upper + at.first) * (C(1) - at.share) + value(upper + at.second) * at.share;
+        const C bottom = value(lower + at.first) * (C(1) - at.share) + value(lower + at.second) * at.share;
+        store_element(destination + x * to.stride[2], top * (C(1) - down) + bottom * down);
+      }
+    }
+  });
 }
 
 constexpr char kBilinear[] = "upsample_bilinear2d.out";
