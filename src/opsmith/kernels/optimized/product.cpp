@@ -22,8 +22,10 @@ constexpr int64_t kFewGroups = 8;
 // products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kUnpackedRows = 24;
-// A single row reads long pieces of b's rows.
+// Rows of b that are not packed are read in long pieces.
 constexpr int64_t kLongPiecePanels = 32;
+// Of panels that are widened, so that they stay in the first-level cache.
+constexpr int64_t kWidenedDepth = 96;
 
 // c of no depth: the bias, or what is there.
 template <class T>
@@ -122,8 +124,8 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
                      int64_t b_panel, int64_t b_batch, int64_t panel_begin, int64_t panel_end) {
   const int64_t row_pieces = std::max<int64_t>(1, ceil_divided(p.rows, kPieceRows));
   const int64_t rows_of_piece = ceil_divided(p.rows, row_pieces);
-  const bool is_row = std::is_same_v<T, float> && p.rows == 1 && b_depth != kPanel;
-  const int64_t panels_of_piece = is_row ? kLongPiecePanels : kPiecePanels;
+  const bool is_unpacked = std::is_same_v<T, float> && b_depth != kPanel;
+  const int64_t panels_of_piece = is_unpacked ? kLongPiecePanels : kPiecePanels;
   const int64_t panel_pieces = ceil_divided(panel_end - panel_begin, panels_of_piece);
   const int64_t each = row_pieces * panel_pieces;
   const int64_t cost = std::min(p.rows, rows_of_piece) * panels_of_piece * kPanel * p.depth / 16;
@@ -239,48 +241,56 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
   const int64_t panels = panels_of(p.columns), panel = panel_size<Float16>(p.depth);
   const PackingPieces by = packing_pieces(p, panels, panel);
   const int64_t sum_rows = std::min(kPieceRows, by.rows_of_piece);
-  const int64_t units = kPiecePanels * panel + (sum_rows + 1) * kColumns;
+  // Few rows take little of the panels at a time.
+  const int64_t most = by.rows_of_piece <= kFewRows ? std::min(kWidenedDepth, p.depth) : p.depth;
+  const int64_t units = kPiecePanels * most * kPanel + (sum_rows + 1) * kColumns;
   const auto rows = widened_rows(context, p);
   const auto memory = rows == nullptr ? Temporary<float>() : temporary<float>(context, by.parts * units);
   if (memory == nullptr) {
     return false;
   }
-  const auto widen_panels = [&](int64_t batch, int64_t first, int64_t end, float* packed) {
+  const auto widen_panels = [&](int64_t batch, int64_t first, int64_t end, int64_t k, int64_t depth,
+                                float* packed) {
     const int64_t column = first * kPanel;
-    if (p.packed != nullptr) {
-      OPSMITH_BEST(widen_float16)(p.packed + first * panel, packed, (end - first) * panel);
-    } else {
-      with.pack(p.b.data + batch * p.b.batch + column * p.b.column, p.b.row, p.b.column, p.depth,
+    if (p.packed == nullptr) {
+      with.pack(p.b.data + batch * p.b.batch + column * p.b.column + k * p.b.row, p.b.row, p.b.column, depth,
                 std::min(p.columns, end * kPanel) - column, packed);
+      return;
+    }
+    for (int64_t i = 0; i < end - first; ++i) {
+      OPSMITH_BEST(widen_float16)(p.packed + (first + i) * panel + k * kPanel, packed + i * depth * kPanel,
+                                  depth * kPanel);
     }
   };
+  // Part of the depth of some rows.
   const auto multiply_rows = [&](int64_t batch, int64_t row, int64_t count, int64_t column, int64_t columns,
-                                 const float* packed, const float* bias, float* sums) {
+                                 int64_t k, int64_t depth, const float* packed, const float* bias,
+                                 float* sums) {
     Float16* const to = p.c.data + batch * p.c.batch + row * p.c.row + column;
-    for (int64_t i = 0; p.accumulates && i < count; ++i) {
+    for (int64_t i = 0; k == 0 && p.accumulates && i < count; ++i) {
       OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, columns);
     }
     Gemm<float> gemm;
-    gemm.a = rows + (batch * p.rows + row) * p.depth;
+    gemm.a = rows + (batch * p.rows + row) * p.depth + k;
     gemm.a_row = p.depth;
     gemm.b = packed;
     gemm.b_depth = kPanel;
-    gemm.b_panel = panel;
+    gemm.b_panel = depth * kPanel;
     gemm.c = sums;
     gemm.c_row = kColumns;
-    gemm.bias = bias;
+    gemm.bias = k == 0 ? bias : nullptr;
     gemm.columns = columns;
-    gemm.depth = p.depth;
+    gemm.depth = depth;
     gemm.alpha = p.alpha;
-    gemm.accumulates = p.accumulates;
+    gemm.accumulates = k != 0 || p.accumulates;
     with.gemm(gemm, 0, count, 0, panels_of(columns));
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; k + depth == p.depth && i < count; ++i) {
       OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, columns);
     }
   };
   parallel(by.parts, 1, [&](int64_t part_begin, int64_t part_end) {
     float* const packed = memory + part_begin * units;
-    float* const bias = packed + kPiecePanels * panel;
+    float* const bias = packed + kPiecePanels * most * kPanel;
     float* const sums = bias + kColumns;
     int64_t last = -1;
     for (int64_t at = part_begin * by.at_once; at < std::min(by.pieces, part_end * by.at_once); ++at) {
@@ -289,21 +299,24 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
       const int64_t first = group % by.groups * kPiecePanels;
       const int64_t end = std::min(panels, first + kPiecePanels);
       const int64_t column = first * kPanel, columns = std::min(p.columns, end * kPanel) - column;
-      if (group != last) {
-        widen_panels(batch, first, end, packed);
-        if (p.bias != nullptr) {
-          OPSMITH_BEST(widen_float16)(p.bias + column, bias, columns);
-        }
-        last = group;
+      if (group != last && p.bias != nullptr) {
+        OPSMITH_BEST(widen_float16)(p.bias + column, bias, columns);
       }
       const int64_t begin = at % by.row_pieces * by.rows_of_piece;
       const int64_t row_end = std::min(p.rows, begin + by.rows_of_piece);
-      for (int64_t row = begin; row < row_end; row += kPieceRows) {
-        const int64_t count = std::min(kPieceRows, row_end - row);
-        multiply_rows(batch, row, count, column, columns, packed, p.bias == nullptr ? nullptr : bias, sums);
-        if (p.finish.has_value()) {
-          (*p.finish)(row, row + count, column, column + columns);
+      for (int64_t k = 0; k < p.depth; k += most) {
+        const int64_t depth = std::min(most, p.depth - k);
+        if (group != last || depth < p.depth) {
+          widen_panels(batch, first, end, k, depth, packed);
+          last = group;
         }
+        for (int64_t row = begin; row < row_end; row += kPieceRows) {
+          multiply_rows(batch, row, std::min(kPieceRows, row_end - row), column, columns, k, depth, packed,
+                        p.bias == nullptr ? nullptr : bias, sums);
+        }
+      }
+      if (p.finish.has_value()) {
+        (*p.finish)(begin, row_end, column, column + columns);
       }
     }
   });

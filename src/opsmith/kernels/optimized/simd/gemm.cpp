@@ -12,6 +12,8 @@ namespace {
 constexpr int kVectors = kPanel / kLanes;  // of a panel
 // Of b, so that a tile's part of it stays in the second-level cache.
 constexpr int64_t kDepth = 768;
+// Of rows of b that are not packed: their pages stay known while the panels are taken from them.
+constexpr int64_t kUnpackedDepth = 64;
 
 template <class T>
 OPSMITH_INLINE void put(T* c, F x, int64_t lanes) {
@@ -231,8 +233,24 @@ struct Table<Tiles, std::integer_sequence<int, I...>> {
       typename Tiles::Function* kTiles[] = {Tiles::template of<I % kTileRows + 1, I / kTileRows + 1>...};
 };
 
+// A single row takes more panels than a tile of several: its sums alone would wait for one another.
+constexpr int kRowPanels = kVectors > 4 ? 1 : kVectors > 2 ? 2 : 4;
+constexpr int64_t most_panels(int64_t rows) {
+  return rows == 1 ? kRowPanels : kTilePanels;
+}
+
+template <class Tiles, class Sequence = std::make_integer_sequence<int, kRowPanels>>
+struct RowTable;
+template <class Tiles, int... I>
+struct RowTable<Tiles, std::integer_sequence<int, I...>> {
+  static constexpr typename Tiles::Function* kTiles[] = {Tiles::template of<1, I + 1>...};
+};
+
 template <class Tiles>
 OPSMITH_INLINE typename Tiles::Function* tile_of(int64_t rows, int64_t panels) {
+  if (rows == 1) {
+    return RowTable<Tiles>::kTiles[panels - 1];
+  }
   return Table<Tiles>::kTiles[(panels - 1) * kTileRows + rows - 1];
 }
 
@@ -281,6 +299,22 @@ OPSMITH_INLINE int64_t of_tile(int64_t count, int64_t most) {
   return tiles == 0 ? 0 : (count + tiles - 1) / tiles;
 }
 
+int64_t depth_together(const Gemm<float>& g, bool is_single_tile) {
+  if (g.b_depth != kPanel) {
+    return kUnpackedDepth;
+  }
+  // A single tile of rows reads panels once, in whatever order.
+  return is_single_tile ? g.depth : kDepth;
+}
+
+// Rows of b that the next panel takes: each lies in another page, which the processor would not foresee.
+OPSMITH_INLINE void prefetch_rows(const Gemm<float>& g, int64_t panel, int64_t from, int64_t depth) {
+  const float* const rows = g.b + panel * g.b_panel + from * g.b_depth;
+  for (int64_t k = 0; k < depth; ++k) {
+    __builtin_prefetch(rows + k * g.b_depth);
+  }
+}
+
 }  // namespace
 
 void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
@@ -293,15 +327,18 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
     return;
   }
   const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
-  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, kTilePanels);
-  // A single tile of rows reads b once, in whatever order.
-  const int64_t blocks = row_end - row_begin == rows_of_tile ? 1 : (g.depth + kDepth - 1) / kDepth;
+  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, most_panels(rows_of_tile));
+  const int64_t together = depth_together(g, row_end - row_begin == rows_of_tile);
+  const int64_t blocks = g.depth == 0 ? 0 : (g.depth + together - 1) / together;
   const int64_t most = blocks == 0 ? 0 : (g.depth + blocks - 1) / blocks;
   for (int64_t from = 0; from < g.depth; from += most) {
     const int64_t depth = least(most, g.depth - from);
     for (int64_t panel = panel_begin; panel < panel_end; panel += panels_of_tile) {
       const int64_t panels = least(panels_of_tile, panel_end - panel);
       const int64_t column = panel * kPanel;
+      if (g.b_depth != kPanel && panel + panels_of_tile < panel_end) {
+        prefetch_rows(g, panel + panels_of_tile, from, depth);
+      }
       for (int64_t row = row_begin; row < row_end; row += rows_of_tile) {
         const int64_t rows = least(rows_of_tile, row_end - row);
         tile_of<FloatTiles>(rows, panels)(
@@ -317,7 +354,9 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
 void gemm_bfloat16(const Gemm<Bfloat16>& g, int64_t row_begin, int64_t row_end, int64_t panel_begin,
                    int64_t panel_end) {
   const int64_t rows_of_tile = of_tile(row_end - row_begin, kTileRows);
-  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, kTilePanels);
+  // Those of unpacked rows have one width.
+  const int64_t most = g.b_depth == 0 ? most_panels(rows_of_tile) : kTilePanels;
+  const int64_t panels_of_tile = of_tile(panel_end - panel_begin, most);
   for (int64_t panel = panel_begin; panel < panel_end; panel += panels_of_tile) {
     const int64_t panels = least(panels_of_tile, panel_end - panel);
     const int64_t column = panel * kPanel;
