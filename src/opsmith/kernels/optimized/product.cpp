@@ -22,6 +22,8 @@ constexpr int64_t kFewGroups = 8;
 // products; where its rows are, for tiles that read them, which cost a tile little more than panels do.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kUnpackedRows = 24;
+// Of panels that are packed at a time, so that they stay in the second-level cache.
+constexpr int64_t kPackedDepth = 768;
 // Rows of b that are not packed are read in long pieces.
 constexpr int64_t kLongPiecePanels = 32;
 // Of panels that are widened, so that they stay in the first-level cache.
@@ -179,8 +181,9 @@ PackingPieces packing_pieces(const Product<T>& p, int64_t panels, int64_t panel)
 template <class T>
 bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
-  const int64_t panel = panel_size<T>(p.depth);
-  const PackingPieces by = packing_pieces(p, panel_end - panel_begin, panel);
+  const PackingPieces by = packing_pieces(p, panel_end - panel_begin, panel_size<T>(p.depth));
+  const int64_t most = std::is_same_v<T, float> ? std::min(kPackedDepth, p.depth) : p.depth;
+  const int64_t panel = panel_size<T>(most);
   const auto memory = temporary<T>(context, by.parts * kPiecePanels * panel);
   if (memory == nullptr) {
     return false;
@@ -193,18 +196,26 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
       const int64_t batch = group / by.groups;
       const int64_t first = panel_begin + group % by.groups * kPiecePanels;
       const int64_t end = std::min(panel_end, first + kPiecePanels);
-      if (group != last) {
-        const int64_t column = first * kPanel;
-        with.pack(p.b.data + batch * p.b.batch + column * p.b.column, p.b.row, p.b.column, p.depth,
-                  std::min(p.columns, end * kPanel) - column, packed);
-        last = group;
+      const int64_t column = first * kPanel, row = at % by.row_pieces * by.rows_of_piece;
+      for (int64_t k = 0; k < p.depth; k += most) {
+        const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
+        if (group != last || depth < p.depth) {
+          with.pack(p.b.data + batch * p.b.batch + column * p.b.column + k * p.b.row, p.b.row, p.b.column,
+                    depth, std::min(p.columns, end * kPanel) - column, packed);
+          last = group;
+        }
+        Gemm<T> gemm = gemm_of(p, batch);
+        gemm.a += k * p.a.column;
+        gemm.b = packed - first * size;
+        gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
+        gemm.b_panel = size;
+        gemm.depth = depth;
+        if (k != 0) {
+          gemm.bias = nullptr;
+          gemm.accumulates = true;
+        }
+        with.gemm(gemm, row, std::min(p.rows, row + by.rows_of_piece), first, end);
       }
-      const int64_t row = at % by.row_pieces * by.rows_of_piece;
-      Gemm<T> gemm = gemm_of(p, batch);
-      gemm.b = packed - first * panel;
-      gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
-      gemm.b_panel = panel;
-      with.gemm(gemm, row, std::min(p.rows, row + by.rows_of_piece), first, end);
     }
   });
   return true;

@@ -539,12 +539,24 @@ void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
 
 namespace {
 
+constexpr int64_t kAhead = 16;
+
+// Each row lies in another page, which the processor would not foresee.
+template <class T>
+OPSMITH_INLINE void prefetch_row(const T* row, int64_t elements) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < elements; i += kLine) {
+    __builtin_prefetch(row + i);
+  }
+}
+
 // Whole panels of contiguous rows are packed together: each row is read once, from end to end. How many.
 template <class T>
 OPSMITH_INLINE int64_t pack_whole(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
                                   int64_t columns, float* panels) {
   const int64_t whole = column_stride == 1 && depth_stride != 1 ? columns / kPanel : 0;
   for (int64_t k = 0; whole > 0 && k < depth; ++k) {
+    prefetch_row(b + least(k + kAhead, depth - 1) * depth_stride, whole * kPanel);
     for (int64_t v = 0; v < whole * kVectors; ++v) {
       store(panels + (v / kVectors * depth + k) * kPanel + v % kVectors * kLanes,
             load(b + k * depth_stride + v * kLanes));
