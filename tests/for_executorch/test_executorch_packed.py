@@ -155,6 +155,32 @@ def test_images_are_contiguous_for_what_sees_their_order(backend: Path) -> None:
     assert operators(program).count(COPY) == 2
 
 
+class NormOfPixels(nn.Module):
+    """As in ConvNeXt: of an image that comes from a permutation, eager's convolutions are channels-last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 2), nn.Conv2d(8, 8, 1)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        result: Tensor = self.norm(self.second(y).permute(0, 2, 3, 1)) + x.permute(0, 2, 3, 1).mean()
+        return result
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_permutations_read_contiguous_images(backend: Path, layout: torch.memory_format) -> None:
+    program = exported(NormOfPixels(), IMAGE.to(memory_format=layout), backend)
+    orders = [
+        list(meta.dim_order)
+        for call in read_program(program.program).calls
+        for meta in call.form.tensors
+        if call.form.operator == "aten::permute_copy.out"
+    ]
+    assert orders and all(order == sorted(order) for order in orders)
+
+
 def test_results_lie_as_the_module_lays_them(backend: Path) -> None:
     """Channels-last where its input is, and where it asks for that."""
     image = IMAGE.to(memory_format=torch.channels_last)

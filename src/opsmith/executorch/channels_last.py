@@ -30,11 +30,14 @@ def settle_layouts(exported: ExportedProgram, *, everywhere: bool = True) -> int
     ``everywhere`` is whether other operators than convolutions go on channels-last.
     """
     layouts = _Layouts(exported.graph, everywhere)
+    inputs = set(exported.graph_signature.user_inputs)
     for node in list(exported.graph.nodes):
         if node.op == "call_function":
             layouts.settle(node)
+        elif node.op == "placeholder" and node.name in inputs:
+            layouts.begin(node)
         elif node.op == "output":
-            layouts.make_contiguous(node)
+            layouts.end(node)
     if layouts.copies:
         exported.graph_module.recompile()
     return layouts.copies
@@ -45,6 +48,16 @@ class _Layouts:
         self._graph, self._everywhere = graph, everywhere
         self._channels_last: set[fx.Node] = set()
         self.copies = 0
+
+    def begin(self, model_input: fx.Node) -> None:
+        if _is_image(model_input) and _was_channels_last(model_input):
+            self._channels_last.add(model_input)
+
+    def end(self, output: fx.Node) -> None:
+        """The caller gets the layout that the module gives."""
+        for each in output.all_input_nodes:
+            if not _was_channels_last(each):
+                self._read_contiguous(output, each)
 
     def settle(self, node: fx.Node) -> None:
         name = _name(node)
@@ -73,23 +86,25 @@ class _Layouts:
                 if each not in self._channels_last and _has_layout(each)
             ]
             if others and not _writes(node):
-                self.make_contiguous(node)
+                self._make_contiguous(node)
                 return
             for each in others:
                 node.replace_input_with(each, self._copy(each, torch.channels_last, node))
             if _is_image(node):
                 self._channels_last.add(node)
         elif not self._is_reduction(name) and not _writes(node):
-            self.make_contiguous(node)
+            self._make_contiguous(node)
 
     def _is_reduction(self, name: str) -> bool:
         return self._everywhere and name.removeprefix("aten::") in _REDUCTIONS
 
-    def make_contiguous(self, node: fx.Node) -> None:
-        """Has ``node`` read contiguous copies of what is channels-last, and was not so in the module."""
+    def _make_contiguous(self, node: fx.Node) -> None:
         for each in node.all_input_nodes:
-            if each in self._channels_last and not _was_channels_last(each):
-                node.replace_input_with(each, self._copy(each, torch.contiguous_format, node))
+            self._read_contiguous(node, each)
+
+    def _read_contiguous(self, node: fx.Node, operand: fx.Node) -> None:
+        if operand in self._channels_last:
+            node.replace_input_with(operand, self._copy(operand, torch.contiguous_format, node))
 
     def _copy(self, node: fx.Node, layout: torch.memory_format, reader: fx.Node) -> fx.Node:
         # For each reader its own: what is written to the value in between is in the later ones alone.
