@@ -2,8 +2,10 @@
 // an operator counts them from the end.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
+#include <cstring>
 
 #include "../common/dtypes.h"
 
@@ -26,10 +28,35 @@ class Indices {
     return narrow_ ? static_cast<const int32_t*>(data_)[offset] : static_cast<const int64_t*>(data_)[offset];
   }
 
+  // f(place, index) for the places from `begin` to `end`.
+  template <class F>
+  void read(int64_t begin, int64_t end, const F& f) const {
+    const auto read_all = [&](const auto* indices) {
+      for (int64_t place = begin; place < end; ++place) {
+        f(place, static_cast<int64_t>(indices[place]));
+      }
+    };
+    if (narrow_) {
+      read_all(static_cast<const int32_t*>(data_));
+    } else {
+      read_all(static_cast<const int64_t*>(data_));
+    }
+  }
+
  private:
   const void* data_;
   bool narrow_;
 };
+
+// Copies the rows of `bytes` that the indices from `begin` to `end` name. Pitches are in bytes.
+inline void copy_rows(const Indices& indices, int64_t begin, int64_t end, int64_t bytes, const char* from,
+                      int64_t from_pitch, char* to, int64_t to_pitch) {
+  constexpr int64_t kAhead = 8;  // rows that are fetched, since the processor would not foresee them
+  for (int64_t i = begin; i < end; ++i) {
+    __builtin_prefetch(from + indices.at(std::min(i + kAhead, end - 1)) * from_pitch);
+    std::memcpy(to + i * to_pitch, from + indices.at(i) * from_pitch, static_cast<size_t>(bytes));
+  }
+}
 
 // Checks indices in threads: they note a wrong one, and the kernel rejects the call when they are done.
 class IndexCheck {

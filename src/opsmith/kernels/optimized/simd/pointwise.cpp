@@ -153,14 +153,18 @@ OPSMITH_POINTWISE_SIGN(OPSMITH_EACH)
 void chosen_of_two_bytes(const uint8_t* which, const uint16_t* x, const uint16_t* y, uint16_t* z, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = which[i] != 0 ? x[i] : y[i];
+    // Both are read, or gcc would have a branch for each element.
+    const auto one = x[i], other = y[i];
+    z[i] = which[i] != 0 ? one : other;
   }
 }
 void chosen_of_four_bytes(const uint8_t* which, const uint32_t* x, const uint32_t* y, uint32_t* z,
                           int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    z[i] = which[i] != 0 ? x[i] : y[i];
+    // Both are read, or gcc would have a branch for each element.
+    const auto one = x[i], other = y[i];
+    z[i] = which[i] != 0 ? one : other;
   }
 }
 

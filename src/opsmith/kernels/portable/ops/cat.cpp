@@ -1,4 +1,8 @@
 // cat and stack: each tensor is copied, and converted where dtypes differ, to its part of the result.
+#include <algorithm>
+#include <cstring>
+
+#include "../../common/parallel.h"
 #include "../common_dtype.h"
 #include "../movement.h"
 
@@ -17,6 +21,68 @@ bool are_storable(KernelRuntimeContext& context, TensorList tensors, const Tenso
   for (const Tensor& tensor : tensors) {
     if (!can_store(context, tensor.scalar_type(), out) || !one_layout(context, {&out, &tensor})) {
       return false;
+    }
+  }
+  return true;
+}
+
+// ---- runs: elements of a tensor that lie together in it and in the result
+
+// Longer ones are worth a copy each, which threads share; shorter ones take longer to begin than to copy.
+constexpr int64_t kMostBytes = 1 << 16, kLeastBytes = 32;
+
+// Copies the tensors' runs in turn, so that the result is written from end to end; `length` says how many
+// elements each tensor's have. False where runs are not worth it.
+bool join_runs(TensorList tensors, FunctionRef<int64_t(const Tensor&)> length, Tensor& out) {
+  const int64_t width = out.element_size();
+  int64_t together = 0;
+  for (const Tensor& tensor : tensors) {
+    const int64_t run = length(tensor);
+    if (tensor.scalar_type() != out.scalar_type() || run * width > kMostBytes ||
+        (run != 0 && run * width < kLeastBytes)) {
+      return false;
+    }
+    together += run;
+  }
+  if (together == 0) {
+    return false;
+  }
+  char* const all = static_cast<char*>(out.mutable_data_ptr());
+  parallel(out.numel() / together, per_thread(together), [&](int64_t begin, int64_t end) {
+    char* to = all + begin * together * width;
+    for (int64_t i = begin; i < end; ++i) {
+      for (const Tensor& tensor : tensors) {
+        const int64_t bytes = length(tensor) * width;
+        std::memcpy(to, static_cast<const char*>(tensor.const_data_ptr()) + i * bytes,
+                    static_cast<size_t>(bytes));
+        to += bytes;
+      }
+    }
+  });
+  return true;
+}
+
+// Whether the tensors' elements lie as they will in `out` but for the size of dimension `d`, both without
+// gaps.
+bool lie_alike(TensorList tensors, int64_t d, const Tensor& out) {
+  for (int64_t i = 0; i < out.dim(); ++i) {
+    if (out.sizes()[i] == 1 && i != d) {
+      continue;
+    }
+    int64_t within = 1;
+    for (int64_t j = 0; j < out.dim(); ++j) {
+      within *= out.strides()[j] < out.strides()[i] ? out.sizes()[j] : 1;
+    }
+    if (out.sizes()[i] == 1 || out.strides()[i] != within) {
+      return false;
+    }
+    const bool is_outside = out.strides()[i] > out.strides()[d];
+    for (const Tensor& tensor : tensors) {
+      const int64_t stride =
+          is_outside ? out.strides()[i] / out.sizes()[d] * tensor.sizes()[d] : out.strides()[i];
+      if (tensor.sizes()[i] != 1 && tensor.strides()[i] != stride) {
+        return false;
+      }
     }
   }
   return true;
@@ -62,6 +128,12 @@ Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, 
   if (!resize(context, out, sizes) || !are_storable(context, tensors, out)) {
     return out;
   }
+  const bool all_count = std::all_of(tensors.begin(), tensors.end(), counts);
+  const int64_t within = model->dim() == 0 ? 1 : out.strides()[d];
+  const auto run_of = [=](const Tensor& tensor) { return tensor.sizes()[d] * within; };
+  if (all_count && out.numel() != 0 && lie_alike(tensors, d, out) && join_runs(tensors, run_of, out)) {
+    return out;
+  }
   Destination to = destination_of(out);
   for (const Tensor& tensor : tensors) {
     if (counts(tensor)) {
@@ -91,6 +163,12 @@ Tensor& stack_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim
   Dims sizes = part;
   sizes.insert(d, static_cast<int64_t>(tensors.size()));
   if (!resize(context, out, sizes) || !are_storable(context, tensors, out)) {
+    return out;
+  }
+  const int64_t within = part.product(d, part.rank);
+  const bool all_contiguous =
+      is_contiguous(out) && std::all_of(tensors.begin(), tensors.end(), is_contiguous);
+  if (all_contiguous && join_runs(tensors, [=](const Tensor&) { return within; }, out)) {
     return out;
   }
   Destination to = destination_of(out);

@@ -49,11 +49,8 @@ Tensor& embedding_out(KernelRuntimeContext& context, const Tensor& weight, const
   const int64_t bytes = row * weight.element_size();
   const char* const from = static_cast<const char*>(weight.const_data_ptr());
   char* const to = static_cast<char*>(out.mutable_data_ptr());
-  parallel(indices.numel(), per_thread(row), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      std::memcpy(to + i * bytes, from + values.at(i) * bytes, static_cast<size_t>(bytes));
-    }
-  });
+  parallel(indices.numel(), per_thread(row),
+           [&](int64_t begin, int64_t end) { copy_rows(values, begin, end, bytes, from, bytes, to, bytes); });
   return out;
 }
 

@@ -272,6 +272,44 @@ Temporary<int64_t> offsets_of(KernelRuntimeContext& context, const Tensor& self,
   return offsets;
 }
 
+// How many offsets are computed at a time, where no table of all is needed.
+constexpr int64_t kOffsets = 512;
+
+// Whether every index lies in the order of the places, and names an element: then some_offsets needs neither
+// a table nor a check.
+bool are_in_order(const Tensor& self, const IndexPlan& plan) {
+  const int64_t count = plan.places.product();
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const Tensor* const tensor = plan.indexed[i].tensor;
+    if (tensor == nullptr || tensor->numel() != count || !is_contiguous(*tensor)) {
+      return false;
+    }
+    const Indices indices(*tensor);
+    const int64_t size = self.sizes()[plan.indexed[i].dim];
+    uint64_t wrong = 0;
+    indices.read(0, count, [&](int64_t, int64_t index) {
+      wrong |= static_cast<uint64_t>(static_cast<uint64_t>(index + size) >= static_cast<uint64_t>(2 * size));
+    });
+    if (wrong != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The offsets of the places from `begin` to `end`.
+void some_offsets(const Tensor& self, const IndexPlan& plan, const Dims& strides, int64_t begin, int64_t end,
+                  int64_t* offsets) {
+  std::fill_n(offsets, end - begin, 0);
+  for (int64_t i = 0; i < plan.count; ++i) {
+    const IndexedDim& each = plan.indexed[i];
+    const int64_t size = self.sizes()[each.dim], stride = strides[each.dim];
+    Indices(*each.tensor).read(begin, end, [&](int64_t place, int64_t index) {
+      offsets[place - begin] += (index < 0 ? index + size : index) * stride;
+    });
+  }
+}
+
 // Strides of the result's dimensions that stand for places, and of those that were kept.
 struct ResultStrides {
   Dims places;
@@ -335,14 +373,14 @@ void move_lines(const Tensor& self, const Tensor& out, const IndexPlan& plan, co
 
 // The same where places, and what belongs together, lie evenly apart in `out`: false where they do not.
 bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, const Dims& from_kept,
-                     const int64_t* from, const ResultStrides& result) {
+                     const Dims& strides, const ResultStrides& result) {
   const auto kept = strided(1, plan.kept, from_kept, result.kept);
   StridedIterator<1> places;
   for (int64_t d = 0; d < plan.places.rank; ++d) {
     places.add(plan.places[d], {result.places[d]});
   }
   places.coalesce();
-  if (kept.rank() > 1 || places.rank() > 1) {
+  if (kept.rank() > 1 || places.rank() > 1 || !are_in_order(self, plan)) {
     return false;
   }
   const auto line = kept.innermost();
@@ -350,21 +388,29 @@ bool move_even_lines(const Tensor& self, Tensor& out, const IndexPlan& plan, con
   const char* const source = static_cast<const char*>(self.const_data_ptr());
   char* const destination = static_cast<char*>(out.mutable_data_ptr());
   const MoveLine move = line_mover(width);
-  parallel(plan.places.product(), per_thread(line.size), [&](int64_t begin, int64_t end) {
+  const auto move_places = [&](int64_t begin, int64_t end, const int64_t* from) {
     if (line.size == 1) {
       with_width(width, [&](auto element) {
         using U = decltype(element);
         const U* const p = reinterpret_cast<const U*>(source);
         U* const q = reinterpret_cast<U*>(destination);
         for (int64_t i = begin; i < end; ++i) {
-          q[i * step] = p[from[i]];
+          q[i * step] = p[from[i - begin]];
         }
       });
       return;
     }
     for (int64_t i = begin; i < end; ++i) {
-      move(line.size, source + from[i] * width, line.stride[0], destination + i * step * width,
+      move(line.size, source + from[i - begin] * width, line.stride[0], destination + i * step * width,
            line.stride[1]);
+    }
+  };
+  parallel(plan.places.product(), per_thread(line.size), [&](int64_t begin, int64_t end) {
+    int64_t offsets[kOffsets];
+    for (; begin < end; begin += kOffsets) {
+      const int64_t stop = std::min(end, begin + kOffsets);
+      some_offsets(self, plan, strides, begin, stop, offsets);
+      move_places(begin, stop, offsets);
     }
   });
   return true;
@@ -411,10 +457,12 @@ Tensor& index_tensor_out(KernelRuntimeContext& context, const Tensor& self, Opti
     return out;
   }
   const Dims strides = strides_of(self);
-  const Temporary<int64_t> from = offsets_of(context, self, plan, strides);
   const ResultStrides result = split(plan, strides_of(out));
-  if (from == nullptr || out.numel() == 0 ||
-      move_even_lines(self, out, plan, kept_strides(plan, strides), from, result)) {
+  if (out.numel() != 0 && move_even_lines(self, out, plan, kept_strides(plan, strides), strides, result)) {
+    return out;
+  }
+  const Temporary<int64_t> from = offsets_of(context, self, plan, strides);
+  if (from == nullptr || out.numel() == 0) {
     return out;
   }
   const Temporary<int64_t> to = place_offsets(context, plan.places, result.places);
@@ -585,8 +633,22 @@ Tensor& index_select_out(KernelRuntimeContext& context, const Tensor& self, int6
     });
     return out;
   }
-  all.add_outermost(index.numel(), {0, out_step});
   const MoveLine move = line_mover(width);
+  if (all.rank() == 0) {
+    const bool is_dense = line.stride == StridedIterator<2>::Offsets{1, 1};
+    parallel(index.numel(), per_thread(line.size), [&](int64_t begin, int64_t end) {
+      if (is_dense) {
+        copy_rows(indices, begin, end, line.size * width, from.data, step * width, to.data, out_step * width);
+        return;
+      }
+      for (int64_t i = begin; i < end; ++i) {
+        move(line.size, from.data + indices.at(i) * step * width, line.stride[0],
+             to.data + i * out_step * width, line.stride[1]);
+      }
+    });
+    return out;
+  }
+  all.add_outermost(index.numel(), {0, out_step});
   for_each_in_threads<2>(all, kGrain / line.size, [&](const auto& at, const auto& place) {
     move(line.size, from.data + (at[0] + indices.at(place[0]) * step) * width, line.stride[0],
          to.data + at[1] * width, line.stride[1]);

@@ -93,17 +93,26 @@ void gather(const Tensor& self, int64_t dim, const Tensor& index, IndexCheck& ch
                            padded(strides_of(out), 1), beside);
   const auto line = all.innermost();
   const auto next = all.innermost(1);
+  const bool is_dense = line.stride == StridedIterator<3>::Offsets{1, 1, 0};
   for_each_row_in_threads<3>(all, kGrain, [&](const auto& at, int64_t rows, int64_t n) {
     for (int64_t row = 0; row < rows; ++row) {
       const Index* const places = indices + at[0] + row * next.stride[0];
       U* const destination = to + at[1] + row * next.stride[1];
       const U* const source = from + at[2] + row * next.stride[2];
       bool wrong = false;
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t place = places[i * line.stride[0]];
+      const auto move = [&](int64_t place, int64_t to_at, int64_t from_at) {
         const bool is_wrong = static_cast<uint64_t>(place) >= static_cast<uint64_t>(size);
         wrong |= is_wrong;
-        destination[i * line.stride[1]] = source[i * line.stride[2] + (is_wrong ? 0 : place) * step];
+        destination[to_at] = source[from_at + (is_wrong ? 0 : place) * step];
+      };
+      if (is_dense) {
+        for (int64_t i = 0; i < n; ++i) {
+          move(places[i], i, 0);
+        }
+      } else {
+        for (int64_t i = 0; i < n; ++i) {
+          move(places[i * line.stride[0]], i * line.stride[1], i * line.stride[2]);
+        }
       }
       for (int64_t i = 0; wrong && i < n; ++i) {
         check.checked(places[i * line.stride[0]]);
