@@ -147,41 +147,48 @@ bool pool_rows(KernelRuntimeContext& context, const Pool<T>& pool) {
   const int64_t width = pool.x.in, most = pool.y.most();
   auto* const row_sums = pool.functions.row_sums.of(T{});
   auto* const windows = pool.functions.windows.of(T{});
-  const auto [begin, end] = pool.x.inside();
-  const int64_t sums_at = ceil_divided(2 * most, 16) * 16;
-  // The rows' addresses, and their sums.
+  const auto inside = pool.x.inside();
+  const auto spans = temporary<Span>(context, pool.x.out);
+  if (spans == nullptr) {
+    return false;
+  }
+  for (int64_t column = 0; column < pool.x.out; ++column) {
+    spans[column] = pool.x.span(column);
+  }
+  // The rows' addresses, their sums, and the averages of some of those.
+  const int64_t sums_at = ceil_divided(2 * most, 16) * 16, averages_at = sums_at + width;
+  const auto pool_row = [&](int64_t task, float* memory) {
+    const T** const rows = reinterpret_cast<const T**>(memory);
+    float *const sums = memory + sums_at, *const averages = memory + averages_at;
+    const int64_t plane = task / pool.y.out, row = task % pool.y.out;
+    const Span y = pool.y.span(row);
+    const T* const from = pool.source.data + pool.source.plane(plane);
+    T* const to = pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
+    for (int64_t i = 0; i < y.size(); ++i) {
+      rows[i] = from + (y.begin + i) * pool.source.stride[1];
+    }
+    row_sums(rows, y.size(), width, sums);
+    const auto one_by_one = [&](int64_t first, int64_t last) {
+      for (int64_t column = first; column < last; ++column) {
+        const Span x = spans[column];
+        float sum = 0.0f;
+        for (int64_t j = x.begin; j < x.end; ++j) {
+          sum += sums[j];
+        }
+        averages[column] = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
+      }
+      narrow(averages + first, to + first, last - first);
+    };
+    one_by_one(0, inside.first);
+    if (inside.first < inside.second) {
+      const Span x = spans[inside.first];
+      windows(sums + x.begin, pool.x.kernel, pool.x.stride, inside.second - inside.first,
+              y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + inside.first);
+    }
+    one_by_one(inside.second, pool.x.out);
+  };
   return run_tasks<float>(context, pool.result.planes() * pool.y.out, rows_per_thread(width * most),
-                          sums_at + width, [&, begin = begin, end = end](int64_t task, float* memory) {
-                            const T** const rows = reinterpret_cast<const T**>(memory);
-                            float* const sums = memory + sums_at;
-                            const int64_t plane = task / pool.y.out, row = task % pool.y.out;
-                            const Span y = pool.y.span(row);
-                            const T* const from = pool.source.data + pool.source.plane(plane);
-                            T* const to =
-                                pool.result.data + pool.result.plane(plane) + row * pool.result.stride[1];
-                            for (int64_t i = 0; i < y.size(); ++i) {
-                              rows[i] = from + (y.begin + i) * pool.source.stride[1];
-                            }
-                            row_sums(rows, y.size(), width, sums);
-                            const auto one_by_one = [&](int64_t first, int64_t last) {
-                              for (int64_t column = first; column < last; ++column) {
-                                const Span x = pool.x.span(column);
-                                float sum = 0.0f;
-                                for (int64_t j = x.begin; j < x.end; ++j) {
-                                  sum += sums[j];
-                                }
-                                sum = y.size() * x.size() == 0 ? 0.0f : sum / pool.divisor.of(y, x);
-                                narrow(&sum, to + column, 1);
-                              }
-                            };
-                            one_by_one(0, begin);
-                            if (begin < end) {
-                              const Span x = pool.x.span(begin);
-                              windows(sums + x.begin, pool.x.kernel, pool.x.stride, end - begin,
-                                      y.size() == 0 ? 1.0f : pool.divisor.of(y, x), to + begin);
-                            }
-                            one_by_one(end, pool.x.out);
-                          });
+                          averages_at + pool.x.out, pool_row);
 }
 
 // One average of each plane.
@@ -339,7 +346,8 @@ Tensor& adaptive_avg_pool2d_out(KernelRuntimeContext& context, const Tensor& sel
     return out;
   }
   const auto axis = [&](int64_t d) {
-    return Axis{self.sizes()[rank - 2 + d], out.sizes()[rank - 2 + d], true, 0, 0, 0};
+    const int64_t in = self.sizes()[rank - 2 + d], to = out.sizes()[rank - 2 + d];
+    return in % to == 0 ? Axis{in, to, false, in / to, in / to, 0} : Axis{in, to, true, 0, 0, 0};
   };
   average(context, functions, self, axis(0), axis(1), {false, std::nullopt}, out);
   return out;
