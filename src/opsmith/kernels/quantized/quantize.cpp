@@ -91,6 +91,15 @@ Tensor& per_tensor(KernelRuntimeContext& context, const char* name, const Tensor
       static_cast<float>(quant_max)};
   const auto inverse = static_cast<float>(1.0 / scale);
   const auto zero = static_cast<float>(zero_point);
+  if (input.scalar_type() == ScalarType::Float && out.element_size() == 1) {
+    const float* const x = input.const_data_ptr<float>();
+    uint8_t* const y = static_cast<uint8_t*>(out.mutable_data_ptr());
+    parallel(input.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      OPSMITH_BEST(quantize_to_bytes)(x + begin, y + begin, end - begin, inverse, zero, quantizer.low,
+                                      quantizer.high);
+    });
+    return out;
+  }
   parallel(input.numel(), kGrain, [&](int64_t begin, int64_t end) {
     for_pieces({1, input.numel()}, begin, end,
                [&](int64_t, int64_t from, int64_t n) { quantizer.row_of(from, n, inverse, zero); });

@@ -52,4 +52,11 @@ OPSMITH_AFFINE(float, float)
 OPSMITH_AFFINE(double, double)
 #undef OPSMITH_AFFINE
 
+void quantize_to_bytes(const float* x, uint8_t* y, int64_t n, float inverse, float zero, float low,
+                       float high) {
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<uint8_t>(clamped(round_even(x[i] * inverse) + zero, low, high));
+  }
+}
+
 }  // namespace opsmith::quantized::OPSMITH_ISA

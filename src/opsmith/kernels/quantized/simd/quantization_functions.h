@@ -48,6 +48,9 @@ OPSMITH_CONVERSIONS(OPSMITH_CONVERSION)
 OPSMITH_AFFINE(float, float)
 OPSMITH_AFFINE(double, double)
 #undef OPSMITH_AFFINE
+// The lowest byte of what quantize_float gives, whether it stands for a signed or an unsigned one.
+void quantize_to_bytes(const float* x, uint8_t* y, int64_t n, float inverse, float zero, float low,
+                       float high);
 
 // ---- extrema.cpp: whether there is a NaN; least and greatest are lowered and raised by the others
 
