@@ -165,7 +165,9 @@ class NormOfPixels(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        result: Tensor = self.norm(self.second(y).permute(0, 2, 3, 1)) + x.permute(0, 2, 3, 1).mean()
+        result: Tensor = (
+            self.norm(self.second(y).permute(0, 2, 3, 1)) + x.permute(0, 2, 3, 1).mean()
+        )
         return result
 
 

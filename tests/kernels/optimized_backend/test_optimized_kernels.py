@@ -527,6 +527,10 @@ def test_linear_with_packed_weights(size: tuple[int, int, int], dtype: torch.dty
         exact = x.double() @ weight.double().t() + (0 if added is None else added.double())
         on_device = None if added is None else added.to(DEVICE)
         close(torch.ops.optimized.linear_packed(x.to(DEVICE), packed, on_device, features), exact)
+        one_row = torch.ops.optimized.linear_packed(
+            x[1, -1:].to(DEVICE), packed, on_device, features
+        )
+        close(one_row, exact[1, -1:])
     out = torch.empty(2, rows, features, dtype=dtype, device=DEVICE)
     torch.ops.optimized.linear_packed.out(x.to(DEVICE), packed, None, features, out=out)
     close(out, x.double() @ weight.double().t())

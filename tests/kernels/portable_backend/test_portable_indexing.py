@@ -70,6 +70,9 @@ def test_cat_promotes_and_passes_over_empty_vectors(tensor: Tensor) -> None:
     agree(torch.stack, [tensor, tensor], -2)
     with no_fallback():
         agree(torch.cat, [tensor, tensor], 2)
+        agree(torch.cat, [tensor[:1], tensor[:1, :, :2], tensor[:1, :, :0]], 2)
+        agree(torch.cat, [tensor, tensor[:, 1:]], 1)
+        agree(torch.cat, [numbers(3, 40), numbers(1, 40).expand(3, 40), numbers(3, 17)], 1)
 
 
 def test_parts_are_overwritten(tensor: Tensor) -> None:
@@ -189,6 +192,13 @@ def test_index_and_index_put(which: str, tensor: Tensor) -> None:
         agree(aten.index_put, tensor, indices, values)
     agree(aten.index_put, tensor, indices, values, True)
     agree(aten.index_put, tensor, indices, torch.tensor(7.0), True)
+
+
+def test_an_index_of_many_places() -> None:
+    x, rows, columns = numbers(50, 3), torch.arange(-50, 50).repeat(13), torch.arange(1300) % 3
+    agree(aten.index.Tensor, x, (rows,))
+    agree(aten.index.Tensor, x, (rows, columns.int()))
+    agree(aten.index.Tensor, x[:, 1], (rows.view(13, 100).t(),), laid_out_as_on_the_cpu=True)
 
 
 def test_an_index_put_out_of_range_is_refused() -> None:
