@@ -248,3 +248,70 @@ def test_softmax_of_masked_rows(dtype: torch.dtype, dim: int) -> None:
         safe_softmax(x.to("sim"), dim).cpu(), safe_softmax(x, dim), equal_nan=True
     )
     assert safe_softmax(x.to("sim"), dim, torch.float32).dtype == torch.float32
+
+
+# ---- what PyTorch's modules call whole in inference
+
+
+MASKS = {
+    "nothing": {},
+    "later tokens": {"src_mask": torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)},
+    "padding": {"src_key_padding_mask": torch.arange(5) >= torch.tensor([[5], [3], [0]])},
+}
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("masked", MASKS)
+def test_an_encoder_layer_in_inference(norm_first: bool, activation: str, masked: str) -> None:
+    """Of the sequence that is all padding both give NaN."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        16, 2, 32, 0.0, activation, batch_first=True, norm_first=norm_first
+    ).eval()
+    x, masks = torch.randn(3, 5, 16), MASKS[masked]
+    with torch.no_grad():
+        theirs = layer(x, **masks)
+        ours = layer.to("sim")(
+            x.to("sim"), **{name: mask.to("sim") for name, mask in masks.items()}
+        )
+    torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_attention_of_a_module_in_inference(average: bool) -> None:
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+    x = torch.randn(3, 5, 16)
+
+    def call(device: str, need_weights: bool) -> Any:
+        there = x.to(device)
+        with torch.no_grad():
+            return module.to(device)(
+                there, there, there, need_weights=need_weights, average_attn_weights=average
+            )
+
+    for need_weights in (True, False):
+        theirs = call("cpu", need_weights)
+        for mine, other in zip(call("sim", need_weights), theirs, strict=True):
+            assert (
+                (mine is None) == (other is None) == (other is not theirs[0] and not need_weights)
+            )
+            if mine is not None:
+                torch.testing.assert_close(mine.cpu(), other)
+
+
+def test_native_attention_of_other_keys_and_values() -> None:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 5, 8)
+    weights = torch.randn(24, 8), torch.randn(24), torch.randn(8, 8), torch.randn(8)
+    attend = torch.ops.aten._native_multi_head_attention
+    on_device = [each.to("sim") for each in (query, key, value)]
+    weights_there = [each.to("sim") for each in weights]
+    ours = attend(*on_device, 8, 2, *weights_there)
+    for mine, other in zip(ours, attend(query, key, value, 8, 2, *weights), strict=True):
+        torch.testing.assert_close(mine.cpu(), other)
+    with pytest.raises(RuntimeError, match="`embed_dim` must divide evenly by `num_heads`"):
+        attend(*on_device, 8, 3, *weights_there)
+    with pytest.raises(RuntimeError, match="Mask Type should be defined"):
+        attend(*on_device, 8, 2, *weights_there, torch.ones(5, 5, device="sim", dtype=torch.bool))
