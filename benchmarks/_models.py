@@ -322,6 +322,20 @@ class Training:
 
         return step
 
+    def inference(self, device: str) -> Callable[[], object]:
+        """The model of the inputs on ``device``, done when it returns."""
+        torch.manual_seed(0)
+        model, inputs = self.model().eval().to(device), self.batch()[0].to(device)
+
+        def infer() -> object:
+            with torch.no_grad():
+                result = model(inputs)
+            if device != "cpu":
+                torch.accelerator.synchronize()
+            return result
+
+        return infer
+
 
 TRAININGS = {
     "CNN of the demo, batch 64": Training(

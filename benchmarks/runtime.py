@@ -1,4 +1,4 @@
-"""What the runtime costs: memory that is used again, training steps, calls that return early.
+"""What the runtime costs: memory that is used again, training steps and inference, calls that return early.
 
 Instructions are callgrind's, of a Python call and of the release of its result.  All else is timed in
 turns with the CPU.
@@ -51,14 +51,19 @@ def addition() -> Measurement:
     return measured("add 64 MiB; peer: out=", "us", taken["functional"], taken["out"], 1.05)
 
 
-def training_steps() -> list[Measurement]:
+def models() -> list[Measurement]:
+    """Training steps, and inference."""
     measurements = []
     for name, training in TRAININGS.items():
-        taken = microseconds_in_turns(
-            {device: training.step(device) for device in ("sim", "cpu")}, rounds=7, seconds=1.0
-        )
-        ours, peer = ([each / 1e3 for each in taken[device]] for device in ("sim", "cpu"))
-        measurements.append(measured(f"training step: {name}", "ms", ours, peer, 1.0))
+        for what, call, goal in (
+            ("training step", training.step, 1.0),
+            ("inference", training.inference, 1 / 1.2),
+        ):
+            taken = microseconds_in_turns(
+                {device: call(device) for device in ("sim", "cpu")}, rounds=7, seconds=1.0
+            )
+            ours, peer = ([each / 1e3 for each in taken[device]] for device in ("sim", "cpu"))
+            measurements.append(measured(f"{what}: {name}", "ms", ours, peer, goal))
     return measurements
 
 
@@ -83,7 +88,7 @@ def main() -> None:
     opsmith.load("sim", progress=lambda step: print(step))
     report(
         "the runtime on sim; peer: the CPU",
-        [*allocations(), addition(), calls_in_a_row(), *training_steps()],
+        [*allocations(), addition(), calls_in_a_row(), *models()],
     )
 
 
