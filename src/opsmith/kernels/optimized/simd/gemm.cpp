@@ -307,11 +307,11 @@ int64_t depth_together(const Gemm<float>& g, bool is_single_tile) {
   return is_single_tile ? g.depth : kDepth;
 }
 
-// Rows of b that the next panel takes: each lies in another page, which the processor would not foresee.
-OPSMITH_INLINE void prefetch_rows(const Gemm<float>& g, int64_t panel, int64_t from, int64_t depth) {
-  const float* const rows = g.b + panel * g.b_panel + from * g.b_depth;
-  for (int64_t k = 0; k < depth; ++k) {
-    __builtin_prefetch(rows + k * g.b_depth);
+// `count` places that are `step` elements apart, in pages that the processor would not foresee.
+template <class T>
+OPSMITH_INLINE void prefetch(const T* from, int64_t step, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    __builtin_prefetch(from + i * step);
   }
 }
 
@@ -337,7 +337,9 @@ void gemm_float(const Gemm<float>& g, int64_t row_begin, int64_t row_end, int64_
       const int64_t panels = least(panels_of_tile, panel_end - panel);
       const int64_t column = panel * kPanel;
       if (g.b_depth != kPanel && panel + panels_of_tile < panel_end) {
-        prefetch_rows(g, panel + panels_of_tile, from, depth);
+        // The rows of b that the next panel takes.
+        const float* const next = g.b + (panel + panels_of_tile) * g.b_panel + from * g.b_depth;
+        prefetch(next, g.b_depth, depth);
       }
       for (int64_t row = row_begin; row < row_end; row += rows_of_tile) {
         const int64_t rows = least(rows_of_tile, row_end - row);
@@ -539,24 +541,17 @@ void dots_bfloat16(const Dots<Bfloat16>& d, int64_t begin, int64_t end) {
 
 namespace {
 
-constexpr int64_t kAhead = 16;
-
-// Each row lies in another page, which the processor would not foresee.
-template <class T>
-OPSMITH_INLINE void prefetch_row(const T* row, int64_t elements) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  for (int64_t i = 0; i < elements; i += kLine) {
-    __builtin_prefetch(row + i);
-  }
-}
+constexpr int64_t kAhead = 16;  // rows
 
 // Whole panels of contiguous rows are packed together: each row is read once, from end to end. How many.
 template <class T>
 OPSMITH_INLINE int64_t pack_whole(const T* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
                                   int64_t columns, float* panels) {
   const int64_t whole = column_stride == 1 && depth_stride != 1 ? columns / kPanel : 0;
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t lines = (whole * kPanel + kLine - 1) / kLine;
   for (int64_t k = 0; whole > 0 && k < depth; ++k) {
-    prefetch_row(b + least(k + kAhead, depth - 1) * depth_stride, whole * kPanel);
+    prefetch(b + least(k + kAhead, depth - 1) * depth_stride, kLine, lines);
     for (int64_t v = 0; v < whole * kVectors; ++v) {
       store(panels + (v / kVectors * depth + k) * kPanel + v % kVectors * kLanes,
             load(b + k * depth_stride + v * kLanes));

@@ -183,22 +183,20 @@ Tensor& grid_sampler_2d_out(KernelRuntimeContext& context, const Tensor& input, 
   const Sampling sampling{interpolation_mode, padding_mode, align_corners};
   with_dtype<kName>(context, Real{}, input.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
-    parallel(to.planes() * to.size[1], std::max<int64_t>(1, kGrain / 16 / to.size[2]),
-             [&](int64_t begin, int64_t end) {
-               for (int64_t row = begin; row < end; ++row) {
-                 const int64_t plane = row / to.size[1];
-                 const int64_t y = row % to.size[1];
-                 const Sampled<T> source{reinterpret_cast<const T*>(from.data) + from.plane(plane),
-                                         from.size[1], from.size[2], from.stride[1], from.stride[2]};
-                 T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
-                 const T* place = grid.const_data_ptr<T>() + plane / to.channels * grid.strides()[0] +
-                                  y * grid.strides()[1];
-                 for (int64_t x = 0; x < to.size[2]; ++x, place += grid.strides()[2]) {
-                   destination[x * to.stride[2]] =
-                       sample<T>(source, place[0], place[grid.strides()[3]], sampling);
-                 }
-               }
-             });
+    parallel(to.planes() * to.size[1], per_thread(16 * to.size[2]), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t plane = row / to.size[1];
+        const int64_t y = row % to.size[1];
+        const Sampled<T> source{reinterpret_cast<const T*>(from.data) + from.plane(plane), from.size[1],
+                                from.size[2], from.stride[1], from.stride[2]};
+        T* const destination = reinterpret_cast<T*>(to.data) + to.plane(plane) + y * to.stride[1];
+        const T* place =
+            grid.const_data_ptr<T>() + plane / to.channels * grid.strides()[0] + y * grid.strides()[1];
+        for (int64_t x = 0; x < to.size[2]; ++x, place += grid.strides()[2]) {
+          destination[x * to.stride[2]] = sample<T>(source, place[0], place[grid.strides()[3]], sampling);
+        }
+      }
+    });
   });
   return out;
 }
