@@ -7,7 +7,7 @@ import os
 import pytest
 
 from opsmith.build.lean import instruction_sets
-from opsmith.executorch.library_file import processor_features
+from opsmith.processor import processor_features
 
 _FLAGS = {
     "baseline": set(),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
+from opsmith.build import lean
 from opsmith.build.cache import usable_cache
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import PUBLIC_HEADERS
+from opsmith.build.lean import compiled_instruction_sets
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler, find_compiler
 from opsmith.build.units import generated_units, own_units, runtime_units, together
@@ -196,6 +199,22 @@ def test_a_quick_build_does_not_optimise_what_is_generated_and_the_runtime(
         assert {unit.optimize for unit in generated_units([generated])} == {of_generated}
         assert {unit.optimize for unit in runtime_units([generated])} == {of_runtime}
         assert {unit.optimize for unit in runtime_units([runtime])} == {of_generated}
+
+
+def test_a_quick_build_is_for_the_instruction_sets_of_this_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lean, "processor_features", lambda: {"sse2", "avx2", "fma"})
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.delenv("OPSMITH_OPTIMIZE", raising=False)
+    assert list(compiled_instruction_sets()) == ["baseline", "avx2", "avx512"]
+    monkeypatch.setenv("OPSMITH_OPTIMIZE", "0")
+    assert list(compiled_instruction_sets()) == ["baseline", "avx2"]
+    assert list(compiled_instruction_sets("x86_64")) == ["baseline", "avx2"]
+    assert list(compiled_instruction_sets("aarch64")) == ["neon"]
+    # Nothing is known of it: any may be this processor's.
+    monkeypatch.setattr(lean, "processor_features", set)
+    assert list(compiled_instruction_sets()) == ["baseline", "avx2", "avx512"]
 
 
 def test_the_level_is_for_a_users_sources_only(

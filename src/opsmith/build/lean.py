@@ -13,8 +13,10 @@ from pathlib import Path
 
 from opsmith.build.csrc import PUBLIC_HEADERS
 from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.own_options import is_quick_build
 from opsmith.build.shared_library import LeanSources
 from opsmith.description import Library
+from opsmith.processor import processor_features
 
 # The levels of the x86-64 psABI, which gcc 11 and clang 12 and later know; VNNI came with Cascade Lake.
 _OF_X86: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +27,8 @@ _OF_X86: Mapping[str, tuple[str, ...]] = {
 # Every such processor has NEON, so that there is no other to choose.
 _OF_ARM: Mapping[str, tuple[str, ...]] = {"neon": ("-DOPSMITH_ISA_NEON",)}
 _ELSEWHERE: Mapping[str, tuple[str, ...]] = {"baseline": ()}
+# By which Linux's /proc/cpuinfo tells of them.
+_FEATURES = {"avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512_vnni"}}
 _OF_MACHINES = {"x86_64": _OF_X86, "AMD64": _OF_X86, "aarch64": _OF_ARM, "arm64": _OF_ARM}
 
 
@@ -34,6 +38,17 @@ def instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]]:
     Of ``machine``, by ``uname``'s name; empty for this one.
     """
     return _OF_MACHINES.get(machine or platform.machine(), _ELSEWHERE)
+
+
+def compiled_instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]]:
+    """Those of :func:`instruction_sets` that a build compiles for.
+
+    All of them, but for a quick build, which leaves out what this processor lacks.
+    """
+    names, features = instruction_sets(machine), processor_features()
+    if not is_quick_build() or not features or machine not in ("", platform.machine()):
+        return names
+    return {name: names[name] for name in names if _FEATURES.get(name, set()) <= features}
 
 
 def lean_sources(
@@ -52,7 +67,7 @@ def lean_sources(
     plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
     if not library.vectorised:
         return (plain,)
-    names = instruction_sets(machine)
+    names = compiled_instruction_sets(machine)
     every = [f"-DOPSMITH_ISA_{name.upper()}" for name in names]
     return (
         LeanSources(plain.sources, executorch, plain.include_dirs, (*plain.flags, *every)),

@@ -17,6 +17,7 @@ from opsmith.emit.executorch import SECTION
 from opsmith.errors import FileMissing, LibraryRejected
 from opsmith.executorch.elf import ElfFile, NotElf
 from opsmith.plan.executorch.library_facts import FORMAT, BuiltFor, LibraryDescription
+from opsmith.processor import processor_features
 
 _REBUILD = "build it anew here: opsmith executorch build backend.yaml -o DIR"
 
@@ -124,13 +125,3 @@ def _foreign(path: Path, why: str) -> LibraryRejected:
         f"`{path}` is no kernel library of opsmith for ExecuTorch: {why}",
         remedy="name the file that `opsmith executorch build` wrote into its folder",
     )
-
-
-def processor_features() -> set[str]:
-    """The instruction sets of this machine's processor, as ``/proc/cpuinfo`` names them."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return set()
-    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    return set(flags.partition(":")[2].split())

@@ -247,6 +247,14 @@ def test_a_kernel_gives_what_aten_gives(library: str, operator: str) -> None:
     assert check(Asked(library), operator), "no sample reaches this kernel"
 
 
+def test_cat_ignores_empty_tensors_of_any_shape() -> None:
+    """As the runtime's own kernel does; ATen takes only those that would add nothing."""
+    whole, empty = torch.arange(4).reshape(2, 2), torch.empty(0, 10, 3, dtype=torch.int64)
+    arguments, result = ([whole, empty, whole], 0), torch.cat([whole, whole])
+    call = OperatorCall("aten::cat.out", arguments, (result,))
+    assert [why for _, why in outcomes(Asked("portable"), [call])] == [""]
+
+
 @pytest.mark.parametrize("instruction_set", SUPPORTED[:-1])
 @pytest.mark.parametrize(
     ("library", "operator"),

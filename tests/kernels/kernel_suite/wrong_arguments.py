@@ -42,7 +42,7 @@ def chosen(calls: Sequence[OperatorCall], most: int) -> list[OperatorCall]:
     usual = {torch.float32, torch.int64, torch.bool}
 
     def preference(call: OperatorCall) -> tuple[bool, bool, int]:
-        sizes = [tensor.numel() for tensor in call.tensors]
+        sizes = [leaf.numel() for leaf in tree_leaves((call.tensors, call.results))]
         return not usual.issuperset(call.dtypes), 0 in sizes, sum(sizes)
 
     def size(call: OperatorCall) -> int:

@@ -2,8 +2,8 @@
 // processor and the operating system support, or the one that the environment variable OPSMITH_ISA names
 // (baseline, avx2, avx512), for tests and bug reports. It is chosen once in each shared library, at the first
 // call of a kernel with vectorised code; where the named one is missing, each such call fails.
-//
-// AArch64 has neon alone, since every such processor has it, and others have the baseline.
+// A quick build is without those that its own processor lacks. AArch64 has neon alone, since every such
+// processor has it, and others have the baseline.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include <executorch/runtime/platform/abort.h>
 #include <executorch/runtime/platform/log.h>
 
-#if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2) && defined(OPSMITH_ISA_AVX512)
+#if defined(__x86_64__) && defined(OPSMITH_ISA_AVX2)
 #define OPSMITH_HAS_LEVELS 1
 #endif
 
@@ -36,6 +36,9 @@ inline bool has_avx2() {
 }
 
 inline bool has_avx512() {
+#if !defined(OPSMITH_ISA_AVX512)
+  return false;
+#endif
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
@@ -112,8 +115,10 @@ Function* best(Function* baseline, Function* avx2, Function* avx512) {
 
 // The function `name` of the library's simd/ for this processor; used in the library's namespace. A kernel
 // that no program selects refers to none, so the linker drops them.
-#if defined(OPSMITH_HAS_LEVELS)
+#if defined(OPSMITH_HAS_LEVELS) && defined(OPSMITH_ISA_AVX512)
 #define OPSMITH_BEST(name) (::opsmith::best(baseline::name, avx2::name, avx512::name))
+#elif defined(OPSMITH_HAS_LEVELS)
+#define OPSMITH_BEST(name) (::opsmith::best(baseline::name, avx2::name, avx2::name))
 #elif defined(OPSMITH_ISA_NEON)
 #define OPSMITH_BEST(name) (&neon::name)
 #else

@@ -47,7 +47,7 @@ Matrix<T> matrix(Tensor& tensor) {
     }                                                                                              \
   } else if constexpr (::opsmith::selected(name, ScalarType::Half)) {                              \
     compute(ProductFunctions<Float16>{OPSMITH_BEST(gemm_float), OPSMITH_BEST(dots_float16),        \
-                                      OPSMITH_BEST(pack_float16)});                                \
+                                      OPSMITH_BEST(pack_float16), OPSMITH_BEST(row_float16)});     \
   }
 
 // The product of the last two dimensions, with those before them as batches.

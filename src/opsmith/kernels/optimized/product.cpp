@@ -1,6 +1,7 @@
 #include "product.h"
 
 #include <algorithm>
+#include <functional>
 #include <type_traits>
 #include <utility>
 
@@ -150,72 +151,100 @@ void multiply_panels(const Product<T>& p, const ProductFunctions<T>& with, const
   });
 }
 
-// How work is divided whose threads pack kPiecePanels of b at a time: some rows by a group of panels.
-struct PackingPieces {
-  int64_t groups;
-  int64_t row_pieces;
-  int64_t rows_of_piece;
-  int64_t pieces;
-  int64_t at_once;
-  int64_t parts;
+// Some rows of a batch's product, by the panels from `first` to `end`, which are those of `group`.
+struct PackingPiece {
+  int64_t group;
+  int64_t batch;
+  int64_t first, end;
+  int64_t column, columns;
+  int64_t row, row_end;
 };
+
+// How work is divided whose threads pack kPiecePanels of b at a time: some rows by a group of panels.
 template <class T>
-PackingPieces packing_pieces(const Product<T>& p, int64_t panels, int64_t panel) {
-  PackingPieces found;
-  found.groups = ceil_divided(panels, kPiecePanels);
-  // With few groups the rows are divided too, and each part of them packs b anew.
-  found.row_pieces =
-      p.batches * found.groups >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
-  found.rows_of_piece = ceil_divided(p.rows, found.row_pieces);
-  found.pieces = p.batches * found.groups * found.row_pieces;
-  const int64_t cost = found.rows_of_piece * kPiecePanels * panel / 16;
-  // Each call of the body takes the memory of its first piece: more than are threads are touched only where
-  // the runtime calls it more often.
-  found.at_once = std::max<int64_t>(rows_per_thread(cost), ceil_divided(found.pieces, kMostParts));
-  found.parts = ceil_divided(found.pieces, found.at_once);
-  return found;
-}
+class PackingPieces {
+ public:
+  // Of the panels from `begin` to `end`, each of which has `panel` elements.
+  PackingPieces(const Product<T>& p, int64_t begin, int64_t end, int64_t panel)
+      : p_(p), begin_(begin), end_(end), groups_(ceil_divided(end - begin, kPiecePanels)) {
+    // With few groups the rows are divided too, and each part of them packs b anew.
+    row_pieces_ = p.batches * groups_ >= kFewGroups ? 1 : std::max<int64_t>(1, p.rows / (2 * kPieceRows));
+    rows_ = ceil_divided(p.rows, row_pieces_);
+    pieces_ = p.batches * groups_ * row_pieces_;
+    const int64_t cost = rows_ * kPiecePanels * panel / 16;
+    // Each call of the body takes the memory of its first piece: more than are threads are touched only where
+    // the runtime calls it more often.
+    at_once_ = std::max<int64_t>(rows_per_thread(cost), ceil_divided(pieces_, kMostParts));
+  }
+
+  int64_t rows() const { return rows_; }
+  // How often memory is needed for what is packed.
+  int64_t parts() const { return ceil_divided(pieces_, at_once_); }
+
+  // Calls body(part, piece, is_packed) for each piece: `part` says which memory is its own, and is_packed
+  // that the piece before has left its group's panels there.
+  template <class Body>
+  void for_each(Body body) const {
+    parallel(parts(), 1, [&](int64_t part_begin, int64_t part_end) {
+      int64_t last = -1;
+      for (int64_t at = part_begin * at_once_; at < std::min(pieces_, part_end * at_once_); ++at) {
+        const PackingPiece found = piece(at);
+        body(part_begin, found, found.group == last);
+        last = found.group;
+      }
+    });
+  }
+
+ private:
+  PackingPiece piece(int64_t at) const {
+    PackingPiece found;
+    found.group = at / row_pieces_;  // of all batches
+    found.batch = found.group / groups_;
+    found.first = begin_ + found.group % groups_ * kPiecePanels;
+    found.end = std::min(end_, found.first + kPiecePanels);
+    found.column = found.first * kPanel;
+    found.columns = std::min(p_.columns, found.end * kPanel) - found.column;
+    found.row = at % row_pieces_ * rows_;
+    found.row_end = std::min(p_.rows, found.row + rows_);
+    return found;
+  }
+
+  const Product<T>& p_;
+  int64_t begin_, end_;
+  int64_t groups_, row_pieces_, rows_, pieces_, at_once_;
+};
 
 // Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
 // rows with them.
 template <class T>
 bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const ProductFunctions<T>& with,
                       int64_t panel_begin, int64_t panel_end) {
-  const PackingPieces by = packing_pieces(p, panel_end - panel_begin, panel_size<T>(p.depth));
+  const PackingPieces by(p, panel_begin, panel_end, panel_size<T>(p.depth));
   const int64_t most = std::is_same_v<T, float> ? std::min(kPackedDepth, p.depth) : p.depth;
-  const int64_t panel = panel_size<T>(most);
-  const auto memory = temporary<T>(context, by.parts * kPiecePanels * panel);
+  const int64_t units = kPiecePanels * panel_size<T>(most);
+  const auto memory = temporary<T>(context, by.parts() * units);
   if (memory == nullptr) {
     return false;
   }
-  parallel(by.parts, 1, [&](int64_t part_begin, int64_t part_end) {
-    T* const packed = memory + part_begin * kPiecePanels * panel;
-    int64_t last = -1;
-    for (int64_t at = part_begin * by.at_once; at < std::min(by.pieces, part_end * by.at_once); ++at) {
-      const int64_t group = at / by.row_pieces;  // of all batches
-      const int64_t batch = group / by.groups;
-      const int64_t first = panel_begin + group % by.groups * kPiecePanels;
-      const int64_t end = std::min(panel_end, first + kPiecePanels);
-      const int64_t column = first * kPanel, row = at % by.row_pieces * by.rows_of_piece;
-      for (int64_t k = 0; k < p.depth; k += most) {
-        const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
-        if (group != last || depth < p.depth) {
-          with.pack(p.b.data + batch * p.b.batch + column * p.b.column + k * p.b.row, p.b.row, p.b.column,
-                    depth, std::min(p.columns, end * kPanel) - column, packed);
-          last = group;
-        }
-        Gemm<T> gemm = gemm_of(p, batch);
-        gemm.a += k * p.a.column;
-        gemm.b = packed - first * size;
-        gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
-        gemm.b_panel = size;
-        gemm.depth = depth;
-        if (k != 0) {
-          gemm.bias = nullptr;
-          gemm.accumulates = true;
-        }
-        with.gemm(gemm, row, std::min(p.rows, row + by.rows_of_piece), first, end);
+  by.for_each([&](int64_t part, const PackingPiece& at, bool is_packed) {
+    T* const packed = memory + part * units;
+    for (int64_t k = 0; k < p.depth; k += most) {
+      const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
+      if (!is_packed || depth < p.depth) {
+        with.pack(p.b.data + at.batch * p.b.batch + at.column * p.b.column + k * p.b.row, p.b.row, p.b.column,
+                  depth, at.columns, packed);
       }
+      Gemm<T> gemm = gemm_of(p, at.batch);
+      gemm.a += k * p.a.column;
+      gemm.b = packed - at.first * size;
+      gemm.b_depth = std::is_same_v<T, float> ? kPanel : 0;
+      gemm.b_panel = size;
+      gemm.depth = depth;
+      if (k != 0) {
+        gemm.bias = nullptr;
+        gemm.accumulates = true;
+      }
+      with.gemm(gemm, at.row, at.row_end, at.first, at.end);
     }
   });
   return true;
@@ -244,45 +273,79 @@ Temporary<float> widened_rows(KernelRuntimeContext& context, const Product<Float
   return rows;
 }
 
+// A row by packed panels, each of which is read once.
+bool multiply_packed_row(KernelRuntimeContext& context, const Product<Float16>& p,
+                         const ProductFunctions<Float16>& with) {
+  const int64_t panels = panels_of(p.columns), panel = panel_size<Float16>(p.depth);
+  const int64_t pieces = ceil_divided(panels, kPiecePanels);
+  const auto rows = widened_rows(context, p);
+  if (rows == nullptr) {
+    return false;
+  }
+  parallel(p.batches * pieces, rows_per_thread(kPiecePanels * panel / 16), [&](int64_t begin, int64_t end) {
+    float sums[kPiecePanels * kPanel], widened[kPiecePanels * kPanel];
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t batch = at / pieces, first = at % pieces * kPiecePanels;
+      const int64_t last = std::min(panels, first + kPiecePanels);
+      const int64_t column = first * kPanel, columns = std::min(p.columns, last * kPanel) - column;
+      with.row(rows + batch * p.depth, p.packed + first * panel, panel, p.depth, last - first, sums);
+      std::for_each(sums, sums + columns, [&](float& sum) { sum *= p.alpha; });
+      const auto add = [&](const Float16* summand) {
+        OPSMITH_BEST(widen_float16)(summand, widened, columns);
+        std::transform(sums, sums + columns, widened, sums, std::plus<>());
+      };
+      Float16* const to = p.c.data + batch * p.c.batch + column;
+      if (p.bias != nullptr) {
+        add(p.bias + column);
+      }
+      if (p.accumulates) {
+        add(to);
+      }
+      OPSMITH_BEST(narrow_float16)(sums, to, columns);
+      if (p.finish.has_value()) {
+        (*p.finish)(0, 1, column, column + columns);
+      }
+    }
+  });
+  return true;
+}
+
 // Panels of b, widened from those that are packed or from b itself, times the rows of a; what is summed up of
 // some rows lies in float32 until it is rounded.
 bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
                       const ProductFunctions<Float16>& with) {
   constexpr int64_t kColumns = kPiecePanels * kPanel;
-  const int64_t panels = panels_of(p.columns), panel = panel_size<Float16>(p.depth);
-  const PackingPieces by = packing_pieces(p, panels, panel);
-  const int64_t sum_rows = std::min(kPieceRows, by.rows_of_piece);
+  const int64_t panel = panel_size<Float16>(p.depth);
+  const PackingPieces by(p, 0, panels_of(p.columns), panel);
+  const int64_t sum_rows = std::min(kPieceRows, by.rows());
   // Few rows take little of the panels at a time.
-  const int64_t most = by.rows_of_piece <= kFewRows ? std::min(kWidenedDepth, p.depth) : p.depth;
+  const int64_t most = by.rows() <= kFewRows ? std::min(kWidenedDepth, p.depth) : p.depth;
   const int64_t units = kPiecePanels * most * kPanel + (sum_rows + 1) * kColumns;
   const auto rows = widened_rows(context, p);
-  const auto memory = rows == nullptr ? Temporary<float>() : temporary<float>(context, by.parts * units);
+  const auto memory = rows == nullptr ? Temporary<float>() : temporary<float>(context, by.parts() * units);
   if (memory == nullptr) {
     return false;
   }
-  const auto widen_panels = [&](int64_t batch, int64_t first, int64_t end, int64_t k, int64_t depth,
-                                float* packed) {
-    const int64_t column = first * kPanel;
+  const auto widen_panels = [&](const PackingPiece& at, int64_t k, int64_t depth, float* packed) {
     if (p.packed == nullptr) {
-      with.pack(p.b.data + batch * p.b.batch + column * p.b.column + k * p.b.row, p.b.row, p.b.column, depth,
-                std::min(p.columns, end * kPanel) - column, packed);
+      with.pack(p.b.data + at.batch * p.b.batch + at.column * p.b.column + k * p.b.row, p.b.row, p.b.column,
+                depth, at.columns, packed);
       return;
     }
-    for (int64_t i = 0; i < end - first; ++i) {
-      OPSMITH_BEST(widen_float16)(p.packed + (first + i) * panel + k * kPanel, packed + i * depth * kPanel,
+    for (int64_t i = 0; i < at.end - at.first; ++i) {
+      OPSMITH_BEST(widen_float16)(p.packed + (at.first + i) * panel + k * kPanel, packed + i * depth * kPanel,
                                   depth * kPanel);
     }
   };
-  // Part of the depth of some rows.
-  const auto multiply_rows = [&](int64_t batch, int64_t row, int64_t count, int64_t column, int64_t columns,
-                                 int64_t k, int64_t depth, const float* packed, const float* bias,
-                                 float* sums) {
-    Float16* const to = p.c.data + batch * p.c.batch + row * p.c.row + column;
+  // Part of the depth of `count` rows from `row`.
+  const auto multiply_rows = [&](const PackingPiece& at, int64_t row, int64_t count, int64_t k, int64_t depth,
+                                 const float* packed, const float* bias, float* sums) {
+    Float16* const to = p.c.data + at.batch * p.c.batch + row * p.c.row + at.column;
     for (int64_t i = 0; k == 0 && p.accumulates && i < count; ++i) {
-      OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, columns);
+      OPSMITH_BEST(widen_float16)(to + i * p.c.row, sums + i * kColumns, at.columns);
     }
     Gemm<float> gemm;
-    gemm.a = rows + (batch * p.rows + row) * p.depth + k;
+    gemm.a = rows + (at.batch * p.rows + row) * p.depth + k;
     gemm.a_row = p.depth;
     gemm.b = packed;
     gemm.b_depth = kPanel;
@@ -290,45 +353,34 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
     gemm.c = sums;
     gemm.c_row = kColumns;
     gemm.bias = k == 0 ? bias : nullptr;
-    gemm.columns = columns;
+    gemm.columns = at.columns;
     gemm.depth = depth;
     gemm.alpha = p.alpha;
     gemm.accumulates = k != 0 || p.accumulates;
-    with.gemm(gemm, 0, count, 0, panels_of(columns));
+    with.gemm(gemm, 0, count, 0, panels_of(at.columns));
     for (int64_t i = 0; k + depth == p.depth && i < count; ++i) {
-      OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, columns);
+      OPSMITH_BEST(narrow_float16)(sums + i * kColumns, to + i * p.c.row, at.columns);
     }
   };
-  parallel(by.parts, 1, [&](int64_t part_begin, int64_t part_end) {
-    float* const packed = memory + part_begin * units;
+  by.for_each([&](int64_t part, const PackingPiece& at, bool is_packed) {
+    float* const packed = memory + part * units;
     float* const bias = packed + kPiecePanels * most * kPanel;
     float* const sums = bias + kColumns;
-    int64_t last = -1;
-    for (int64_t at = part_begin * by.at_once; at < std::min(by.pieces, part_end * by.at_once); ++at) {
-      const int64_t group = at / by.row_pieces;  // of all batches
-      const int64_t batch = group / by.groups;
-      const int64_t first = group % by.groups * kPiecePanels;
-      const int64_t end = std::min(panels, first + kPiecePanels);
-      const int64_t column = first * kPanel, columns = std::min(p.columns, end * kPanel) - column;
-      if (group != last && p.bias != nullptr) {
-        OPSMITH_BEST(widen_float16)(p.bias + column, bias, columns);
+    if (!is_packed && p.bias != nullptr) {
+      OPSMITH_BEST(widen_float16)(p.bias + at.column, bias, at.columns);
+    }
+    for (int64_t k = 0; k < p.depth; k += most) {
+      const int64_t depth = std::min(most, p.depth - k);
+      if (!is_packed || depth < p.depth) {
+        widen_panels(at, k, depth, packed);
       }
-      const int64_t begin = at % by.row_pieces * by.rows_of_piece;
-      const int64_t row_end = std::min(p.rows, begin + by.rows_of_piece);
-      for (int64_t k = 0; k < p.depth; k += most) {
-        const int64_t depth = std::min(most, p.depth - k);
-        if (group != last || depth < p.depth) {
-          widen_panels(batch, first, end, k, depth, packed);
-          last = group;
-        }
-        for (int64_t row = begin; row < row_end; row += kPieceRows) {
-          multiply_rows(batch, row, std::min(kPieceRows, row_end - row), column, columns, k, depth, packed,
-                        p.bias == nullptr ? nullptr : bias, sums);
-        }
+      for (int64_t row = at.row; row < at.row_end; row += kPieceRows) {
+        multiply_rows(at, row, std::min(kPieceRows, at.row_end - row), k, depth, packed,
+                      p.bias == nullptr ? nullptr : bias, sums);
       }
-      if (p.finish.has_value()) {
-        (*p.finish)(begin, row_end, column, column + columns);
-      }
+    }
+    if (p.finish.has_value()) {
+      (*p.finish)(at.row, at.row_end, at.column, at.column + at.columns);
     }
   });
   return true;
@@ -352,7 +404,7 @@ bool multiply(KernelRuntimeContext& context, Product<T> p, const ProductFunction
   const int64_t panels = panels_of(p.columns), size = panel_size<T>(p.depth);
   if constexpr (kIsFloat16) {
     if (p.packed != nullptr) {
-      return multiply_widened(context, p, with);
+      return p.rows == 1 ? multiply_packed_row(context, p, with) : multiply_widened(context, p, with);
     }
   } else if (p.packed != nullptr) {
     if (!kIsFloat && !make_depth_contiguous(context, p)) {

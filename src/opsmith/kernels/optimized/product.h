@@ -57,8 +57,8 @@ struct ProductFunctions {
                T* panels);
 };
 
-// float16 has no product of its own: but for dot products, its operands are widened and multiplied as
-// float32, in panels that are made while it goes.
+// float16 has no product of its own: but for dot products and single rows by packed panels, its operands are
+// widened and multiplied as float32, in panels that are made while it goes.
 template <>
 struct ProductFunctions<Float16> {
   using Element = Float16;
@@ -68,6 +68,8 @@ struct ProductFunctions<Float16> {
   void (*dots)(const Dots<Float16>& product, int64_t begin, int64_t end);
   void (*pack)(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                float* panels);
+  void (*row)(const float* a, const Float16* panels, int64_t panel, int64_t depth, int64_t count,
+              float* sums);
 };
 
 // How many elements a panel has: its depth times kPanel, of bfloat16 with an even depth.

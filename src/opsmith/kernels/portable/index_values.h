@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
-#include <cstring>
 
 #include "../common/dtypes.h"
+#include "../common/short_copy.h"
 
 namespace opsmith::portable {
 
@@ -54,7 +54,7 @@ inline void copy_rows(const Indices& indices, int64_t begin, int64_t end, int64_
   constexpr int64_t kAhead = 8;  // rows that are fetched, since the processor would not foresee them
   for (int64_t i = begin; i < end; ++i) {
     __builtin_prefetch(from + indices.at(std::min(i + kAhead, end - 1)) * from_pitch);
-    std::memcpy(to + i * to_pitch, from + indices.at(i) * from_pitch, static_cast<size_t>(bytes));
+    copy_short(to + i * to_pitch, from + indices.at(i) * from_pitch, bytes);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../common/short_copy.h"
 #include "../common/transposition.h"
 
 namespace opsmith::portable {
@@ -29,29 +30,11 @@ void copy_line(int64_t n, const char* from, int64_t from_stride, char* to, int64
   }
 }
 
-template <int64_t Bytes>
-void copy_rows_of(int64_t rows, const char* from, int64_t from_pitch, char* to, int64_t to_pitch) {
-  for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * to_pitch, from + row * from_pitch, Bytes);
-  }
-}
-
-// Rows of `bytes` without gaps. Those of few bytes, such as the heads of attention, are copied by code for
-// their size, since calls of memcpy would take longer. Pitches are in bytes.
+// Rows of `bytes` without gaps, such as the heads of attention. Pitches are in bytes.
 void copy_dense_rows(int64_t rows, int64_t bytes, const char* from, int64_t from_pitch, char* to,
                      int64_t to_pitch) {
-  switch (bytes) {
-    case 32:
-      return copy_rows_of<32>(rows, from, from_pitch, to, to_pitch);
-    case 64:
-      return copy_rows_of<64>(rows, from, from_pitch, to, to_pitch);
-    case 128:
-      return copy_rows_of<128>(rows, from, from_pitch, to, to_pitch);
-    case 256:
-      return copy_rows_of<256>(rows, from, from_pitch, to, to_pitch);
-  }
   for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * to_pitch, from + row * from_pitch, static_cast<size_t>(bytes));
+    copy_short(to + row * to_pitch, from + row * from_pitch, bytes);
   }
 }
 

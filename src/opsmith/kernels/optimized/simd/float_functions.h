@@ -142,6 +142,9 @@ OPSMITH_GEMM(Bfloat16, bfloat16)
 void dots_float16(const Dots<Float16>& product, int64_t begin, int64_t end);
 void pack_float16(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,
                   int64_t columns, float* panels);
+// A row of float32 by `count` panels of float16, `panel` elements apart.
+void row_float16(const float* a, const Float16* panels, int64_t panel, int64_t depth, int64_t count,
+                 float* sums);
 // A panel of bfloat16 in the place of one of float32 that they were widened to.
 void pair_panel(float* panel, int64_t depth);
 

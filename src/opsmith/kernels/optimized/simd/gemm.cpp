@@ -307,6 +307,22 @@ int64_t depth_together(const Gemm<float>& g, bool is_single_tile) {
   return is_single_tile ? g.depth : kDepth;
 }
 
+// A row by some panels of float16, which are widened in registers.
+template <int P>
+OPSMITH_INLINE void add_widened_panels(const float* a, const Float16* b, int64_t panel, int64_t depth,
+                                       float* to) {
+  F sums[1][P * kVectors];
+  clear_sums(sums);
+  for (int64_t k = 0; k < depth; ++k) {
+    const F one = splat(a[k]);
+#pragma GCC unroll 8
+    for (int v = 0; v < P * kVectors; ++v) {
+      sums[0][v] = fma(one, load(b + v / kVectors * panel + k * kPanel + v % kVectors * kLanes), sums[0][v]);
+    }
+  }
+  store_sums(to, sums);
+}
+
 // `count` places that are `step` elements apart, in pages that the processor would not foresee.
 template <class T>
 OPSMITH_INLINE void prefetch(const T* from, int64_t step, int64_t count) {
@@ -583,6 +599,20 @@ void pack_float(const float* b, int64_t depth_stride, int64_t column_stride, int
 
 void dots_float16(const Dots<Float16>& d, int64_t begin, int64_t end) {
   all_dots<Widened>(d, begin, end);
+}
+
+void row_float16(const float* a, const Float16* panels, int64_t panel, int64_t depth, int64_t count,
+                 float* sums) {
+  for (; count >= kRowPanels; count -= kRowPanels) {
+    add_widened_panels<kRowPanels>(a, panels, panel, depth, sums);
+    panels += kRowPanels * panel;
+    sums += kRowPanels * kPanel;
+  }
+  for (; count > 0; --count) {
+    add_widened_panels<1>(a, panels, panel, depth, sums);
+    panels += panel;
+    sums += kPanel;
+  }
 }
 
 void pack_float16(const Float16* b, int64_t depth_stride, int64_t column_stride, int64_t depth,

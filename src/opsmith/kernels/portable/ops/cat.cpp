@@ -1,8 +1,8 @@
 // cat and stack: each tensor is copied, and converted where dtypes differ, to its part of the result.
 #include <algorithm>
-#include <cstring>
 
 #include "../../common/parallel.h"
+#include "../../common/short_copy.h"
 #include "../common_dtype.h"
 #include "../movement.h"
 
@@ -11,9 +11,13 @@ namespace {
 
 using executorch::aten::TensorList;
 
-// A tensor of the old form of an empty one, which may stand among tensors of any rank.
-bool counts(const Tensor& tensor) {
-  return tensor.dim() != 1 || tensor.sizes()[0] != 0;
+bool has_elements(const Tensor& tensor) {
+  return tensor.numel() != 0;
+}
+
+// An empty tensor of the old form, which may stand among others of any rank.
+bool is_old_empty(const Tensor& tensor) {
+  return tensor.dim() == 1 && !has_elements(tensor);
 }
 
 // Whether the tensors may be written to `out`, as ATen asks of both operators, and lie as it does.
@@ -31,34 +35,49 @@ bool are_storable(KernelRuntimeContext& context, TensorList tensors, const Tenso
 // Longer ones are worth a copy each, which threads share; shorter ones take longer to begin than to copy.
 constexpr int64_t kMostBytes = 1 << 16, kLeastBytes = 32;
 
+struct Run {
+  const char* from;
+  int64_t bytes;
+};
+
 // Copies the tensors' runs in turn, so that the result is written from end to end; `length` says how many
 // elements each tensor's have. False where runs are not worth it.
 bool join_runs(TensorList tensors, FunctionRef<int64_t(const Tensor&)> length, Tensor& out) {
   const int64_t width = out.element_size();
-  int64_t together = 0;
+  int64_t together = 0;  // bytes
   for (const Tensor& tensor : tensors) {
-    const int64_t run = length(tensor);
-    if (tensor.scalar_type() != out.scalar_type() || run * width > kMostBytes ||
-        (run != 0 && run * width < kLeastBytes)) {
+    const int64_t bytes = length(tensor) * width;
+    if (tensor.scalar_type() != out.scalar_type() || bytes > kMostBytes ||
+        (bytes != 0 && bytes < kLeastBytes)) {
       return false;
     }
-    together += run;
+    together += bytes;
   }
   if (together == 0) {
     return false;
   }
-  char* const all = static_cast<char*>(out.mutable_data_ptr());
-  parallel(out.numel() / together, per_thread(together), [&](int64_t begin, int64_t end) {
-    char* to = all + begin * together * width;
-    for (int64_t i = begin; i < end; ++i) {
-      for (const Tensor& tensor : tensors) {
-        const int64_t bytes = length(tensor) * width;
-        std::memcpy(to, static_cast<const char*>(tensor.const_data_ptr()) + i * bytes,
-                    static_cast<size_t>(bytes));
-        to += bytes;
-      }
+  constexpr size_t kTensors = 16;  // at a time
+  char* to = static_cast<char*>(out.mutable_data_ptr());
+  for (size_t first = 0; first < tensors.size(); first += kTensors) {
+    const size_t count = std::min(kTensors, tensors.size() - first);
+    Run runs[kTensors];
+    int64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor& tensor = tensors[first + i];
+      runs[i] = {static_cast<const char*>(tensor.const_data_ptr()), length(tensor) * width};
+      bytes += runs[i].bytes;
     }
-  });
+    parallel(out.numel() * width / together, per_thread(bytes / width), [=](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        char* next = to + row * together;
+        for (size_t i = 0; i < count; ++i) {
+          copy_short(next, runs[i].from + row * runs[i].bytes, runs[i].bytes);
+          next += runs[i].bytes;
+        }
+      }
+    });
+    to += bytes;
+  }
   return true;
 }
 
@@ -93,6 +112,11 @@ bool lie_alike(TensorList tensors, int64_t d, const Tensor& out) {
 Tensor& cat_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim, Tensor& out) {
   OPSMITH_CHECK(context, !tensors.empty(), InvalidArgument, out,
                 "torch.cat(): expected a non-empty list of Tensors");
+  // Beside others ExecuTorch ignores empty tensors of any shape; ATen takes those alone that add nothing.
+  const bool any_has_elements = std::any_of(tensors.begin(), tensors.end(), has_elements);
+  const auto counts = [=](const Tensor& tensor) {
+    return any_has_elements ? has_elements(tensor) : !is_old_empty(tensor);
+  };
   const Tensor* model = nullptr;
   for (const Tensor& tensor : tensors) {
     OPSMITH_CHECK(context, tensor.dim() != 0, InvalidArgument, out,

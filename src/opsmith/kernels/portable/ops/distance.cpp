@@ -147,7 +147,7 @@ Tensor& pdist_forward_out(KernelRuntimeContext& context, const Tensor& self, dou
   if (!resize(context, out, {rows <= 1 ? 0 : rows * (rows - 1) / 2}) || out.numel() == 0) {
     return out;
   }
-  with_dtype<kPdist>(context, Types<float, double>{}, out.scalar_type(), [&](auto type) {
+  with_dtype<kPdist>(context, Distances{}, out.scalar_type(), [&](auto type) {
     using T = typename decltype(type)::type;
     const T* const from = self.const_data_ptr<T>();
     T* const to = out.mutable_data_ptr<T>();
