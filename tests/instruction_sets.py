@@ -6,16 +6,9 @@ import os
 
 import pytest
 
-from opsmith.build.lean import instruction_sets
-from opsmith.processor import processor_features
+from opsmith.build.lean import supported_instruction_sets
 
-_FLAGS = {
-    "baseline": set(),
-    "avx2": {"avx2", "fma"},
-    "avx512": {"avx512f", "avx512bw", "avx512_vnni"},
-    "neon": {"asimd"},
-}
-SUPPORTED = [name for name in instruction_sets() if _FLAGS[name] <= processor_features()]
+SUPPORTED = list(supported_instruction_sets())
 """Those of this processor, the widest last; it refuses others where ``OPSMITH_ISA`` names them."""
 
 

@@ -40,15 +40,24 @@ def instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]]:
     return _OF_MACHINES.get(machine or platform.machine(), _ELSEWHERE)
 
 
+def supported_instruction_sets() -> Mapping[str, tuple[str, ...]]:
+    """Those of :func:`instruction_sets` that this processor has; all where it does not tell."""
+    features, names = processor_features(), instruction_sets()
+    return {
+        name: options
+        for name, options in names.items()
+        if not features or _FEATURES.get(name, set()) <= features
+    }
+
+
 def compiled_instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]]:
     """Those of :func:`instruction_sets` that a build compiles for.
 
     All of them, but for a quick build, which leaves out what this processor lacks.
     """
-    names, features = instruction_sets(machine), processor_features()
-    if not is_quick_build() or not features or machine not in ("", platform.machine()):
-        return names
-    return {name: names[name] for name in names if _FEATURES.get(name, set()) <= features}
+    if is_quick_build() and machine in ("", platform.machine()):
+        return supported_instruction_sets()
+    return instruction_sets(machine)
 
 
 def lean_sources(

@@ -16,6 +16,8 @@
 #define OPSMITH_ISA avx2
 #include OPSMITH_FUNCTIONS
 #undef OPSMITH_ISA
+#endif
+#if defined(OPSMITH_HAS_LEVELS) && defined(OPSMITH_ISA_AVX512)
 #define OPSMITH_ISA avx512
 #include OPSMITH_FUNCTIONS
 #undef OPSMITH_ISA

@@ -36,12 +36,13 @@ inline bool has_avx2() {
 }
 
 inline bool has_avx512() {
-#if !defined(OPSMITH_ISA_AVX512)
-  return false;
-#endif
+#if defined(OPSMITH_ISA_AVX512)
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
 }
 
 #endif

@@ -214,6 +214,14 @@ class PackingPieces {
   int64_t groups_, row_pieces_, rows_, pieces_, at_once_;
 };
 
+// Packs the part of the piece's panels that begins at depth k.
+template <class T, class Unit>
+void pack(const Product<T>& p, const ProductFunctions<T>& with, const PackingPiece& at, int64_t k,
+          int64_t depth, Unit* packed) {
+  with.pack(p.b.data + at.batch * p.b.batch + at.column * p.b.column + k * p.b.row, p.b.row, p.b.column,
+            depth, at.columns, packed);
+}
+
 // Packs kPiecePanels of b at a time, into memory that stays in the second-level cache, and multiplies all
 // rows with them.
 template <class T>
@@ -231,8 +239,7 @@ bool multiply_packing(KernelRuntimeContext& context, const Product<T>& p, const 
     for (int64_t k = 0; k < p.depth; k += most) {
       const int64_t depth = std::min(most, p.depth - k), size = panel_size<T>(depth);
       if (!is_packed || depth < p.depth) {
-        with.pack(p.b.data + at.batch * p.b.batch + at.column * p.b.column + k * p.b.row, p.b.row, p.b.column,
-                  depth, at.columns, packed);
+        pack(p, with, at, k, depth, packed);
       }
       Gemm<T> gemm = gemm_of(p, at.batch);
       gemm.a += k * p.a.column;
@@ -276,35 +283,29 @@ Temporary<float> widened_rows(KernelRuntimeContext& context, const Product<Float
 // A row by packed panels, each of which is read once.
 bool multiply_packed_row(KernelRuntimeContext& context, const Product<Float16>& p,
                          const ProductFunctions<Float16>& with) {
-  const int64_t panels = panels_of(p.columns), panel = panel_size<Float16>(p.depth);
-  const int64_t pieces = ceil_divided(panels, kPiecePanels);
+  const int64_t panel = panel_size<Float16>(p.depth);
   const auto rows = widened_rows(context, p);
   if (rows == nullptr) {
     return false;
   }
-  parallel(p.batches * pieces, rows_per_thread(kPiecePanels * panel / 16), [&](int64_t begin, int64_t end) {
-    float sums[kPiecePanels * kPanel], widened[kPiecePanels * kPanel];
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t batch = at / pieces, first = at % pieces * kPiecePanels;
-      const int64_t last = std::min(panels, first + kPiecePanels);
-      const int64_t column = first * kPanel, columns = std::min(p.columns, last * kPanel) - column;
-      with.row(rows + batch * p.depth, p.packed + first * panel, panel, p.depth, last - first, sums);
-      std::for_each(sums, sums + columns, [&](float& sum) { sum *= p.alpha; });
-      const auto add = [&](const Float16* summand) {
-        OPSMITH_BEST(widen_float16)(summand, widened, columns);
-        std::transform(sums, sums + columns, widened, sums, std::plus<>());
-      };
-      Float16* const to = p.c.data + batch * p.c.batch + column;
-      if (p.bias != nullptr) {
-        add(p.bias + column);
-      }
-      if (p.accumulates) {
-        add(to);
-      }
-      OPSMITH_BEST(narrow_float16)(sums, to, columns);
-      if (p.finish.has_value()) {
-        (*p.finish)(0, 1, column, column + columns);
-      }
+  PackingPieces(p, 0, panels_of(p.columns), panel).for_each([&](int64_t, const PackingPiece& at, bool) {
+    float sums[kPiecePanels * kPanel], summands[kPiecePanels * kPanel];
+    const auto add = [&](const Float16* from) {
+      OPSMITH_BEST(widen_float16)(from, summands, at.columns);
+      std::transform(sums, sums + at.columns, summands, sums, std::plus<>());
+    };
+    with.row(rows + at.batch * p.depth, p.packed + at.first * panel, panel, p.depth, at.end - at.first, sums);
+    std::for_each(sums, sums + at.columns, [&](float& sum) { sum *= p.alpha; });
+    Float16* const to = p.c.data + at.batch * p.c.batch + at.column;
+    if (p.bias != nullptr) {
+      add(p.bias + at.column);
+    }
+    if (p.accumulates) {
+      add(to);
+    }
+    OPSMITH_BEST(narrow_float16)(sums, to, at.columns);
+    if (p.finish.has_value()) {
+      (*p.finish)(0, 1, at.column, at.column + at.columns);
     }
   });
   return true;
@@ -328,8 +329,7 @@ bool multiply_widened(KernelRuntimeContext& context, const Product<Float16>& p,
   }
   const auto widen_panels = [&](const PackingPiece& at, int64_t k, int64_t depth, float* packed) {
     if (p.packed == nullptr) {
-      with.pack(p.b.data + at.batch * p.b.batch + at.column * p.b.column + k * p.b.row, p.b.row, p.b.column,
-                depth, at.columns, packed);
+      pack(p, with, at, k, depth, packed);
       return;
     }
     for (int64_t i = 0; i < at.end - at.first; ++i) {

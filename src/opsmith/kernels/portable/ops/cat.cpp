@@ -57,6 +57,7 @@ bool join_runs(TensorList tensors, FunctionRef<int64_t(const Tensor&)> length, T
     return false;
   }
   constexpr size_t kTensors = 16;  // at a time
+  const int64_t rows = out.numel() * width / together;
   char* to = static_cast<char*>(out.mutable_data_ptr());
   for (size_t first = 0; first < tensors.size(); first += kTensors) {
     const size_t count = std::min(kTensors, tensors.size() - first);
@@ -67,7 +68,7 @@ bool join_runs(TensorList tensors, FunctionRef<int64_t(const Tensor&)> length, T
       runs[i] = {static_cast<const char*>(tensor.const_data_ptr()), length(tensor) * width};
       bytes += runs[i].bytes;
     }
-    parallel(out.numel() * width / together, per_thread(bytes / width), [=](int64_t begin, int64_t end) {
+    parallel(rows, per_thread(bytes / width), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         char* next = to + row * together;
         for (size_t i = 0; i < count; ++i) {
