@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
@@ -57,6 +58,9 @@ bool is_device_thread_alive() {
 }  // namespace
 
 void start_autograd_threads() {
+  // In a fork, PyTorch's pool of threads is made anew by who asks for it first. The engine's threads all ask as
+  // they start, and where two of them are first the process aborts.
+  at::init_num_threads();
   OpenedEngine::add_missing_threads(Engine::get_default_engine());
 }
 
