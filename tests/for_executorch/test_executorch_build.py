@@ -82,11 +82,8 @@ class Summed(nn.Module):
         return (x + torch.sigmoid(y)).mean(-1)
 
 
-def test_a_selected_library_has_the_dtypes_of_its_program_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selected_library_has_the_dtypes_of_its_program_alone(tmp_path: Path) -> None:
     """In code that several operators share too, and in each instruction set."""
-    monkeypatch.delenv("OPSMITH_OPTIMIZE", raising=False)
     backend = tmp_path / "backend.yaml"
     backend.write_text("backend: summed\ndriver: sim\nlibraries: [optimized]\n")
     program = export(Summed(), matrices(), tmp_path / "summed.pte", backend).program

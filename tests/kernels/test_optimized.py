@@ -13,11 +13,16 @@ import fork_server
 import opsmith
 from instruction_sets import SUPPORTED
 from opsmith.build.cache import usable_cache
-from opsmith.build.lean import instruction_sets
+from opsmith.build.executorch import find_executorch
+from opsmith.build.lean import lean_sources
+from opsmith.build.objects import Object, Objects
+from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import find_compiler
+from opsmith.executorch.build import build_library
+from opsmith.plan import OpenedBackend
 
-VECTORISED = sorted((Path(opsmith.__file__).parent / "kernels").glob("*/simd/*.cpp"))
-
+KERNELS = Path(opsmith.__file__).parent / "kernels"
+LIBRARIES = sorted(folder.parent.name for folder in KERNELS.glob("*/simd"))
 
 EXP = "import opsmith, torch; opsmith.load('sim'); torch.ones(3, device='sim').exp()"
 
@@ -33,24 +38,45 @@ def test_an_instruction_set_that_the_processor_lacks_is_refused() -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def vectorised(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
+    """What a build for ExecuTorch makes of the sources in vectors, for each instruction set."""
+    folder = tmp_path_factory.mktemp("vectorised")
+    backend = folder / "backend.yaml"
+    backend.write_text(f"backend: vectorised\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
+    build_library(backend, (), folder / "built")
+    cache = usable_cache()
+    libraries = OpenedBackend(backend, cache).description.libraries
+    sources = (lean for each in libraries for lean in lean_sources(each, find_executorch()))
+    whole = SharedLibrary("vectorised", (), lean=tuple(sources))
+    return [each for each in Objects(find_compiler(cache), cache).of(whole) if isa_of(each)]
+
+
+def isa_of(made: Object) -> str:
+    """The instruction set that it is compiled for; empty for what all processors run."""
+    options = (flag.partition("-DOPSMITH_ISA=") for flag in made.flags)
+    return "".join(name for _, _, name in options)
+
+
 @pytest.mark.needs("binutils")
-@pytest.mark.parametrize("name", instruction_sets())
-@pytest.mark.parametrize(
-    "source", VECTORISED, ids=lambda path: f"{path.parent.parent.name}-{path.stem}"
-)
+@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_no_code_of_an_instruction_set_is_visible_outside_its_namespace(
-    source: Path, name: str, tmp_path: Path
+    vectorised: list[Object], library: str, name: str
 ) -> None:
     """Else the linker could keep the wide one of two equal inline functions, and an old processor run it."""
-    compiler = find_compiler(usable_cache()).command
-    output = tmp_path / "object.o"
-    options = ["-std=c++17", "-O1", "-fPIC", f"-DOPSMITH_ISA={name}", *instruction_sets()[name]]
-    subprocess.run([*compiler, *options, "-c", source, "-o", output], check=True)
-    listed = subprocess.run(
-        ["nm", "-C", "--defined-only", "--extern-only", output],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    symbols = [line.split(maxsplit=2)[2] for line in listed.splitlines()]
-    assert symbols
-    namespace = f"opsmith::{source.parent.parent.name}::{name}::"
-    assert [symbol for symbol in symbols if namespace not in symbol] == []
+    objects = {
+        each.unit.sources[0]: each.path
+        for each in vectorised
+        if isa_of(each) == name and each.unit.sources[0].parts[-3] == library
+    }
+    assert sorted(objects) == sorted((KERNELS / library / "simd").glob("*.cpp"))
+    for source, path in objects.items():
+        listed = subprocess.run(
+            ["nm", "-C", "--defined-only", "--extern-only", path],
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        symbols = [line.split(maxsplit=2)[2] for line in listed.splitlines()]
+        assert symbols, source
+        namespace = f"opsmith::{library}::{name}::"
+        assert [symbol for symbol in symbols if namespace not in symbol] == [], source
