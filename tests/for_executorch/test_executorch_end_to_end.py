@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # as everyone calls it
 from torch import Tensor, nn
 
+import fork_server
 import quantized_models
 from command import run_opsmith
 from executorch_programs import build
@@ -434,6 +436,18 @@ def decoder():
 """
 
 
+EXECUTE = """
+import sys, torch
+from opsmith.executorch import load_library, read_program
+from executorch.runtime import Runtime
+
+program, library = sys.argv[1:]
+load_library(library, [read_program(program)])
+method = Runtime.get().load_program(program).load_method("forward")
+torch.save(method.execute(torch.load("inputs.pt")), "outputs.pt")
+"""
+
+
 @pytest.mark.nightly
 def test_a_step_of_a_language_model(tmp_path: Path) -> None:
     backend(tmp_path, "llmchip", "[llm]")
@@ -458,5 +472,10 @@ def test_a_step_of_a_language_model(tmp_path: Path) -> None:
         "llama::custom_sdpa.out",
         "quantized_decomposed::embedding_4bit.out",
     }
+    (library,) = (tmp_path / "built").iterdir()
+    command = [sys.executable, "-W", "ignore", "-c", EXECUTE, "program.pte", library]
+    done = fork_server.run(command, imports=fork_server.EXECUTORCH, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (value,) = torch.load(tmp_path / "outputs.pt")
     with torch.no_grad():
-        torch.testing.assert_close(ran.outputs[0], model.expected(*inputs), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(value, model.expected(*inputs), rtol=1e-4, atol=1e-5)

@@ -107,6 +107,28 @@ def test_what_a_library_was_not_built_for_is_the_runtimes(
     assert ran.difference == 0
 
 
+class Sums(nn.Module):
+    """Adds to what it is given what it has seen before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.tensor([3.0, 0.0, 1.0]))
+        self.register_buffer("unkept", torch.full((3,), 5.0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add_(x)
+        self.unkept.mul_(2)
+        return self.seen + self.unkept
+
+
+def test_what_a_program_changes_starts_as_in_the_module(
+    chip: Path, whole: Path, tmp_path: Path
+) -> None:
+    """ExecuTorch alone leaves such memory as it is."""
+    sums = export(Sums(), (torch.ones(3),), tmp_path / "sums.pte", chip).program
+    assert run_program(sums, [whole]).difference == 0
+
+
 def test_several_results(chip: Path, whole: Path, tmp_path: Path) -> None:
     largest = export(Largest(), matrices(1), tmp_path / "largest.pte", chip).program
     ran = run_program(largest, [whole])

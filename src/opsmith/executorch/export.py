@@ -320,6 +320,21 @@ def _exported(what: ModuleToExport) -> ExportedProgram:
             ) from error
 
 
+def _started(exported: ExportedProgram) -> list[str]:
+    """The placeholders of buffers that ``exported`` changes and that do not start with zeros.
+
+    ExecuTorch writes their values to the program only where it is asked to, and else leaves zeros there.
+    """
+    signature = exported.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    values = {**exported.constants, **exported.state_dict}
+    return [
+        placeholder
+        for placeholder, buffer in signature.inputs_to_buffers.items()
+        if buffer in changed and bool(values[buffer].any())
+    ]
+
+
 def _lowered(
     exported: ExportedProgram, preserved: Iterable[str], name: str, *, keeps_layouts: bool
 ) -> tuple[bytes, tuple[GraphNode, ...]]:
@@ -331,6 +346,7 @@ def _lowered(
     with quiet():
         try:
             from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+            from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
         except ImportError:
             raise ExecutorchMissing(
                 "exporting a program needs ExecuTorch, which is not installed",
@@ -347,8 +363,12 @@ def _lowered(
             edge = to_edge(exported, compile_config=config)
             nodes = graph_nodes(edge.exported_program().graph_module)
             config._skip_dim_order = keeps_layouts  # from here on it stands for these copies alone
+            started = _started(edge.exported_program())
             program = edge.to_executorch(
-                ExecutorchBackendConfig(constant_tensor_alignment=_CACHE_LINE)
+                ExecutorchBackendConfig(
+                    passes=[InitializedMutableBufferPass(started)] if started else [],
+                    constant_tensor_alignment=_CACHE_LINE,
+                )
             )
             buffer: bytes = program.buffer
         except Exception as error:  # whatever ExecuTorch's passes raise for what they do not know

@@ -127,6 +127,9 @@ def _agree(call: DirectCall, ours: Answer, theirs: Answer) -> bool:
         if mine == other:
             continue
         values, others = (_contents(out, each[1]) for each in (mine, other))
+        if out.dtype == torch.float16:
+            # The runtime rounds a factor of `add` to Half beside a Tensor of one element: it may overflow.
+            values = values.where(others.isfinite(), others)
         if mine[0] != other[0] or not torch.allclose(
             values, others, rtol=1e-2, atol=1e-2, equal_nan=True
         ):

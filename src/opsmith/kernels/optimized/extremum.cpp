@@ -272,7 +272,8 @@ std::tuple<Tensor&, Tensor&> value_and_place(KernelRuntimeContext& context, cons
   if (!is_float(context, name, functions, self) || !same_dtype(context, self, value) ||
       !(index.scalar_type() == ScalarType::Long ||
         reject(context, Error::InvalidArgument, "%s: indices must have the dtype Long", name)) ||
-      !reduced_dim(context, self, dim, dims) || !resize_to_reduced(context, value, self, dims, keepdim) ||
+      !reduced_dim(context, self, dim, dims) || !have_one_shape(context, value, index) ||
+      !resize_to_reduced(context, value, self, dims, keepdim) ||
       !resize_to_reduced(context, index, self, dims, keepdim) ||
       !has_elements(context, name, self, dims, value) || self.numel() == 0) {
     return results;

@@ -50,6 +50,28 @@ StridedIterator<kMaxOperands> strided_over_out(const Tensor* const* tensors, int
   return all;
 }
 
+// Whether there is a conversion between the dtypes; rejects the call where there is none.
+bool is_part(KernelRuntimeContext& context, Convert conversion, ScalarType dtype, ScalarType computed) {
+  OPSMITH_CHECK(context, conversion != nullptr, NotSupported, false,
+                "Operands of dtype %s that are calculated with as %s are not part of this build",
+                name_of(dtype), name_of(computed));
+  return true;
+}
+
+// Of a call without elements, whose dtypes ExecuTorch's kernels look at too.
+bool are_dtypes_known(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
+                      int count) {
+  for (int i = 0; i < count; ++i) {
+    const ScalarType dtype = tensors[i]->scalar_type();
+    const ScalarType from = i == 0 ? computed[0] : dtype;
+    const ScalarType to = i == 0 ? dtype : computed[i];
+    if (from != to && !is_part(context, conversion(from, to), dtype, computed[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // The operands; `in_place` gets whether all arrays of the function are the operands' memory. False with the
 // call rejected.
 bool make_operands(KernelRuntimeContext& context, const Tensor* const* tensors, const ScalarType* computed,
@@ -80,9 +102,9 @@ bool make_operands(KernelRuntimeContext& context, const Tensor* const* tensors, 
       from = operands[k].round != nullptr ? rounding.common : dtype;
     }
     operands[k].convert = i == 0 ? conversion(computed[i], dtype) : conversion(from, computed[i]);
-    OPSMITH_CHECK(context, operands[k].convert != nullptr, NotSupported, false,
-                  "Operands of dtype %s that are calculated with as %s are not part of this build",
-                  name_of(dtype), name_of(computed[i]));
+    if (!is_part(context, operands[k].convert, dtype, computed[i])) {
+      return false;
+    }
     OPSMITH_CHECK(context, i != 0 || is_dense, NotSupported, false,
                   "An out whose elements overlap or leave gaps is not supported");
   }
@@ -97,7 +119,7 @@ bool iterate(KernelRuntimeContext& context, const Tensor* const* tensors, const 
     return reject_rank(context, tensors[0]->dim());
   }
   if (tensors[0]->numel() == 0) {
-    return true;
+    return !in_executorch() || are_dtypes_known(context, tensors, computed, count);
   }
   const StridedIterator<kMaxOperands> all = strided_over_out(tensors, count);
   const TileIterator<kMaxOperands> tiles(all, kTile);

@@ -190,6 +190,9 @@ Tensor& stack_out(KernelRuntimeContext& context, TensorList tensors, int64_t dim
   if (!resize(context, out, sizes) || !are_storable(context, tensors, out)) {
     return out;
   }
+  if (out.numel() == 0 && contains(RealB{}, out.scalar_type())) {
+    return out;  // of whatever dtypes, as ExecuTorch's kernel has it
+  }
   const int64_t within = part.product(d, part.rank);
   const bool all_contiguous =
       is_contiguous(out) && std::all_of(tensors.begin(), tensors.end(), is_contiguous);

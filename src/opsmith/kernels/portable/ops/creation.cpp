@@ -101,10 +101,10 @@ Tensor& triangle(KernelRuntimeContext& context, const char* name, const Tensor& 
                 name);
   OPSMITH_CHECK(context, self.scalar_type() == out.scalar_type(), InvalidArgument, out,
                 "%s: out and self must have one dtype", name);
-  OPSMITH_CHECK(
-      context,
-      contains(RealB{}, self.scalar_type()) || executorch::runtime::isComplexType(self.scalar_type()),
-      NotSupported, out, "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
+  OPSMITH_CHECK(context,
+                contains(RealB{}, self.scalar_type()) ||
+                    executorch::runtime::isComplexType(self.scalar_type()) || self.numel() == 0,
+                NotSupported, out, "\"%s.out\" not implemented for '%s'", name, name_of(self.scalar_type()));
   const Dims sizes = sizes_of(self);
   if (!resize(context, out, sizes) || !one_layout(context, {&out, &self}) || out.numel() == 0) {
     return out;

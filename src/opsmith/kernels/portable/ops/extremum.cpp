@@ -181,7 +181,8 @@ std::tuple<Tensor&, Tensor&> value_and_argument(KernelRuntimeContext& context, c
                                                 Tensor& index) {
   DimSet dims = 0;
   if (out_is(context, self.scalar_type(), value) && out_is(context, ScalarType::Long, index) &&
-      reduced_dim(context, self, dim, dims) && resize_to_reduced(context, value, self, dims, keepdim) &&
+      reduced_dim(context, self, dim, dims) && have_one_shape(context, value, index) &&
+      resize_to_reduced(context, value, self, dims, keepdim) &&
       resize_to_reduced(context, index, self, dims, keepdim) &&
       has_elements(context, name, self, dims, value)) {
     with_compute_dtype<Name>(context, RealB{}, self.scalar_type(), [&](auto type) {
