@@ -58,8 +58,8 @@ bool is_device_thread_alive() {
 }  // namespace
 
 void start_autograd_threads() {
-  // In a fork, PyTorch's pool of threads is made anew by who asks for it first. The engine's threads all ask as
-  // they start, and where two of them are first the process aborts.
+  // In a fork, PyTorch's pool of threads is made anew by who asks for it first. The engine's threads all ask
+  // as they start, and where two of them are first the process aborts.
   at::init_num_threads();
   OpenedEngine::add_missing_threads(Engine::get_default_engine());
 }

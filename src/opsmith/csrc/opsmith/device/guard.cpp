@@ -55,8 +55,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
   }
 
-  // In a child of fork() there is none: the engine of backward(), on whatever device, starts a thread for each,
-  // and several that start at a time after a fork race for PyTorch's pool of threads, and abort.
+  // In a child of fork() there is none: the engine of backward(), on whatever device, starts a thread for
+  // each, and several that start at a time after a fork race for PyTorch's pool of threads, and abort.
   c10::DeviceIndex deviceCount() const noexcept override { return is_in_bad_fork() ? 0 : device_count(); }
 
   c10::DeviceCapability getDeviceCapability(c10::Device) const override {
