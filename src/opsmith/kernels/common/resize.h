@@ -1,7 +1,6 @@
 // Shapes of results: what operands broadcast to, what a reduction leaves, and giving them to `out`.
 #pragma once
 
-#include <algorithm>
 #include <cinttypes>
 #include <initializer_list>
 #include <optional>
@@ -33,8 +32,7 @@ inline bool resize_like(KernelRuntimeContext& context, Tensor& out, const Tensor
 // ExecuTorch's rule for two results of one shape, such as the largest elements and their places: they have
 // one before they are resized, too. Rejects the call where that is broken.
 inline bool have_one_shape(KernelRuntimeContext& context, const Tensor& a, const Tensor& b) {
-  const auto of_a = a.sizes(), of_b = b.sizes();
-  return !in_executorch() || std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) ||
+  return !in_executorch() || a.sizes() == b.sizes() ||
          reject(context, Error::InvalidArgument,
                 "both results must have one shape, however they are resized");
 }
