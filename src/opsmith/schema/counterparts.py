@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from opsmith.errors import Location, SchemaInvalid
-from opsmith.schema.catalogue import Catalogue, custom_function, operator_of
+from opsmith.schema.catalogue import Catalogue, custom_function, operator_of, tag_names
 from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ _INHERITED_TAGS = frozenset(
     "data_dependent_output cudagraph_unsafe needs_exact_strides needs_contiguous_strides "
     "needs_fixed_stride_order flexible_layout reduction".split()
 )
-# PyTorch's own word for what an in-place or out variant does with its arguments: torch.compile needs it.
+# PyTorch's own word for what an in-place or out variant does with its arguments, from 2.13 on: torch.compile
+# needs it.
 _TAG_OF: Mapping[Variant, str] = {Variant.INPLACE: "inplace", Variant.OUT: "out"}
 
 
@@ -106,7 +107,7 @@ def _shown(operator: Operator) -> str:
 def _tagged(operator: Operator) -> Operator:
     """With PyTorch's tag for its variant."""
     tag = _TAG_OF.get(operator.variant)
-    if tag is None or not returns_tensors(operator):
+    if tag is None or tag not in tag_names() or not returns_tensors(operator):
         return operator
     return replace(operator, tags=tuple(sorted({*operator.tags, tag})))
 

@@ -9,6 +9,8 @@
 #include <ATen/native/TypeProperties.h>
 #include <c10/util/irange.h>
 
+#include <opsmith/torch_version.h>
+
 #include <optional>
 
 namespace opsmith::meta_functions {
@@ -194,7 +196,7 @@ at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
 }
 
 at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
-  at::native::padding::check_valid_input<2>(self, padding);
+  OPSMITH_CHECK_PADDING(self, padding, 2);
   const int64_t left = padding[0], right = padding[1], top = padding[2], bottom = padding[3];
   TORCH_CHECK(
       left < self.size(-1) && right < self.size(-1),

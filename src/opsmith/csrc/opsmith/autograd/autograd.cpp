@@ -38,7 +38,7 @@ variable_list not_twice(const char* message, variable_list&& gradients) {
     }
   }
   const auto error =
-      c10::make_intrusive<torch::autograd::DelayedError>(message, static_cast<int64_t>(gradients.size()));
+      make_node<torch::autograd::DelayedError>(message, static_cast<int64_t>(gradients.size()));
   return (*error)(std::move(gradients));
 }
 

@@ -261,9 +261,9 @@ auto differentiable(c10::DispatchKeySet keys, const Arguments&... arguments) {
   using Forward = typename Formula::Forward;
   detail::each_operand(
       [](const at::Tensor& tensor) { detail::reject_forward_gradient(Forward::name, tensor); }, arguments...);
-  c10::intrusive_ptr<GradientNode<Formula>> node;
+  NodePtr<GradientNode<Formula>> node;
   if (detail::requires_grad(arguments...)) {
-    node = c10::make_intrusive<GradientNode<Formula>>(arguments...);
+    node = make_node<GradientNode<Formula>>(arguments...);
   }
   auto results = [&] {
     const at::AutoDispatchBelowADInplaceOrView below;

@@ -17,9 +17,11 @@
 #include <c10/util/OptionalArrayRef.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <opsmith/torch_version.h>
+
 namespace opsmith {
 
-using NodeHandle = c10::intrusive_ptr<torch::autograd::Node>;
+using NodeHandle = NodePtr<torch::autograd::Node>;
 
 // Values that are their own copies.
 template <class T>

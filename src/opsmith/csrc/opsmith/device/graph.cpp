@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include <ATen/core/GraphImplInterface.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
@@ -13,6 +12,11 @@
 #include <opsmith/device/device.h>
 #include <opsmith/device/driver.h>
 #include <opsmith/device/recorded.h>
+#include <opsmith/torch_version.h>
+
+#if OPSMITH_HAS_ACCELERATOR_GRAPHS
+#include <ATen/core/GraphImplInterface.h>
+#endif
 
 namespace opsmith {
 
@@ -23,6 +27,7 @@ uint64_t next_pool() {
   return ++pools;
 }
 
+#if OPSMITH_HAS_ACCELERATOR_GRAPHS
 class DeviceGraph final : public at::GraphImplInterface {
  public:
   explicit DeviceGraph(const at::GraphImplArgs&) {
@@ -105,6 +110,9 @@ void register_graphs() {
         return std::make_unique<DeviceGraph>(arguments);
       });
 }
+#else
+void register_graphs() {}
+#endif
 
 std::tuple<int64_t, int64_t> graph_pool_handle() {
   return {0, static_cast<int64_t>(next_pool())};

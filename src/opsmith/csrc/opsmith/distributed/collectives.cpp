@@ -24,6 +24,7 @@
 #include <opsmith/distributed/turns.h>
 #include <opsmith/distributed/vendor_collectives.h>
 #include <opsmith/distributed/works.h>
+#include <opsmith/torch_version.h>
 
 namespace opsmith {
 
@@ -259,13 +260,13 @@ class DeviceCollectives final : public c10d::Backend {
                                           const c10d::ReduceScatterOptions& options) override {
     const CollectiveCall call = reducing("reduce_scatter_tensor_coalesced", outputs, options);
     if (vendor_ != nullptr && vendor_->has_reduce_scatter(outputs, options.reduceOp.op_)) {
-      return by_vendor(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs,
+      return by_vendor(c10d::OpType::OPSMITH_REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs,
                        [outputs, inputs, options](VendorGroup& vendor) {
                          vendor.reduce_scatter(outputs, inputs, options.reduceOp.op_);
                        });
     }
     return start(
-        c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs, inputs,
+        c10d::OpType::OPSMITH_REDUCE_SCATTER_TENSOR_COALESCED, call, options, outputs, inputs,
         [this, options](Collective& collective, auto written, auto read) {
           written = flat(written);
           read = flat(read);

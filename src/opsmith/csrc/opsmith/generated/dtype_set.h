@@ -10,6 +10,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <opsmith/torch_version.h>
+
 namespace opsmith {
 
 class DtypeSet {
@@ -37,7 +39,7 @@ class DtypeSet {
 
   // The dtype that a structured kernel computes in is the iterator's common one.
   bool has(const at::TensorIteratorBase& iter) const {
-    return has(iter.maybe_common_dtype().value_or(iter.ninputs() > 0 ? iter.input_dtype() : iter.dtype()));
+    return has(common_dtype_of(iter).value_or(iter.ninputs() > 0 ? iter.input_dtype() : iter.dtype()));
   }
 
  private:

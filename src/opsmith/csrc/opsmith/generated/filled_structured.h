@@ -3,6 +3,7 @@
 #pragma once
 
 #include <opsmith/generated/structured.h>
+#include <opsmith/torch_version.h>
 
 #include <ATen/native/Resize.h>
 
@@ -25,11 +26,11 @@ class FilledStructured final : public Meta {
   }
 
   void set_output_strided(int64_t /*index*/, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
+                          at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
     set(true, sizes, strides, options);
   }
   void set_output_raw_strided(int64_t /*index*/, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
     set(false, sizes, strides, options);
   }
   const at::Tensor& maybe_get_output(int64_t /*index*/) override { return filled_; }

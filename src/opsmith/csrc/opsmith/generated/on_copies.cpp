@@ -32,7 +32,7 @@ at::Tensor cast_in_order(const at::Tensor& tensor, at::ScalarType dtype) {
 // resized or checked again.
 void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
                    c10::function_ref<void(at::TensorIterator&)> kernel) {
-  const auto common = casts == Casts::kBeforeTheKernel ? iter.maybe_common_dtype() : std::nullopt;
+  const auto common = casts == Casts::kBeforeTheKernel ? common_dtype_of(iter) : std::nullopt;
   HostViews views(detail::kOfGraphs);
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false)
@@ -58,7 +58,7 @@ void run_on_copies(at::TensorIteratorBase& iter, Access access, Casts casts,
     config.add_owned_const_input(input);
   }
   at::TensorIterator copies = config.build();
-  if (casts == Casts::kInTheKernel && iter.maybe_common_dtype().has_value()) {
+  if (casts == Casts::kInTheKernel && common_dtype_of(iter).has_value()) {
     copies = at::TensorIterator(NotCast(copies, iter.common_dtype()));
   }
   kernel(copies);

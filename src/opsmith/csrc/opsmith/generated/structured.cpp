@@ -123,7 +123,7 @@ void Output::copy_back() const {
 }
 
 bool has_promised_dtypes(const at::TensorIteratorBase& iter) {
-  const auto common = iter.maybe_common_dtype();
+  const auto common = common_dtype_of(iter);
   if (!common.has_value()) {
     return true;
   }

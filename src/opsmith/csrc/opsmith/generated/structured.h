@@ -14,7 +14,7 @@
 #pragma once
 
 #include <opsmith/generated/each_tensor.h>
-#include <opsmith/generated/torch_version.h>
+#include <opsmith/torch_version.h>
 
 #include <array>
 #include <optional>
@@ -115,17 +115,17 @@ class Structured final : public Meta {
   explicit Structured(Given how, const Outputs&... outputs) : outputs_{detail::Output(how, outputs)...} {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
+                          at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
     outputs_[index].set(true, kIsIterator<Meta>, sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
-      Meta::set_output_raw_strided(index, sizes, strides, options);
+      Meta::set_output_raw_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
     }
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OPSMITH_NAMES_PARAMETER) override {
     outputs_[index].set(false, kIsIterator<Meta>, sizes, strides, options);
     if constexpr (kIsIterator<Meta>) {
-      Meta::set_output_raw_strided(index, sizes, strides, options);
+      Meta::set_output_raw_strided(index, sizes, strides, options OPSMITH_NAMES_ARGUMENT);
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[index].announced(); }
@@ -151,7 +151,7 @@ class Structured final : public Meta {
   // The same in the dtype that TensorIterator promises, for kernels without one: see Note [The common dtype].
   const at::Tensor& promised(size_t index) {
     if constexpr (kIsIterator<Meta>) {
-      if (const auto common = this->maybe_common_dtype()) {
+      if (const auto common = common_dtype_of(*this)) {
         outputs_[index].promote(*common);
       }
     }

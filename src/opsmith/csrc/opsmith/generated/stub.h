@@ -125,7 +125,7 @@ struct StubKernel<kStub, kKernel, kRuns, kStubs, kDtypes...> {
 
   static at::ScalarType dtype_of(const at::TensorBase& tensor) { return tensor.scalar_type(); }
   static at::ScalarType dtype_of(const at::TensorIteratorBase& iter) {
-    return kStubs == Stubs::kCommonDtype ? iter.maybe_common_dtype().value_or(iter.dtype()) : iter.dtype();
+    return kStubs == Stubs::kCommonDtype ? common_dtype_of(iter).value_or(iter.dtype()) : iter.dtype();
   }
 };
 

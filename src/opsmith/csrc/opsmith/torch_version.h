@@ -1,0 +1,86 @@
+// Differences between the supported releases of PyTorch, and the only place that asks for the release.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <ATen/TensorIterator.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/intrusive_ptr.h>
+#include <torch/headeronly/version.h>
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
+#error "opsmith supports torch 2.11 and later: pip install 'torch>=2.11,<2.16'"
+#endif
+
+// Structured operators announce the names of their outputs' dimensions until 2.12, the last release with
+// named Tensors: the parameter of set_output_strided() and set_output_raw_strided(), and its argument.
+#if TORCH_VERSION_MINOR < 13
+#define OPSMITH_NAMES_PARAMETER , at::DimnameList names
+#define OPSMITH_NAMES_ARGUMENT , names
+#else
+#define OPSMITH_NAMES_PARAMETER
+#define OPSMITH_NAMES_ARGUMENT
+#endif
+
+// at::GraphImplInterface, the backend of torch.accelerator.Graph: from 2.12 on.
+#define OPSMITH_HAS_ACCELERATOR_GRAPHS (TORCH_VERSION_MINOR >= 12)
+
+// The type that the profiler shows for reduce_scatter_tensor_coalesced: one of its own from 2.12 on.
+#if TORCH_VERSION_MINOR < 12
+#define OPSMITH_REDUCE_SCATTER_TENSOR_COALESCED COALESCED
+#else
+#define OPSMITH_REDUCE_SCATTER_TENSOR_COALESCED REDUCE_SCATTER_TENSOR_COALESCED
+#endif
+
+// Checks of at::native::padding::check_valid_input, of <ATen/native/Padding.h>, for `dims` dimensions, which
+// became an argument in 2.15.
+#if TORCH_VERSION_MINOR < 15
+#define OPSMITH_CHECK_PADDING(input, padding, dims) at::native::padding::check_valid_input<dims>(input, padding)
+#else
+#define OPSMITH_CHECK_PADDING(input, padding, dims) at::native::padding::check_valid_input(input, padding, dims)
+#endif
+
+#if TORCH_VERSION_MINOR < 13
+namespace torch::autograd {
+struct Node;
+TORCH_API void deleteNode(Node* function);
+}  // namespace torch::autograd
+#endif
+
+namespace opsmith {
+
+// The pointer that owns a node of the autograd graph.
+#if TORCH_VERSION_MINOR < 13
+template <class Node>
+using NodePtr = std::shared_ptr<Node>;
+
+template <class Node, class... Arguments>
+NodePtr<Node> make_node(Arguments&&... arguments) {
+  return NodePtr<Node>(new Node(std::forward<Arguments>(arguments)...), torch::autograd::deleteNode);
+}
+#else
+template <class Node>
+using NodePtr = c10::intrusive_ptr<Node>;
+
+template <class Node, class... Arguments>
+NodePtr<Node> make_node(Arguments&&... arguments) {
+  return c10::make_intrusive<Node>(std::forward<Arguments>(arguments)...);
+}
+#endif
+
+// The iterator's common dtype, where it computes one: TensorIteratorBase::maybe_common_dtype(), from 2.13 on.
+inline std::optional<c10::ScalarType> common_dtype_of(const at::TensorIteratorBase& iter) {
+#if TORCH_VERSION_MINOR < 13
+  struct Iterator : at::TensorIteratorBase {
+    static c10::ScalarType of(const at::TensorIteratorBase& iter) { return iter.*(&Iterator::common_dtype_); }
+  };
+  const c10::ScalarType found = Iterator::of(iter);
+  return found == c10::ScalarType::Undefined ? std::nullopt : std::optional(found);
+#else
+  return iter.maybe_common_dtype();
+#endif
+}
+
+}  // namespace opsmith
