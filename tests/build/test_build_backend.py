@@ -441,8 +441,13 @@ def test_the_cache_does_not_tell_where_torch_and_executorch_lie(
     monkeypatch.setattr(backend_room, "find_torch", lambda: torch)
     monkeypatch.setattr(backend_room, "find_executorch", lambda: executorch)
     assert names_of_sim(chip.cache) == before
-    monkeypatch.setattr(backend_room, "find_torch", lambda: replace(torch, version="2.13.9"))
-    assert names_of_sim(chip.cache).isdisjoint(before)
+    patch = f"{torch.compiled_for}.9+cu130"
+    monkeypatch.setattr(backend_room, "find_torch", lambda: replace(torch, version=patch))
+    assert names_of_sim(chip.cache) == before
+    for other in ("2.99.0", f"{torch.compiled_for}.0a0+git1234567"):
+        another = replace(torch, version=other)
+        monkeypatch.setattr(backend_room, "find_torch", lambda found=another: found)
+        assert names_of_sim(chip.cache).isdisjoint(before)
 
 
 def names_of_sim(cache: Path) -> set[Path]:

@@ -71,9 +71,7 @@ class Installed:
     @property
     def versions(self) -> str:
         """What of it the built libraries depend on, beside the compiler; not where it lies."""
-        return (
-            f"torch {self.torch.version} executorch {self.executorch and self.executorch.version}"
-        )
+        return f"torch {self.torch.compiled_for} executorch {self.executorch and self.executorch.version}"
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
 """The objects of a library, named by digests of all that goes into them.
 
-An object's digest covers the compiler, the flags, torch's version, the sources and every header of ours
+An object's digest covers the compiler, the flags, torch's minor release, the sources and every header of ours
 that they include, so an object is compiled once for all checkouts, environments and backends.
 """
 
@@ -65,7 +65,7 @@ class Objects:
 
     def of(self, library: SharedLibrary) -> list[Object]:
         """The object of each unit; its digest names what its flags add to the package's own."""
-        version = library.torch.version if library.torch else ""
+        version = library.torch.compiled_for if library.torch else ""
         if library.python:
             version += f" {library.python.version}"
         objects = []

@@ -32,7 +32,7 @@ from opsmith.errors import (
     LoadError,
     PythonHeadersMissing,
 )
-from opsmith.schema import torch_version
+from opsmith.schema import compiled_for, torch_version
 
 _CANDIDATES = ("c++", "g++", "clang++")
 _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX"
@@ -100,6 +100,11 @@ class TorchInstallation:
 
     version: str
     root: Path
+
+    @property
+    def compiled_for(self) -> str:
+        """The torch that code compiled against it fits: its minor release, where it is one."""
+        return compiled_for(self.version)
 
     @property
     def include_dirs(self) -> tuple[Path, ...]:

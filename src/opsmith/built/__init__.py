@@ -1,7 +1,7 @@
 """The libraries of a backend as a process loads them: what they are, and those that a package carries."""
 
 from opsmith.built.backend import BuiltBackend
-from opsmith.built.carried import carried_backend, carried_plan, fitting_backend, public_version
+from opsmith.built.carried import carried_backend, carried_plan, fitting_backend
 from opsmith.built.contents import (
     FORMAT,
     CarriedBuild,
@@ -12,6 +12,7 @@ from opsmith.built.contents import (
     Place,
     read_contents,
 )
+from opsmith.built.torch_note import check_torch
 
 __all__ = [
     "FORMAT",
@@ -24,7 +25,7 @@ __all__ = [
     "Place",
     "carried_backend",
     "carried_plan",
+    "check_torch",
     "fitting_backend",
-    "public_version",
     "read_contents",
 ]

@@ -27,7 +27,7 @@ from opsmith.description import (
     hides_host_windows,
 )
 from opsmith.errors import Location, PackageInvalid, PackageUnfit
-from opsmith.schema import torch_version
+from opsmith.schema import compiled_for, requirement, torch_version
 
 
 def carried_backend(description: Path) -> BuiltBackend | None:
@@ -65,15 +65,10 @@ def carried_plan(description: Path) -> Path | None:
     return _checked(description, contents, build, build.plan)
 
 
-def public_version(version: str) -> str:
-    """``2.13.0`` for ``2.13.0+cpu``: what the libraries for one torch of a release have in common."""
-    return version.partition("+")[0]
-
-
 def _fitting(contents: Contents) -> CarriedBuild | None:
     if contents.host_window and hides_host_windows():
         return None
-    wanted = (public_version(torch_version()), platform.machine())
+    wanted = (compiled_for(torch_version()), platform.machine())
     return next((each for each in contents.builds if (each.torch, each.machine) == wanted), None)
 
 
@@ -85,9 +80,9 @@ def _unfit(contents: Contents) -> PackageUnfit:
             has_sources=contents.has_sources,
             remedy=f"unset {HOST_WINDOW}",
         )
-    versions = sorted({each.torch for each in contents.builds})
+    versions = list(dict.fromkeys(each.torch for each in contents.builds))
     machines = sorted({each.machine for each in contents.builds})
-    torch, machine = public_version(torch_version()), platform.machine()
+    machine = platform.machine()
     if machine not in machines:
         return PackageUnfit(
             f"`{contents.distribution}` carries libraries for {_listed(machines)}, and this machine is "
@@ -97,10 +92,10 @@ def _unfit(contents: Contents) -> PackageUnfit:
         )
     return PackageUnfit(
         f"`{contents.distribution}` carries libraries for torch {_listed(versions)}, and this is torch "
-        f"{torch}",
+        f"{torch_version()}",
         has_sources=contents.has_sources,
-        remedy=f"pip install torch=={versions[-1]}; or make a wheel for this torch: opsmith package, in the "
-        f"sources of {contents.backend}",
+        remedy=f'pip install "{requirement(versions[-1])}"; or make a wheel for this torch: opsmith package, '
+        f"in the sources of {contents.backend}",
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from opsmith.errors import PackageInvalid
 
-FORMAT = 2
+FORMAT = 3
 """Raised with each change after which an opsmith cannot load what another has packaged: that of
 ``package.json``, of a plan, of the operators through which Python reaches a library."""
 
@@ -55,6 +55,8 @@ class DriverClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class CarriedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was built for one torch on one kind of machine, in ``folder``.
+
+    ``torch`` is the minor release, ``2.13``, or the whole version of a torch that is no release.
 
     ``driver`` is None where the description names one that is ready built.  ``adapters`` call Python
     kernels, each for the Pythons whose extension modules end in its key.

@@ -18,12 +18,12 @@ import msgspec
 from opsmith.build.places import places_in
 from opsmith.build.progress import OnProgress
 from opsmith.build.relocatable import build_relocatable
-from opsmith.built import CarriedBuild, CarriedFile, public_version
+from opsmith.built import CarriedBuild, CarriedFile
 from opsmith.built.contents import FOLDER
 from opsmith.cache_folder import cache_root
 from opsmith.errors import OpsmithError, PackagingError
 from opsmith.plan.kept_plans import stored_plan
-from opsmith.schema import torch_version
+from opsmith.schema import compiled_for, torch_version
 
 _PLAN = "plan.json"
 
@@ -51,7 +51,7 @@ def carried_libraries(request: Request, progress: OnProgress | None = None) -> C
     Raises a :class:`~opsmith.errors.DescriptionError`, a :class:`~opsmith.errors.BuildError`, or
     :class:`~opsmith.errors.PackagingError` where a library would tell where it was built.
     """
-    torch, machine = public_version(torch_version()), platform.machine()
+    torch, machine = compiled_for(torch_version()), platform.machine()
     name = f"torch-{torch}-{machine}"
     description = Path(request.description)
     built = build_relocatable(

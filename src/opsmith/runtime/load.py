@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from opsmith.built import BuiltBackend, fitting_backend
+from opsmith.built import BuiltBackend, check_torch, fitting_backend
 from opsmith.cache_folder import cache_root
 from opsmith.description import Rng, find_backend
 from opsmith.errors import DriverInvalid, LoadError, SlotTaken
@@ -232,6 +232,7 @@ def _register(built: BuiltBackend) -> None:
         )
     import_defining_modules(built.external_namespaces)
     _check_preloaded()
+    check_torch(built)
     try:
         torch.ops.load_library(str(built.library))  # type: ignore[no-untyped-call]
     except OSError as error:

@@ -1,6 +1,6 @@
 """Operators and groups as data: what ATen and a description declare, read through torchgen."""
 
-from opsmith.schema.catalogue import Catalogue, read_catalogue, torch_version
+from opsmith.schema.catalogue import Catalogue, read_catalogue
 from opsmith.schema.counterparts import Declaration, with_operators
 from opsmith.schema.custom import parse_operator
 from opsmith.schema.declared import declarations_of, group_declared
@@ -18,11 +18,19 @@ from opsmith.schema.operator import (
 )
 from opsmith.schema.parts import PartsMap, read_parts
 from opsmith.schema.stubs import Caller, Stub, StubMap, Unfit, read_stubs
+from opsmith.schema.torch_release import (
+    KNOWN_RELEASES,
+    compiled_for,
+    requirement,
+    torch_release,
+    torch_version,
+)
 from opsmith.schema.words import CPP_WORDS, reserved_in_cpp
 
 __all__ = [
     "CPP_WORDS",
     "GENERATED",
+    "KNOWN_RELEASES",
     "Caller",
     "Catalogue",
     "Composite",
@@ -37,6 +45,7 @@ __all__ = [
     "StubMap",
     "Unfit",
     "Variant",
+    "compiled_for",
     "declarations_of",
     "differentiable",
     "gradient_operator",
@@ -47,8 +56,10 @@ __all__ = [
     "read_host_readers",
     "read_parts",
     "read_stubs",
+    "requirement",
     "reserved_in_cpp",
     "result_names",
+    "torch_release",
     "torch_version",
     "with_operators",
 ]

@@ -8,7 +8,6 @@ operator.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ import yaml
 from opsmith.errors import LoadError
 from opsmith.schema.kept_catalogue import Stored, stored
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
+from opsmith.schema.torch_release import torch_version
 
 if TYPE_CHECKING:
     from torchgen.gen import ParsedYaml
@@ -42,19 +42,6 @@ class Catalogue:
         """The operators in the group of ``name``, functional first; itself, where it has no group."""
         group = self.group_of.get(name)
         return (name,) if group is None else tuple(member for _, member in group.members())
-
-
-def torch_version() -> str:
-    """The installed torch's version, e.g. ``2.13.0+cpu``, without importing it.
-
-    Raises :class:`LoadError` when torch is not installed.
-    """
-    try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        raise LoadError(
-            "PyTorch is not installed in this environment", remedy="pip install torch==2.13.0"
-        ) from None
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from opsmith.errors import LoadError
-from opsmith.schema.catalogue import torch_version
+from opsmith.schema.torch_release import torch_version
 
 
 class _Recorded(Protocol):
