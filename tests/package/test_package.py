@@ -32,15 +32,17 @@ from opsmith.errors import (
     PackagingError,
     SourceOutside,
 )
-from opsmith.package import packaging
+from opsmith.package import environments, fetched_torch, packaging
 from opsmith.package.contents import described_files
 from opsmith.package.packaging import Wanted, package
 from opsmith.package.platform_tag import platform_tag
 from opsmith.package.project import project_of
+from opsmith.schema import compiled_for, requirement, torch_version
 from refusal import refusal
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-BUILD = f"torch-2.13.0-{platform.machine()}"
+TORCH = compiled_for(torch_version())
+BUILD = f"torch-{TORCH}-{platform.machine()}"
 # What a machine lacks that has opsmith and torch for running a packaged device only.
 WITHOUT = (
     "opsmith.build",
@@ -164,7 +166,7 @@ def test_its_metadata_are_the_projects_and_what_it_needs(device: Installed) -> N
     assert metadata.get_all("Requires-Dist") == [
         "numpy",
         "opsmith>=0.1.0,<0.2",
-        "torch==2.13.0",
+        requirement(TORCH),
     ]
     assert (metadata["Summary"], metadata["License-Expression"]) == ("A chip", "MIT")
     wheel = archive.read("mychip_torch-1.2.dist-info/WHEEL").decode()
@@ -215,7 +217,7 @@ def test_a_folder_without_a_project_is_named_for_its_backend(tmp_path: Path) -> 
     (wheel,) = (tmp_path / "dist").iterdir()
     assert wheel.name.startswith("mychip-3.1-py3-none-")
     assert run.stdout.splitlines()[1:] == [
-        f"for      torch 2.13.0 on {platform.machine()}",
+        f"for      torch {TORCH} on {platform.machine()}",
         "sources  2 files; --no-sources leaves them out",
         f"install  pip install {wheel}",
     ]
@@ -243,9 +245,9 @@ def test_without_sources(project: Path, tmp_path: Path) -> None:
     assert target.name() == "mychip"
     target.change(_another_torch)
     assert target.error() == (
-        "opsmith.errors.PackageUnfit: `mychip-torch==1.2` carries libraries for torch 2.12.1, and this is "
-        "torch 2.13.0\n"
-        "  remedy: pip install torch==2.12.1; or make a wheel for this torch: opsmith package, in the "
+        "opsmith.errors.PackageUnfit: `mychip-torch==1.2` carries libraries for torch 2.5, and this is "
+        f"torch {torch_version()}\n"
+        '  remedy: pip install "torch==2.5.*"; or make a wheel for this torch: opsmith package, in the '
         "sources of mychip"
     )
 
@@ -310,7 +312,7 @@ def test_commands_take_it_by_its_name(device: Installed) -> None:
 
 
 def _another_torch(contents: dict[str, object]) -> None:
-    contents["builds"][0]["torch"] = "2.12.1"  # type: ignore[index]
+    contents["builds"][0]["torch"] = "2.5"  # type: ignore[index]
 
 
 def test_another_torch_and_no_compiler(device: Installed, tmp_path: Path) -> None:
@@ -318,19 +320,18 @@ def test_another_torch_and_no_compiler(device: Installed, tmp_path: Path) -> Non
     target.change(_another_torch)
     empty = {"OPSMITH_CACHE_DIR": str(tmp_path / "cache")}
     assert target.error(**empty) == (
-        "opsmith.errors.PackageUnfit: `mychip-torch==1.2` carries libraries for torch 2.12.1, and this is "
-        "torch 2.13.0; and it cannot be built from its sources: the compiler `nowhere++` that CXX names was "
-        "not found on PATH\n"
-        "  remedy: pip install torch==2.12.1; or make a wheel for this torch: opsmith package, in the "
+        "opsmith.errors.PackageUnfit: `mychip-torch==1.2` carries libraries for torch 2.5, and this is "
+        f"torch {torch_version()}; and it cannot be built from its sources: the compiler `nowhere++` that "
+        "CXX names was not found on PATH\n"
+        '  remedy: pip install "torch==2.5.*"; or make a wheel for this torch: opsmith package, in the '
         "sources of mychip; or, to build it here, apt-get install g++ (Debian, Ubuntu) or dnf install "
         "gcc-c++ (Fedora); or set CXX"
     )
     script = f"import torch, opsmith; opsmith.autoload({str(target.description)!r}); print('torch is there')"
     run = fork_server.run([sys.executable, "-c", script], env=target.environment(**empty))
     assert run.stdout == "torch is there\n"
-    assert (
-        "AutoloadWarning" in run.stderr and "torch 2.12.1, and this is torch 2.13.0" in run.stderr
-    )
+    assert "AutoloadWarning" in run.stderr
+    assert f"torch 2.5, and this is torch {torch_version()}" in run.stderr
 
 
 def test_another_machine(device: Installed, tmp_path: Path) -> None:
@@ -369,18 +370,38 @@ def test_a_library_that_is_missing_or_another(device: Installed, tmp_path: Path)
     assert f"{library} cannot be read: No such file or directory\n" in target.error()
 
 
+def test_a_library_for_another_torch_that_is_forced_in(device: Installed, tmp_path: Path) -> None:
+    target = device.copied(tmp_path)
+    library = target.carried / BUILD / "libopsmith_mychip.so"
+    note = b"opsmith\0" + TORCH.encode()
+    content = library.read_bytes()
+    assert content.count(note) == 1
+    other = content.replace(note, b"opsmith\x002.05")
+    library.write_bytes(other)
+
+    def forge(contents: dict[str, object]) -> None:
+        digest = hashlib.sha256(other).hexdigest()
+        contents["builds"][0]["library"]["sha256"] = digest  # type: ignore[index]
+
+    target.change(forge)
+    assert target.error() == (
+        f"opsmith.errors.LoadError: {library} was compiled for torch 2.5, and this is torch "
+        f"{torch_version()}\n  remedy: pip install --force-reinstall --no-deps mychip-torch==1.2"
+    )
+
+
 def test_packages_of_other_versions_of_opsmith(device: Installed, tmp_path: Path) -> None:
     target = device.copied(tmp_path)
-    target.change(lambda contents: contents.update(format=3, opsmith="0.3.0", novel=True))
+    target.change(lambda contents: contents.update(format=4, opsmith="0.3.0", novel=True))
     assert target.error() == (
         "opsmith.errors.PackageInvalid: `mychip-torch==1.2` was packaged by a newer opsmith, 0.3.0, in "
-        "format 3; this one reads format 2\n"
+        "format 4; this one reads format 3\n"
         "  remedy: pip install --upgrade opsmith, to 0.3.0 or later"
     )
     target.change(lambda contents: contents.update(format=0, opsmith="0.0.9"))
     assert target.error() == (
         "opsmith.errors.PackageInvalid: `mychip-torch==1.2` was packaged by an older opsmith, 0.0.9, in "
-        "format 0; this one reads format 2\n"
+        "format 0; this one reads format 3\n"
         "  remedy: install a newer mychip-torch, or opsmith==0.0.9"
     )
     path = target.carried / "package.json"
@@ -457,13 +478,47 @@ def test_without_hatchling(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
 # ---- several environments
 
 
-def test_versions_of_torch_that_no_environment_has(project: Path, tmp_path: Path) -> None:
-    wanted = Wanted(tmp_path, torch=("2.99.0",))
-    assert refusal(EnvironmentUnusable, package, project, wanted) == (
-        "torch 2.99.0 is asked for, and the environments have torch 2.13.0\n"
-        "  remedy: name an environment that has it: --python VENV/bin/python, after VENV/bin/pip install "
-        "torch==2.99.0 opsmith==0.1.0"
+def test_a_torch_that_no_environment_has_and_pip_cannot_fetch(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    text = refusal(EnvironmentUnusable, package, project, Wanted(tmp_path, torch=("2.99.0",)))
+    assert text.startswith("pip could not fetch torch==2.99.*:\n  ")
+    assert "No matching distribution found for torch==2.99.*" in text
+    assert text.endswith("\n  remedy: name an environment that has it: --python VENV/bin/python")
+
+
+def test_a_torch_that_is_fetched_stands_in_for_the_environments_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        target = Path(command[command.index("--target") + 1])
+        for name in ("torch", "torchgen", "bin"):
+            (target / name).mkdir()
+        (target / "torch-2.99.1.dist-info").mkdir()
+        metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.99.1\n"
+        (target / "torch-2.99.1.dist-info" / "METADATA").write_text(metadata)
+        fetched.append(command[-1])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    fetched: list[str] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(fetched_torch.subprocess, "run", install)
+        folders = {fetched_torch.fetched_torch("2.99", tmp_path, print) for _ in range(2)}
+    (folder,) = folders
+    assert fetched == ["torch==2.99.*"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "torch",
+        "torch-2.99.1.dist-info",
+        "torchgen",
+    ]
+    script = "from opsmith.schema import compiled_for, torch_version; print(compiled_for(torch_version()))"
+    environment = environments._environment(folder)
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
+    assert run.stdout == "2.99\n"
 
 
 def test_another_python_that_is_none_or_has_no_opsmith(project: Path, tmp_path: Path) -> None:
@@ -501,25 +556,25 @@ def test_builds_of_several_torches_lie_side_by_side(tmp_path: Path) -> None:
             (folder / name / file).write_text(f"{torch} {suffix}")
         return CarriedBuild(torch, "x86_64", name, library, None, plan, {suffix: adapter})
 
-    builds = [build("2.13.0", ".cpython-311.so", tmp_path / "all")]
+    builds = [build("2.13", ".cpython-311.so", tmp_path / "all")]
     for number, (torch, suffix) in enumerate(
-        (("2.13.2", ".cpython-311.so"), ("2.13.0", ".cpython-312.so"))
+        (("2.15", ".cpython-311.so"), ("2.13", ".cpython-312.so"))
     ):
         own = tmp_path / str(number)
         builds = packaging._joined(builds, build(torch, suffix, own), own, tmp_path / "all")
     assert [(each.torch, sorted(each.adapters)) for each in builds] == [
-        ("2.13.0", [".cpython-311.so", ".cpython-312.so"]),
-        ("2.13.2", [".cpython-311.so"]),
+        ("2.13", [".cpython-311.so", ".cpython-312.so"]),
+        ("2.15", [".cpython-311.so"]),
     ]
-    assert sorted(path.name for path in (tmp_path / "all" / "torch-2.13.0-x86_64").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "all" / "torch-2.13-x86_64").iterdir()) == [
         "libopsmith_mychip.so",
         "opsmith_adapter.cpython-311.so",
         "opsmith_adapter.cpython-312.so",
         "plan.json",
     ]
-    library = tmp_path / "all" / "torch-2.13.0-x86_64" / "libopsmith_mychip.so"
-    assert library.read_text() == "2.13.0 .cpython-311.so"
+    library = tmp_path / "all" / "torch-2.13-x86_64" / "libopsmith_mychip.so"
+    assert library.read_text() == "2.13 .cpython-311.so"
     assert packaging._dependencies(builds) == (
         "opsmith>=0.1.0,<0.2",
-        "torch>=2.13.0,<=2.13.2,!=2.13.1",
+        "torch>=2.13,<2.16,!=2.14.*",
     )

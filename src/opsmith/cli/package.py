@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -31,9 +32,9 @@ def package(
     torch: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="VERSION",
-            help="A version of torch that the wheel is for, where not that of every environment. "
-            "May be given several times.",
+            metavar="RELEASES",
+            help="The releases of torch that the wheel is for, such as 2.13,2.14, where not those of the "
+            "environments. One that no environment has is fetched by pip, without what it requires.",
         ),
     ] = None,
     sources: Annotated[
@@ -57,7 +58,7 @@ def package(
 ) -> None:
     """Make a wheel of a backend with its built libraries, which is used without a compiler."""
     wanted = Wanted(
-        output, tuple(python or ()), tuple(torch or ()), sources, python_kernels, version
+        output, tuple(python or ()), _releases(torch or ()), sources, python_kernels, version
     )
     with shown_progress() as progress:
         made = packaged_of(find_backend(backend), wanted, progress)
@@ -77,6 +78,10 @@ def package(
     }
     for name, text in rows.items():
         out.print(f"{name:<8} {text}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _releases(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(each.strip() for text in given for each in text.split(",") if each.strip())
 
 
 def _as_json(made: Packaged, sources: bool) -> dict[str, object]:

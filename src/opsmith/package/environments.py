@@ -28,8 +28,12 @@ def check_interpreter(python: str) -> str:
     return program
 
 
-def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) -> CarriedBuild:
+def built_by(
+    python: str, request: Request, opsmith: str, progress: OnProgress, torch: Path | None = None
+) -> CarriedBuild:
     """What the environment of the interpreter ``python`` builds for ``request``.
+
+    ``torch`` is a folder with a torch that stands in for the environment's own.
 
     It needs the same version of opsmith, ``opsmith``: raises
     :class:`~opsmith.errors.EnvironmentUnusable` where it has another, or none, or cannot build.
@@ -45,8 +49,7 @@ def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) 
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Its torch may have packages of its own that load a device.
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        env=_environment(torch),
     )
     said: list[str] = []
     assert process.stdout is not None and process.stderr is not None
@@ -60,6 +63,15 @@ def built_by(python: str, request: Request, opsmith: str, progress: OnProgress) 
             process.terminate()
             raise
     return _answered(python, opsmith, output, said)
+
+
+def _environment(torch: Path | None) -> dict[str, str]:
+    # Its torch may have packages of its own that load a device.
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    if torch is not None:
+        path = [str(torch), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    return environment
 
 
 def _answered(python: str, opsmith: str, output: str, said: list[str]) -> CarriedBuild:

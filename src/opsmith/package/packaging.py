@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import tempfile
@@ -23,27 +22,29 @@ from opsmith.built import (
     DriverClass,
     Namespace,
     Place,
-    public_version,
     read_contents,
 )
 from opsmith.built.contents import FILE, FOLDER
+from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, Driver, read_backend
-from opsmith.errors import EnvironmentUnusable, Location, OutputRejected, PackagingError
+from opsmith.errors import Location, OutputRejected, PackagingError
 from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
 from opsmith.package.environments import built_by, check_interpreter, same_interpreter
+from opsmith.package.fetched_torch import fetched_torch
 from opsmith.package.libraries import Request, carried_libraries
 from opsmith.package.platform_tag import PlatformTag, platform_tag
 from opsmith.package.project import Project, project_of
 from opsmith.package.wheel import entry_point_names, write_wheel
-from opsmith.schema import torch_version
+from opsmith.schema import compiled_for, requirement, torch_version
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is asked of a wheel.
 
-    ``pythons`` are the interpreters of environments whose torch it is for too; ``torch`` versions that it
-    has to be for, and no others, where any are given.  ``python_kernels``: None asks the project's modules.
+    ``pythons`` are the interpreters of environments whose torch it is for too; ``torch`` releases that it has
+    to be for, and no others, where any are given: what no environment has is fetched.  ``python_kernels``:
+    None asks the project's modules.
     """
 
     output: Path
@@ -144,16 +145,24 @@ def _built(
         adapter = has_python_kernels(project)
     request = Request(str(description), str(folder), adapter)
     others = [each for each in wanted.pythons if not same_interpreter(each, sys.executable or "")]
-    mine = public_version(torch_version())
-    is_wanted = not wanted.torch or mine in map(public_version, wanted.torch)
+    releases = [compiled_for(each) for each in wanted.torch]
     # Where only others' are asked for, nothing is compiled for this environment's torch.
+    is_wanted = not releases or compiled_for(torch_version()) in releases
     builds = [carried_libraries(request, report)] if is_wanted else []
-    for number, python in enumerate(others):
-        own = folder / f"environment-{number}"
+
+    def join(name: str, python: str, torch: Path | None = None) -> None:
+        own = folder / name
         asked = msgspec.structs.replace(request, folder=str(own))
-        build = built_by(python, asked, version("opsmith"), report)
-        builds = _joined(builds, build, own, folder)
-    return _chosen(builds, wanted, mine)
+        build = built_by(python, asked, version("opsmith"), report, torch)
+        builds[:] = _joined(builds, build, own, folder)
+
+    for number, python in enumerate(others):
+        join(f"environment-{number}", python)
+    for release in releases:
+        if release not in (each.torch for each in builds):
+            join(f"torch-{release}", sys.executable, fetched_torch(release, cache_root(), report))
+    builds.sort(key=lambda build: _numbers(build.torch))
+    return tuple(each for each in builds if not releases or each.torch in releases)
 
 
 def _joined(
@@ -174,25 +183,6 @@ def _joined(
         return [*builds[:index], joined, *builds[index + 1 :]]
     os.replace(own / build.folder, folder / build.folder)
     return [*builds, build]
-
-
-def _chosen(builds: Iterable[CarriedBuild], wanted: Wanted, mine: str) -> tuple[CarriedBuild, ...]:
-    """``builds``, or of them those for the versions of torch that were asked for; ``mine`` is this one's."""
-    found = {
-        build.torch: build for build in sorted(builds, key=lambda build: _numbers(build.torch))
-    }
-    if not wanted.torch:
-        return tuple(found.values())
-    for each in wanted.torch:
-        if public_version(each) not in found:
-            raise EnvironmentUnusable(
-                f"torch {each} is asked for, and the environments have torch "
-                f"{', '.join(sorted({mine, *found}, key=_numbers))}",
-                remedy="name an environment that has it: --python VENV/bin/python, after VENV/bin/pip "
-                f"install torch=={each} opsmith=={version('opsmith')}",
-            )
-    names = {public_version(each) for each in wanted.torch}
-    return tuple(build for torch, build in found.items() if torch in names)
 
 
 def _numbers(torch: str) -> tuple[tuple[int, ...], str]:
@@ -265,27 +255,23 @@ def _written(
 
 
 def _dependencies(builds: Sequence[CarriedBuild]) -> tuple[str, str]:
-    """The opsmith that can read the package, and the versions of torch that it has libraries for."""
+    """The opsmith that can read the package, and the releases of torch that it has libraries for."""
     mine = version("opsmith")
     major, minor, *_ = mine.split(".")
     # Before 1.0 a minor version may change what a package is.
     below = f"0.{int(minor) + 1}" if major == "0" else f"{int(major) + 1}"
-    return f"opsmith>={mine},<{below}", f"torch{_torch_versions([build.torch for build in builds])}"
+    return f"opsmith>={mine},<{below}", _torch_requirement([build.torch for build in builds])
 
 
-def _torch_versions(versions: Sequence[str]) -> str:
-    """``==2.13.0``; for several the range that they span, without patch releases that are not among them."""
-    if len(versions) == 1:
-        return f"=={versions[0]}"
-    clauses = [f">={versions[0]}", f"<={versions[-1]}"]
-    for earlier, later in itertools.pairwise(versions):
-        (*series, patch), (*later_series, later_patch) = (
-            each.split(".") for each in (earlier, later)
-        )
-        if series == later_series and patch.isdigit() and later_patch.isdigit():
-            between = range(int(patch) + 1, int(later_patch))
-            clauses += [f"!={'.'.join([*series, str(number)])}" for number in between]
-    return ",".join(clauses)
+def _torch_requirement(torch: Sequence[str]) -> str:
+    """``torch==2.13.*``; for several releases their range, without those that are not among them."""
+    if len(torch) == 1:
+        return requirement(torch[0])
+    releases = [_numbers(each)[0] for each in torch]
+    (major, first), (_, last) = releases[0][:2], releases[-1][:2]
+    missing = [minor for minor in range(first, last) if (major, minor) not in releases]
+    clauses = [f">={major}.{first}", f"<{major}.{last + 1}"]
+    return f"torch{','.join([*clauses, *(f'!={major}.{minor}.*' for minor in missing)])}"
 
 
 def _notes(project: Project, backend: Backend, tag: PlatformTag) -> Iterable[str]:
