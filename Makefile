@@ -2,7 +2,9 @@
 # later with its venv module and a C++20 compiler. PYTHON and CXX choose others than the default ones.
 
 PYTHON ?= python3
-VENV := .venv
+# Another torch than the pinned one, in an environment of its own: make test TORCH=2.15.0
+TORCH ?=
+VENV := .venv$(TORCH:%=-%)
 BIN := $(VENV)/bin
 # Younger than the files of requirements: .venv holds what the demo asks for, and what all the rest does.
 DEMO_INSTALLED := $(VENV)/.demo-installed
@@ -32,6 +34,12 @@ SANITIZED := OPSMITH_CACHE_DIR=$(CURDIR)/build/sanitized ASAN_OPTIONS=detect_lea
   CXX="g++ -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined" \
   LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)"
 
+# Writes to .venv what a file of requirements asks for, with the torch that is wanted: ExecuTorch, and torchao,
+# which quantizes programs for it, are for 2.13 and later.
+OLD_TORCH := $(filter 2.11.% 2.12.%,$(TORCH))
+required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(if $(OLD_TORCH),/^executorch==/d;/^torchao==/d)' \
+  $(1) > $(VENV)/$(1)
+
 BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))
 
 .DEFAULT_GOAL := help
@@ -40,7 +48,7 @@ BENCHMARKS := $(notdir $(basename $(wildcard benchmarks/[!_]*.py)))
 
 help:
 	@echo 'make demo        train a small network on the simulated accelerator and on the CPU, side by side'
-	@echo 'make test        run the tests: everything that guards behaviour'
+	@echo 'make test        run the tests: everything that guards behaviour; TORCH=2.15.0 has them run on that torch'
 	@echo 'make test-fast   those that compile nothing, in a minute'
 	@echo 'make test-all    those of the night too, with every group of operators, and sim without its host window'
 	@echo 'make format      ruff and clang-format lay out what make lint checks'
@@ -92,7 +100,7 @@ bench: $(INSTALLED)
 	$(BIN)/python tools/performance_tables.py && exit $$status
 
 clean:
-	rm -rf $(VENV) build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist demo.png .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_INSTALLED): requirements-demo.txt pyproject.toml
@@ -111,10 +119,12 @@ $(DEMO_INSTALLED): requirements-demo.txt pyproject.toml
 	  echo '  remedy: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora); or set CXX' >&2; \
 	  exit 1
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -r requirements-demo.txt
+	$(call required,requirements-demo.txt)
+	$(PIP) -r $(VENV)/requirements-demo.txt
 	$(PIP) --no-build-isolation --no-deps -e .
 	@touch $@
 
 $(INSTALLED): $(DEMO_INSTALLED) requirements-dev.txt
-	$(PIP) -r requirements-dev.txt
+	$(call required,requirements-dev.txt)
+	$(PIP) -r $(VENV)/requirements-dev.txt
 	@touch $@
