@@ -630,7 +630,7 @@ def test_a_compiler_that_is_too_old(
     assert refusal(CompilerMissing, find_compiler, cache) == (
         f"{old} does not compile C++20: "
         "c++: error: unrecognized command line option '-std=c++20'\n"
-        f"  remedy: gcc 11 or clang 14 and later do: {INSTALL}"
+        f"  remedy: gcc 11 or clang 16 and later do: {INSTALL}"
     )
 
 

@@ -40,7 +40,17 @@ _INSTALL = "apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)
 _GCC_HEAP_KIB = 4 << 20
 # By uname's name, those that triples have.
 _ALSO_CALLED = {"AMD64": ("x86_64",), "arm64": ("aarch64",), "aarch64": ("arm64",)}
-_PROBE = "#include <concepts>\n#include <bit>\nstatic_assert(std::integral<int>);\n"
+# Parts of C++20 that clang 14 and 15 lack.
+_PROBE = """
+#include <concepts>
+#include <source_location>
+static_assert(std::integral<int>);
+int line(std::source_location place = std::source_location::current()) { return place.line(); }
+int captured(const int (&pair)[2]) {
+  const auto& [first, second] = pair;
+  return [&] { return first + second; }();
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -238,7 +248,7 @@ def _probed(command: tuple[str, ...]) -> tuple[str, str]:
         why = next((line for line in lines if "error" in line), lines[0])
         raise CompilerMissing(
             f"{shlex.join(command)} does not compile C++20: {why}",
-            remedy=f"gcc 11 or clang 14 and later do: {_INSTALL}",
+            remedy=f"gcc 11 or clang 16 and later do: {_INSTALL}",
         ) from None
 
 

@@ -37,9 +37,11 @@
 // Checks of at::native::padding::check_valid_input, of <ATen/native/Padding.h>, for `dims` dimensions, which
 // became an argument in 2.15.
 #if TORCH_VERSION_MINOR < 15
-#define OPSMITH_CHECK_PADDING(input, padding, dims) at::native::padding::check_valid_input<dims>(input, padding)
+#define OPSMITH_CHECK_PADDING(input, padding, dims) \
+  at::native::padding::check_valid_input<dims>(input, padding)
 #else
-#define OPSMITH_CHECK_PADDING(input, padding, dims) at::native::padding::check_valid_input(input, padding, dims)
+#define OPSMITH_CHECK_PADDING(input, padding, dims) \
+  at::native::padding::check_valid_input(input, padding, dims)
 #endif
 
 #if TORCH_VERSION_MINOR < 13

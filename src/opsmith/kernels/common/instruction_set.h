@@ -17,7 +17,9 @@
 #define OPSMITH_HAS_LEVELS 1
 #endif
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(OPSMITH_HAS_LEVELS)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
@@ -28,11 +30,17 @@ enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 namespace detail {
 
 #if defined(OPSMITH_HAS_LEVELS)
-// The builtin also asks which registers the operating system saves. What x86-64-v3 and -v4 consist of.
+// MOVBE, F16C and LZCNT, which clang before 19 has no names for.
+inline bool has_unnamed_features() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_MOVBE) && (ecx & bit_F16C) &&
+         __get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx) && (ecx & bit_LZCNT);
+}
+
+// The builtin also asks which registers the operating system saves. x86-64-v3 and -v4 consist of these.
 inline bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") &&
-         __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
+         __builtin_cpu_supports("bmi2") && has_unnamed_features();
 }
 
 inline bool has_avx512() {

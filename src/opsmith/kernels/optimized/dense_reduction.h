@@ -78,9 +78,9 @@ class DenseReduction {
         const int64_t count = std::min(together, neighbours.size - first);
         State states[kTogether];
         std::fill_n(states, count, reduction_.start());
+        const auto* const from = x_ + outer_from + first * neighbours.stride[0];
         parts_.reduced.for_each(0, runs, [&](const auto& offset, const auto&) {
-          reduction_.add_runs(x_ + outer_from + first * neighbours.stride[0] + offset[0], count,
-                              neighbours.stride[0], parts_.inner.size, 0, states);
+          reduction_.add_runs(from + offset[0], count, neighbours.stride[0], parts_.inner.size, 0, states);
         });
         reduction_.put(outer_to + first * neighbours.stride[1], neighbours.stride[1], states, count);
       }
