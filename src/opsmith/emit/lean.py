@@ -1,4 +1,4 @@
-"""What kernels on lean tensors look like in C++, by ExecuTorch's own code generator.
+"""What kernels on lean tensors look like in C++: by the types that ExecuTorch has for a schema's.
 
 Both runtimes' generated files declare a kernel by this: what the sources define otherwise is missing when
 they are linked.
@@ -6,8 +6,23 @@ they are linked.
 
 from __future__ import annotations
 
-from torchgen import local
-from torchgen.model import NativeFunction
+from torchgen.model import BaseType, ListType, NativeFunction, OptionalType, Type
+
+_NAMESPACE = "torch::executor"
+_TENSOR = f"{_NAMESPACE}::Tensor"
+_OUT = f"{_TENSOR} &"
+# The types of plan/executorch/schema.py; Tensors and Scalars are taken by reference.
+_TYPES = {
+    "Tensor": _TENSOR,
+    "Scalar": f"{_NAMESPACE}::Scalar",
+    "int": "int64_t",
+    "SymInt": "int64_t",
+    "float": "double",
+    "bool": "bool",
+    "str": "std::string_view",
+    "ScalarType": f"{_NAMESPACE}::ScalarType",
+    "MemoryFormat": f"{_NAMESPACE}::MemoryFormat",
+}
 
 
 def lean_declaration(function: NativeFunction, symbol: str) -> str:
@@ -15,10 +30,29 @@ def lean_declaration(function: NativeFunction, symbol: str) -> str:
 
     It takes a ``KernelRuntimeContext&`` first, then the schema's arguments in their order.
     """
-    from executorch.codegen.api.types import ExecutorchCppSignature
+    parameters = [f"{_NAMESPACE}::KernelRuntimeContext & context"]
+    for argument in function.func.arguments.flat_all:
+        is_out = argument.is_write and str(argument.type) == "Tensor"
+        parameters.append(f"{_OUT if is_out else _parameter(argument.type)} {argument.name}")
+    outs = len(function.func.returns)
+    result = _OUT if outs == 1 else f"::std::tuple<{','.join([_OUT] * outs)}>" if outs else "void"
+    return f"{result} {symbol}({', '.join(parameters)})"
 
-    with local.parametrize(
-        use_const_ref_for_mutable_tensors=False, use_ilistref_for_tensor_lists=False
-    ):
-        signature = ExecutorchCppSignature.from_native_function(function)
-        return str(signature.decl(name=symbol, include_context=True))
+
+def _parameter(kind: Type) -> str:
+    text = _value(kind)
+    return f"const {text} &" if str(kind).rstrip("?") in ("Tensor", "Scalar") else text
+
+
+def _value(kind: Type) -> str:
+    if isinstance(kind, OptionalType):
+        return f"std::optional<{_value(kind.elem)}>"
+    if isinstance(kind, ListType):
+        is_tensors = str(kind.elem) == "Tensor"
+        return (
+            f"{_NAMESPACE}::TensorList"
+            if is_tensors
+            else f"{_NAMESPACE}::ArrayRef<{_value(kind.elem)}>"
+        )
+    assert isinstance(kind, BaseType)
+    return _TYPES[str(kind)]
