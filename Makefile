@@ -25,9 +25,10 @@ CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '
 # What includes none of PyTorch's headers: the drivers, and kernels on lean tensors.
 LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' \
   -not -path '*/simd/*' -not -path '*/compute/*' | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
-LEAN_FLAGS := from opsmith.build.flags import lean_flags, lean_include_dirs; \
-  from opsmith.build.executorch import find_executorch; \
-  print(*lean_flags(), *(f"-isystem{folder}" for folder in lean_include_dirs(find_executorch())))
+LEAN_FLAGS := from opsmith.build.etensor_headers import own_headers; \
+  from opsmith.build.flags import lean_flags; \
+  from opsmith.build.toolchain import find_torch; \
+  print(*lean_flags(), *(f"-isystem{folder}" for folder in own_headers(find_torch()).include_dirs))
 
 # The driver's tests expect SIGSEGV where the host touches the device's memory, and Python leaks on purpose.
 SANITIZED := OPSMITH_CACHE_DIR=$(CURDIR)/build/sanitized ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \

@@ -26,7 +26,7 @@ from opsmith.build import cache as cache_room
 from opsmith.build import objects as objects_room
 from opsmith.build.cache import mark_used, prune, size_in_bytes, usable_cache, write_whole
 from opsmith.build.compile import Compilation
-from opsmith.build.executorch import find_executorch
+from opsmith.build.etensor_headers import own_headers
 from opsmith.build.progress import Progress
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.stored import is_sound, make, seal, seal_of
@@ -209,7 +209,7 @@ def test_kernels_are_not_compiled_for_a_header_of_another_library(
     monkeypatch.setattr(objects_room, "PACKAGE", tmp_path)
     kernels = shutil.copytree(PACKAGE / "kernels", tmp_path / "kernels")
     source = kernels / "portable" / "ops" / "sort.cpp"
-    lean = LeanSources((source,), find_executorch())
+    lean = LeanSources((source,), own_headers(find_torch()))
     library = SharedLibrary("test", (), lean=(lean,))
     before = Compilation([library], compiler, cache).objects()
     header = kernels / "optimized" / "threads.h"

@@ -23,7 +23,6 @@ from opsmith.build import toolchain
 from opsmith.build.backend import build_backend, find_built
 from opsmith.build.cpu_operators import BRIDGE
 from opsmith.build.driver_library import driver_library
-from opsmith.build.executorch import find_executorch
 from opsmith.build.stored import is_sound, seal_of
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description.backend import PACKAGE
@@ -402,7 +401,7 @@ from opsmith.description import find_backend, read_backend
 from opsmith.plan import kept_plans as plans
 cache = Path(sys.argv[1])
 backend = read_backend(find_backend("sim"), None)
-installed = room.Installed.found(backend, cache)
+installed = room.Installed.found(cache)
 print(room._record_path(backend, installed, cache))
 print(plans._key(backend))
 library = room.library_of(backend, cache / "generated", installed, installed.compiler)
@@ -432,14 +431,12 @@ def test_the_cache_does_not_tell_where_opsmith_lies(chip: FakeBuild, tmp_path: P
     assert lines[0][:-1] == lines[1][:-1]
 
 
-def test_the_cache_does_not_tell_where_torch_and_executorch_lie(
+def test_the_cache_does_not_tell_where_torch_lies(
     chip: FakeBuild, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = names_of_sim(chip.cache)
     torch = replace(toolchain.find_torch(), root=tmp_path / "torch")
-    executorch = replace(find_executorch(), root=tmp_path / "executorch")
     monkeypatch.setattr(backend_room, "find_torch", lambda: torch)
-    monkeypatch.setattr(backend_room, "find_executorch", lambda: executorch)
     assert names_of_sim(chip.cache) == before
     patch = f"{torch.compiled_for}.9+cu130"
     monkeypatch.setattr(backend_room, "find_torch", lambda: replace(torch, version=patch))
@@ -453,7 +450,7 @@ def test_the_cache_does_not_tell_where_torch_and_executorch_lie(
 def names_of_sim(cache: Path) -> set[Path]:
     """The record of sim and its objects of the package's sources that include PyTorch's headers."""
     backend = backend_room.read_backend(PACKAGE / "drivers" / "sim" / "backend.yaml", None)
-    installed = backend_room.Installed.found(backend, cache)
+    installed = backend_room.Installed.found(cache)
     assert installed.compiler is not None
     library = backend_room.library_of(backend, cache / "generated", installed, installed.compiler)
     compilation = backend_room.Compilation([library], installed.compiler, cache)
@@ -584,7 +581,7 @@ def test_every_source_that_comes_with_opsmith_is_built_and_in_the_digest(
         (csrc / room / "deeper" / "new.cpp").touch()
     monkeypatch.setattr(backend_room, "CSRC", csrc)
     backend = backend_room.read_backend(every_library(tmp_path), None)
-    installed = backend_room.Installed.found(backend, chip.cache)
+    installed = backend_room.Installed.found(chip.cache)
     assert installed.compiler is not None
     libraries = [
         backend_room.library_of(backend, chip.cache / "generated", installed, installed.compiler),

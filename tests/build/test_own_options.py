@@ -14,12 +14,12 @@ import pytest
 from command import run_opsmith
 from opsmith.build import backend as backend_room
 from opsmith.build.compile import Compilation
-from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.etensor_headers import own_headers
 from opsmith.build.flags import lean_compile_flags
 from opsmith.build.lean import lean_sources
 from opsmith.build.objects import Objects
 from opsmith.build.own_options import own_link_flags, own_settings, preloads, run_hint
-from opsmith.build.toolchain import Compiler, find_compiler
+from opsmith.build.toolchain import Compiler, find_compiler, find_torch
 from opsmith.build.units import own_units
 from opsmith.cache_folder import cache_root
 from opsmith.description import read_backend, read_library
@@ -127,7 +127,7 @@ def test_each_library_has_its_own_options(tmp_path: Path, compiler: Compiler) ->
         """,
     )
     backend = read_backend(path, None)
-    installed = backend_room.Installed.found(backend, cache_root())
+    installed = backend_room.Installed.found(cache_root())
     library = backend_room.library_of(backend, tmp_path / "generated", installed, compiler)
     flags = {
         each.unit.name: [flag for flag in each.flags if flag in ("-DFIRST", "-DSECOND", "-DMORE")]
@@ -152,7 +152,7 @@ def test_kernels_on_lean_tensors_have_them_too(tmp_path: Path) -> None:
         """,
     )
     library = read_library(path, None)
-    (sources,) = lean_sources(library, ExecutorchInstallation("1.4.1", tmp_path), ["-DFIRST"])
+    (sources,) = lean_sources(library, own_headers(find_torch()), ["-DFIRST"])
     assert lean_compile_flags(sources).index("-DLEAN") > lean_compile_flags(sources).index("-Wall")
     assert sources.flags == ("-DFIRST", "-DLEAN")
 

@@ -16,7 +16,7 @@ from needs import AARCH64_COMPILER
 from opsmith.build.cache import usable_cache
 from opsmith.build.csrc import CSRC
 from opsmith.build.executorch import find_executorch
-from opsmith.build.flags import lean_flags, lean_include_dirs
+from opsmith.build.flags import lean_flags
 from opsmith.build.toolchain import find_compiler
 from opsmith.errors import CompilerMissing, ExecutorchMissing, LibraryRejected
 from opsmith.executorch.check import check_program
@@ -53,7 +53,7 @@ def executorch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "runtime.cpp"
     source.write_text(RUNTIME)
     flags = [flag for flag in lean_flags() if "visibility" not in flag]
-    flags += [f"-isystem{path}" for path in lean_include_dirs(find_executorch())]
+    flags += [f"-isystem{path}" for path in find_executorch().headers.include_dirs]
     for name, sources in {
         "executorch": [*(CSRC / "lean").glob("*.cpp"), source],
         "executorch_threadpool": [],

@@ -448,7 +448,7 @@ def self_registered(path: Path, namespace: str, name: str) -> Path:
     executorch = find_executorch()
     source = path.with_suffix(".cpp")
     source.write_text(SELF_REGISTERED.replace("NAMESPACE", namespace).replace("NAME", f'"{name}"'))
-    folders = (executorch.include_dir, executorch.c10_include_dir)
+    folders = executorch.headers.include_dirs
     subprocess.run(
         ["c++", "-std=c++17", "-fPIC", "-shared", "-DNDEBUG", "-DC10_USING_CUSTOM_GENERATED_MACROS",
          *(f"-I{folder}" for folder in folders), source, *executorch.libraries, "-o", path],

@@ -47,7 +47,8 @@ def vectorised(tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
     build_library(backend, (), folder / "built")
     cache = usable_cache()
     libraries = OpenedBackend(backend, cache).description.libraries
-    sources = (lean for each in libraries for lean in lean_sources(each, find_executorch()))
+    headers = find_executorch().headers
+    sources = (lean for each in libraries for lean in lean_sources(each, headers))
     whole = SharedLibrary("vectorised", (), lean=tuple(sources))
     return [each for each in Objects(find_compiler(cache), cache).of(whole) if isa_of(each)]
 

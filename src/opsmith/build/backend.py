@@ -16,7 +16,7 @@ from opsmith.build.cache import mark_used, usable_cache, write_whole
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS, PACKAGE
 from opsmith.build.driver_library import driver_library, is_elf, is_package
-from opsmith.build.executorch import ExecutorchInstallation, find_executorch
+from opsmith.build.etensor_headers import ETENSOR, ETensorHeaders, own_headers
 from opsmith.build.generated import generated_for, says
 from opsmith.build.lean import distinct_sources, lean_sources
 from opsmith.build.own_options import own_link_flags, own_settings
@@ -50,28 +50,26 @@ _PYTHON_AND_YAML = frozenset({".py", ".yaml"})
 
 @dataclass(frozen=True)
 class Installed:
-    """What is installed to build a backend with; ExecuTorch only where a library needs it.
+    """What is installed to build a backend with.
 
     ``compiler`` is None on a machine without one, where only what is built already can be used.
     """
 
     torch: TorchInstallation
-    executorch: ExecutorchInstallation | None
     compiler: Compiler | None
 
     @classmethod
-    def found(cls, backend: Backend, cache: Path) -> Installed:
-        executorch = find_executorch() if backend.lean_libraries else None
+    def found(cls, cache: Path) -> Installed:
         try:
             compiler = find_compiler(cache)
         except CompilerMissing:
             compiler = None
-        return cls(find_torch(), executorch, compiler)
+        return cls(find_torch(), compiler)
 
     @property
     def versions(self) -> str:
         """What of it the built libraries depend on, beside the compiler; not where it lies."""
-        return f"torch {self.torch.compiled_for} executorch {self.executorch and self.executorch.version}"
+        return f"torch {self.torch.compiled_for}"
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
@@ -116,7 +114,7 @@ def _found_or_made(description: Path, report: OnProgress) -> BuiltBackend:
     cache = cache_root()
     opened = OpenedBackend(description, cache)
     backend = opened.outline
-    installed = Installed.found(backend, cache)
+    installed = Installed.found(cache)
     record_path = _record_path(backend, installed, cache)
     record = _found_record(record_path, backend, cache)
     if record is None:
@@ -140,7 +138,7 @@ def find_built(description: Path) -> BuiltBackend | None:
             raise
     cache = cache_root()
     backend = read_backend(description, None)
-    path = _record_path(backend, Installed.found(backend, cache), cache)
+    path = _record_path(backend, Installed.found(cache), cache)
     record = _found_record(path, backend, cache)
     return _built(backend, record, cache) if record else None
 
@@ -265,6 +263,7 @@ def library_of(
         ),
         include_dirs=(
             *INCLUDE_DIRS,
+            ETENSOR,
             generated,
             *(folder for library in aten for folder in library.include_dirs),
         ),
@@ -276,8 +275,7 @@ def library_of(
                 each for library in backend.libraries for each in library.options.libraries
             )
         ),
-        executorch=installed.executorch,
-        lean=_lean(lean, installed.executorch) if installed.executorch else (),
+        lean=_lean(lean, own_headers(installed.torch)) if lean else (),
     )
 
 
@@ -304,15 +302,13 @@ def _own_link_flags(backend: Backend) -> tuple[str, ...]:
     return flags if all(map(is_package, sources)) else (*flags, *own_link_flags())
 
 
-def _lean(
-    libraries: Iterable[Library], executorch: ExecutorchInstallation
-) -> tuple[LeanSources, ...]:
+def _lean(libraries: Iterable[Library], headers: ETensorHeaders) -> tuple[LeanSources, ...]:
     """The libraries' sources, and what takes the place of ExecuTorch's runtime for them."""
-    runtime = LeanSources(tuple(sorted((CSRC / "lean").rglob("*.cpp"))), executorch, (CSRC,))
+    runtime = LeanSources(tuple(sorted((CSRC / "lean").rglob("*.cpp"))), headers, (CSRC,))
     return (
         runtime,
         *distinct_sources(
-            sources for library in libraries for sources in lean_sources(library, executorch)
+            sources for library in libraries for sources in lean_sources(library, headers)
         ),
     )
 

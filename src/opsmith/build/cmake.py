@@ -12,8 +12,9 @@ from pathlib import Path
 
 from opsmith.build.cpu_operators import BRIDGE, LEAN_RUNTIME
 from opsmith.build.csrc import INCLUDE_DIRS, PACKAGE
+from opsmith.build.etensor_headers import own_headers
 from opsmith.build.executorch import ExecutorchInstallation, find_target_executorch
-from opsmith.build.flags import lean_flags, lean_include_dirs
+from opsmith.build.flags import lean_flags
 from opsmith.build.toolchain import TorchInstallation, find_torch
 from opsmith.errors import ExecutorchMissing, OpsmithError
 
@@ -26,37 +27,50 @@ def config_folder() -> Path:
 def facts() -> dict[str, Sequence[str | Path]]:
     """The variables of ``opsmithConfig.cmake``, by name.
 
-    Raises :class:`~opsmith.errors.ExecutorchMissing` or :class:`~opsmith.errors.LoadError`.
+    Objects are for both kinds of libraries, so they have ExecuTorch's headers where it is installed.  Without
+    it there are libraries for PyTorch alone.  Raises :class:`~opsmith.errors.LoadError`.
     """
-    torch, executorch = find_torch(), find_target_executorch()
+    torch = find_torch()
+    try:
+        executorch = find_target_executorch()
+        headers, libraries = executorch.headers, executorch.libraries
+        runner = _runner_libraries(executorch, torch)
+    except ExecutorchMissing as error:
+        executorch, headers = None, own_headers(torch)
+        libraries = runner = _not_found(error)
     return {
         "OPSMITH_INCLUDE_DIRS": INCLUDE_DIRS,
         "OPSMITH_LEAN_FLAGS": lean_flags(),
-        "OPSMITH_LEAN_INCLUDE_DIRS": lean_include_dirs(executorch),
+        "OPSMITH_LEAN_INCLUDE_DIRS": headers.include_dirs,
         "OPSMITH_LEAN_SOURCES": LEAN_RUNTIME,
         "OPSMITH_BRIDGE_SOURCES": BRIDGE,
-        "OPSMITH_TORCH_INCLUDE_DIRS": [*torch.include_dirs, executorch.include_dir],
+        "OPSMITH_TORCH_INCLUDE_DIRS": [*torch.include_dirs, headers.include_dirs[0]],
         "OPSMITH_TORCH_LIBRARY_DIR": [torch.library_dir],
-        "OPSMITH_EXECUTORCH_LIBRARIES": executorch.libraries,
-        "OPSMITH_EXECUTORCH_VERSION": [executorch.version],
-        "OPSMITH_EXECUTORCH_INCLUDE_DIRS": lean_include_dirs(executorch),
-        "OPSMITH_EXECUTORCH_RUNNER_LIBRARIES": _runner_libraries(executorch, torch),
+        "OPSMITH_EXECUTORCH_LIBRARIES": libraries,
+        "OPSMITH_EXECUTORCH_VERSION": [executorch.version] if executorch else [],
+        "OPSMITH_EXECUTORCH_INCLUDE_DIRS": headers.include_dirs,
+        "OPSMITH_EXECUTORCH_RUNNER_LIBRARIES": runner,
     }
 
 
 def _runner_libraries(
     executorch: ExecutorchInstallation, torch: TorchInstallation
 ) -> Sequence[str | Path]:
-    """What a runner links; of an ExecuTorch that none can be linked with, what CMake then says of it."""
+    """What a runner links; of an ExecuTorch that none can be linked with, what CMake says of it."""
     try:
         return executorch.runner_libraries(torch.library_dir)
     except ExecutorchMissing as error:
-        return [f"{error.message}: {error.remedy}-NOTFOUND"]
+        return _not_found(error)
+
+
+def _not_found(error: ExecutorchMissing) -> Sequence[str]:
+    """The value of a variable for what is missing: what CMake says where it is asked for."""
+    return [f"{error.message}: {error.remedy}-NOTFOUND"]
 
 
 def _set_commands(values: dict[str, Sequence[str | Path]]) -> Iterable[str]:
     for name, items in values.items():
-        quoted = " ".join(f'"{item}"' for item in items)
+        quoted = " ".join(f"[==[{item}]==]" for item in items)
         yield f"set({name} {quoted})"
 
 

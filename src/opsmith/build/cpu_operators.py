@@ -7,12 +7,13 @@ registers them with ExecuTorch's runtime.  No description is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opsmith.build.compile import Compilation
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
-from opsmith.build.executorch import ExecutorchInstallation, find_executorch
+from opsmith.build.etensor_headers import ETENSOR, own_headers
+from opsmith.build.executorch import find_executorch
 from opsmith.build.generated import write_generated
 from opsmith.build.own_options import own_link_flags
 from opsmith.build.progress import OnProgress
@@ -23,7 +24,7 @@ from opsmith.build.units import together
 from opsmith.cache_folder import cache_root
 from opsmith.emit.cpu import CpuOperator, emit_cpu_operators
 from opsmith.emit.lean import lean_declaration
-from opsmith.errors import FileMissing, Location
+from opsmith.errors import ExecutorchMissing, FileMissing, Location
 from opsmith.schema.catalogue import native_function_of
 
 # What of the bridge does without a device.
@@ -43,11 +44,14 @@ _SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 
 @dataclass(frozen=True)
 class BuiltOperators:
-    """What :func:`build_cpu_operators` built: ``torch`` for PyTorch, ``executorch`` for its runtime."""
+    """What :func:`build_cpu_operators` built: ``torch`` for PyTorch, ``executorch`` for its runtime.
+
+    The latter is None where ExecuTorch is not installed.
+    """
 
     kernels: tuple[RegisteredKernel, ...]
     torch: Path
-    executorch: Path
+    executorch: Path | None
 
 
 def is_source(name: str) -> bool:
@@ -80,9 +84,10 @@ class _Build:
         self.report = report
         self.cache = cache_root()
         self.compiler: Compiler = find_compiler(self.cache)
-        self.executorch: ExecutorchInstallation = find_executorch()
-        self.kernels = LeanSources(sources, self.executorch)
-        self.runtime = LeanSources(LEAN_RUNTIME, self.executorch, (CSRC,))
+        self.installed_torch = find_torch()
+        headers = own_headers(self.installed_torch)
+        self.kernels = LeanSources(sources, headers)
+        self.runtime = LeanSources(LEAN_RUNTIME, headers, (CSRC,))
 
     def built(self) -> BuiltOperators:
         (listed,) = self._compiled(
@@ -97,19 +102,22 @@ class _Build:
         torch = SharedLibrary(
             f"{self.name}_torch",
             (),
-            INCLUDE_DIRS,
-            find_torch(),
+            (*INCLUDE_DIRS, ETENSOR),
+            self.installed_torch,
             ("-DOPSMITH_FOR_CPU", *self.compiler.openmp_flags),
-            self.executorch,
             (self.runtime, self.kernels),
             units=together("operators", (self._generated(found), *BRIDGE)),
             own_link_flags=own_link_flags(),
         )
+        try:
+            installed = find_executorch()
+        except ExecutorchMissing:
+            return BuiltOperators(found, *self._compiled(torch), None)
         executorch = SharedLibrary(
             f"{self.name}_executorch",
             (),
-            lean=(self.kernels,),
-            libraries=self.executorch.libraries,
+            lean=(replace(self.kernels, headers=installed.headers),),
+            libraries=installed.libraries,
             own_link_flags=own_link_flags(),
         )
         return BuiltOperators(found, *self._compiled(torch, executorch))

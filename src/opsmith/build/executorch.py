@@ -26,10 +26,13 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from opsmith.build.etensor_headers import ETensorHeaders
 from opsmith.errors import ExecutorchMissing
 
-INSTALL = "pip install executorch==1.4.1"
-"""The version that everything is tested with."""
+INSTALL = 'pip install "opsmith[executorch]"'
+
+KNOWN_RELEASES = ((1, 4), (1, 6))
+"""From the first, up to the second; pyproject.toml says the same to pip."""
 
 FOREIGN = "OPSMITH_EXECUTORCH"
 """The variable that names the folder of an ExecuTorch for another processor."""
@@ -55,9 +58,10 @@ class ExecutorchInstallation:
         return self.root / "include"
 
     @property
-    def c10_include_dir(self) -> Path:
-        """The directory of the part of c10 that it brings, for code that does without PyTorch's."""
-        return self.include_dir / "executorch/runtime/core/portable_type/c10"
+    def headers(self) -> ETensorHeaders:
+        """Its headers for kernels, with the part of c10 that it brings."""
+        c10 = self.include_dir / "executorch/runtime/core/portable_type/c10"
+        return ETensorHeaders((self.include_dir, c10), self.root, "executorch", self.version)
 
     @property
     def is_split(self) -> bool:
@@ -185,15 +189,28 @@ def _foreign_remedy(version: str, machine: str = "MACHINE") -> str:
 
 
 def find_executorch() -> ExecutorchInstallation:
-    """The installed ExecuTorch; raises :class:`ExecutorchMissing` where there is none with headers."""
+    """The installed ExecuTorch.
+
+    Raises :class:`ExecutorchMissing` where there is none, none with headers, or one of another release.
+    """
     spec = importlib.util.find_spec("executorch")
     places = list(spec.submodule_search_locations or ()) if spec else []
     installation = ExecutorchInstallation(executorch_version(), Path(places[0] if places else ""))
     header = installation.include_dir / _HEADER
     if not places or not header.is_file():
-        what = f"it lacks {header}" if places else "it is not installed"
+        what = f"lacks {header}" if places else "is not installed"
         raise ExecutorchMissing(
-            f"kernels of the `executorch` ABI are compiled with ExecuTorch's headers, and {what}",
+            f"libraries and programs for ExecuTorch's runtime need ExecuTorch, which {what}",
+            remedy=INSTALL,
+        )
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installation.version)[:2])
+    oldest, too_new = KNOWN_RELEASES
+    if not oldest <= numbers < too_new:
+        known = ",".join(
+            f"{sign}{a}.{b}" for sign, (a, b) in zip((">=", "<"), KNOWN_RELEASES, strict=True)
+        )
+        raise ExecutorchMissing(
+            f"ExecuTorch {installation.version} is installed, and opsmith knows the releases {known}",
             remedy=INSTALL,
         )
     return installation

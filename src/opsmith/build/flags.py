@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
-from opsmith.build.executorch import ExecutorchInstallation
 from opsmith.build.shared_library import LeanSources, SharedLibrary
 from opsmith.build.units import FASTEST, Unit
 
@@ -40,10 +39,6 @@ def compile_flags(unit: Unit, library: SharedLibrary) -> list[str]:
         flags += _called(library.torch.root, "torch")
         for folder in library.torch.include_dirs:
             flags += ["-isystem", str(folder)]
-    if library.executorch:
-        # After torch's: what both have is then torch's.
-        flags += ["-isystem", str(library.executorch.include_dir)]
-        flags += _called(library.executorch.root, "executorch")
     if library.python:
         flags += ["-isystem", str(library.python.include_dir)]
     return [*flags, *unit.own_flags]
@@ -63,16 +58,11 @@ def lean_flags() -> tuple[str, ...]:
     return (FASTEST, *FLAGS, *LEAN_FLAGS)
 
 
-def lean_include_dirs(executorch: ExecutorchInstallation) -> tuple[Path, ...]:
-    """Where the headers of lean tensors lie."""
-    return executorch.include_dir, executorch.c10_include_dir
-
-
 def lean_compile_flags(lean: LeanSources) -> list[str]:
     flags = [*FLAGS, *LEAN_FLAGS, *lean.flags, f"-ffile-prefix-map={PACKAGE}=opsmith"]
-    flags += _called(lean.executorch.root, "executorch")
+    flags += _called(lean.headers.root, lean.headers.root_name)
     flags += [f"-I{folder}" for folder in lean.include_dirs]
-    for folder in lean_include_dirs(lean.executorch):
+    for folder in lean.headers.include_dirs:
         flags += ["-isystem", str(folder)]
     return flags
 

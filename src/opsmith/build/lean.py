@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from opsmith.build.csrc import PUBLIC_HEADERS
-from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.etensor_headers import ETensorHeaders
 from opsmith.build.own_options import is_quick_build
 from opsmith.build.shared_library import LeanSources
 from opsmith.description import Library
@@ -62,28 +62,29 @@ def compiled_instruction_sets(machine: str = "") -> Mapping[str, tuple[str, ...]
 
 def lean_sources(
     library: Library,
-    executorch: ExecutorchInstallation,
+    headers: ETensorHeaders,
     flags: Sequence[str] = (),
     machine: str = "",
 ) -> tuple[LeanSources, ...]:
-    """The sources of ``library``, whose kernels have the ``executorch`` ABI; ``flags`` are for all.
+    """The sources of ``library``, whose kernels have the ``executorch`` ABI.
 
+    ``headers`` and ``flags`` are for all.
     They are compiled for ``machine``, by ``uname``'s name; empty for this one.
     """
     # Kernels are told where to launch work, and which random numbers are theirs.
     include_dirs = (*library.include_dirs, PUBLIC_HEADERS)
     flags = (*flags, *library.options.compile_flags)
-    plain = LeanSources(library.sources, executorch, include_dirs, tuple(flags))
+    plain = LeanSources(library.sources, headers, include_dirs, tuple(flags))
     if not library.vectorised:
         return (plain,)
     names = compiled_instruction_sets(machine)
     every = [f"-DOPSMITH_ISA_{name.upper()}" for name in names]
     return (
-        LeanSources(plain.sources, executorch, plain.include_dirs, (*plain.flags, *every)),
+        LeanSources(plain.sources, headers, plain.include_dirs, (*plain.flags, *every)),
         *(
             LeanSources(
                 library.vectorised,
-                executorch,
+                headers,
                 include_dirs,
                 (*flags, *options, f"-DOPSMITH_ISA={name}"),
             )

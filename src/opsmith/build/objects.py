@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opsmith.build.csrc import PACKAGE
-from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.etensor_headers import ETensorHeaders
 from opsmith.build.flags import (
     FLAGS,
     LEAN_FLAGS,
@@ -74,14 +74,14 @@ class Objects:
                 (unit.optimize, standard(unit), *unit.flags, *library.flags, *unit.own_flags)
             )
             made_with = f"{version} {own}"
-            path = self._object_path(unit, library.include_dirs, made_with, library.executorch)
+            path = self._object_path(unit, library.include_dirs, made_with)
             objects.append(Object(unit, tuple(compile_flags(unit, library)), path))
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
                 (unit,) = (single(source),) if is_package else own_units([source])
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
-                path = self._object_path(unit, lean.include_dirs, own, lean.executorch)
+                path = self._object_path(unit, lean.include_dirs, own, lean.headers)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)
                 objects.append(Object(unit, flags, path, is_lean=is_package))
         return objects
@@ -91,7 +91,7 @@ class Objects:
         unit: Unit,
         include_dirs: Sequence[Path],
         made_with: str,
-        executorch: ExecutorchInstallation | None,
+        headers: ETensorHeaders | None = None,
     ) -> Path:
         digest = hashlib.sha256()
         digest.update(f"{self._common} {made_with}\n".encode())
@@ -103,18 +103,19 @@ class Objects:
             content, included = self._scanned(path)
             digest.update(os.fsencode(path.name) + f" {len(content)}\n".encode())
             digest.update(content)
-            # A source that does without ExecuTorch's headers is compiled once, whatever is installed.
-            if executorch and any(name.startswith("executorch/") for name in included):
-                digest.update(executorch.version.encode())
-            headers = [_resolved(name, path, include_dirs) for name in included]
+            resolved = [_resolved(name, path, include_dirs) for name in included]
+            if headers and any(name.startswith("executorch/") for name in included):
+                digest.update(headers.version.encode())
+            if headers and not headers.version:
+                resolved += [_resolved(name, path, headers.include_dirs) for name in included]
             for macro in _COMPUTED_INCLUDE.findall(content):
                 if named := re.search(rf'-D{macro.decode()}="([^"]+)"', made_with):
-                    headers.append(_resolved(named[1], path, include_dirs))
+                    resolved.append(_resolved(named[1], path, include_dirs))
                 elif not path.is_relative_to(
                     PACKAGE
                 ):  # ours ask for what flags define, and only that
-                    headers += _every_header(path, include_dirs)
-            for found in headers:
+                    resolved += _every_header(path, include_dirs)
+            for found in resolved:
                 if found is not None and found not in seen:
                     seen.add(found)
                     waiting.append(found)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.build.executorch import ExecutorchInstallation
+from opsmith.build.etensor_headers import ETensorHeaders
 from opsmith.build.toolchain import PythonInstallation, TorchInstallation
 from opsmith.build.units import Unit
 
 
 @dataclass(frozen=True)
 class LeanSources:
-    """Sources on ExecuTorch's lean tensors, compiled without PyTorch's headers and in C++17.
+    """Sources on ExecuTorch's lean tensors, compiled with ``headers``, without PyTorch's operators, in C++17.
 
-    Their objects do not depend on the library that they are part of: that of a PyTorch device and one
-    for ExecuTorch's runtime share them.
+    Their objects do not depend on the library that they are part of.
     """
 
     sources: tuple[Path, ...]
-    executorch: ExecutorchInstallation
+    headers: ETensorHeaders
     include_dirs: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -42,9 +41,8 @@ class SharedLibrary:
 
     ``units`` are sources that are compiled together, ``sources`` those that are compiled each by itself.
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
-    ``executorch`` adds the headers of lean tensors to torch's, for the code that bridges the two; ``lean``
-    are the sources that know lean tensors only.  ``python`` makes it an extension module of that Python;
-    ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
+    ``lean`` are the sources that know lean tensors only.  ``python`` makes it an extension module of that
+    Python; ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
     ``is_driver`` that is built in the same run, or ``driver_is_users``, ready built.
 
     ``own_link_flags`` are a user's options for the linker, ``own_libraries`` names or files that it links.
@@ -56,7 +54,6 @@ class SharedLibrary:
     include_dirs: tuple[Path, ...] = ()
     torch: TorchInstallation | None = None
     flags: tuple[str, ...] = ()
-    executorch: ExecutorchInstallation | None = None
     lean: tuple[LeanSources, ...] = ()
     python: PythonInstallation | None = None
     libraries: tuple[Path, ...] = ()

@@ -10,6 +10,7 @@ import typer
 
 from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
+from opsmith.build.executorch import INSTALL
 from opsmith.build.own_options import DEBUG, SANITIZE, run_hint
 from opsmith.build.toolchain import find_compiler
 from opsmith.cache_folder import cache_root
@@ -100,17 +101,21 @@ def _build_operators(sources: list[Path], folder: Path | None, json: bool) -> No
         built = build_cpu_operators(sources, progress=progress)
     torch, executorch = built.torch, built.executorch
     if folder is not None:
-        torch, executorch = (_copied(path, folder) for path in (torch, executorch))
+        torch = _copied(torch, folder)
+        executorch = _copied(executorch, folder) if executorch else None
     if json:
         print_json(_as_json(built, torch, executorch))
         return
     for kernel in built.kernels:
         out.print(f"{kernel.operator}  `{kernel.symbol}` ({kernel.location})", highlight=False)
     out.print(f"for PyTorch     {torch}", highlight=False, soft_wrap=True)
-    out.print(f"for ExecuTorch  {executorch}", highlight=False, soft_wrap=True)
+    missing = f"none: it is not installed ({INSTALL})"
+    out.print(
+        f"for ExecuTorch  {executorch or missing}", highlight=False, soft_wrap=True, markup=False
+    )
 
 
-def _as_json(built: BuiltOperators, torch: Path, executorch: Path) -> dict[str, object]:
+def _as_json(built: BuiltOperators, torch: Path, executorch: Path | None) -> dict[str, object]:
     return {
         "operators": [
             {
@@ -122,7 +127,7 @@ def _as_json(built: BuiltOperators, torch: Path, executorch: Path) -> dict[str, 
             for kernel in built.kernels
         ],
         "torch": str(torch),
-        "executorch": str(executorch),
+        "executorch": str(executorch) if executorch else None,
     }
 
 

@@ -6,7 +6,8 @@
 #
 # The first compiles sources without PyTorch's headers. The second makes a library that
 # torch.ops.load_library loads, of these objects and of sources that use PyTorch and WRAP_TO_ATEN. The third
-# makes one for the runtime in ExecuTorch's wheel, where EXECUTORCH_LIBRARY registers the kernels.
+# makes one for the runtime in ExecuTorch's wheel, where EXECUTORCH_LIBRARY registers the kernels; it needs
+# ExecuTorch, and so does all that follows.
 #
 #   opsmith_kernels(my_kernels BACKEND backend.yaml PROGRAMS model.pte other.pte NO_RUNTIME_KERNELS)
 #   target_link_libraries(my_runner PRIVATE my_kernels)
@@ -39,6 +40,14 @@ execute_process(
   COMMAND_ERROR_IS_FATAL ANY)
 cmake_language(EVAL CODE "${_opsmith_facts}")
 
+# Libraries that cannot be had are the reason, and -NOTFOUND after it.
+function(_opsmith_check_found libraries)
+  if(libraries MATCHES "-NOTFOUND$")
+    string(REPLACE "-NOTFOUND" "" reason "${libraries}")
+    message(FATAL_ERROR "${reason}")
+  endif()
+endfunction()
+
 function(opsmith_lean_objects target)
   add_library(${target} OBJECT ${ARGN})
   target_compile_options(${target} PRIVATE ${OPSMITH_LEAN_FLAGS})
@@ -63,6 +72,7 @@ endfunction()
 
 function(opsmith_executorch_library target)
   cmake_parse_arguments(PARSE_ARGV 1 given "" "" "LEAN")
+  _opsmith_check_found("${OPSMITH_EXECUTORCH_LIBRARIES}")
   file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp" "")
   add_library(${target} MODULE "${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp")
   target_link_libraries(${target} PRIVATE ${given_LEAN} ${OPSMITH_EXECUTORCH_LIBRARIES})
@@ -83,10 +93,7 @@ function(opsmith_kernels target)
   if(NOT given_BACKEND OR given_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "opsmith_kernels(${target} …): write BACKEND and a backend.yaml, then PROGRAMS and .pte files")
   endif()
-  if(OPSMITH_EXECUTORCH_RUNNER_LIBRARIES MATCHES "-NOTFOUND$")
-    string(REPLACE "-NOTFOUND" "" reason "${OPSMITH_EXECUTORCH_RUNNER_LIBRARIES}")
-    message(FATAL_ERROR "${reason}")
-  endif()
+  _opsmith_check_found("${OPSMITH_EXECUTORCH_RUNNER_LIBRARIES}")
   # A name stands for a backend that comes with opsmith.
   if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${given_BACKEND}")
     set(given_BACKEND "${CMAKE_CURRENT_SOURCE_DIR}/${given_BACKEND}")

@@ -151,7 +151,9 @@ class _Builder:
             distinct_sources(
                 sources
                 for library in self.backend.executorch_libraries
-                for sources in lean_sources(library, self.executorch, flags, self.compiler.machine)
+                for sources in lean_sources(
+                    library, self.executorch.headers, flags, self.compiler.machine
+                )
             )
         )
 
@@ -184,7 +186,7 @@ class _Builder:
         """The built library, and the objects of its kernels' ``sources``."""
         self.report(Progress("generating C++"))
         registrations = [path for path in self._generated(plan) if path.suffix == ".cpp"]
-        own = LeanSources((*registrations, *_REGISTRATION), self.executorch, INCLUDE_DIRS)
+        own = LeanSources((*registrations, *_REGISTRATION), self.executorch.headers, INCLUDE_DIRS)
         library = SharedLibrary(
             name=self.name,
             sources=(),

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opsmith.description import ExternalNamespace
+from opsmith.errors import ExecutorchMissing
 
 # The operators that pt2e writes into a graph; PyTorch defines them in Python, when somebody imports this.
 WRITTEN_BY_PT2E = "torch.ao.quantization.fx._decomposed"
@@ -38,7 +39,10 @@ def _registers_again(namespace: str, module: str) -> bool:
     # Not at the top: a packaged device is loaded without anything that builds.
     from opsmith.build.executorch import find_executorch
 
-    runtime = sys.modules.get(find_executorch().extension_module)
+    try:
+        runtime = sys.modules.get(find_executorch().extension_module)
+    except ExecutorchMissing:  # of a release for which no library of ours is built
+        return False
     names = () if runtime is None else runtime._get_operator_names()
     if not any(name.startswith(f"{namespace}::") for name in names):
         return False

@@ -160,8 +160,7 @@ def built_caller(folder: Path) -> Path:
         "-shared",
         "-DC10_USING_CUSTOM_GENERATED_MACROS",
     ]
-    includes = (installation.include_dir, installation.c10_include_dir)
-    command += [f"-I{path}" for path in includes]
+    command += [f"-I{path}" for path in installation.headers.include_dirs]
     command += [str(Path(__file__).with_suffix(".cpp")), "-o", str(library)]
     command += [str(path) for path in installation.libraries]
     subprocess.run(command, check=True)

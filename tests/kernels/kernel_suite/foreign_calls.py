@@ -92,7 +92,9 @@ def built_runner(
             *(
                 sources
                 for each in opened.description.executorch_libraries
-                for sources in lean_sources(each, executorch, machine=machine or compiler.machine)
+                for sources in lean_sources(
+                    each, executorch.headers, machine=machine or compiler.machine
+                )
             ),
             LeanSources(
                 (
@@ -101,7 +103,7 @@ def built_runner(
                     CSRC / "executorch_library" / "random_numbers.cpp",
                     _RUNNER,
                 ),
-                executorch,
+                executorch.headers,
                 (CSRC, *INCLUDE_DIRS),
             ),
         ),
