@@ -33,6 +33,7 @@ NAMES = [
     "ninja",
     "clang-format",
     "cache",
+    "executorch",
     "driver of sim",
 ]
 TABLE = """

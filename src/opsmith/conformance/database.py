@@ -68,7 +68,7 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise ConformanceError(
             f"PyTorch's operator database cannot be imported: {''.join(last)}",
-            remedy="install what it needs: pip install numpy expecttest",
+            remedy='install what it needs: pip install "opsmith[conform]"',
         )
     facts = msgspec.json.decode(done.stdout, type=tuple[EntryFacts, ...])
     path.parent.mkdir(parents=True, exist_ok=True)

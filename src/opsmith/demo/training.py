@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy
 import torch
 from torch import Tensor, nn
 
@@ -75,6 +74,8 @@ def digits() -> tuple[Tensor, Tensor]:
         raise OpsmithError(
             "the demo needs scikit-learn for its data set", remedy="pip install 'opsmith[demo]'"
         )
+    import numpy  # scikit-learn brings it
+
     # Its own loader imports SciPy and pandas for it: two seconds.
     file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
     try:

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from opsmith.build.backend import find_built
 from opsmith.build.cache import size_in_bytes, unusable, usable_cache
+from opsmith.build.executorch import find_executorch
 from opsmith.build.toolchain import find_compiler, find_torch, ninja_binary
 from opsmith.cache_folder import cache_root
 from opsmith.description import find_backend
 from opsmith.doctor.driver_facts import expected_abi_version, read_driver_facts
-from opsmith.errors import BuildError, OpsmithError
+from opsmith.errors import BuildError, ExecutorchMissing, OpsmithError
 from opsmith.schema import torch_version
 
 # pyproject.toml says the same to pip: these are the versions that the tests run on.
@@ -57,6 +58,7 @@ def diagnose(backend: str = "sim") -> list[Diagnosis]:
         _checked("ninja", _ninja),
         _checked("clang-format", _clang_format),
         _checked("cache", _cache),
+        _executorch(),
         _driver(backend),
     ]
 
@@ -67,6 +69,14 @@ def _checked(name: str, find: Callable[[], str]) -> Diagnosis:
         return Diagnosis(name, True, find())
     except OpsmithError as error:
         return Diagnosis(name, False, error.message, error.remedy)
+
+
+def _executorch() -> Diagnosis:
+    """Only libraries and programs for ExecuTorch's runtime need it."""
+    try:
+        return Diagnosis("executorch", True, find_executorch().version, required=False)
+    except ExecutorchMissing as error:
+        return Diagnosis("executorch", False, error.message, error.remedy, required=False)
 
 
 def _python() -> Diagnosis:
