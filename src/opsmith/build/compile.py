@@ -31,19 +31,32 @@ _LEAST_FOR_PRELUDE = 4
 
 
 class Compilation:
-    """The building of some libraries in one run of ninja."""
+    """The building of some libraries in one run of ninja, or of their objects alone."""
 
-    def __init__(self, libraries: Sequence[SharedLibrary], compiler: Compiler, cache: Path) -> None:
+    def __init__(
+        self,
+        libraries: Sequence[SharedLibrary],
+        compiler: Compiler,
+        cache: Path,
+        *,
+        only_objects: bool = False,
+    ) -> None:
         self._compiler = compiler
         self._cache = cache
         self._objects = Objects(compiler, cache)
         self._libraries = [(library, self._objects.of(library)) for library in libraries]
+        self._linked_libraries = [] if only_objects else self._libraries
 
     def outputs(self) -> list[Path]:
         """Where each library is, or will be."""
         return [
-            self._objects.library_path(library, objects) for library, objects in self._libraries
+            self._objects.library_path(library, objects)
+            for library, objects in self._linked_libraries
         ]
+
+    def named_objects(self) -> dict[str, Path]:
+        """All objects, by the names that they have whichever compiler makes them."""
+        return {each.name: each.path for _, objects in self._libraries for each in objects}
 
     def objects(self) -> list[tuple[tuple[Path, Path], ...]]:
         """Of each library the sources, in the order in which it gives them, with their objects."""
@@ -69,7 +82,7 @@ class Compilation:
 
     def _is_built(self) -> bool:
         outputs = self.outputs()
-        if not all(map(self._is_usable, outputs)):
+        if not outputs or not all(map(self._is_usable, outputs)):
             return False
         mark_used(*(path.parent for path in outputs))
         # Who asked for it may look into its objects.
@@ -106,7 +119,7 @@ class Compilation:
         # Two libraries of the same name and objects are one step.
         targets = {
             self._objects.library_path(library, objects): (library, objects)
-            for library, objects in self._libraries
+            for library, objects in self._linked_libraries
         }
         made = {*missing, *(target for target in targets if not self._is_usable(target))}
         for target, (library, objects) in targets.items():

@@ -24,6 +24,7 @@ from opsmith.build.flags import (
     named_link_flags,
     standard,
 )
+from opsmith.build.ready_built import ready_built
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
 from opsmith.build.units import Unit, own_units, single
@@ -38,10 +39,14 @@ _LONGEST_STEM = 40
 
 @dataclass(frozen=True)
 class Object:
-    """An object file: its sources, what they are compiled with, and where it is kept."""
+    """An object file: its sources, what they are compiled with, and where it is kept.
+
+    ``name`` tells it from every object but those that other compilers make of the same.
+    """
 
     unit: Unit
     flags: tuple[str, ...]
+    name: str
     path: Path
     is_lean: bool = False
     """Whether it is made of a source of ours on lean tensors."""
@@ -61,7 +66,7 @@ class Objects:
 
     @cached_property
     def _common(self) -> str:
-        return f"{self._compiler.identity} {' '.join(FLAGS)}"
+        return f"{self._compiler.machine} {self._compiler.options} {' '.join(FLAGS)}"
 
     def of(self, library: SharedLibrary) -> list[Object]:
         """The object of each unit; its digest names what its flags add to the package's own."""
@@ -74,25 +79,27 @@ class Objects:
                 (unit.optimize, standard(unit), *unit.flags, *library.flags, *unit.own_flags)
             )
             made_with = f"{version} {own}"
-            path = self._object_path(unit, library.include_dirs, made_with)
-            objects.append(Object(unit, tuple(compile_flags(unit, library)), path))
+            name = self._name(unit, library.include_dirs, made_with)
+            objects.append(
+                Object(unit, tuple(compile_flags(unit, library)), name, self._path(name))
+            )
         for lean in library.lean:
             for source in lean.sources:
                 is_package = source.is_relative_to(PACKAGE)
                 (unit,) = (single(source),) if is_package else own_units([source])
                 own = " ".join((unit.optimize, *LEAN_FLAGS, *lean.flags, *unit.own_flags))
-                path = self._object_path(unit, lean.include_dirs, own, lean.headers)
+                name = self._name(unit, lean.include_dirs, own, lean.headers)
                 flags = (unit.optimize, *lean_compile_flags(lean), *unit.own_flags)
-                objects.append(Object(unit, flags, path, is_lean=is_package))
+                objects.append(Object(unit, flags, name, self._path(name), is_lean=is_package))
         return objects
 
-    def _object_path(
+    def _name(
         self,
         unit: Unit,
         include_dirs: Sequence[Path],
         made_with: str,
         headers: ETensorHeaders | None = None,
-    ) -> Path:
+    ) -> str:
         digest = hashlib.sha256()
         digest.update(f"{self._common} {made_with}\n".encode())
         # Names count as well as contents: __FILE__ is part of error messages.
@@ -107,7 +114,8 @@ class Objects:
             if headers and any(name.startswith("executorch/") for name in included):
                 digest.update(headers.version.encode())
             if headers and not headers.version:
-                resolved += [_resolved(name, path, headers.include_dirs) for name in included]
+                # Not torch's: its releases agree on the types of c10 that these headers take.
+                resolved += [_resolved(name, path, headers.include_dirs[:1]) for name in included]
             for macro in _COMPUTED_INCLUDE.findall(content):
                 if named := re.search(rf'-D{macro.decode()}="([^"]+)"', made_with):
                     resolved.append(_resolved(named[1], path, include_dirs))
@@ -120,7 +128,15 @@ class Objects:
                     seen.add(found)
                     waiting.append(found)
         stem = Path(unit.name).stem[:_LONGEST_STEM]
-        return self._cache / "objects" / f"{stem}-{digest.hexdigest()[:32]}.o"
+        return f"{stem}-{digest.hexdigest()[:32]}.o"
+
+    def _path(self, name: str) -> Path:
+        """Where the object ``name`` is kept: installed, or in the cache as this compiler's."""
+        if ready := ready_built(name):
+            return ready
+        stem, _, _ = name.rpartition("-")
+        digest = hashlib.sha256(f"{self._compiler.identity} {name}".encode()).hexdigest()
+        return self._cache / "objects" / f"{stem}-{digest[:32]}.o"
 
     def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
         if path not in self._headers:

@@ -49,7 +49,7 @@ def build_relocatable(
     opened = OpenedBackend(description, cache)
     report(Progress("planning every operator"))
     backend, plan = opened.outline, opened.plan
-    installed = Installed.found(backend, cache)
+    installed = Installed.found(cache)
     compiler = installed.compiler or find_compiler(cache)
     report(Progress("generating C++"))
     # What is refused names places: in a package they are those of its own files.

@@ -70,10 +70,14 @@ class Compiler:
     @property
     def identity(self) -> str:
         """What two compilers must share for their objects to be the same."""
-        options = [word for word in self.command if word.startswith("-")]
         # gcc begins with the name that it was called by: c++ and g++ are one.
         said = re.sub(r"^\S+ (?=\()", "", self.version)
-        return f"{self.machine} {self.path} {said} {shlex.join(options)}"
+        return f"{self.machine} {self.path} {said} {self.options}"
+
+    @property
+    def options(self) -> str:
+        """The options that are part of its command, as in ``CXX="g++ -g"``."""
+        return shlex.join(word for word in self.command if word.startswith("-"))
 
     @property
     def is_clang(self) -> bool:

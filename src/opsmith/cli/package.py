@@ -51,12 +51,22 @@ def package(
             show_default="where the package's modules register any",
         ),
     ] = None,
+    runtime: Annotated[
+        bool,
+        typer.Option(
+            "--runtime",
+            help="Make opsmith-runtime instead: objects of opsmith's own that first builds then link.",
+        ),
+    ] = False,
     version: Annotated[
         str, typer.Option(help="The wheel's version.", show_default="pyproject.toml's, or 0.0.0")
     ] = "",
     json: Json = False,
 ) -> None:
     """Make a wheel of a backend with its built libraries, which is used without a compiler."""
+    if runtime:
+        _package_runtime(output, _releases(torch or ()), json)
+        return
     wanted = Wanted(
         output, tuple(python or ()), _releases(torch or ()), sources, python_kernels, version
     )
@@ -75,6 +85,23 @@ def package(
         if sources
         else "left out",
         "install": f"pip install {made.wheel}",
+    }
+    for name, text in rows.items():
+        out.print(f"{name:<8} {text}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _package_runtime(output: Path, torch: tuple[str, ...], json: bool) -> None:
+    from opsmith.package.runtime_wheel import package_runtime
+
+    with shown_progress() as progress:
+        wheel, releases = package_runtime(output, torch, progress)
+    if json:
+        print_json({"wheel": str(wheel), "torch": list(releases)})
+        return
+    rows = {
+        "wheel": f"{wheel}, {wheel.stat().st_size / (1 << 20):.1f} MiB",
+        "for": ", ".join(f"torch {each}" for each in releases),
+        "install": f"pip install {wheel}",
     }
     for name, text in rows.items():
         out.print(f"{name:<8} {text}", highlight=False, soft_wrap=True, markup=False)

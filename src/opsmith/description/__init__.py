@@ -1,6 +1,11 @@
 """``backend.yaml`` and library manifests: read, validated, every error with its place."""
 
-from opsmith.description.backend import find_backend, read_backend, shipped_backends
+from opsmith.description.backend import (
+    find_backend,
+    read_backend,
+    shipped_backends,
+    shipped_libraries,
+)
 from opsmith.description.device_names import check_device_name
 from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
@@ -96,6 +101,7 @@ __all__ = [
     "read_document",
     "read_library",
     "shipped_backends",
+    "shipped_libraries",
     "warn_of_old_name",
     "with_new_name",
     "with_python_kernels",

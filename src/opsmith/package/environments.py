@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 from opsmith.build.progress import OnProgress, Progress
-from opsmith.built import CarriedBuild
 from opsmith.errors import EnvironmentUnusable
-from opsmith.package.libraries import Answer, Request
+from opsmith.package.libraries import Answer
 
 _SHOWN_LINES = 4
 
@@ -28,21 +27,25 @@ def check_interpreter(python: str) -> str:
     return program
 
 
-def built_by(
-    python: str, request: Request, opsmith: str, progress: OnProgress, torch: Path | None = None
-) -> CarriedBuild:
-    """What the environment of the interpreter ``python`` builds for ``request``.
+def asked(
+    python: str,
+    module: str,
+    request: msgspec.Struct,
+    opsmith: str,
+    progress: OnProgress,
+    torch: Path | None = None,
+) -> Answer:
+    """The answer of ``module``, run by the environment of the interpreter ``python``, to ``request``.
 
-    ``torch`` is a folder with a torch that stands in for the environment's own.
-
-    It needs the same version of opsmith, ``opsmith``: raises
-    :class:`~opsmith.errors.EnvironmentUnusable` where it has another, or none, or cannot build.
+    ``torch`` is a folder with a torch that stands in for the environment's own.  Raises
+    :class:`~opsmith.errors.EnvironmentUnusable` where that has another opsmith than ``opsmith``, or
+    none, or cannot build.
     """
     process = subprocess.Popen(
         [
             check_interpreter(python),
             "-m",
-            "opsmith.package.libraries",
+            module,
             msgspec.json.encode(request).decode(),
         ],
         stdout=subprocess.PIPE,
@@ -74,7 +77,7 @@ def _environment(torch: Path | None) -> dict[str, str]:
     return environment
 
 
-def _answered(python: str, opsmith: str, output: str, said: list[str]) -> CarriedBuild:
+def _answered(python: str, opsmith: str, output: str, said: list[str]) -> Answer:
     try:
         answer = msgspec.json.decode(output, type=Answer)
     except msgspec.DecodeError:
@@ -89,9 +92,9 @@ def _answered(python: str, opsmith: str, output: str, said: list[str]) -> Carrie
             "is made by one version",
             remedy=f"{python} -m pip install opsmith=={opsmith}",
         )
-    if answer.build is None:
+    if answer.message:
         raise EnvironmentUnusable(f"with `{python}`: {answer.message}", remedy=answer.remedy)
-    return answer.build
+    return answer
 
 
 def same_interpreter(python: str, other: str) -> bool:

@@ -11,6 +11,7 @@ import platform
 import shutil
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -37,10 +38,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was built by opsmith ``opsmith``, or why it was not: an error's message and remedy."""
+    """The answer of opsmith ``opsmith``: that it was built, and for a device what, or why it was not."""
 
     opsmith: str
-    build: CarriedBuild | None
+    build: CarriedBuild | None = None
     message: str = ""
     remedy: str = ""
 
@@ -92,21 +93,21 @@ def _listed(path: Path) -> CarriedFile:
     return CarriedFile(path.name, len(content), hashlib.sha256(content).hexdigest())
 
 
-def main(request: str) -> int:
-    """Answers ``request`` on standard output; the steps are lines of standard error."""
+def answer(make: Callable[[OnProgress], CarriedBuild | None]) -> int:
+    """Writes the answer of ``make`` to standard output, and its steps as lines to standard error."""
     # Here: what others of this module need is imported without the list of what is installed.
     from importlib.metadata import version
 
-    asked = msgspec.json.decode(request, type=Request)
     try:
-        build = carried_libraries(asked, lambda step: print(step, file=sys.stderr, flush=True))
-        answer = Answer(version("opsmith"), build)
+        build = make(lambda step: print(step, file=sys.stderr, flush=True))
+        said = Answer(version("opsmith"), build)
     except OpsmithError as error:
         place = f"{error.location}: " if error.location else ""
-        answer = Answer(version("opsmith"), None, f"{place}{error.message}", error.remedy)
-    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+        said = Answer(version("opsmith"), None, f"{place}{error.message}", error.remedy)
+    sys.stdout.write(msgspec.json.encode(said).decode() + "\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    request = msgspec.json.decode(sys.argv[1], type=Request)
+    sys.exit(answer(lambda progress: carried_libraries(request, progress)))

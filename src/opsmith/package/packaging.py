@@ -27,14 +27,14 @@ from opsmith.built import (
 from opsmith.built.contents import FILE, FOLDER
 from opsmith.cache_folder import cache_root
 from opsmith.description import Backend, Driver, read_backend
-from opsmith.errors import Location, OutputRejected, PackagingError
+from opsmith.errors import Location, PackagingError
 from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
-from opsmith.package.environments import built_by, check_interpreter, same_interpreter
+from opsmith.package.environments import asked, check_interpreter, same_interpreter
 from opsmith.package.fetched_torch import fetched_torch
 from opsmith.package.libraries import Request, carried_libraries
 from opsmith.package.platform_tag import PlatformTag, platform_tag
 from opsmith.package.project import Project, project_of
-from opsmith.package.wheel import entry_point_names, write_wheel
+from opsmith.package.wheel import entry_point_names, make_output_folder, write_wheel
 from opsmith.schema import compiled_for, requirement, torch_version
 
 
@@ -84,7 +84,7 @@ def package(description: Path, wanted: Wanted, progress: OnProgress | None = Non
     # What could be refused is looked at before minutes go into compiling.
     project = project_of(backend, wanted.version)
     files = described_files(backend, project, with_sources=wanted.with_sources)
-    _make_folder(wanted.output)
+    make_output_folder(wanted.output)
     for python in wanted.pythons:
         check_interpreter(python)
     with tempfile.TemporaryDirectory(prefix="opsmith-package-") as made:
@@ -123,19 +123,6 @@ def check_packageable(description: Path) -> None:
         )
 
 
-def _make_folder(output: Path) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        reason = "" if os.access(output, os.W_OK | os.X_OK) else "Permission denied"
-    except OSError as error:
-        reason = error.strerror or str(error)
-    if reason:
-        raise OutputRejected(
-            f"the folder {output} cannot be written: {reason}",
-            remedy="name a folder of yours: -o dist",
-        )
-
-
 def _built(
     description: Path, project: Project, folder: Path, wanted: Wanted, report: OnProgress
 ) -> tuple[CarriedBuild, ...]:
@@ -152,8 +139,10 @@ def _built(
 
     def join(name: str, python: str, torch: Path | None = None) -> None:
         own = folder / name
-        asked = msgspec.structs.replace(request, folder=str(own))
-        build = built_by(python, asked, version("opsmith"), report, torch)
+        there = msgspec.structs.replace(request, folder=str(own))
+        module = "opsmith.package.libraries"
+        build = asked(python, module, there, version("opsmith"), report, torch).build
+        assert build is not None
         builds[:] = _joined(builds, build, own, folder)
 
     for number, python in enumerate(others):

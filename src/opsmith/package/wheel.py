@@ -6,12 +6,13 @@ same bytes each time; many projects are built with it anyhow.  It is no requirem
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opsmith.errors import MetadataInvalid, OpsmithError
+from opsmith.errors import MetadataInvalid, OpsmithError, OutputRejected
 from opsmith.output_files import write_output
 from opsmith.package.contents import SOURCES
 from opsmith.package.project import Project
@@ -34,9 +35,8 @@ def write_wheel(
     Raises :class:`~opsmith.errors.MetadataInvalid`, or :class:`~opsmith.errors.OutputRejected`.
     """
     with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
-        builder = _builder(
-            project, _config(project, backend, with_sources), files, tag, dependencies
-        )
+        config = _config(project, backend, with_sources)
+        builder = _builder(project.root, config, files, tag, dependencies)
         try:
             (made,) = builder.build(directory=folder, versions=["standard"])
         except OpsmithError:
@@ -53,6 +53,38 @@ def write_wheel(
     return path
 
 
+def make_output_folder(output: Path) -> None:
+    """Makes the folder for a wheel.  Raises :class:`~opsmith.errors.OutputRejected`."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(output, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise OutputRejected(
+            f"the folder {output} cannot be written: {reason}",
+            remedy="name a folder of yours: -o dist",
+        )
+
+
+def write_files_as_wheel(
+    metadata: Mapping[str, object], files: Mapping[str, Path], output: Path, *, tag: str
+) -> Path:
+    """Writes a wheel of ``files`` alone, by their places in it; ``metadata`` as ``[project]`` has them."""
+    wheel = {"bypass-selection": True}
+    config = {
+        "project": metadata,
+        "tool": {"hatch": {"build": {"targets": {"wheel": wheel}}}},
+    }
+    with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
+        (made,) = _builder(Path(folder), config, files, tag, ()).build(
+            directory=folder, versions=["standard"]
+        )
+        path = output / Path(made).name
+        write_output(path, Path(made).read_bytes())
+    return path
+
+
 def entry_point_names(project: Project) -> tuple[str, ...]:
     """What the project has ``import torch`` call, by itself."""
     points = project.config.get("project", {}).get("entry-points", {})
@@ -60,7 +92,7 @@ def entry_point_names(project: Project) -> tuple[str, ...]:
 
 
 def _builder(
-    project: Project,
+    root: Path,
     config: Mapping[str, Any],
     files: Mapping[str, Path],
     tag: str,
@@ -79,7 +111,7 @@ def _builder(
                 "force_include": {str(path): place for place, path in files.items()},
             }
 
-    return Builder(str(project.root), plugin_manager=PluginManager(), config=dict(config))
+    return Builder(str(root), plugin_manager=PluginManager(), config=dict(config))
 
 
 def _config(project: Project, backend: str, with_sources: bool) -> dict[str, Any]:
