@@ -12,7 +12,15 @@ PACKAGE = Path(opsmith.__file__).parent
 # A floor may import those above it in this list; the rooms of one floor may not import each other.
 FLOORS = [
     {"errors", "on_demand"},
-    {"cache_folder", "driver", "json_files", "output_files", "processor", "switches"},
+    {
+        "cache_folder",
+        "driver",
+        "json_files",
+        "output_files",
+        "processor",
+        "switches",
+        "torch_names",
+    },
     {"integrations", "transforms"},
     {"schema"},
     {"description"},

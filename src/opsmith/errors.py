@@ -301,6 +301,10 @@ class PackageUnfit(LoadError):
         super().__init__(message, remedy=remedy)
 
 
+class TorchNameMissing(LoadError):
+    """A name of PyTorch's own, which the installed release does not have."""
+
+
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
 

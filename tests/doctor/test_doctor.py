@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import platform
@@ -28,6 +29,7 @@ from opsmith.errors import Location
 NAMES = [
     "python",
     "torch",
+    "features",
     "torch headers",
     "compiler",
     "ninja",
@@ -124,21 +126,57 @@ def test_without_a_compiler_the_command_fails(monkeypatch: pytest.MonkeyPatch) -
     assert json.loads(result.output.splitlines()[-1])["ok"] is False
 
 
-@pytest.mark.parametrize("version", ["2.12.1", "2.14.0", "3.0.0"])
-def test_a_torch_outside_the_tested_range(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "torch_version", lambda: version)
-    assert check("torch") == Diagnosis(
-        "torch",
-        False,
-        f"{version}, which is outside the tested range >=2.13,<2.14",
-        'pip install "torch>=2.13,<2.14"',
+def pretend_torch(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has this process take the installed torch for ``version``."""
+    find = importlib.metadata.version
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: version if name == "torch" else find(name)
     )
 
 
-def test_the_range_is_the_one_that_pip_is_told() -> None:
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    oldest, too_new = (".".join(map(str, version)) for version in requirements.TESTED_TORCH)
-    assert f'"torch>={oldest},<{too_new}"' in text
+def test_a_torch_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_torch("2.10.0+cu128", monkeypatch)
+    assert check("torch") == Diagnosis(
+        "torch",
+        False,
+        "2.10.0+cu128, but opsmith is for torch 2.11 to 2.15",
+        'pip install "torch>=2.11,<2.16"',
+    )
+
+
+def test_a_torch_newer_than_any_known_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_torch("2.16.0a0+git1234", monkeypatch)
+    assert check("torch") == Diagnosis(
+        "torch",
+        False,
+        "2.16.0a0+git1234, which is newer than torch 2.15, the newest that opsmith is tested with: nobody "
+        "has checked the names and headers of PyTorch that opsmith uses, nor what it knows of operators",
+        'pip install "torch>=2.11,<2.16"',
+        required=False,
+    )
+
+
+def test_what_a_release_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_torch("2.12.1+cu130", monkeypatch)
+    assert check("torch") == Diagnosis("torch", True, "2.12.1+cu130")
+    assert check("features") == Diagnosis(
+        "features",
+        False,
+        "`cpp_wrapper` and AOTInductor write no graph for the device (no "
+        "torch._inductor.codegen.cpp_wrapper_cpu.CppWrapperCpu._generate_end_jit); "
+        "`with torch.<device>.device(…)` breaks the graph of a compiled function (no "
+        "torch._dynamo.variables.ctx_manager.GenericDeviceVariable)",
+        'pip install "torch>=2.13"',
+        required=False,
+    )
+
+
+@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.14.1", "2.15.0a0+git1234"])
+def test_a_release_that_takes_nothing_away(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_torch(version, monkeypatch)
+    assert check("features") == Diagnosis(
+        "features", True, "every name of PyTorch's own that opsmith uses"
+    )
 
 
 def test_a_missing_clang_format(monkeypatch: pytest.MonkeyPatch) -> None:

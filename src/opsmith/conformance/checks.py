@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal.opinfo.core import SampleInput
-from torch.utils._pytree import tree_flatten
 
 from opsmith.conformance.comparison import (
     SampleOutcome,
@@ -34,6 +32,7 @@ from opsmith.conformance.subject import (
     Subject,
     Wrong,
 )
+from opsmith.torch_names import SampleInput, tree_flatten
 
 # What PyTorch's own devices differ in from its CPU and its tests let pass: how results are laid out in
 # memory and recorded.  The check "meta" looks at strides.

@@ -17,7 +17,9 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
+
+from opsmith import torch_names
+from opsmith.torch_names import tree_flatten, tree_map
 
 IsRounding: TypeAlias = "Callable[[Tensor, Tensor], bool]"
 """Whether elements that are not equal differ by no more than rounding; both are on the CPU."""
@@ -64,8 +66,8 @@ class Twins:
         copied = self._storages[key].untyped_storage()
         twin = torch.empty(0, dtype=tensor.dtype, device=device)
         twin.set_(copied, tensor.storage_offset(), tensor.shape, tensor.stride())
-        twin = torch._conj(twin) if tensor.is_conj() else twin
-        return torch._neg_view(twin) if tensor.is_neg() else twin
+        twin = torch_names._conj(twin) if tensor.is_conj() else twin
+        return torch_names._neg_view(twin) if tensor.is_neg() else twin
 
 
 def is_strided(tensor: Tensor) -> bool:

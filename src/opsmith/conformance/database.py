@@ -79,7 +79,7 @@ def known_entries(cache: Path) -> tuple[EntryFacts, ...]:
 @functools.cache
 def entries() -> dict[str, Any]:
     """The ``OpInfo`` objects by name with variant, in the database's order."""
-    from torch.testing._internal import common_methods_invocations as opinfo
+    from opsmith.torch_names import common_methods_invocations as opinfo
 
     databases = [name for name in sorted(vars(opinfo)) if name.startswith("foreach_")]
     infos = itertools.chain(
@@ -110,8 +110,7 @@ def tolerances(info: Any, dtype: torch.dtype) -> tuple[float, float]:
     ``torch.testing``'s default for the dtype, or what the entry declares by ``toleranceOverride`` for any
     of its tests, on whatever device, where that is more.
     """
-    from torch.testing._comparison import default_tolerances
-    from torch.testing._internal.common_device_type import toleranceOverride
+    from opsmith.torch_names import default_tolerances, toleranceOverride
 
     relative, absolute = default_tolerances(dtype)
     for decorator in info.decorators:

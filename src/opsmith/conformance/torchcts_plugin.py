@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from opsmith.torch_names import module_of
+
 
 def _replace(module: str, name: str, new: Any) -> None:
     """Puts ``new(old)`` in the place of a function, where there is one."""
@@ -50,6 +52,6 @@ def _written_in_haste(_: Any) -> Any:
 
 
 _replace("torchcts.op_metadata", "_validation_metadata", _once_for_all)
-_replace("torch.testing._internal.common_utils", "extract_test_fn", _no_case)
-_replace("torch.testing._internal.opinfo.core", "extract_test_fn", _no_case)
+for each in ("extract_test_fn", "extract_test_fn_of_opinfo"):
+    _replace(module_of(each), "extract_test_fn", _no_case)
 _replace("torchcts.core.result_artifacts", "_atomic_write_text", _written_in_haste)

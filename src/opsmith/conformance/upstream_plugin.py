@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _base_of_tests() -> type:
-    from torch.testing._internal.common_device_type import PrivateUse1TestBase
+    from opsmith.torch_names import PrivateUse1TestBase
 
     base: type = PrivateUse1TestBase
     return base

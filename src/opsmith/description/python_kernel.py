@@ -39,7 +39,7 @@ class Parameters:
 
 def parameters_of(schema: str) -> Parameters:
     """How a kernel of the operator with ``schema`` is called; ``out`` is a keyword."""
-    from torchgen.model import FunctionSchema
+    from opsmith.torch_names import FunctionSchema
 
     arguments = FunctionSchema.parse(schema).arguments
     keywords = (*arguments.flat_kwarg_only, *arguments.out)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +23,9 @@ from opsmith.cache_folder import cache_root
 from opsmith.description import find_backend
 from opsmith.doctor.driver_facts import expected_abi_version, read_driver_facts
 from opsmith.errors import BuildError, ExecutorchMissing, OpsmithError
-from opsmith.schema import torch_version
+from opsmith.schema import KNOWN_RELEASES, torch_release, torch_version
+from opsmith.torch_names import lost_in
 
-# pyproject.toml says the same to pip: these are the versions that the tests run on.
-TESTED_TORCH = ((2, 13), (2, 14))
 OLDEST_PYTHON = (3, 10)
 # A backend's objects and libraries take about a tenth of it.
 LEAST_FREE_BYTES = 1 << 30
@@ -53,6 +51,7 @@ def diagnose(backend: str = "sim") -> list[Diagnosis]:
     return [
         _python(),
         _torch(),
+        _torch_features(),
         _checked("torch headers", _torch_headers),
         _checked("compiler", _compiler),
         _checked("ninja", _ninja),
@@ -87,21 +86,38 @@ def _python() -> Diagnosis:
 
 
 def _torch() -> Diagnosis:
-    oldest, too_new = (".".join(map(str, version)) for version in TESTED_TORCH)
+    oldest, newest = (".".join(map(str, KNOWN_RELEASES[at])) for at in (0, -1))
+    too_new = f"{KNOWN_RELEASES[-1][0]}.{KNOWN_RELEASES[-1][1] + 1}"
     remedy = f'pip install "torch>={oldest},<{too_new}"'
     try:
-        version = torch_version()
+        version, release = torch_version(), torch_release()
     except OpsmithError as error:
         return Diagnosis("torch", False, error.message, remedy)
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if TESTED_TORCH[0] <= numbers < TESTED_TORCH[1]:
-        return Diagnosis("torch", True, version)
-    return Diagnosis(
-        "torch",
-        False,
-        f"{version}, which is outside the tested range >={oldest},<{too_new}",
-        remedy,
-    )
+    if release < KNOWN_RELEASES[0]:
+        found = f"{version}, but opsmith is for torch {oldest} to {newest}"
+        return Diagnosis("torch", False, found, remedy)
+    if release > KNOWN_RELEASES[-1]:
+        found = (
+            f"{version}, which is newer than torch {newest}, the newest that opsmith is tested with: nobody "
+            "has checked the names and headers of PyTorch that opsmith uses, nor what it knows of operators"
+        )
+        return Diagnosis("torch", False, found, remedy, required=False)
+    return Diagnosis("torch", True, version)
+
+
+def _torch_features() -> Diagnosis:
+    """What the installed release of torch takes away, as far as is known."""
+    name = "features"
+    try:
+        lost = lost_in(torch_release())
+    except OpsmithError as error:
+        return Diagnosis(name, False, error.message, error.remedy)
+    if not lost:
+        return Diagnosis(name, True, "every name of PyTorch's own that opsmith uses")
+    found = "; ".join(f"{feature.value} (no {why.qualified})" for feature, why in lost.items())
+    since = max((why.since for why in lost.values() if why.since), default=None)
+    remedy = f'pip install "torch>={since[0]}.{since[1]}"' if since else ""
+    return Diagnosis(name, False, found, remedy, required=False)
 
 
 def _torch_headers() -> str:

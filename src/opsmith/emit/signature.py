@@ -10,25 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from torchgen.api import dispatcher, structured
-from torchgen.api import meta as meta_api
-from torchgen.api.cpp import return_names
-from torchgen.api.translate import translate
-from torchgen.api.types import (
-    BaseCType,
-    Binding,
-    ConstRefCType,
-    CppSignature,
-    CppSignatureGroup,
-    DispatcherSignature,
-    Expr,
-    NamedCType,
-    NativeSignature,
-    tensorT,
-)
-from torchgen.context import native_function_manager
-from torchgen.model import Argument, NativeFunction, SchemaKind
-
 from opsmith.description import Kernel
 from opsmith.emit.lean import lean_declaration
 from opsmith.plan import Meta
@@ -38,6 +19,27 @@ from opsmith.schema.catalogue import (
     native_function,
     results_of,
     structured_group,
+)
+from opsmith.torch_names import (
+    Argument,
+    BaseCType,
+    Binding,
+    ConstRefCType,
+    CppSignature,
+    CppSignatureGroup,
+    DispatcherSignature,
+    Expr,
+    NamedCType,
+    NativeFunction,
+    NativeSignature,
+    SchemaKind,
+    dispatcher,
+    meta_api,
+    native_function_manager,
+    return_names,
+    structured,
+    tensorT,
+    translate,
 )
 
 # What an argument of ATen is never called, and one of a custom operator may be: words of C++, names at the

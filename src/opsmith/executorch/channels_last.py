@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from opsmith.executorch.packed_layers import CONVOLUTION, NAMESPACE
+from opsmith.torch_names import OpOverload
 from opsmith.transforms.int8_layers import has_channels_innermost
 
 # Beside what PyTorch tags as pointwise: results are channels-last where the first operand is.
@@ -119,12 +120,12 @@ class _Layouts:
 
 def _name(node: fx.Node) -> str:
     target = node.target
-    return target._schema.name if isinstance(target, torch._ops.OpOverload) else ""
+    return target._schema.name if isinstance(target, OpOverload) else ""
 
 
 def _takes_any_layout(node: fx.Node) -> bool:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return False
     return torch.Tag.pointwise in target.tags or _name(node).removeprefix("aten::") in _ANY_LAYOUT
 
@@ -155,7 +156,7 @@ def _is_mean_of_pixels(node: fx.Node) -> bool:
 def _writes(node: fx.Node) -> bool:
     """Whether it writes to an operand, of which no copy will do."""
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+    return isinstance(target, OpOverload) and target._schema.is_mutable
 
 
 def _has_layout(node: fx.Node) -> bool:

@@ -247,7 +247,8 @@ def _places(operator: str, nodes: Iterable[GraphNode]) -> str:
 def _check_inputs(what: ModuleToExport) -> None:
     """Raises :class:`InputsRejected` for Tensors in an order in which the runtime takes none."""
     import torch
-    from torch.utils._pytree import tree_leaves
+
+    from opsmith.torch_names import tree_leaves
 
     for place, value in enumerate(tree_leaves((what.inputs, dict(what.keywords)))):
         if not isinstance(value, torch.Tensor) or value.is_contiguous():
@@ -385,12 +386,14 @@ def _operators(exported: ExportedProgram) -> list[Any]:
     """The operators that the graph calls, and those in it."""
     import torch
 
+    from opsmith.torch_names import OpOverload
+
     found = {
         node.target: None
         for module in exported.graph_module.modules()
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload)
+        if isinstance(node.target, OpOverload)
     }
     return list(found)
 

@@ -78,7 +78,8 @@ class Comparison:
     def _placed(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The inputs where the module is: moving them is no part of what is timed."""
         import torch
-        from torch.utils._pytree import tree_map_only
+
+        from opsmith.torch_names import tree_map_only
 
         placed: tuple[tuple[Any, ...], dict[str, Any]] = tree_map_only(
             torch.Tensor, lambda tensor: tensor.to(self.device), (self._arguments, self._keywords)
@@ -138,7 +139,7 @@ def _inputs_of(path: str) -> tuple[Any, ...]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    from torch.utils._pytree import tree_leaves
+    from opsmith.torch_names import tree_leaves
 
     leaves: list[Any] = tree_leaves(value)
     return leaves

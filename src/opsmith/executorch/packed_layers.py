@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from opsmith.executorch.lowering_operators import OfResult, image_of_windows
 from opsmith.executorch.program_constants import ProgramConstants
+from opsmith.torch_names import OpOverload
 from opsmith.transforms.packed_convolution import packed_convolution_weight
 from opsmith.transforms.packed_linear import packed_weight
 
@@ -156,7 +157,7 @@ _ACTIVATIONS = frozenset("relu relu6 hardswish hardsigmoid silu sigmoid tanh".sp
 
 def _activation(node: fx.Node | None) -> str | None:
     """The name under which the kernels know what ``node`` calls; None for what they do not."""
-    if node is None or not isinstance(node.target, torch._ops.OpOverload):
+    if node is None or not isinstance(node.target, OpOverload):
         return None
     namespace, _, name = node.target._schema.name.partition("::")
     name = name.removesuffix("_")
@@ -247,7 +248,7 @@ def _convolution(node: fx.Node, constants: ProgramConstants) -> _Layer | None:
 def _arguments(node: fx.Node, *names: str) -> list[Any]:
     """The arguments of ``node``'s call of these names, with their defaults."""
     target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
+    assert isinstance(target, OpOverload)
     given = dict(zip((each.name for each in target._schema.arguments), node.args, strict=False))
     defaults = {each.name: each.default_value for each in target._schema.arguments}
     return [{**defaults, **given, **node.kwargs}[name] for name in names]

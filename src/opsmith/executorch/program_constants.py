@@ -6,11 +6,12 @@ by ``export`` and by the passes that it runs.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
+
+from opsmith.torch_names import FakeTensor
 
 _CONSTANT = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -49,7 +50,7 @@ class ProgramConstants:
         mode = next(
             each.meta["val"].fake_mode
             for each in graph.nodes
-            if isinstance(each.meta.get("val"), torch._subclasses.FakeTensor)
+            if isinstance(each.meta.get("val"), FakeTensor)
         )
         node.meta["val"] = mode.from_tensor(value, static_shapes=True)
         spec = InputSpec(InputKind.BUFFER, TensorArgument(node.name), name, persistent=True)

@@ -78,10 +78,10 @@ def dispatch_table(
     qualified_name: str, *, keys: Collection[str] | None = None
 ) -> tuple[TableRow, ...]:
     """The computed dispatch table of an operator: ``keys``, or all; :data:`RELEVANT_KEYS` first."""
-    import torch
+    from opsmith.torch_names import _dispatch_dump_table
 
     rows = []
-    for line in torch._C._dispatch_dump_table(qualified_name).splitlines():
+    for line in _dispatch_dump_table(qualified_name).splitlines():
         if keys is not None and line.partition(":")[0] not in keys:
             continue
         if matched := _ROW.match(line.strip()):

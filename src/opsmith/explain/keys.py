@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opsmith import torch_names
 from opsmith.errors import ExpressionInvalid, OperatorUnknown, nearest
 from opsmith.explain.explanation import dispatch_table
 from opsmith.schema import Catalogue, qualified
@@ -44,11 +45,10 @@ def keys_of(expression: str, operator: str, catalogue: Catalogue) -> tuple[KeyRo
     ``torch`` and ``opsmith`` may be used in it.  ``operator``, if not empty, fills ``kernel``.  Raises
     :class:`~opsmith.errors.ExpressionInvalid`.
     """
-    import torch
 
-    own = torch._C._dispatch_keys(_tensor(expression))
-    included = torch._C._dispatch_tls_local_include_set()
-    excluded = torch._C._dispatch_tls_local_exclude_set()
+    own = torch_names._dispatch_keys(_tensor(expression))
+    included = torch_names._dispatch_tls_local_include_set()
+    excluded = torch_names._dispatch_tls_local_exclude_set()
     # A row for each key, the tensor's own and the thread's together in the dispatcher's order.
     left = own | included
     kernels = {}
@@ -64,9 +64,9 @@ def keys_of(expression: str, operator: str, catalogue: Catalogue) -> tuple[KeyRo
             row.key: f"{row.location}{f' [{row.kind}]' if row.kind else ''}" for row in table
         }
     rows = []
-    while (key := left.highestPriorityTypeId()) != torch._C.DispatchKey.Undefined:
+    while (key := left.highestPriorityTypeId()) != torch_names.DispatchKey.Undefined:
         left = left.remove(key)
-        name = torch._C._dispatch_key_name(key)
+        name = torch_names._dispatch_key_name(key)
         rows.append(
             KeyRow(
                 name,

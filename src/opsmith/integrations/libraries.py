@@ -106,9 +106,9 @@ def _integrate(library: str) -> None:
 
 
 def _loaded_device() -> str:
-    import torch
+    from opsmith.torch_names import _get_privateuse1_backend_name
 
-    name: str = torch._C._get_privateuse1_backend_name()
+    name: str = _get_privateuse1_backend_name()
     if name == "privateuseone":
         raise DeviceMissing(
             "no device is loaded that a library could be told of",

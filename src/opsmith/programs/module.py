@@ -43,7 +43,8 @@ class ModuleProgram:
         :class:`~opsmith.errors.ProgramInvalid` where there is nothing to differentiate.
         """
         import torch
-        from torch.utils._pytree import tree_map_only
+
+        from opsmith.torch_names import tree_map_only
 
         module = self.placed(device)
         inputs, keywords = tree_map_only(
@@ -64,7 +65,8 @@ class ModuleProgram:
     def _loss(self, results: Any) -> Tensor:
         """The sum of all that is differentiable."""
         import torch
-        from torch.utils._pytree import tree_leaves
+
+        from opsmith.torch_names import tree_leaves
 
         leaves = tree_leaves(dict(results) if isinstance(results, Mapping) else results)
         sums = [

@@ -110,9 +110,9 @@ def check_filter(chosen: TraceFilter, catalogue: Catalogue) -> None:
             remedy="`opsmith ops --search` finds operators; wildcards are allowed, as in `conv*`",
         )
     if chosen.keys:
-        import torch
+        from opsmith.torch_names import DispatchKey
 
-        known = torch._C.DispatchKey.__members__
+        known = DispatchKey.__members__
         for key in chosen.keys:
             if not any(fnmatchcase(name, key) for name in known):
                 raise FilterInvalid(

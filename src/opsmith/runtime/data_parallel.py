@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import comm
 
+from opsmith.torch_names import _get_available_device_type, _handle_complex
+
 _AnyDevice = Any  # torch.device, str or int
 _Tensors = Sequence[torch.Tensor]
 
@@ -225,7 +227,7 @@ class DeviceComm:
 
 def _device_pytorch_takes() -> str | None:
     """The type of device that indices mean where no tensor tells."""
-    found: str | None = torch._utils._get_available_device_type()  # type: ignore[no-untyped-call]
+    found: str | None = _get_available_device_type()  # type: ignore[no-untyped-call]
     return found
 
 
@@ -237,5 +239,5 @@ def _check_one_of(devices: object, out: object) -> None:
 
 
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:
-    real: torch.Tensor = torch._utils._handle_complex(tensor)  # type: ignore[no-untyped-call]
+    real: torch.Tensor = _handle_complex(tensor)  # type: ignore[no-untyped-call]
     return real

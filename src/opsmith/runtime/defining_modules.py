@@ -15,9 +15,10 @@ from pathlib import Path
 
 from opsmith.description import ExternalNamespace
 from opsmith.errors import ExecutorchMissing
+from opsmith.torch_names import module_of
 
 # The operators that pt2e writes into a graph; PyTorch defines them in Python, when somebody imports this.
-WRITTEN_BY_PT2E = "torch.ao.quantization.fx._decomposed"
+WRITTEN_BY_PT2E = module_of("quantized_decomposed_lib")
 
 
 def import_defining_modules(namespaces: Iterable[ExternalNamespace]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
+from opsmith import torch_names
 from opsmith.errors import NotOffered
 from opsmith.runtime.graphs import GraphFunctions, GraphsModule, graph_type
 from opsmith.runtime.host_array import HostWindow
@@ -30,9 +31,16 @@ from opsmith.runtime.ranges import RangesModule
 from opsmith.runtime.storages import storage_types
 from opsmith.runtime.streams import StreamFunctions, StreamsModule
 from opsmith.runtime.tensor_types import tensor_types
+from opsmith.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
     import numpy
+
+_TYPES: Mapping[Feature, Callable[[str], Mapping[str, Any]]] = {
+    Feature.TENSOR_TYPES: tensor_types,
+    Feature.TYPED_STORAGES: storage_types,
+    Feature.GRAPHS: graph_type,
+}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,9 +85,11 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
         self.random = RandomModule(device_type, self._index)
         self.amp = AmpModule(device_type)
         self.nvtx = RangesModule(device_type, self._index)
-        vars(self).update(tensor_types(device_type))
-        vars(self).update(storage_types(device_type))
-        vars(self).update(graph_type(device_type))
+        for feature, types in _TYPES.items():
+            set_up(feature, self._add, types)
+
+    def _add(self, types: Callable[[str], Mapping[str, Any]]) -> None:
+        vars(self).update(types(self._device_type))
 
     # ---- devices ----
 
@@ -99,7 +109,7 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
     @constant_when_compiled
     def device_count(self) -> int:
         """The number of devices that the driver found."""
-        return torch._C._accelerator_hooks_device_count()
+        return torch_names._accelerator_hooks_device_count()
 
     def current_device(self) -> int:
         """The index of this thread's current device."""
@@ -259,7 +269,7 @@ class CurrentDevice:
 
     def __enter__(self) -> None:
         if self.idx >= 0:
-            self._previous.append(torch._C._accelerator_exchangeDevice(self.idx))
+            self._previous.append(torch_names._accelerator_exchangeDevice(self.idx))
 
     def __exit__(
         self,
@@ -268,7 +278,7 @@ class CurrentDevice:
         traceback: TracebackType | None,
     ) -> None:
         if self.idx >= 0:
-            torch._C._accelerator_exchangeDevice(self._previous.pop())
+            torch_names._accelerator_exchangeDevice(self._previous.pop())
 
 
 def register_device_module(name: str, driver: Path, use_host_window: bool) -> None:
@@ -278,7 +288,7 @@ def register_device_module(name: str, driver: Path, use_host_window: bool) -> No
     used or not.
     """
     module = DeviceModule(name, HostWindow(driver, use_host_window))
-    torch._register_device_module(name, module)  # type: ignore[no-untyped-call]
+    torch_names._register_device_module(name, module)  # type: ignore[no-untyped-call]
     for submodule in (
         module.memory,
         module.streams,

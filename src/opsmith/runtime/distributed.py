@@ -11,7 +11,7 @@ import torch
 from torch import distributed
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Backend
+    from opsmith.torch_names import C10dBackend
 
 
 def backend_name(device: str) -> str:
@@ -65,15 +65,14 @@ def _make_group(device: str, name: str, options: Any) -> distributed.ProcessGrou
     return group
 
 
-def _checking_if_debugged(backend: Backend, options: Any) -> Backend:
+def _checking_if_debugged(backend: C10dBackend, options: Any) -> C10dBackend:
     """With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` ranks compare their calls, as with PyTorch's own backends."""
     # A PyTorch without torch.distributed has neither.
-    from torch._C._distributed_c10d import DebugLevel, get_debug_level
-    from torch.distributed.distributed_c10d import _create_process_group_wrapper
+    from opsmith.torch_names import DebugLevel, _create_process_group_wrapper, get_debug_level
 
     if get_debug_level() != DebugLevel.DETAIL:  # not the same object
         return backend
-    checking: Backend = _create_process_group_wrapper(
+    checking: C10dBackend = _create_process_group_wrapper(
         backend,
         store_prefix=options.group_id,
         store=options.store,

@@ -21,7 +21,8 @@ _CHANNELS_LAST_RANKS = (4, 5)
 def lay_out_fake_convolutions(device_type: str) -> None:
     """Has fake convolutions on ``device_type`` and their gradients keep channels-last where real ones do."""
     import torch
-    from torch._subclasses import fake_impls
+
+    from opsmith.torch_names import fake_impls
 
     implementations = fake_impls.op_implementations_dict
     for operator in (
@@ -66,7 +67,7 @@ def _by_name(operator: Any, arguments: tuple[Any, ...], options: dict[str, Any])
 
 
 def _is_sized(tensor: torch.Tensor) -> bool:
-    from torch.fx.experimental.symbolic_shapes import has_guarding_hint
+    from opsmith.torch_names import has_guarding_hint
 
     return all(has_guarding_hint(size) for size in tensor.shape)
 
@@ -91,7 +92,8 @@ def _formats(
 ) -> tuple[torch.memory_format | None, ...]:
     """The formats of the results on the device; None where it does not matter, or the device cannot say."""
     import torch
-    from torch.utils._python_dispatch import _disable_current_modes
+
+    from opsmith.torch_names import _disable_current_modes
 
     nothing = (None,) * len(operator._schema.returns)
     if first is weight is torch.contiguous_format:

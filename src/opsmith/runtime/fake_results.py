@@ -26,8 +26,9 @@ _ASK_FOR_THE_CPU = (
 def shape_fakes_as_on_cpu(device_type: str) -> None:
     """Has fake results on ``device_type`` shaped as the CPU's are."""
     import torch
-    from torch._decomp import decompositions
-    from torch._subclasses import fake_impls
+
+    from opsmith.torch_names import fake_impls
+    from opsmith.torch_names import reference_decompositions as decompositions
 
     implementations = fake_impls.op_implementations_dict
     for name in _ASK_FOR_THE_CPU:
@@ -44,17 +45,15 @@ def _as_on_cpu(rule: Any, device_type: str) -> Any:
 
     def fake(fake_mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
         import torch
-        from torch._subclasses.fake_tensor import FakeTensor
-        from torch.utils import _pytree
 
-        given = [each for each in _pytree.tree_leaves(arguments) if isinstance(each, FakeTensor)]
+        from opsmith.torch_names import FakeTensor, tree_leaves, tree_map_only
+
+        given = [each for each in tree_leaves(arguments) if isinstance(each, FakeTensor)]
         if not given or given[0].fake_device.type != device_type:
             return rule(fake_mode, operator, *arguments, **options) if rule else NotImplemented
 
         def moved(device: torch.device, values: Any) -> Any:
-            return _pytree.tree_map_only(
-                FakeTensor, functools.partial(_on, fake_mode, device), values
-            )
+            return tree_map_only(FakeTensor, functools.partial(_on, fake_mode, device), values)
 
         on_cpu = moved(torch.device("cpu"), (arguments, options))
         with fake_mode:
@@ -67,7 +66,8 @@ def _as_on_cpu(rule: Any, device_type: str) -> Any:
 def _on(fake_mode: Any, device: torch.device, tensor: Any) -> Any:
     """``tensor``, as if it were on ``device``."""
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+
+    from opsmith.torch_names import FakeTensor, in_kernel_invocation_manager
 
     with in_kernel_invocation_manager(fake_mode):
         meta = torch.ops.aten.alias.default(tensor)

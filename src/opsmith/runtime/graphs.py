@@ -7,16 +7,25 @@ replays it is ``csrc/opsmith/device/graph.cpp``, with the driver's entries for g
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opsmith.runtime.memory import AnyDevice
 from opsmith.runtime.public_module import Submodule
 from opsmith.runtime.streams import StreamContext
+from opsmith.torch_names import (
+    Feature,
+    TreeSpec,
+    arg_tree_leaves,
+    set_up,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
 
 Pool: TypeAlias = tuple[int, int]
 """What stands for the memory that graphs share."""
@@ -24,14 +33,23 @@ Pool: TypeAlias = tuple[int, int]
 Mode: TypeAlias = Literal["default", "global", "thread_local", "relaxed"]
 
 
-class DeviceGraph(torch.accelerator.Graph):
-    """``torch.accelerator.Graph``, whose ``capture_begin`` takes what ``torch.cuda.CUDAGraph``'s does."""
+@functools.cache
+def _device_graph() -> Any:
+    """The class of which the graphs of devices are, made when one is asked for."""
+    from opsmith.torch_names import Graph
 
-    def capture_begin(self, pool: Pool | None = None, capture_error_mode: Mode = "default") -> None:
-        """Records what is queued on the current stream until ``capture_end()``, in the memory of ``pool``."""
-        self.graph_pool = pool or self.graph_pool
-        self.capture_error_mode = capture_error_mode
-        super().capture_begin()
+    class DeviceGraph(Graph):
+        """``torch.accelerator.Graph``, whose ``capture_begin`` takes what ``torch.cuda.CUDAGraph``'s does."""
+
+        def capture_begin(
+            self, pool: Pool | None = None, capture_error_mode: Mode = "default"
+        ) -> None:
+            """Records what is queued on the current stream until ``capture_end()``, in memory of ``pool``."""
+            self.graph_pool = pool or self.graph_pool
+            self.capture_error_mode = capture_error_mode
+            super().capture_begin()
+
+    return DeviceGraph
 
 
 class graph:  # noqa: N801
@@ -41,7 +59,7 @@ class graph:  # noqa: N801
 
     def __init__(
         self,
-        device_graph: DeviceGraph,
+        device_graph: Any,
         pool: Pool | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: Mode = "default",
@@ -130,13 +148,13 @@ class GraphsModule(Submodule, GraphFunctions):
 
     def __init__(self, device_type: str, index: Callable[[AnyDevice], int]) -> None:
         super().__init__(device_type, "graphs", f"The graphs of {device_type} devices.", index)
-        vars(self).update(graph_type(device_type))
+        set_up(Feature.GRAPHS, lambda: vars(self).update(graph_type(device_type)))
 
 
-def graph_type(device_type: str) -> dict[str, type[DeviceGraph]]:
+def graph_type(device_type: str) -> dict[str, type]:
     """The class of graphs under the device's own name, ``SimGraph``, as ``torch.cuda.CUDAGraph``."""
     name = f"{device_type.capitalize()}Graph"
-    return {name: type(name, (DeviceGraph,), {"__module__": f"torch.{device_type}"})}
+    return {name: type(name, (_device_graph(),), {"__module__": f"torch.{device_type}"})}
 
 
 # ---- make_graphed_callables ----
@@ -144,7 +162,7 @@ def graph_type(device_type: str) -> dict[str, type[DeviceGraph]]:
 
 def _surface(function: Any, sample: Any) -> tuple[torch.Tensor, ...]:
     """The Tensors that a call reads: those that it is given, and a module's parameters."""
-    given = pytree.arg_tree_leaves(*sample)
+    given = arg_tree_leaves(*sample)
     if not all(isinstance(each, torch.Tensor) for each in given):
         raise TypeError("make_graphed_callables: sample_args of each callable are Tensors only")
     if not isinstance(function, torch.nn.Module):
@@ -170,7 +188,7 @@ def _warm_up(
     with StreamContext(torch.Stream(torch.accelerator.current_device_index())):
         for function, sample, surface in zip(functions, samples, surfaces, strict=True):
             for _ in range(rounds):
-                outputs = _needing_gradient(pytree.tree_leaves(function(*sample)))
+                outputs = _needing_gradient(tree_leaves(function(*sample)))
                 if outputs:
                     torch.autograd.grad(
                         outputs,
@@ -188,9 +206,9 @@ class _RecordedCall:
     user_inputs: int
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
-    structure: pytree.TreeSpec
-    forward: DeviceGraph
-    backward: DeviceGraph
+    structure: TreeSpec
+    forward: Any
+    backward: Any
     output_gradients: tuple[torch.Tensor | None, ...] = ()
     input_gradients: tuple[torch.Tensor | None, ...] = ()
 
@@ -198,13 +216,13 @@ class _RecordedCall:
     def of_forward(
         function: Any, sample: Any, surface: tuple[torch.Tensor, ...], pool: Pool
     ) -> _RecordedCall:
-        forward = DeviceGraph()
+        forward = _device_graph()()
         with graph(forward, pool):
             result = function(*sample)
-        outputs, structure = pytree.tree_flatten(result)
-        user_inputs = len(pytree.arg_tree_leaves(*sample))
+        outputs, structure = tree_flatten(result)
+        user_inputs = len(arg_tree_leaves(*sample))
         return _RecordedCall(
-            user_inputs, surface, tuple(outputs), structure, forward, DeviceGraph()
+            user_inputs, surface, tuple(outputs), structure, forward, _device_graph()()
         )
 
     def record_backward(self, pool: Pool, allow_unused_input: bool) -> None:
@@ -256,9 +274,9 @@ def _graphed(function: Any, call: _RecordedCall) -> Any:
 
     def replayed(*arguments: Any) -> Any:
         outputs = _Replay.apply(  # type: ignore[no-untyped-call]
-            call, *pytree.arg_tree_leaves(*arguments), *parameters
+            call, *arg_tree_leaves(*arguments), *parameters
         )
-        return pytree.tree_unflatten(outputs, call.structure)
+        return tree_unflatten(outputs, call.structure)
 
     if not isinstance(function, torch.nn.Module):
         return replayed

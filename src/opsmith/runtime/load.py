@@ -22,6 +22,7 @@ from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
+from opsmith.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
     import torch
@@ -223,7 +224,9 @@ def _check_preloaded() -> None:
 def _register(built: BuiltBackend) -> None:
     import torch
 
-    taken = torch._C._get_privateuse1_backend_name()
+    from opsmith.torch_names import _get_privateuse1_backend_name
+
+    taken = _get_privateuse1_backend_name()
     if taken != _UNNAMED:
         raise SlotTaken(
             f"PyTorch's one slot for an out-of-tree device is taken by `{taken}`",
@@ -260,6 +263,12 @@ def _register(built: BuiltBackend) -> None:
     if built.rng is Rng.CPU:
         torch.ops.opsmith.draw_numbers_of_the_cpu()
     # Naming the slot comes last of what can fail: it cannot be undone.
+    _set_up_device(built)
+
+
+def _set_up_device(built: BuiltBackend) -> None:
+    """Has PyTorch know the device; what the installed torch lacks a name for is left out."""
+    import torch
     from torch.utils.backend_registration import (
         generate_methods_for_privateuse1_backend,
         rename_privateuse1_backend,
@@ -278,17 +287,24 @@ def _register(built: BuiltBackend) -> None:
     from opsmith.runtime.storages import complete_storages
     from opsmith.runtime.tensor_types import accept_as_default_tensor_type
 
-    rename_privateuse1_backend(built.name)
-    register_device_module(built.name, built.driver, built.host_window)
-    generate_methods_for_privateuse1_backend(for_storage=True)
-    complete_storages(built.name)
-    accept_as_default_tensor_type(built.name)
-    exchange_with_dlpack(built.name)
-    serve_data_parallel(built.name)
-    serve_collectives(built.name)
-    split_attention()
-    serve_compilers(built.name, built.library)
     can_share = torch.ops.opsmith.can_share_memory()
-    (share_between_processes if can_share else refuse_to_share)(built.name)
-    lay_out_fake_convolutions(built.name)
-    shape_fakes_as_on_cpu(built.name)
+    steps: tuple[tuple[Feature, Callable[[str], object]], ...] = (
+        (Feature.LOADING, rename_privateuse1_backend),
+        (
+            Feature.LOADING,
+            lambda name: register_device_module(name, built.driver, built.host_window),
+        ),
+        (Feature.LOADING, lambda _: generate_methods_for_privateuse1_backend(for_storage=True)),
+        (Feature.TYPED_STORAGES, complete_storages),
+        (Feature.TENSOR_TYPES, accept_as_default_tensor_type),
+        (Feature.LOADING, exchange_with_dlpack),
+        (Feature.DATA_PARALLEL, serve_data_parallel),
+        (Feature.DISTRIBUTED, serve_collectives),
+        (Feature.DISTRIBUTED, split_attention),
+        (Feature.DYNAMO, serve_compilers),
+        (Feature.SHARING, share_between_processes if can_share else refuse_to_share),
+        (Feature.FAKE_RESULTS, lay_out_fake_convolutions),
+        (Feature.FAKE_RESULTS, shape_fakes_as_on_cpu),
+    )
+    for feature, step in steps:
+        set_up(feature, step, built.name)

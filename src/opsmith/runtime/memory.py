@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from opsmith.runtime.public_module import Submodule
+from opsmith.torch_names import _accelerator_hooks_device_count
 
 AnyDevice: TypeAlias = "torch.device | str | int | None"
 
@@ -169,7 +170,7 @@ class MemoryFunctions:
         """What PyTorch's memory visualiser opens: segments, and each device's recorded history."""
         segments: list[dict[str, Any]] = []
         traces = []
-        for device in range(torch._C._accelerator_hooks_device_count()):
+        for device in range(_accelerator_hooks_device_count()):
             found, history = _read_snapshot(device, torch.ops.opsmith.memory_snapshot(device))
             segments += found
             traces.append(history)

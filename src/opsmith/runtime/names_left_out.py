@@ -7,6 +7,7 @@ is an ``AttributeError`` with the reason.
 from __future__ import annotations
 
 from opsmith.errors import NameLeftOut
+from opsmith.torch_names import Feature, missing_features
 
 _POOLS = "the caching allocator has one pool for each device"
 _ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
@@ -56,11 +57,21 @@ _REASONS_BY_ENDING = {
     "PluggableAllocator": _ALLOCATOR,
 }
 
+# Types that are missing where the installed torch lacks what they are made of.
+_ENDINGS = {
+    Feature.GRAPHS: "Graph",
+    Feature.TENSOR_TYPES: "Tensor",
+    Feature.TYPED_STORAGES: "Storage",
+}
+
 
 def missing_name(module: str, name: str) -> AttributeError:
     """The error for ``name`` of ``torch.<name>`` or of a submodule, which does not exist."""
     device_type = module.split(".")[1]
     reason = _REASONS.get(name)
+    for feature, endings in _ENDINGS.items():
+        if feature in missing_features and name.endswith(endings):
+            reason = missing_features[feature].message
     if reason is None:
         for ending, of_ending in _REASONS_BY_ENDING.items():
             own, found, _ = name.partition(ending)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from opsmith import torch_names
 from opsmith.description import check_callable, location_of, parameters_of
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, nearest
 from opsmith.runtime.python_kernels import PythonKernels
@@ -123,7 +124,7 @@ def _overload(name: str) -> Any:
 
 def _exists(operator: Operator) -> bool:
     base, _, overload = operator.name.partition(".")
-    return bool(torch._C._get_operation_overload(base, overload))
+    return bool(torch_names._get_operation_overload(base, overload))
 
 
 # ---- shapes
@@ -210,7 +211,7 @@ def _register_autograd(
     forward = function.forward
 
     def below_autograd(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
+        with torch_names._AutoDispatchBelowAutograd():
             return forward(*args, **kwargs)
 
     members = {"forward": staticmethod(below_autograd)}
@@ -230,13 +231,13 @@ def _register_writing(operator: Operator, library: torch.library.Library) -> Non
                 f"{operator.name}(): functions that write to their arguments don't support automatic "
                 "differentiation, but one of the arguments requires grad."
             )
-        with torch._C._AutoDispatchBelowAutograd():
-            below = keys & torch._C._after_autograd_keyset
+        with torch_names._AutoDispatchBelowAutograd():
+            below = keys & torch_names._after_autograd_keyset
             return _overload(operator.name).redispatch(below, *args, **kwargs)
 
     def count_versions(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        with torch._C._AutoDispatchBelowADInplaceOrView():
-            below = keys & torch._C._after_ADInplaceOrView_keyset
+        with torch_names._AutoDispatchBelowADInplaceOrView():
+            below = keys & torch_names._after_ADInplaceOrView_keyset
             result = _overload(operator.name).redispatch(below, *args, **kwargs)
         for tensor in [kwargs[name] for name in outputs] or [args[0]]:
             torch.autograd.graph.increment_version(tensor)

@@ -12,6 +12,7 @@ import torch
 
 from opsmith.runtime.memory import AnyDevice
 from opsmith.runtime.public_module import Submodule
+from opsmith.torch_names import _accelerator_hooks_device_count
 
 
 class PhiloxNumbers(NamedTuple):
@@ -107,4 +108,4 @@ class RandomModule(Submodule, RandomFunctions):
 
 
 def _devices() -> range:
-    return range(torch._C._accelerator_hooks_device_count())
+    return range(_accelerator_hooks_device_count())

@@ -14,7 +14,7 @@ import torch
 from opsmith.integrations.imported import when_imported
 
 
-def split_attention() -> None:
+def split_attention(_device: str) -> None:
     """Has DTensor split attention among ranks by batch and by head."""
     when_imported("torch.distributed.tensor", _register)
 

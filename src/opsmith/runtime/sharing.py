@@ -112,7 +112,8 @@ def _checking_first(put: Callable[..., Any], device_type: str) -> Callable[..., 
 def shared_in(item: object) -> Iterator[torch.Tensor | torch.UntypedStorage]:
     """The tensors in containers, and those of modules.  What hides in other objects is met when pickled."""
     import torch
-    from torch.utils._pytree import tree_iter
+
+    from opsmith.torch_names import tree_iter
 
     for leaf in tree_iter(item):
         if isinstance(leaf, torch.Tensor | torch.UntypedStorage):
@@ -157,11 +158,11 @@ def _empty_storage(backend: str, device: torch.device) -> torch.UntypedStorage:
 
 
 def _with_bits(conj: bool, neg: bool, rebuild: Callable[..., Any], arguments: Any) -> torch.Tensor:
-    import torch
+    from opsmith.torch_names import _set_conj, _set_neg
 
     tensor: torch.Tensor = rebuild(*arguments)
-    torch._C._set_conj(tensor, conj)
-    torch._C._set_neg(tensor, neg)
+    _set_conj(tensor, conj)
+    _set_neg(tensor, neg)
     return tensor
 
 

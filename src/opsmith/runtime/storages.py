@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from opsmith import torch_names
+
 _DTYPES = {
     "DoubleStorage": torch.float64,
     "FloatStorage": torch.float32,
@@ -35,12 +37,12 @@ def storage_types(device_type: str) -> dict[str, type[torch.TypedStorage]]:
     As ``torch.cuda.FloatStorage``: a call makes a ``torch.TypedStorage``, and ``isinstance`` asks one for
     its device and dtype.
     """
-    legacy: Any = torch.storage._LegacyStorage
+    legacy: Any = torch_names._LegacyStorage
     made = {}
     for name, dtype in _DTYPES.items():
         members = {"__module__": f"torch.{device_type}", "dtype": dtype, "_dtype": dtype}
         made[name] = type(legacy)(name, (legacy,), members)
-    torch._storage_classes.update(made.values())
+    torch_names._storage_classes.update(made.values())
     return made
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from opsmith import torch_names
+
 _DTYPES = {
     "DoubleTensor": torch.float64,
     "FloatTensor": torch.float32,
@@ -139,7 +141,7 @@ class TensorType(type):
 def tensor_types(device_type: str) -> dict[str, TensorType]:
     """The types of dense tensors on ``device_type``, by their names."""
     made = {name: TensorType(device_type, name, dtype) for name, dtype in _DTYPES.items()}
-    torch._tensor_classes.update(made.values())  # type: ignore[arg-type]
+    torch_names._tensor_classes.update(made.values())  # type: ignore[arg-type]
     return made
 
 

@@ -22,8 +22,13 @@ from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
 from opsmith.schema.torch_release import torch_version
 
 if TYPE_CHECKING:
-    from torchgen.gen import ParsedYaml
-    from torchgen.model import FunctionSchema, NativeFunction, NativeFunctionsGroup, Type
+    from opsmith.torch_names import (
+        FunctionSchema,
+        NativeFunction,
+        NativeFunctionsGroup,
+        ParsedYaml,
+        Type,
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Catalogue:
 
 @functools.cache
 def _parsed_yaml() -> ParsedYaml:
-    from torchgen.gen import parse_native_yaml
+    from opsmith.torch_names import parse_native_yaml
 
     functions, tags = _aten_yaml()
     return parse_native_yaml(str(functions), str(tags))
@@ -76,12 +81,12 @@ def _native_functions() -> tuple[NativeFunction, ...]:
 
 def cpu_kernels() -> Mapping[str, str]:
     """PyTorch's own CPU kernel of each operator that has one: a function, or a structured class."""
-    from torchgen.model import DispatchKey
+    from opsmith.torch_names import TorchgenKey
 
     parsed = _parsed_yaml()
     kernels = {}
     for function in parsed.native_functions:
-        metadata = parsed.backend_indices[DispatchKey.CPU].get_kernel(function)
+        metadata = parsed.backend_indices[TorchgenKey.CPU].get_kernel(function)
         if metadata is not None:
             prefix = "structured_" if metadata.structured else ""
             kernels[str(function.func.name)] = (
@@ -104,7 +109,7 @@ def custom_function(operator: Operator) -> NativeFunction:
 
 def native_function_of(namespace: str, schema: str, tags: Sequence[str] = ()) -> NativeFunction:
     """torchgen's model of ``schema``; raises what torchgen does where that is not one."""
-    from torchgen.model import FunctionSchema, Location, NativeFunction
+    from opsmith.torch_names import FunctionSchema, Location, NativeFunction
 
     # from_yaml takes every `::` for a namespace's, in a default too: str mode="a::b".
     declared: dict[str, object] = {"func": f"{namespace}::{schema.replace('::', '.')}"}
@@ -121,7 +126,7 @@ def function_schema(operator: Operator) -> FunctionSchema:
 
 @functools.cache
 def _function_schema(schema: str) -> FunctionSchema:
-    from torchgen.model import FunctionSchema
+    from opsmith.torch_names import FunctionSchema
 
     return FunctionSchema.parse(schema)
 
@@ -158,8 +163,7 @@ def _functions_by_base() -> Mapping[str, Sequence[NativeFunction]]:
 @functools.cache
 def structured_group(out_name: str) -> NativeFunctionsGroup:
     """torchgen's group of the structured operator whose out variant is ``out_name``."""
-    from torchgen.gen import pre_group_native_functions
-    from torchgen.model import NativeFunctionsGroup
+    from opsmith.torch_names import NativeFunctionsGroup, pre_group_native_functions
 
     function = native_function(out_name)
     members = _functions_by_base()[function.func.name.name.base]
@@ -189,7 +193,7 @@ def _composite_of(function: NativeFunction) -> Composite:
 
 def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
     """What :attr:`Operator.results` describes, of torchgen's model of an operator."""
-    from torchgen.model import SchemaKind
+    from opsmith.torch_names import SchemaKind
 
     kind = function.func.kind()
     if kind is SchemaKind.functional:
@@ -215,7 +219,7 @@ def results_of(function: NativeFunction) -> tuple[Result, ...] | None:
 
 def _holds_tensors(kind: Type) -> bool | None:
     """Whether a type is a list of Tensors; ``None`` where it is neither that nor a Tensor."""
-    from torchgen.model import BaseTy, BaseType, ListType
+    from opsmith.torch_names import BaseTy, BaseType, ListType
 
     tensor = BaseType(BaseTy.Tensor)
     if kind == tensor:
@@ -280,9 +284,9 @@ _SHARED = {
 
 
 def _kernel(function: NativeFunction, key: str) -> object:
-    from torchgen.model import DispatchKey
+    from opsmith.torch_names import TorchgenKey
 
-    return _parsed_yaml().backend_indices[DispatchKey.parse(key)].get_kernel(function)
+    return _parsed_yaml().backend_indices[TorchgenKey.parse(key)].get_kernel(function)
 
 
 def _composed_layouts(function: NativeFunction) -> tuple[str, ...]:
@@ -359,8 +363,7 @@ _MADE_FROM = (
 
 def _parsed() -> Stored:
     """The operators and groups, by torchgen; about 0.8 s."""
-    from torchgen.gen import pre_group_native_functions
-    from torchgen.model import SchemaKind
+    from opsmith.torch_names import SchemaKind, pre_group_native_functions
 
     functions = _native_functions()
     operators = {str(function.func.name): operator_of(function) for function in functions}

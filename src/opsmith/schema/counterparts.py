@@ -17,7 +17,7 @@ from opsmith.schema.catalogue import Catalogue, custom_function, operator_of, ta
 from opsmith.schema.operator import GENERATED, Group, Operator, Variant
 
 if TYPE_CHECKING:
-    from torchgen.model import FunctionSchema, NativeFunction, OperatorName
+    from opsmith.torch_names import FunctionSchema, NativeFunction, OperatorName
 
 # What a generated variant has in common with those that its author wrote.
 _INHERITED_TAGS = frozenset(
@@ -132,7 +132,7 @@ def _counterparts(
     An out variant that writes to other arguments too, such as a cache, has none that is functional: what
     stands in its place writes to them as well.
     """
-    from torchgen.native_function_generation import (
+    from opsmith.torch_names import (
         functional_to_out_signature,
         self_to_out_signature,
     )
@@ -166,7 +166,7 @@ def _counterparts(
 
 def _functional_schema(function: NativeFunction) -> FunctionSchema:
     """The functional schema of an in-place or out variant; results keep the names of multiple outs."""
-    from torchgen.model import OperatorName, Return
+    from opsmith.torch_names import OperatorName, Return
 
     func = function.func
     signature = func.signature(keep_return_names=True)
@@ -186,7 +186,7 @@ def _functional_schema(function: NativeFunction) -> FunctionSchema:
 
 def _mutable_schema(function: NativeFunction, name: OperatorName) -> FunctionSchema:
     """The schema of what returns an out variant's results and writes to the same other arguments."""
-    from torchgen.model import Return
+    from opsmith.torch_names import Return
 
     func = function.func
     returns = tuple(

@@ -456,8 +456,11 @@ class _Reader:
                 )
 
     def _parsed(self, namespace: str, name: str, schema: str, tags: tuple[str, ...]) -> Operator:
-        from torchgen.api.types import DispatcherSignature, NativeSignature
-        from torchgen.context import native_function_manager
+        from opsmith.torch_names import (
+            DispatcherSignature,
+            NativeSignature,
+            native_function_manager,
+        )
 
         asserted = (AssertionError, RuntimeError, NotImplementedError, ValueError, KeyError)
         try:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._comparison import default_tolerances
 
+from opsmith import torch_names
 from opsmith.conformance.comparison import (
     SampleOutcome,
     bytes_of,
@@ -32,6 +32,7 @@ from opsmith.conformance.fuzzing.execution import Execution, apart, written_by
 from opsmith.conformance.fuzzing.program import Program, Ref, Step
 from opsmith.conformance.fuzzing.undefined import is_undefined
 from opsmith.conformance.subject import WIDEST, Refused, Watch
+from opsmith.torch_names import default_tolerances
 
 # Bytes are compared here as numbers; a view of what nobody else has is as good as none; and nobody asks by
 # which operator a gradient came about.
@@ -336,7 +337,7 @@ class _Comparison:
             ) or any(getattr(mine, each)() != getattr(other, each)() for each in _LAYOUT):
                 return False
             if mine._version != other._version:
-                torch._C._autograd._unsafe_set_version_counter((mine,), (other._version,))
+                torch_names._unsafe_set_version_counter((mine,), (other._version,))
             if is_strided(other):
                 host = mine.detach().cpu()
                 if not _same_bits(host, other.detach()) and not _give(other.detach(), mine.data):

@@ -516,7 +516,7 @@ def _overlap(first: tuple[ArgMeta, ...], second: tuple[ArgMeta, ...]) -> bool:
 
 
 def _tensor_arguments(schema: str, location: Location) -> tuple[str, ...]:
-    from torchgen.model import FunctionSchema
+    from opsmith.torch_names import FunctionSchema
 
     try:
         parsed = FunctionSchema.parse(schema)

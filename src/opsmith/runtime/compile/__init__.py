@@ -5,78 +5,64 @@ Neither is imported for that: each of their modules is told once it is.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 
 from opsmith.integrations.imported import when_imported
+from opsmith.torch_names import Feature, module_of, set_up
 
 
-def _inductor() -> ModuleType:
-    """What tells Inductor.  A module that it imports calls back here while imported: that comes first."""
-    import torch._inductor.codegen.common  # noqa: F401  # for its import alone
+@dataclass(frozen=True)
+class _Hook:
+    """A ``function`` of ``module``, called with the device once PyTorch's module of ``name`` is imported."""
 
-    from opsmith.runtime.compile import inductor
+    feature: Feature
+    name: str
+    module: str
+    function: str
 
-    return inductor
+    def tell(self, device: str) -> None:
+        if self.module == "inductor":
+            # A module that it imports calls back here while imported: that comes first.
+            import_module(module_of("register_backend_for_device"))
+        getattr(import_module(f"{__name__}.{self.module}"), self.function)(device)
 
 
-def serve_compilers(device: str, library: Path) -> None:
-    """Has ``torch.compile`` know ``device``, whose backend's library is ``library``."""
+_HOOKS = (
+    _Hook(
+        Feature.CUSTOM_OUT_VARIANTS, "to_out_variant", "out_variants", "keep_the_order_of_schemas"
+    ),
+    _Hook(Feature.FLEX_ATTENTION, "validate_flex_attention", "flex_attention", "let_through"),
+    _Hook(Feature.FLEX_ATTENTION, "sdpa_dense", "flex_attention", "calculate_by_operators"),
+    _Hook(Feature.DYNAMO, "DeviceInterface", "device_interface", "register_interface"),
+    _Hook(Feature.TRACED_FUNCTIONS, "add_trace_rule", "device_interface", "trace_calls_only"),
+    _Hook(
+        Feature.DEVICE_CONTEXTS,
+        "GenericDeviceVariable",
+        "device_interface",
+        "trace_device_contexts",
+    ),
+    _Hook(Feature.INDUCTOR, "register_backend_for_device", "inductor", "register_code_generation"),
+    _Hook(Feature.KEPT_OPERATORS, "inductor_decompositions", "inductor", "keep_operators"),
+    _Hook(Feature.LAYOUTS, "GraphLowering", "inductor", "keep_layouts"),
+    _Hook(
+        Feature.COMPILED_GRAPHS,
+        "_compile_fx_inner",
+        "called_graphs",
+        "call_what_is_not_compiled",
+    ),
+)
 
-    def tell_interface(_: ModuleType) -> None:
-        from opsmith.runtime.compile.device_interface import register_interface
 
-        register_interface(device)
-
-    def tell_tracing(_: ModuleType) -> None:
-        from opsmith.runtime.compile.device_interface import trace_calls_only
-
-        trace_calls_only()
-
-    def tell_contexts(_: ModuleType) -> None:
-        from opsmith.runtime.compile.device_interface import trace_device_contexts
-
-        trace_device_contexts()
-
-    def tell_code_generation(_: ModuleType) -> None:
-        _inductor().register_code_generation(device, library)
-
-    def tell_decompositions(_: ModuleType) -> None:
-        _inductor().keep_operators(device)
-
-    def tell_layouts(_: ModuleType) -> None:
-        _inductor().keep_layouts(device)
-
-    def tell_graphs(_: ModuleType) -> None:
-        from opsmith.runtime.compile.called_graphs import call_what_is_not_compiled
-
-        call_what_is_not_compiled(device)
-
-    def tell_flex_attention(module: ModuleType) -> None:
-        from opsmith.runtime.compile.flex_attention import let_through
-
-        let_through(module, device)
-
-    def tell_its_operators(module: ModuleType) -> None:
-        from opsmith.runtime.compile.flex_attention import calculate_by_operators
-
-        calculate_by_operators(module, device)
-
-    def tell_out_variants(module: ModuleType) -> None:
-        from opsmith.runtime.compile.out_variants import call_in_the_order_of_schemas
-
-        call_in_the_order_of_schemas(module)
-
+def serve_compilers(device: str) -> None:
+    """Has ``torch.compile`` know ``device``."""
     import torch
 
     torch.ops.opsmith.run_packages()  # AOTInductor's
-    when_imported("torch._library._out_variant", tell_out_variants)
-    when_imported("torch.nn.attention.flex_attention", tell_flex_attention)
-    when_imported("torch._higher_order_ops.flex_attention", tell_its_operators)
-    when_imported("torch._dynamo.device_interface", tell_interface)
-    when_imported("torch._dynamo.trace_rules", tell_tracing)
-    when_imported("torch._dynamo.variables.ctx_manager", tell_contexts)
-    when_imported("torch._inductor.codegen.common", tell_code_generation)
-    when_imported("torch._inductor.decomposition", tell_decompositions)
-    when_imported("torch._inductor.graph", tell_layouts)
-    when_imported("torch._inductor.compile_fx", tell_graphs)
+    for hook in _HOOKS:
+
+        def tell(_: ModuleType, hook: _Hook = hook) -> None:
+            set_up(hook.feature, hook.tell, device)
+
+        when_imported(module_of(hook.name), tell)

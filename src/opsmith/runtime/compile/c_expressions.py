@@ -9,15 +9,18 @@ from typing import Any, NoReturn
 
 import sympy
 import torch
-from torch._inductor.codegen.common import (
+
+from opsmith.torch_names import (
     CSE,
     CSEVariable,
+    ExprPrinter,
+    IndentedBuffer,
     OpOverrides,
+    V,
+    ValueRanges,
+    get_bounds_index_expr,
+    upcast_compute_type,
 )
-from torch._inductor.utils import IndentedBuffer, get_bounds_index_expr, upcast_compute_type
-from torch._inductor.virtualized import V
-from torch.utils._sympy.printers import ExprPrinter
-from torch.utils._sympy.value_ranges import ValueRanges
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import copy
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import wraps
 from typing import Any
 
 import torch
-from torch._inductor import compile_fx, metrics
-from torch._inductor.output_code import CompiledFxGraph, OutputCode
-from torch._inductor.utils import get_all_devices
-from torch._inductor.virtualized import V
 
 from opsmith.description import Inductor
 from opsmith.errors import NotOffered
@@ -22,16 +18,26 @@ from opsmith.runtime.compile.cpp_graphs import written_by_functions
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.inductor import called_in_code, compiling
 from opsmith.runtime.compile.replayed_graphs import Call, replayed
+from opsmith.torch_names import (
+    CompiledFxGraph,
+    OpOverload,
+    OutputCode,
+    V,
+    _parse_stack_trace,
+    get_all_devices,
+    replace,
+)
+from opsmith.torch_names import _compile_fx_inner as compile_graph
+from opsmith.torch_names import inductor_metrics as metrics
 
 _log = logging.getLogger(__name__)
 
 
 def call_what_is_not_compiled(device: str) -> None:
     """Has Inductor give graphs on ``device`` that call the operators, where it cannot compile them."""
-    compile_graph: Callable[..., OutputCode] = compile_fx._compile_fx_inner
 
     @wraps(compile_graph)
-    def _compile_fx_inner(
+    def compiled_or_called(
         gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *given: Any, **named: Any
     ) -> OutputCode:
         is_here = any(each.type == device for each in get_all_devices(gm))
@@ -80,7 +86,7 @@ def call_what_is_not_compiled(device: str) -> None:
         compiled_graphs.append(CompiledGraph(_place(kept), len(_operators(kept)), **made))
         return code
 
-    compile_fx._compile_fx_inner = _compile_fx_inner
+    replace("_compile_fx_inner", compiled_or_called)
 
 
 def _called(gm: torch.fx.GraphModule, reason: str) -> _Calls:
@@ -91,14 +97,14 @@ def _called(gm: torch.fx.GraphModule, reason: str) -> _Calls:
 
 
 def _operators(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
-    return [node for node in gm.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
+    return [node for node in gm.graph.nodes if isinstance(node.target, OpOverload)]
 
 
 def _place(gm: torch.fx.GraphModule) -> str:
     """The line of the program that called the first operator of ``gm``, as ``file:line``."""
     for node in gm.graph.nodes:
         if (where := node.meta.get("stack_trace")) is not None:
-            frame = torch.fx.graph._parse_stack_trace(where)
+            frame = _parse_stack_trace(where)
             if frame is not None:
                 return f"{frame.file}:{frame.lineno}"
     return ""

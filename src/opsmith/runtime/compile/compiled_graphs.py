@@ -11,14 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import msgspec
 
 from opsmith.integrations.imported import when_imported
 from opsmith.runtime.exit_files import write_at_exit
 from opsmith.runtime.loaded import loaded_backend
+from opsmith.torch_names import Feature, module_of, set_up
 
 REPORT_VARIABLE = "OPSMITH_COMPILE_REPORT"
 """A folder: at exit, each process that loaded a backend writes there what it compiled, as ``<pid>.json``."""
@@ -67,7 +66,9 @@ _breaks: dict[GraphBreak, None] = {}
 def start() -> None:
     """Does, in a process that has just loaded a backend, what the environment asks for."""
     if folder := os.environ.get(REPORT_VARIABLE):
-        when_imported("torch._dynamo.symbolic_convert", _hear_of_breaks)
+        when_imported(
+            module_of("graph_break_log"), lambda _: set_up(Feature.GRAPH_BREAKS, _hear_of_breaks)
+        )
         write_at_exit(folder, _report)
 
 
@@ -101,8 +102,9 @@ def _libraries() -> tuple[str, ...]:
     return tuple(f"{folder}{os.sep}" for folder in (*torch.__path__, package))
 
 
-def _hear_of_breaks(symbolic_convert: ModuleType) -> None:
-    logger: Any = symbolic_convert.graph_break_log
+def _hear_of_breaks() -> None:
+    from opsmith.torch_names import graph_break_log as logger
+
     logger.addHandler(_Listener())
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 
+from opsmith import torch_names
 from opsmith.build.csrc import CSRC
 from opsmith.description import FusedKernel, Inductor
 from opsmith.runtime.compile.inductor import compiling, note_called
+from opsmith.torch_names import Feature, OpOverload
 
 # What AOTInductor's model asks of a device is written for those that PyTorch knows; of them MPS' takes
 # memory by functions.
@@ -36,10 +38,10 @@ _CALLED = frozenset(
 @contextmanager
 def written_by_functions() -> Iterator[None]:
     """Within it AOTInductor compiles what it writes, and no header of PyTorch's before."""
-    from torch._inductor import config
+    from opsmith.torch_names import inductor_config
 
     # There is none for the device, and definitions go before it.
-    with config.patch({"aot_inductor.precompile_headers": False}):
+    with inductor_config.patch({"aot_inductor.precompile_headers": False}):
         yield
 
 
@@ -54,10 +56,11 @@ def fused_kernel_in_cpp(name: str, is_reduction: bool, source: str, fused: Fused
 @cache
 def cpp_wrapper_codegen(device: str) -> type:
     """The class that writes graphs on ``device``."""
-    from torch._inductor.codegen import cpp_utils
-    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+    torch_names.require(Feature.AOT_INDUCTOR)
+    from opsmith.torch_names import CppWrapperCpu
 
-    cpp_utils.DEVICE_TO_ATEN[device] = "at::kPrivateUse1"
+    if torch_names.has("DEVICE_TO_ATEN"):  # others ask DeviceOpOverrides.aten_device_type
+        torch_names.DEVICE_TO_ATEN[device] = "at::kPrivateUse1"
     of_device = f"aoti_torch_{device}_"
 
     class DeviceCppWrapper(CppWrapperCpu):
@@ -145,7 +148,7 @@ def cpp_wrapper_codegen(device: str) -> type:
             self.writeline(self.wrap_kernel_call(kernel_name, arguments))  # type: ignore[no-untyped-call]
 
         @staticmethod
-        def _compatible_with_stableivalue(op: torch._ops.OpOverload) -> bool:
+        def _compatible_with_stableivalue(op: OpOverload) -> bool:
             # What PyTorch 2.13 makes of an optional argument that is there crashes the process.
             optional = any(
                 isinstance(each.type, torch.OptionalType) for each in op._schema.arguments

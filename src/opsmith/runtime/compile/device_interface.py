@@ -6,17 +6,16 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch._dynamo.device_interface import (
+
+from opsmith import runtime
+from opsmith.runtime.loaded import loaded_backend
+from opsmith.torch_names import (
     DeviceInterface,
+    _accelerator_exchangeDevice,
     caching_worker_current_devices,
     caching_worker_device_properties,
     register_interface_for_device,
 )
-
-from opsmith import runtime
-from opsmith.runtime.loaded import loaded_backend
-
-_C: Any = torch._C  # whose annotations name arguments otherwise than Dynamo
 
 
 def register_interface(device: str) -> None:
@@ -27,31 +26,31 @@ def register_interface(device: str) -> None:
         register_interface_for_device(name, interface)
 
 
-def trace_calls_only() -> None:
+def trace_calls_only(_device: str) -> None:
     """Has Dynamo trace the device module where traced code calls it, not where other code does.
 
     Functions of ``torch.cuda`` are left alone likewise: what calls them between two graphs may have a mode
     of PyTorch's on that no graph can be compiled in.
     """
-    from torch._dynamo import trace_rules  # which imports what this module is told of
+    # Here: its module imports what this one is told of.
+    from opsmith.torch_names import BUILTIN_INLINE_WHEN_CALLED, add_trace_rule
 
-    trace_rules.add(runtime.__name__)
-    trace_rules.BUILTIN_INLINE_WHEN_CALLED.update(runtime.__path__)
+    add_trace_rule(runtime.__name__)
+    BUILTIN_INLINE_WHEN_CALLED.update(runtime.__path__)
 
 
 def exchanged_device(device: int) -> int:
     """Makes the index ``device`` current, and gives the one that was; -1 for an index below 0."""
-    return int(_C._accelerator_exchangeDevice(device)) if device >= 0 else -1
+    return int(_accelerator_exchangeDevice(device)) if device >= 0 else -1
 
 
-def trace_device_contexts() -> None:
+def trace_device_contexts(_device: str) -> None:
     """Has Dynamo keep ``torch.<name>.device(…)`` and ``device_of(…)`` in graphs."""
-    from torch._dynamo.variables.ctx_manager import (
+    from opsmith.runtime.device_module import CurrentDevice
+    from opsmith.torch_names import (
         GenericDeviceVariable,
         register_device_context_manager,
     )
-
-    from opsmith.runtime.device_module import CurrentDevice
 
     class CurrentDeviceVariable(GenericDeviceVariable):
         """Stands for a ``CurrentDevice``, of an index of which one below 0 changes nothing."""

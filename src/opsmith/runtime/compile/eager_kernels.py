@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opsmith.runtime.compile.inductor import compiling
+from opsmith.torch_names import OpOverload, tree_leaves
 
 NOTHING_FUSED = "no library of the backend has a fused kernel"
 
@@ -31,11 +32,11 @@ def mark_called(gm: torch.fx.GraphModule, device: str) -> None:
 
 def _is_called(node: torch.fx.Node, device: str) -> bool:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target in _PLANNED:
+    if not isinstance(target, OpOverload) or target in _PLANNED:
         return False
     tensors = [
         each
-        for each in torch.utils._pytree.tree_leaves(
+        for each in tree_leaves(
             (node.meta.get("val"), [given.meta.get("val") for given in node.all_input_nodes])
         )
         if isinstance(each, torch.Tensor)
@@ -46,7 +47,7 @@ def _is_called(node: torch.fx.Node, device: str) -> bool:
 
 
 @cache
-def _fused() -> frozenset[torch._ops.OpOverload]:
+def _fused() -> frozenset[OpOverload]:
     """The operators that a fused kernel calculates."""
     from opsmith.runtime.compile.inductor import _overloads
 

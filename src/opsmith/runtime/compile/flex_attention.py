@@ -8,33 +8,33 @@ and fused as other operators are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor
 
-_AUTOGRAD = torch._C.DispatchKey.Autograd
+from opsmith.torch_names import DispatchKey, replace
 
 
-def let_through(module: ModuleType, device: str) -> None:
-    """Has ``torch.nn.attention.flex_attention``, the ``module``, take tensors on ``device``."""
-    refuse: Callable[[Tensor, Tensor, Tensor], None] = module._validate_device
+def let_through(device: str) -> None:
+    """Has ``torch.nn.attention.flex_attention`` take tensors on ``device``."""
+    from opsmith.torch_names import validate_flex_attention as of_others
 
-    def _validate_device(query: Tensor, key: Tensor, value: Tensor) -> None:
+    def validate_device(query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.device.type != device:
-            refuse(query, key, value)
+            of_others(query, key, value)
 
-    vars(module)["_validate_device"] = _validate_device
+    replace("validate_flex_attention", validate_device)
 
 
-def calculate_by_operators(module: ModuleType, device: str) -> None:
-    """Has ``torch._higher_order_ops.flex_attention``, the ``module``, call operators on ``device``."""
-    kernels = module.flex_attention.py_kernels
-    of_others: Callable[..., Any] = kernels[_AUTOGRAD]
+def calculate_by_operators(device: str) -> None:
+    """Has the higher-order operator ``flex_attention`` call operators on ``device``."""
+    from opsmith.torch_names import flex_attention_operator, sdpa_dense
+
+    kernels = flex_attention_operator.py_kernels
+    of_others: Callable[..., Any] = kernels[DispatchKey.Autograd]
 
     def differentiable(query: Tensor, *given: Any) -> Any:
-        calculate = module.sdpa_dense if query.device.type == device else of_others
+        calculate = sdpa_dense if query.device.type == device else of_others
         return calculate(query, *given)
 
-    kernels[_AUTOGRAD] = differentiable
+    kernels[DispatchKey.Autograd] = differentiable

@@ -13,23 +13,26 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor.codegen.common import (
-    BackendFeature,
-    CSEVariable,
-    DeferredLine,
-    SizeArg,
-    TensorArg,
-)
-from torch._inductor.codegen.simd import IterationRangesEntry, SIMDKernel, SIMDScheduling
-from torch._inductor.utils import IndentedBuffer, upcast_compute_type
-from torch._inductor.virtualized import V
-from torch.utils._ordered_set import OrderedSet
 
 from opsmith.runtime.compile.c_expressions import TYPES, Operations, TypedCse, print_expression
 from opsmith.runtime.compile.cpp_graphs import fused_kernel_in_cpp
 from opsmith.runtime.compile.eager_kernels import NOTHING_FUSED
 from opsmith.runtime.compile.fused_reductions import reduction_rule, renamed
 from opsmith.runtime.compile.inductor import compiling
+from opsmith.torch_names import (
+    BackendFeature,
+    CSEVariable,
+    DeferredLine,
+    IndentedBuffer,
+    IterationRangesEntry,
+    OrderedSet,
+    SIMDKernel,
+    SIMDScheduling,
+    SizeArg,
+    TensorArg,
+    V,
+    upcast_compute_type,
+)
 
 _MOST_BUFFERS = (
     24  # of a kernel: their places fit into the 1,024 bytes that OpenCL has for arguments

@@ -15,43 +15,46 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.codegen import common
-from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
 from opsmith.build.csrc import CSRC
 from opsmith.description import Inductor, Triton
 from opsmith.errors import NotOffered
 from opsmith.plan.model import Compiling
 from opsmith.runtime.loaded import loaded_backend
+from opsmith.torch_names import (
+    CustomGraphModulePass,
+    DeviceOpOverrides,
+    OpOverload,
+    register_backend_for_device,
+    register_device_op_overrides,
+    replace,
+    tree_leaves,
+)
 
 called_in_code: list[list[str]] = []
 """The operators that each graph's code calls, of the graphs for which code was generated."""
 
 
-def register_code_generation(device: str, library: Path) -> None:
+def register_code_generation(device: str) -> None:
     """Registers what generates code for ``device``.
 
-    A part of what names cached code is the digest of ``library`` and of what generates code: another build of
-    the backend, and another opsmith, compile anew.
+    A part of what names cached code is the digest of the backend's library and of what generates code:
+    another build of the backend, and another opsmith, compile anew.
     """
     overrides: Any = _ChosenOverrides(device)
-    common.register_device_op_overrides(device, overrides)
+    register_device_op_overrides(device, overrides)
     scheduling: Any = _scheduling(device)
     wrapper: Any = _Wrapper
     cpp_wrapper: Any = _cpp_wrapper(device)
-    called = _CalledOperators(device, library)
-    common.register_backend_for_device(
-        device, scheduling, wrapper, cpp_wrapper, device_custom_pass=called
-    )
+    called = _CalledOperators(device)
+    register_backend_for_device(device, scheduling, wrapper, cpp_wrapper, device_custom_pass=called)
 
 
 def keep_operators(device: str) -> None:
     """Has Inductor's decompositions leave the operators to ``device`` that the plan keeps."""
-    from torch._inductor.decomposition import decompositions
+    from opsmith.torch_names import inductor_decompositions as decompositions
 
-    def unless_kept(
-        operator: torch._ops.OpOverload, decompose: Callable[..., Any]
-    ) -> Callable[..., Any]:
+    def unless_kept(operator: OpOverload, decompose: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(decompose)
         def decomposed(*args: Any, **kwargs: Any) -> Any:
             if _is_on(device, (args, kwargs)) and operator in _kept():
@@ -61,19 +64,18 @@ def keep_operators(device: str) -> None:
         return decomposed
 
     for operator, decompose in decompositions.items():
-        if isinstance(operator, torch._ops.OpOverload):
+        if isinstance(operator, OpOverload):
             decompositions[operator] = unless_kept(operator, decompose)
 
 
 def keep_layouts(device: str) -> None:
     """Has Inductor leave convolutions on ``device`` the memory formats they have, where the plan says so."""
-    from torch._inductor import config
-    from torch._inductor.graph import GraphLowering
+    from opsmith.torch_names import GraphLowering, inductor_config
 
     decide = GraphLowering.decide_layout_opt
 
     def decide_layout_opt(gm: torch.fx.GraphModule, *, is_inference: bool) -> bool:
-        if compiling().keeps_layouts and not config.force_layout_optimization:
+        if compiling().keeps_layouts and not inductor_config.force_layout_optimization:
             called = gm.graph.find_nodes(
                 op="call_function", target=torch.ops.aten.convolution.default
             )
@@ -81,7 +83,7 @@ def keep_layouts(device: str) -> None:
                 return False
         return decide(gm, is_inference=is_inference)
 
-    GraphLowering.decide_layout_opt = staticmethod(decide_layout_opt)  # type: ignore[method-assign]
+    replace("GraphLowering.decide_layout_opt", staticmethod(decide_layout_opt))
 
 
 def compiling() -> Compiling:
@@ -90,16 +92,16 @@ def compiling() -> Compiling:
 
 
 @cache
-def _kept() -> frozenset[torch._ops.OpOverload]:
+def _kept() -> frozenset[OpOverload]:
     return _overloads(compiling().kept)
 
 
 @cache
-def _called() -> frozenset[torch._ops.OpOverload]:
+def _called() -> frozenset[OpOverload]:
     return _overloads(compiling().called)
 
 
-def _overloads(names: tuple[str, ...]) -> frozenset[torch._ops.OpOverload]:
+def _overloads(names: tuple[str, ...]) -> frozenset[OpOverload]:
     """The operators that are called so in the plan."""
     found = set()
     for name in names:
@@ -113,7 +115,7 @@ def _overloads(names: tuple[str, ...]) -> frozenset[torch._ops.OpOverload]:
 def _is_on(device: str, arguments: Any) -> bool:
     return any(
         isinstance(each, torch.Tensor) and each.device.type == device
-        for each in torch.utils._pytree.tree_leaves(arguments)
+        for each in tree_leaves(arguments)
     )
 
 
@@ -144,15 +146,15 @@ class _ChosenOverrides:
         return getattr(self._chosen, name)
 
     @cached_property
-    def _chosen(self) -> common.DeviceOpOverrides:
+    def _chosen(self) -> DeviceOpOverrides:
         served = triton()
         if served is not None and served.device_ops:
-            found: common.DeviceOpOverrides = _named_class(served.device_ops)()
+            found: DeviceOpOverrides = _named_class(served.device_ops)()
             return found
         return _DeviceOverrides(self._device)
 
 
-class _DeviceOverrides(common.DeviceOpOverrides):
+class _DeviceOverrides(DeviceOpOverrides):
     """What a compiled graph says to be on a device, in Python."""
 
     def __init__(self, device: str) -> None:
@@ -174,6 +176,9 @@ class _DeviceOverrides(common.DeviceOpOverrides):
         return "torch.accelerator.current_stream()"
 
     # ---- in C++: csrc/opsmith/compile/graph_functions_called.h
+
+    def aten_device_type(self) -> str:
+        return "at::kPrivateUse1"
 
     def cpp_kernel_type(self) -> str:
         return "void*"
@@ -197,12 +202,11 @@ class _DeviceOverrides(common.DeviceOpOverrides):
 class _CalledOperators(CustomGraphModulePass):
     """Marks what a graph calls on the device; says for which build of the backend it is compiled."""
 
-    def __init__(self, device: str, library: Path) -> None:
+    def __init__(self, device: str) -> None:
         self._device = device
-        self._library = library
 
     def __call__(self, gm: torch.fx.GraphModule) -> None:
-        from torch._inductor.lowering import lowerings, make_fallback
+        from opsmith.torch_names import lowerings, make_fallback
 
         if compiling().inductor is Inductor.EAGER_KERNELS:
             from opsmith.runtime.compile.eager_kernels import mark_called
@@ -217,7 +221,7 @@ class _CalledOperators(CustomGraphModulePass):
 
     @cache  # noqa: B019  # it lives as long as the process
     def uuid(self) -> str:
-        digest = hashlib.sha256(self._library.read_bytes())
+        digest = hashlib.sha256(loaded_backend().built.library.read_bytes())
         written = (*Path(__file__).parent.glob("*.py"), *(CSRC / "opsmith" / "compile").glob("*.h"))
         for source in sorted(written):
             digest.update(source.read_bytes())
@@ -282,7 +286,7 @@ class _Wrapper:
 
 @cache
 def _wrapper_codegen() -> Any:
-    from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+    from opsmith.torch_names import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 
     class CallsHostKernels(PythonWrapperCodegen):
         def _generate_kernel_call_helper(
@@ -322,9 +326,7 @@ def _wrapper_codegen() -> Any:
 
 def note_called() -> None:
     """Adds what the graph calls that is being written to :data:`called_in_code`."""
-    from torch._inductor.ir import MultiOutput
-    from torch._inductor.scheduler import ExternKernelSchedulerNode
-    from torch._inductor.virtualized import V
+    from opsmith.torch_names import ExternKernelSchedulerNode, MultiOutput, V
 
     nodes = V.graph.scheduler.nodes
     called = [node.node for node in nodes if isinstance(node, ExternKernelSchedulerNode)]

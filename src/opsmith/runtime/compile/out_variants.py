@@ -6,23 +6,21 @@ of its schema, in which libraries' operators have them as they like.
 
 from __future__ import annotations
 
-from types import ModuleType
-
-import torch
+from opsmith.torch_names import CFunctionSchema, OpOverload, replace
 
 
-def call_in_the_order_of_schemas(module: ModuleType) -> None:
-    """Has ``torch._library._out_variant``, the ``module``, find none where the order would be another."""
-    of_pytorch = module.to_out_variant
+def keep_the_order_of_schemas(_device: str) -> None:
+    """Has PyTorch find no out variant of a custom operator where the order would be another."""
+    from opsmith.torch_names import to_out_variant as of_pytorch
 
-    def to_out_variant(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-        found: torch._ops.OpOverload | None = of_pytorch(op)
+    def found_in_order(op: OpOverload) -> OpOverload | None:
+        found: OpOverload | None = of_pytorch(op)
         return found if _has_tensors_first(op._schema) else None
 
-    vars(module)["to_out_variant"] = to_out_variant
+    replace("to_out_variant", found_in_order)
 
 
-def _has_tensors_first(schema: torch._C.FunctionSchema) -> bool:
+def _has_tensors_first(schema: CFunctionSchema) -> bool:
     """Whether Tensors that are always there come first, and nothing else is or has one."""
     kinds = [str(each.type) for each in schema.arguments]
     first = next((at for at, kind in enumerate(kinds) if kind != "Tensor"), len(kinds))

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import is_non_overlapping_and_dense_or_false
+
+from opsmith.torch_names import OpOverload, is_non_overlapping_and_dense_or_false
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +53,14 @@ def replayed(call: Call, gm: torch.fx.GraphModule, static: Sequence[int], device
 def _is_recorded_whole(node: torch.fx.Node) -> bool:
     """Whether ``node`` calls an operator of ATen's; others may do on the host what would be done once."""
     target = node.target
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return target.namespace in ("aten", "prims")
     return target is operator.getitem
 
 
 def _is_mutable(node: torch.fx.Node) -> bool:
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+    return isinstance(target, OpOverload) and target._schema.is_mutable
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 
 from opsmith.runtime.compile.devices import replace_everywhere
+from opsmith.torch_names import _torchinductor_pyobject_tensor_data_ptr, has
 
 _DATA_POINTER = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 
 
 def scheduling(device: str, scheduler: Any) -> Any:
     """What generates C++ for ``device``: Inductor's own."""
-    from torch._inductor.codegen.cpp import CppScheduling
+    from opsmith.torch_names import CppScheduling
 
     _take_for_cpp(device)
     if scheduler is not None:  # else only features are asked for
@@ -38,9 +39,11 @@ def _keep_order(scheduler: Any) -> None:
     loops in C++ on several streams.
     """
     begin = scheduler.enter_context
+    knows_streams = has("Scheduler._has_multi_stream_nodes")
 
     def begin_behind_loops(node: Any) -> None:
-        if scheduler._has_multi_stream_nodes() or (node.is_extern() and node.get_device() is None):
+        on_streams = knows_streams and scheduler._has_multi_stream_nodes()
+        if on_streams or (node.is_extern() and node.get_device() is None):
             scheduler.flush()
         begin(node)
 
@@ -50,28 +53,26 @@ def _keep_order(scheduler: Any) -> None:
 @cache
 def _take_for_cpp(device: str) -> None:
     """Has Inductor decide for ``device`` as for the CPU where that is about C++."""
-    from torch._inductor import scheduler, utils
-
-    of_others = utils.get_current_backend
+    from opsmith.torch_names import BaseSchedulerNode, replace
+    from opsmith.torch_names import get_current_backend as of_others
 
     def get_current_backend(device_type: str | None = None) -> str:
-        from torch._inductor.virtualized import V
+        from opsmith.torch_names import V
 
         asked = device_type or V.graph.get_current_device_or_throw().type
         return "cpp" if asked == device else of_others(asked)
 
-    def is_cpu(node: scheduler.BaseSchedulerNode) -> bool:
+    def is_cpu(node: BaseSchedulerNode) -> bool:
         on = node.get_device()
         return on is not None and on.type in ("cpu", device)
 
     replace_everywhere(get_current_backend)
-    scheduler.BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[assignment,method-assign]
+    replace("BaseSchedulerNode.is_cpu", is_cpu)
 
 
 def host_kernels(_: object) -> Any:
     """For generated code: compiles kernels whose Tensors may be on the device."""
-    from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.codecache import CppPythonBindingsCodeCache
+    from opsmith.torch_names import AsyncCompile, CppPythonBindingsCodeCache
 
     class Kernels(CppPythonBindingsCodeCache):
         @classmethod
@@ -97,6 +98,8 @@ def host_kernels(_: object) -> Any:
 
 @cache
 def _data_pointer() -> int:
-    guards: Any = torch._C._dynamo.guards
-    of_pytorch = guards._torchinductor_pyobject_tensor_data_ptr
-    return int(torch.ops.opsmith.host_data_pointer_after(ctypes.c_ssize_t(of_pytorch).value))
+    return int(
+        torch.ops.opsmith.host_data_pointer_after(
+            ctypes.c_ssize_t(_torchinductor_pyobject_tensor_data_ptr).value
+        )
+    )
