@@ -56,7 +56,7 @@ VARIABLE = "OPSMITH_FORK_SERVER"
 
 TORCH = (
     *("torch", "numpy", "pytest", "_pytest.pytester", "hypothesis", "expecttest", "markdown_it"),
-    *("jinja2", "msgspec", "yaml", "filelock", "platformdirs", "xml.etree.ElementTree"),
+    *("jinja2", "msgspec", "yaml", "filelock", "xml.etree.ElementTree"),
     *("typer", "rich.console", "rich.table", "rich.progress", "torchgen.model", "torchgen.gen"),
 )
 """What a server has imported: other people's modules, of which none starts a thread."""

@@ -8,15 +8,16 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 VARIABLE = "OPSMITH_CACHE_DIR"
 
 
 def cache_root() -> Path:
-    """The cache directory: ``OPSMITH_CACHE_DIR``, or the user's own as the platform has it."""
-    chosen = os.environ.get(VARIABLE)
-    return Path(chosen or platformdirs.user_cache_dir("opsmith")).absolute()
+    """The cache directory: ``OPSMITH_CACHE_DIR``, or ``opsmith`` in the user's own, as XDG has it."""
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    return Path(
+        os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"), "opsmith"
+    ).absolute()
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -30,13 +30,14 @@ def facts() -> dict[str, Sequence[str | Path]]:
     Objects are for both kinds of libraries, so they have ExecuTorch's headers where it is installed.  Without
     it there are libraries for PyTorch alone.  Raises :class:`~opsmith.errors.LoadError`.
     """
-    torch = find_torch()
+    torch, version = find_torch(), ""
+    libraries: Sequence[str | Path]
     try:
         executorch = find_target_executorch()
-        headers, libraries = executorch.headers, executorch.libraries
+        headers, libraries, version = executorch.headers, executorch.libraries, executorch.version
         runner = _runner_libraries(executorch, torch)
     except ExecutorchMissing as error:
-        executorch, headers = None, own_headers(torch)
+        headers = own_headers(torch)
         libraries = runner = _not_found(error)
     return {
         "OPSMITH_INCLUDE_DIRS": INCLUDE_DIRS,
@@ -47,7 +48,7 @@ def facts() -> dict[str, Sequence[str | Path]]:
         "OPSMITH_TORCH_INCLUDE_DIRS": [*torch.include_dirs, headers.include_dirs[0]],
         "OPSMITH_TORCH_LIBRARY_DIR": [torch.library_dir],
         "OPSMITH_EXECUTORCH_LIBRARIES": libraries,
-        "OPSMITH_EXECUTORCH_VERSION": [executorch.version] if executorch else [],
+        "OPSMITH_EXECUTORCH_VERSION": [version],
         "OPSMITH_EXECUTORCH_INCLUDE_DIRS": headers.include_dirs,
         "OPSMITH_EXECUTORCH_RUNNER_LIBRARIES": runner,
     }
@@ -63,7 +64,7 @@ def _runner_libraries(
         return _not_found(error)
 
 
-def _not_found(error: ExecutorchMissing) -> Sequence[str]:
+def _not_found(error: ExecutorchMissing) -> Sequence[str | Path]:
     """The value of a variable for what is missing: what CMake says where it is asked for."""
     return [f"{error.message}: {error.remedy}-NOTFOUND"]
 

@@ -112,7 +112,8 @@ class _Build:
         try:
             installed = find_executorch()
         except ExecutorchMissing:
-            return BuiltOperators(found, *self._compiled(torch), None)
+            (path,) = self._compiled(torch)
+            return BuiltOperators(found, path, None)
         executorch = SharedLibrary(
             f"{self.name}_executorch",
             (),
@@ -120,7 +121,8 @@ class _Build:
             libraries=installed.libraries,
             own_link_flags=own_link_flags(),
         )
-        return BuiltOperators(found, *self._compiled(torch, executorch))
+        torch_path, executorch_path = self._compiled(torch, executorch)
+        return BuiltOperators(found, torch_path, executorch_path)
 
     def _compiled(self, *libraries: SharedLibrary) -> list[Path]:
         compilation = Compilation(libraries, self.compiler, self.cache)
