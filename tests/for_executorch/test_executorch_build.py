@@ -96,7 +96,8 @@ def test_a_selected_library_has_the_dtypes_of_its_program_alone(tmp_path: Path) 
     names = [symbol.name for symbol in ElfFile.read(built.library).symbols]
     assert any("sigmoid_float" in name for name in names)
     assert [name for name in names if "float16" in name] == []
-    assert built.text < 83_000 < built.full_text / 30
+    # Each instruction set of this machine is in both.
+    assert built.text < built.full_text / 30
 
 
 @pytest.mark.needs("binutils")

@@ -445,7 +445,7 @@ def test_serve_shows_a_run_as_it_goes_on(chromium: Browser, tmp_path: Path) -> N
         assert page.page.locator("body").get_attribute("data-opened") == "once"
         assert all(request.startswith(server.address) for request in page.requests)
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(timeout=10) == 0
+        assert server.process.wait(timeout=60) == 0
         page.page.wait_for_selector(".live:text-is('opsmith serve has ended')")
         page.console.clear()  # the browser itself says that nobody answers
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -40,13 +41,15 @@ def x(sim: LoadedBackend) -> torch.Tensor:
 
 def test_calls_time_bytes_and_reason(x: torch.Tensor) -> None:
     before = opsmith.fallbacks()
+    start = time.perf_counter()
     for _ in range(3):
         x.lgamma()
+    elapsed = time.perf_counter() - start
     found = opsmith.fallbacks(since=before)
     (count,) = found.counts
     moved = 0 if HAS_HOST_WINDOW else 3 * 2 * x.nbytes
     assert (count.operator, count.calls, count.bytes_moved) == ("lgamma", 3, moved)
-    assert 0 < count.seconds < 1
+    assert 0 < count.seconds < 2 * elapsed  # two clocks
     assert found.seconds == count.seconds
     assert count.reason == (
         "no kernel in optimized, example_kernels, random, portable, runtime; the fallback runs it on the CPU "
