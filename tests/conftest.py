@@ -15,6 +15,7 @@ import fork_server
 import isolation
 import needs
 import opsmith
+import reruns
 from opsmith.schema import Catalogue, read_catalogue
 from sim_driver import SimDriver
 
@@ -42,6 +43,7 @@ RESULTS = frozenset("commands conform report report_page docs[conformance] docs[
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(isolation.Plugin(config), "isolation")
     config.pluginmanager.register(device_memory)
+    reruns.register(config)
     config.addinivalue_line(
         "markers", f"needs(name): skipped where it is missing: {', '.join(needs.NEEDS)}"
     )
