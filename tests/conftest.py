@@ -22,6 +22,8 @@ from sim_driver import SimDriver
 if TYPE_CHECKING:
     from opsmith.runtime import LoadedBackend
 
+# Packages of other devices in this environment have no business here; tests of autoload turn it on.
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 # Most of the time goes into compiling: of what tests build, only the libraries of kernels are optimised.
 os.environ.setdefault("OPSMITH_OPTIMIZE", "0")
 

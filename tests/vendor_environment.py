@@ -40,8 +40,9 @@ def make_environment(folder: Path) -> dict[str, str]:
     import ninja
 
     (folder / "bin" / "ninja").symlink_to(Path(ninja.BIN_DIR) / "ninja")
+    left_out = {"OPSMITH_FORK_SERVER", "TORCH_DEVICE_BACKEND_AUTOLOAD"}
     return {
-        **{name: value for name, value in os.environ.items() if name != "OPSMITH_FORK_SERVER"},
+        **{name: value for name, value in os.environ.items() if name not in left_out},
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # which is pip's way of turning isolation off

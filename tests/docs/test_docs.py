@@ -53,7 +53,8 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     else:
         fork_server.write_commands(tmp_path / "bin")
         path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path}
+        # As in a reader's shell: `import torch` starts a trace.
+        environment = {**os.environ, "PATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     done = fork_server.run(
         [sys.executable, Path(__file__).with_name("docs_page.py"), page],
         imports=fork_server.EXECUTORCH if exports else fork_server.TORCH,

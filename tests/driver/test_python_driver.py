@@ -300,7 +300,7 @@ def test_import_torch_brings_a_driver_in_python(chip: Describe) -> None:
     script = "import torch\nprint(torch.ones(2, device='chip').tolist())"
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "OPSMITH_AUTOLOAD": str(backend)},
+        env={**os.environ, "OPSMITH_AUTOLOAD": str(backend), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )

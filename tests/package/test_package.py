@@ -279,7 +279,9 @@ print((-x).tolist(), device.plan.entry("neg").why)
 print(sorted(name for name in sys.modules if name.startswith({WITHOUT!r})))
 """
     cache = tmp_path / "cache"
-    environment = device.environment(PATH="/nonexistent", OPSMITH_CACHE_DIR=str(cache))
+    environment = device.environment(
+        PATH="/nonexistent", OPSMITH_CACHE_DIR=str(cache), TORCH_DEVICE_BACKEND_AUTOLOAD="1"
+    )
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=300
     )

@@ -53,14 +53,17 @@ def test_loading_twice_is_loading_once() -> None:
     assert run.stdout == "same\n", run.stderr
 
 
+AUTOLOAD = {"OPSMITH_AUTOLOAD": "sim", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+
+
 def test_autoload() -> None:
     script = "import torch\nprint(torch.ones(3, device='sim').sum().item())\n"
-    assert python(script, OPSMITH_AUTOLOAD="sim").stdout == "3.0\n"
+    assert python(script, **AUTOLOAD).stdout == "3.0\n"
     assert python(script).returncode == 1
 
 
 def test_autoload_of_a_backend_that_does_not_exist() -> None:
-    run = python("import torch", OPSMITH_AUTOLOAD="simm")
+    run = python("import torch", **{**AUTOLOAD, "OPSMITH_AUTOLOAD": "simm"})
     assert run.returncode == 1
     assert "there is no backend `simm` (did you mean sim?)" in run.stderr
 

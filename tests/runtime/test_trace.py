@@ -649,7 +649,8 @@ def program(tmp_path: Path, sim: LoadedBackend) -> Path:
     return path
 
 
-opsmith_trace = partial(run_opsmith, "trace")
+# A trace begins when torch calls the packages that load themselves.
+opsmith_trace = partial(run_opsmith, "trace", env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"})
 
 
 @pytest.mark.parametrize(

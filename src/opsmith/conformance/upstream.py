@@ -38,6 +38,7 @@ from opsmith.conformance.upstream_plugin import (
     Over,
 )
 from opsmith.errors import ConformanceError, nearest
+from opsmith.runtime.autoload import TORCH_VARIABLE
 from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
 from opsmith.schema import torch_version
 
@@ -207,6 +208,7 @@ class _Session:
                 env={
                     **os.environ,
                     AUTOLOAD_VARIABLE: str(description),
+                    TORCH_VARIABLE: "1",
                     **call.environment,
                     "OMP_NUM_THREADS": "1",
                     LINES_VARIABLE: str(self.lines),

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from opsmith.errors import FileMissing, LoadError
+from opsmith.runtime.autoload import TORCH_VARIABLE
 from opsmith.runtime.autoload import VARIABLE as AUTOLOAD_VARIABLE
 
 _Report = TypeVar("_Report")
@@ -48,7 +49,8 @@ class Program:
                 f"there is no program `{self.name}`",
                 remedy="name a Python file, or a module after -m; options of opsmith stand before it",
             )
-        loading = {} if backend is None else {AUTOLOAD_VARIABLE: backend}
+        # It comes by `import torch`, whatever the user has said of packages that load themselves.
+        loading = {} if backend is None else {AUTOLOAD_VARIABLE: backend, TORCH_VARIABLE: "1"}
         status = _run(self.command, {**os.environ, **environment, **loading})
         return status if status >= 0 else 128 - status
 

@@ -1,7 +1,9 @@
 """The ``torch.backends`` entry point: ``import torch`` alone brings the device, or starts a trace.
 
 PyTorch calls :func:`autoload` at the end of its own import.  It does nothing unless the environment
-variable ``OPSMITH_AUTOLOAD`` names a backend, or ``opsmith trace`` runs the program.
+variable ``OPSMITH_AUTOLOAD`` names a backend, or ``opsmith trace`` runs the program.  Who sets the variable
+asks for the device as a call of ``opsmith.load`` does: what is not built is built, which stderr tells, and
+where the device cannot be had, ``import torch`` raises.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import os
 from opsmith.runtime import trace
 
 VARIABLE = "OPSMITH_AUTOLOAD"
+TORCH_VARIABLE = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+"""PyTorch's: with 0 in it no entry point is called."""
 
 
 def autoload() -> None:
-    """Loads the backend that ``OPSMITH_AUTOLOAD`` names; raises as :func:`opsmith.load` does."""
+    """Loads the backend that ``OPSMITH_AUTOLOAD`` names; builds and raises as :func:`opsmith.load` does."""
     name = os.environ.get(VARIABLE)
     if name:
         from opsmith.description import find_backend
