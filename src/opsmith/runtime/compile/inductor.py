@@ -145,6 +145,10 @@ class _ChosenOverrides:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._chosen, name)
 
+    def aten_device_type(self) -> str:
+        """The device type in C++, for which PyTorch looks in the class."""
+        return "at::kPrivateUse1"
+
     @cached_property
     def _chosen(self) -> DeviceOpOverrides:
         served = triton()
@@ -176,9 +180,6 @@ class _DeviceOverrides(DeviceOpOverrides):
         return "torch.accelerator.current_stream()"
 
     # ---- in C++: csrc/opsmith/compile/graph_functions_called.h
-
-    def aten_device_type(self) -> str:
-        return "at::kPrivateUse1"
 
     def cpp_kernel_type(self) -> str:
         return "void*"
