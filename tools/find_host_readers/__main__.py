@@ -1,11 +1,14 @@
-"""Finds the composites that read their arguments as host memory, and writes ``schema/host_readers.yaml``.
+"""Finds the composites that read host memory, and writes ``host_readers.yaml`` of ``schema/recorded``.
 
-    python tools/find_host_readers [--check] [OPERATOR …]
+    python tools/find_host_readers [--check] [--all | OPERATOR …]
 
 PyTorch registers them for every device, and on one whose memory is not the host's they end the process.
-Nobody publishes which they are, so all are called on a simulated device without kernels, in processes that
-may die.  ``--check`` writes nothing and fails where the file in the tree says something else; with
-OPERATORs only those are called, and the readers among them shown.  Takes about forty minutes.
+Nobody publishes which they are, so composites are called on a simulated device without kernels, in processes
+that may die.  Called are the readers of the nearest other release, and what ``operators.yaml`` and
+``parts.yaml`` say has changed since: schemas, names of kernels, what kernels call.  A kernel that was
+rewritten under its name and calls what it called is not among them; ``--all`` calls every composite, which
+takes about forty minutes.  ``--check`` writes nothing and fails where the file in the tree says something
+else; with OPERATORs only those are called, and the readers among them shown.
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch.utils._pytree import tree_leaves
 
 import opsmith
@@ -35,8 +37,10 @@ from forked import lines_of
 from operator_calls import overload
 from opsmith.build.backend import build_backend
 from opsmith.schema import Composite, read_catalogue
+from opsmith.schema.catalogue import torch_release
+from opsmith.schema.recorded import read_facts, recorded_releases, shown
+from recorded_files import add_check, differences, nearest_other, record, sections
 
-READERS = Path(__file__).resolve().parents[2] / "src" / "opsmith" / "schema" / "host_readers.yaml"
 DEVICE = "host_readers"
 _HEADER = """\
 # PyTorch's composite kernels that read their arguments' elements as host memory, and so end the process on
@@ -70,23 +74,18 @@ class Step:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="find_host_readers", description=__doc__)
     parser.add_argument("operators", nargs="*", metavar="OPERATOR")
-    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    parser.add_argument("--all", action="store_true", help="call every composite")
+    add_check(parser)
     options = parser.parse_args()
 
-    found = find_readers(options.operators or composites(), described_device())
+    names = options.operators or (composites() if options.all else changed_composites())
+    found = find_readers(names, described_device())
     differentiated = [name for name in found if is_differentiated(name)]
-    version = ".".join(torch.__version__.split(".")[:2])
-    record = {"torch": version, "readers": found, "differentiated": differentiated}
-    text = _HEADER + yaml.safe_dump(record, sort_keys=False)
+    facts = {"readers": found, "differentiated": differentiated}
     if options.operators:
-        print(text)
+        print(sections(facts))
         return 0
-    if options.check:
-        same = text == READERS.read_text(encoding="utf-8")
-        print("up to date" if same else "out of date: python tools/find_host_readers")
-        return 0 if same else 1
-    READERS.write_text(text, encoding="utf-8")
-    return 0
+    return record("host_readers", _HEADER, facts, check=options.check)
 
 
 def composites() -> list[str]:
@@ -94,6 +93,22 @@ def composites() -> list[str]:
     operators = read_catalogue().operators.values()
     names = sorted(each.name for each in operators if each.composite is not Composite.NONE)
     return [name for name in names if _is_callable(name)]
+
+
+def changed_composites() -> list[str]:
+    """Those that may have become readers since the nearest other release, or ceased to be."""
+    ours = torch_release()
+    base = nearest_other("host_readers", ours)
+    changed = set[str]()
+    for name, section in (("operators", "operators"), ("parts", "parts")):
+        changed |= (
+            differences(read_facts(name, base), read_facts(name, ours)).get(section, {}).keys()
+        )
+    for release in {base, ours} & {*recorded_releases("host_readers")}:
+        changed |= set(read_facts("host_readers", release)["readers"])
+    names = [name for name in composites() if name in changed]
+    print(f"calling {len(names)} composites: readers, and what changed since torch {shown(base)}")
+    return names
 
 
 def _is_callable(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds what PyTorch decomposes composite operators into, and writes ``schema/parts.yaml``.
+"""Finds what PyTorch decomposes composite operators into, and writes ``parts.yaml`` of ``schema/recorded``.
 
     python tools/find_parts [--check] [OPINFO …]
 
@@ -15,16 +15,17 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what the tools share
 import opsmith
 from opsmith.plan import Plan, Route
 from opsmith.schema import Catalogue, Composite, read_catalogue
+from recorded_files import add_check, record, sections
 from samples import calls_by_hand, calls_of, databases, run
 
-PARTS = Path(__file__).resolve().parents[2] / "src" / "opsmith" / "schema" / "parts.yaml"
 DEVICE = "parts"
 _HEADER = """\
 # What PyTorch decomposes composite operators into on a device of its own. Written by tools/find_parts,
@@ -64,7 +65,7 @@ def load_recorder() -> Plan:
     return opsmith.load(str(backend)).plan
 
 
-def record(names: Iterable[str]) -> list[str]:
+def recorded_lines(names: Iterable[str]) -> list[str]:
     """The recorder's lines for the OpInfo entries ``names``, or for all and what is called by hand."""
     names = set(names)
     for info in databases():
@@ -76,8 +77,8 @@ def record(names: Iterable[str]) -> list[str]:
     return found
 
 
-def document(lines: Iterable[str], plan: Plan, catalogue: Catalogue) -> str:
-    """The text of ``parts.yaml``."""
+def facts(lines: Iterable[str], plan: Plan, catalogue: Catalogue) -> dict[str, Any]:
+    """The facts of ``parts.yaml``."""
     recorded: dict[str, set[Calls]] = {}
     unfit: dict[str, str] = {}
     for name, flaw, calls in (line.split("\t") for line in lines):
@@ -96,17 +97,7 @@ def document(lines: Iterable[str], plan: Plan, catalogue: Catalogue) -> str:
         kept = {tuple((p, n) for p, n in calls if p in wanting) for calls in recorded[name]}
         parts[name] = [dict(calls) for calls in sorted(kept) if calls]
     flaws = {name: unfit[name] for name in sorted(unfit.keys() & parts.keys())}
-    torch_version = ".".join(torch.__version__.split(".")[:2])
-    return f"{_HEADER}torch: '{torch_version}'\nparts:\n{_lines(parts)}unfit:\n{_lines(flaws)}"
-
-
-def _lines(values: Mapping[str, object]) -> str:
-    """YAML with a line for each of ``values``."""
-    texts = (
-        yaml.safe_dump({name: value}, width=10_000, default_flow_style=True)
-        for name, value in values.items()
-    )
-    return "".join(f"  {text.strip()[1:-1]}\n" for text in texts)
+    return {"parts": parts, "unfit": flaws}
 
 
 def _delegates(name: str, catalogue: Catalogue) -> bool:
@@ -138,24 +129,15 @@ def _wanting(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="find_parts", description=__doc__)
     parser.add_argument("entries", nargs="*", metavar="OPINFO")
-    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    add_check(parser)
     options = parser.parse_args()
 
     plan = load_recorder()
-    text = document(record(options.entries), plan, read_catalogue())
+    found = facts(recorded_lines(options.entries), plan, read_catalogue())
     if options.entries:
-        print(text)
+        print(sections(found))
         return 0
-    if options.check:
-        same = text == PARTS.read_text(encoding="utf-8")
-        print(
-            "parts.yaml is up to date"
-            if same
-            else "parts.yaml is out of date: python tools/find_parts"
-        )
-        return 0 if same else 1
-    PARTS.write_text(text, encoding="utf-8")
-    return 0
+    return record("parts", _HEADER, found, check=options.check)
 
 
 if __name__ == "__main__":

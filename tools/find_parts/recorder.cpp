@@ -3,8 +3,8 @@
 // torch.ops.find_parts.record(True) starts, record(False) stops. found() returns a line for each distinct
 // outcome of a call, with three columns: the operator; what makes it unfit to be called as a whole; the
 // operators on the device that it called itself, each with how often (2: twice or more). Left out are what a
-// CPU kernel calls while it serves a fallback, and calls that autograd differentiates, which are never
-// caught.
+// CPU kernel calls while it serves a fallback, calls that autograd differentiates, which are never caught,
+// and those with Tensors that are not strided, for which composites call other operators.
 #include <opsmith/profile/calls.h>
 
 #include <ATen/core/operator_name.h>
@@ -36,6 +36,7 @@ struct Frame {
   std::string name;
   bool counted = false;
   bool differentiated = false;
+  bool strided = true;
   bool on_device = false;
   std::vector<Argument> arguments;
   std::map<std::string, int> parts;
@@ -77,6 +78,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
       const bool marked = alias != nullptr && alias->isWrite();
       each_tensor(function.inputs()[i], [&](const at::Tensor& tensor) {
         frame.on_device |= tensor.is_privateuseone();
+        frame.strided &= tensor.layout() == at::kStrided;
         frame.differentiated |= c10::GradMode::is_enabled() && tensor.requires_grad();
         frame.arguments.push_back({tensor, marked ? UINT32_MAX : version_of(tensor)});
       });
@@ -110,7 +112,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
     int& times = frames.back().parts[frame.name];
     times = std::min(times + 1, 2);
   }
-  if (frame.differentiated) {
+  if (frame.differentiated || !frame.strided) {
     return;
   }
   const bool writes =

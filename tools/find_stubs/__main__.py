@@ -1,4 +1,4 @@
-"""Finds PyTorch's DispatchStubs and the operators that call them, and writes ``schema/stubs.yaml``.
+"""Finds DispatchStubs and the operators that call them, and writes ``stubs.yaml`` of ``schema/recorded``.
 
     python tools/find_stubs [--check] [OPERATOR …]
 
@@ -15,18 +15,18 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what the tools share
 from declarations import Declaration, compatible, read_declarations
 from opsmith.schema import read_catalogue
 from opsmith.schema.catalogue import cpu_kernels
+from recorded_files import add_check, record
 from samples import calls_of, record_opinfo
 from trial import Probes, Trial, try_operators
 
-MAP = Path(__file__).resolve().parents[2] / "src" / "opsmith" / "schema" / "stubs.yaml"
 _HEADER = """\
 # PyTorch's DispatchStubs and the operators that call them. Written by tools/find_stubs, which runs
 # every operator; do not edit.
@@ -70,20 +70,19 @@ def spelled(function_pointer: str) -> str:
     return text
 
 
-def document(
+def facts(
     declarations: Iterable[Declaration],
     signatures: Mapping[str, str],
     trials: Mapping[str, Trial],
     torch_root: Path,
-) -> str:
-    """The text of ``stubs.yaml``."""
+) -> dict[str, Any]:
+    """The facts of ``stubs.yaml``."""
     declarations = list(declarations)
     headers = sorted({declaration.header for declaration in declarations})
     kernels = cpu_kernels()
     found = {name: trial for name, trial in sorted(trials.items()) if trial.stubs}
     own = {stub for trial in found.values() if not trial.casts for stub in trial.stubs}
-    data = {
-        "torch": ".".join(torch.__version__.split(".")[:2]),
+    return {
         "isolated": [header for group in compatible(headers, torch_root)[1:] for header in group],
         "stubs": {
             declaration.name: {
@@ -105,13 +104,12 @@ def document(
             if trial.flaw
         },
     }
-    return _HEADER + yaml.safe_dump(data, sort_keys=False, width=1000, default_flow_style=None)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="find_stubs", description=__doc__)
     parser.add_argument("operators", nargs="*", metavar="OPERATOR")
-    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    add_check(parser)
     options = parser.parse_args()
 
     # Trials are forked, and a forked process has none of OpenMP's threads.
@@ -127,17 +125,8 @@ def main() -> int:
         for name, trial in trials.items():
             print(name, trial)
         return 0
-    text = document(declarations, probes.signatures(), trials, torch_root)
-    if options.check:
-        same = text == MAP.read_text()
-        print(
-            "stubs.yaml is up to date"
-            if same
-            else "stubs.yaml is out of date: python tools/find_stubs"
-        )
-        return 0 if same else 1
-    MAP.write_text(text)
-    return 0
+    found = facts(declarations, probes.signatures(), trials, torch_root)
+    return record("stubs", _HEADER, found, check=options.check)
 
 
 if __name__ == "__main__":

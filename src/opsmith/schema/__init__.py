@@ -17,6 +17,7 @@ from opsmith.schema.operator import (
     qualified,
 )
 from opsmith.schema.parts import PartsMap, read_parts
+from opsmith.schema.recorded import RecordedFactsWarning, releases_with
 from opsmith.schema.stubs import Caller, Stub, StubMap, Unfit, read_stubs
 from opsmith.schema.torch_release import (
     KNOWN_RELEASES,
@@ -40,6 +41,7 @@ __all__ = [
     "HostReaders",
     "Operator",
     "PartsMap",
+    "RecordedFactsWarning",
     "Result",
     "Stub",
     "StubMap",
@@ -56,6 +58,7 @@ __all__ = [
     "read_host_readers",
     "read_parts",
     "read_stubs",
+    "releases_with",
     "requirement",
     "reserved_in_cpp",
     "result_names",

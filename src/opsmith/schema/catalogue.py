@@ -12,14 +12,16 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import yaml
 
 from opsmith.errors import LoadError
 from opsmith.schema.kept_catalogue import Stored, stored
 from opsmith.schema.operator import Composite, Group, Operator, Result, Variant
-from opsmith.schema.torch_release import torch_version
+from opsmith.schema.recorded import files_of, nearest_release, read_recorded
+from opsmith.schema.torch_release import torch_release, torch_version
 
 if TYPE_CHECKING:
     from opsmith.torch_names import (
@@ -79,6 +81,11 @@ def _native_functions() -> tuple[NativeFunction, ...]:
     return tuple(_parsed_yaml().native_functions)
 
 
+def native_names() -> frozenset[str]:
+    """The operators of ``native_functions.yaml``, with those that torchgen generates."""
+    return frozenset(_functions_by_name())
+
+
 def cpu_kernels() -> Mapping[str, str]:
     """PyTorch's own CPU kernel of each operator that has one: a function, or a structured class."""
     from opsmith.torch_names import TorchgenKey
@@ -92,6 +99,22 @@ def cpu_kernels() -> Mapping[str, str]:
             kernels[str(function.func.name)] = (
                 f"{metadata.cpp_namespace}::{prefix}{metadata.kernel}"
             )
+    return kernels
+
+
+def composite_kernels() -> Mapping[str, str]:
+    """PyTorch's composite kernel of each operator that has one: its dispatch key and its function."""
+    from torchgen.model import DispatchKey
+
+    kernels = {}
+    for function in _native_functions():
+        composite = _composite_of(function)
+        if composite is not Composite.NONE:
+            index = _parsed_yaml().backend_indices[DispatchKey.parse(composite.value)]
+            metadata = index.get_kernel(function)
+            # A structured delegate's is torchgen's own.
+            kernel = metadata.kernel if metadata is not None else str(function.structured_delegate)
+            kernels[str(function.func.name)] = f"{composite.value}: {kernel}"
     return kernels
 
 
@@ -245,7 +268,7 @@ def operator_of(function: NativeFunction) -> Operator:
             if argument.type.is_tensor_like()
         ),
         namespace=function.namespace,
-        meta=function.namespace != "aten" or name not in _without_meta(),
+        meta=function.namespace != "aten" or name not in _dispatcher().without_meta,
         one_device=function.device_check.name == "ExactSame",
         composed_layouts=(composed := _composed_layouts(function)),
         host_layouts=_host_layouts(function, composed),
@@ -314,22 +337,32 @@ def _host_layouts(function: NativeFunction, composed: tuple[str, ...]) -> tuple[
     return tuple(key for key in keys if key not in composed and _kernel(function, key))
 
 
+class _Unlisted(msgspec.Struct, forbid_unknown_fields=True):
+    func: str
+    composite: str = ""
+
+
+class _Dispatcher(msgspec.Struct, forbid_unknown_fields=True):
+    torch: str
+    unlisted: dict[str, _Unlisted]
+    without_meta: dict[str, Literal[True]]
+
+
 @functools.cache
-def _without_meta() -> frozenset[str]:
-    text = (Path(__file__).parent / "without_meta.yaml").read_text(encoding="utf-8")
-    return frozenset(yaml.safe_load(text))
+def _dispatcher() -> _Dispatcher:
+    """What libtorch registers and ``native_functions.yaml`` does not say, from ``tools/list_operators``."""
+    return read_recorded("dispatcher", _Dispatcher, torch_release())
 
 
 def _unlisted_operators() -> list[Operator]:
-    text = (Path(__file__).parent / "unlisted.yaml").read_text(encoding="utf-8")
     return [
         Operator(
-            name=entry["func"].partition("(")[0],
-            schema=entry["func"],
-            variant=Variant.FUNCTIONAL,
-            composite=Composite(entry.get("composite", "")),
+            name=name,
+            schema=unlisted.func,
+            variant=Variant.INPLACE if name.endswith("_") else Variant.FUNCTIONAL,
+            composite=Composite(unlisted.composite),
         )
-        for entry in yaml.safe_load(text)
+        for name, unlisted in _dispatcher().unlisted.items()
     ]
 
 
@@ -342,7 +375,8 @@ def read_catalogue() -> Catalogue:
     """
     torch = torch_version()
     # torchgen itself comes with torch, and changes with its version.
-    sources = [*_aten_yaml(), *(Path(__file__).parent / name for name in _MADE_FROM)]
+    facts = files_of("dispatcher", nearest_release("dispatcher", torch_release()))
+    sources = [*_aten_yaml(), *facts, *(Path(__file__).parent / name for name in _MADE_FROM)]
     found = stored(torch, sources, _parsed)
     return Catalogue(
         torch,
@@ -352,13 +386,7 @@ def read_catalogue() -> Catalogue:
     )
 
 
-_MADE_FROM = (
-    "catalogue.py",
-    "operator.py",
-    "kept_catalogue.py",
-    "unlisted.yaml",
-    "without_meta.yaml",
-)
+_MADE_FROM = ("catalogue.py", "operator.py", "kept_catalogue.py", "recorded.py")
 
 
 def _parsed() -> Stored:

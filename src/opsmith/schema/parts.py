@@ -1,7 +1,7 @@
 """What PyTorch decomposes composite operators into on a device of its own.
 
-Reads ``parts.yaml``, which ``tools/find_parts`` writes: the operators that each composite calls, as recorded.
-Decides nothing; ``plan`` counts by it how often a composite would fall back.
+Reads ``recorded/2.NN/parts.yaml``, which ``tools/find_parts`` writes: the operators that each composite
+calls, as recorded.  Decides nothing; ``plan`` counts by it how often a composite would fall back.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from opsmith.schema.recorded import read_recorded
-
-_MAP = Path(__file__).parent / "parts.yaml"
+from opsmith.schema.torch_release import torch_release
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,6 @@ class _Map(msgspec.Struct, forbid_unknown_fields=True):
 
 @functools.cache
 def read_parts() -> PartsMap:
-    """The decompositions of the installed torch; about 0.05 s, once a process.
-
-    Raises :class:`~opsmith.errors.LoadError` when they were recorded on another torch.
-    """
-    raw = read_recorded(_MAP, _Map, "record of composites was made", "find_parts")
+    """The decompositions of the installed torch; about 0.05 s, once a process."""
+    raw = read_recorded("parts", _Map, torch_release())
     return PartsMap(raw.torch, raw.parts, raw.unfit)

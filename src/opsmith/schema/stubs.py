@@ -1,7 +1,7 @@
 """PyTorch's DispatchStubs, and the operators that can be had by filling them.
 
-Reads ``stubs.yaml``, which ``tools/find_stubs`` writes: what the headers declare, what libtorch exports,
-and which operators call which stubs, found by running each.  Decides nothing; ``description`` checks
+Reads ``recorded/2.NN/stubs.yaml``, which ``tools/find_stubs`` writes: what the headers declare, what libtorch
+exports, and which operators call which stubs, found by running each.  Decides nothing; ``description`` checks
 names against it, ``plan`` serves operators through it.
 """
 
@@ -10,13 +10,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from opsmith.schema.recorded import read_recorded
-
-_MAP = Path(__file__).parent / "stubs.yaml"
+from opsmith.schema.torch_release import torch_release
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,8 @@ class _Map(msgspec.Struct, forbid_unknown_fields=True):
 
 @functools.cache
 def read_stubs() -> StubMap:
-    """The stubs of the installed torch; about 0.1 s, once a process.
-
-    Raises :class:`~opsmith.errors.LoadError` when the map was found on another torch.
-    """
-    raw = read_recorded(_MAP, _Map, "map of DispatchStubs was found", "find_stubs")
+    """The stubs of the installed torch; about 0.1 s, once a process."""
+    raw = read_recorded("stubs", _Map, torch_release())
     return StubMap(
         torch=raw.torch,
         stubs={
