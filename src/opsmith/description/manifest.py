@@ -35,8 +35,10 @@ from opsmith.description.model import (
     Library,
     Rng,
     StubKernel,
+    Unserved,
 )
 from opsmith.description.names import check_library_name, obstacle_in_cpp, operator_name
+from opsmith.description.other_releases import left_out
 from opsmith.description.paths import directories_of, files_of
 from opsmith.description.stubs import check_stub
 from opsmith.errors import KernelDuplicate, KernelRejected, Location, SyntaxInvalid
@@ -127,8 +129,12 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
     stubs: list[StubKernel] = []
     operators: list[Declaration] = []
     metas: list[GivenMeta] = []
+    unserved: list[Unserved] = []
     for index, entry in enumerate(raw.kernels):
         _check_keys(document, index, entry)
+        if other := left_out(document, catalogue, "kernels", index):
+            unserved.append(other)
+            continue
         if "stub" in document.data["kernels"][index]:
             stubs.append(_stub_kernel(document, index, entry, raw, catalogue, stubs))
             continue
@@ -162,6 +168,7 @@ def read_manifest(document: Document, catalogue: Catalogue | None) -> Library:
         stubs=tuple(stubs),
         operators=tuple(operators),
         metas=tuple(metas),
+        unserved=tuple(unserved),
         fused_kernel=_fused_kernel(document, raw),
     )
 
@@ -213,6 +220,7 @@ def _read_executorch_manifest(document: Document, catalogue: Catalogue | None) -
         executorch=read.operators,
         operators=read.declared,
         metas=read.metas,
+        unserved=read.unserved,
         external_namespaces=external,
     )
 

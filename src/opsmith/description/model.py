@@ -254,7 +254,7 @@ class ExecutorchOperator:
 
 @dataclass(frozen=True)
 class Unserved:
-    """Something in a file of another format that opsmith reads and does not act on, and why.
+    """Something in a description that opsmith reads and does not act on, and why.
 
     ``name`` is an operator's, or the key's where the whole key is meant.
     """
@@ -324,7 +324,7 @@ class FusedKernel:
 class Library:
     """A kernel library: a named set of kernels with the sources that define them.
 
-    ``executorch`` and ``unserved`` are of files in the formats of ExecuTorch and torchgen only.
+    ``executorch`` is of files in ExecuTorch's format only.
     ``operators`` are the custom operators that it declares, with or without a kernel.  ``vectorised``
     are sources that are compiled once for each instruction set; ``meta_sources``, of a library whose
     kernels know nothing of PyTorch, define the functions that its ``metas`` name.

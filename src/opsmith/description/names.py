@@ -1,6 +1,7 @@
 """The names that descriptions hold: C++ names, operators, libraries.
 
-Whether a C++ name exists only the linker knows; operators are looked up in the catalogue.
+Whether a C++ name exists only the linker knows; operators are looked up in the catalogue, and what
+that lacks in the recorded facts of other releases of torch.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 
 from opsmith.errors import Location, OperatorUnknown, SchemaInvalid, SyntaxInvalid, nearest
-from opsmith.schema import Catalogue, reserved_in_cpp
+from opsmith.schema import Catalogue, releases_with, reserved_in_cpp, torch_release
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 """A C++ identifier."""
@@ -63,12 +64,25 @@ def operator_name(text: str, location: Location, catalogue: Catalogue | None) ->
                 location=location,
                 remedy=f"give its schema where its kernel is: `func: {name}(…) -> …`",
             )
-        raise OperatorUnknown(
-            f"torch {catalogue.torch} has no operator `{name}`{nearest(name, catalogue.operators)}",
-            location=location,
-            remedy="name the overload too; `opsmith plan` lists every operator",
-        )
+        raise unknown_operator(name, catalogue, location)
     return name
+
+
+def unknown_operator(
+    name: str,
+    catalogue: Catalogue,
+    location: Location,
+    remedy: str = "name the overload too; `opsmith plan` lists every operator",
+    also: str = "",
+) -> OperatorUnknown:
+    """The error for an operator that ATen lacks, with the releases that have it; else with ``remedy``."""
+    missing = f"torch {catalogue.torch} has no operator `{name}`"
+    if releases := releases_with(name, torch_release()):
+        message = f"{missing}; {releases} have it{also}"
+        remedy = "remove it here, or install a torch that has it"
+    else:
+        message = f"{missing}{nearest(name, catalogue.operators)}{also}"
+    return OperatorUnknown(message, location=location, remedy=remedy)
 
 
 def check_library_name(name: str, location: Location) -> None:

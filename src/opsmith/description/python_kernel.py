@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from opsmith.description.dtypes import SCALAR_TYPE_OF, expand_dtypes
 from opsmith.description.model import Abi, Backend, Kernel, Library
-from opsmith.errors import KernelRejected, Location, OperatorUnknown, nearest
+from opsmith.description.names import unknown_operator
+from opsmith.errors import KernelRejected, Location
 from opsmith.schema import Catalogue
 
 LIBRARY = "python"
@@ -67,11 +68,7 @@ def python_kernel(
     location = location_of(function)
     name = name.removeprefix("aten::")
     if name not in catalogue.operators:
-        raise OperatorUnknown(
-            f"torch {catalogue.torch} has no operator `{name}`{nearest(name, catalogue.operators)}",
-            location=location,
-            remedy="name the overload too; `opsmith plan` lists every operator",
-        )
+        raise unknown_operator(name, catalogue, location)
     group = catalogue.group_of.get(name)
     if structured and group is not None and group.out is not None:
         name = group.out

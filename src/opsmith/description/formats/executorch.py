@@ -27,8 +27,10 @@ from opsmith.description.model import (
     GivenMeta,
     Kernel,
     Rng,
+    Unserved,
 )
-from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp
+from opsmith.description.names import IDENTIFIER, OPERATOR, obstacle_in_cpp, unknown_operator
+from opsmith.description.other_releases import left_out
 from opsmith.errors import (
     KernelDuplicate,
     KernelRejected,
@@ -110,6 +112,7 @@ class ExecutorchEntries:
     operators: tuple[ExecutorchOperator, ...]
     declared: tuple[Declaration, ...]
     metas: tuple[GivenMeta, ...]
+    unserved: tuple[Unserved, ...]
 
 
 # NamespaceHelper(max_level=3) of executorch/codegen/parse.py.
@@ -136,7 +139,11 @@ def read_executorch_entries(
     operators: dict[str, ExecutorchOperator] = {}
     declared: list[Declaration] = []
     metas: list[GivenMeta] = []
+    unserved: list[Unserved] = []
     for index in range(len(data)):
+        if other := left_out(document, catalogue, *steps, index):
+            unserved.append(other)
+            continue
         reader = _EntryReader(document, header, catalogue, (*steps, index))
         operator = reader.operator
         if earlier := operators.get(operator.name):
@@ -154,7 +161,11 @@ def read_executorch_entries(
             declared += reader.declared()
         metas += reader.metas()
     return ExecutorchEntries(
-        tuple(kernels), tuple(operators.values()), tuple(declared), tuple(metas)
+        tuple(kernels),
+        tuple(operators.values()),
+        tuple(declared),
+        tuple(metas),
+        tuple(unserved),
     )
 
 
@@ -271,11 +282,11 @@ class _EntryReader:
             return name, "", None
         operator = self.catalogue.operators.get(name)
         if operator is None:
-            raise OperatorUnknown(
-                f"torch {self.catalogue.torch} has no operator `{name}`"
-                f"{nearest(name, self.catalogue.operators)}",
-                location=location,
-                remedy="name the overload too; an operator that is not ATen's is declared with `func:` and "
+            raise unknown_operator(
+                name,
+                self.catalogue,
+                location,
+                "name the overload too; an operator that is not ATen's is declared with `func:` and "
                 "its schema",
             )
         return name, "", operator.tensor_arguments

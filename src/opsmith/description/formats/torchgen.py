@@ -17,14 +17,12 @@ import msgspec
 
 from opsmith.description.document import Document, Step
 from opsmith.description.model import Derive, Kernel, Library, Unserved
-from opsmith.description.names import IDENTIFIER, SYMBOL, obstacle_in_cpp
+from opsmith.description.names import IDENTIFIER, SYMBOL, obstacle_in_cpp, unknown_operator
 from opsmith.errors import (
     KernelDuplicate,
     Location,
-    OperatorUnknown,
     SchemaInvalid,
     SyntaxInvalid,
-    nearest,
 )
 from opsmith.schema import Catalogue, Composite, Variant
 
@@ -252,12 +250,13 @@ class _Reader:
         first = min(unknown.values(), key=lambda item: (item.location.line, item.location.column))
         more = sorted(unknown.keys() - {first.name})
         also = f"; nor has it {', '.join(f'`{name}`' for name in more)}" if more else ""
-        raise OperatorUnknown(
-            f"torch {self.catalogue.torch} has no operator `{first.name}`"
-            f"{nearest(first.name, operators)}{also}",
-            location=first.location,
-            remedy="a file written for another torch names operators that this one lost or renamed: "
-            "remove them, or write this torch's names",
+        raise unknown_operator(
+            first.name,
+            self.catalogue,
+            first.location,
+            "a file written for another torch names operators that this one lost or renamed: remove them, "
+            "or write this torch's names",
+            also,
         )
 
     def _check_symint(self, symint: list[_Item], others: list[_Item], own: set[str]) -> None:
