@@ -104,13 +104,13 @@ def cpu_kernels() -> Mapping[str, str]:
 
 def composite_kernels() -> Mapping[str, str]:
     """PyTorch's composite kernel of each operator that has one: its dispatch key and its function."""
-    from torchgen.model import DispatchKey
+    from opsmith.torch_names import TorchgenKey
 
     kernels = {}
     for function in _native_functions():
         composite = _composite_of(function)
         if composite is not Composite.NONE:
-            index = _parsed_yaml().backend_indices[DispatchKey.parse(composite.value)]
+            index = _parsed_yaml().backend_indices[TorchgenKey.parse(composite.value)]
             metadata = index.get_kernel(function)
             # A structured delegate's is torchgen's own.
             kernel = metadata.kernel if metadata is not None else str(function.structured_delegate)
