@@ -305,6 +305,10 @@ class TorchNameMissing(LoadError):
     """A name of PyTorch's own, which the installed release does not have."""
 
 
+class NotBuilt(LoadError):
+    """``import torch`` would have to compile the device that a package brings, which nobody has asked for."""
+
+
 class SlotTaken(LoadError):
     """PyTorch has one slot for an out-of-tree device, and it is taken."""
 

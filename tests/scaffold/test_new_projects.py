@@ -36,6 +36,7 @@ def test_a_new_project_passes_its_tests_unedited(options: tuple[str, ...], tmp_p
 
     run("opsmith", "new", "mychip", *options, folder=tmp_path)
     run("pip", "install", ".")
+    run("opsmith", "build", "mychip")
     program = "import torch; print(torch.ones(2, device='mychip').sum().item())"
     assert run("python", "-c", program, folder=tmp_path) == "2.0\n"
     assert " passed" in run("pytest", "-q").splitlines()[-1]

@@ -13,6 +13,7 @@ from opsmith.build.csrc import CSRC, INCLUDE_DIRS
 from opsmith.build.generated import write_generated
 from opsmith.build.progress import OnProgress
 from opsmith.build.shared_library import SharedLibrary
+from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import find_compiler, find_python, find_torch
 from opsmith.build.units import generated_units, together
 from opsmith.built import BuiltBackend
@@ -31,6 +32,17 @@ def build_adapter(built: BuiltBackend, *, progress: OnProgress | None = None) ->
     """
     library = adapter_of(built.library, built.cache)
     return compiled_adapter(library, built.cache, progress or (lambda step: None))
+
+
+def find_adapter(built: BuiltBackend) -> Path | None:
+    """What :func:`build_adapter` would return without building anything; None where it would build.
+
+    Raises as it does.
+    """
+    cache = built.cache
+    compilation = Compilation([adapter_of(built.library, cache)], find_compiler(cache), cache)
+    (path,) = compilation.outputs()
+    return path if is_sound(path) else None
 
 
 def adapter_of(library: Path, cache: Path) -> SharedLibrary:

@@ -1,7 +1,7 @@
 """What a build that somebody waits for says on stderr: nothing for a second, then what it does.
 
-For :func:`opsmith.load`, autoload and the first Python kernel, whose callers have not asked for a build.
-On a terminal one line changes; elsewhere a line is written now and then, and at the end.
+For :func:`opsmith.load`, ``OPSMITH_AUTOLOAD`` and the first Python kernel, whose callers have not asked for
+a build.  On a terminal one line changes; elsewhere a line is written now and then, and at the end.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
 from opsmith.build.executorch import INSTALL
 from opsmith.build.own_options import DEBUG, SANITIZE, run_hint
+from opsmith.build.python_adapter import build_adapter
 from opsmith.build.toolchain import find_compiler
 from opsmith.cache_folder import cache_root
 from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
-from opsmith.description import find_backend
+from opsmith.description import find_backend, has_python_kernels
 from opsmith.errors import OpsmithError
 from opsmith.output_files import write_output
 
@@ -26,8 +27,8 @@ def build(
         list[str] | None,
         typer.Argument(
             metavar="{NAME|FILE | sources…}",
-            help="A shipped backend, a backend.yaml, or C++ sources whose kernels register themselves with "
-            "EXECUTORCH_LIBRARY.",
+            help="A shipped or installed backend, a backend.yaml, or C++ sources whose kernels register "
+            "themselves with EXECUTORCH_LIBRARY.",
             show_default=options.DEFAULT,
         ),
     ] = None,
@@ -67,14 +68,19 @@ def build(
 
 
 def _build_backend(backend: str, json: bool) -> None:
+    description = find_backend(backend)
     with shown_progress() as progress:
-        built = build_backend(find_backend(backend), progress=progress)
+        built = build_backend(description, progress=progress)
+        adapter = built.adapter
+        if adapter is None and has_python_kernels(description.parent):
+            adapter = build_adapter(built, progress=progress)
     if json:
         print_json(
             {
                 "backend": built.name,
                 "library": str(built.library),
                 "driver": str(built.driver),
+                "adapter": str(adapter) if adapter else None,
                 "generated": str(built.generated) if built.generated else None,
                 "run": _run_hint(),
             }
@@ -82,6 +88,8 @@ def _build_backend(backend: str, json: bool) -> None:
         return
     out.print(f"library    {built.library}", highlight=False, soft_wrap=True)
     out.print(f"driver     {built.driver}", highlight=False, soft_wrap=True)
+    if adapter:
+        out.print(f"adapter    {adapter}", highlight=False, soft_wrap=True)
     if built.package:
         out.print(f"package    {built.package}", highlight=False, soft_wrap=True)
     else:

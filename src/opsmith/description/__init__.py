@@ -11,6 +11,11 @@ from opsmith.description.document import Document, read_document
 from opsmith.description.dtypes import SCALAR_TYPE_OF
 from opsmith.description.formats.imported import Imported, import_library
 from opsmith.description.host_window import HOST_WINDOW, hides_host_windows
+from opsmith.description.installed import (
+    installed_backends,
+    package_of_description,
+    package_of_module,
+)
 from opsmith.description.library import read_library
 from opsmith.description.model import (
     Abi,
@@ -52,6 +57,7 @@ from opsmith.description.python_kernel import (
     python_kernel,
     with_python_kernels,
 )
+from opsmith.description.python_modules import has_python_kernels
 
 __all__ = [
     "HOST_WINDOW",
@@ -90,9 +96,13 @@ __all__ = [
     "check_callable",
     "check_device_name",
     "find_backend",
+    "has_python_kernels",
     "hides_host_windows",
     "import_library",
+    "installed_backends",
     "location_of",
+    "package_of_description",
+    "package_of_module",
     "parameters_of",
     "python_driver",
     "python_driver_of",

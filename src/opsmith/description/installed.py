@@ -7,6 +7,7 @@ package`` makes.  Nothing of a package is imported.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -16,11 +17,30 @@ _FILE = "backend.yaml"
 
 def installed_backends() -> dict[str, Path]:
     """The descriptions of backends that are installed, by the names of their entry points."""
-    found = {}
+    return {point.name: path for point, path in _installed()}
+
+
+def package_of_description(description: Path) -> str:
+    """The installed package that brings the backend of ``description``, as errors name it; empty for none."""
+    return next((_shown(point) for point, path in _installed() if path == description), "")
+
+
+def package_of_module(module: str) -> str:
+    """The installed package with an entry point of ``torch.backends`` where ``module`` is; empty for none."""
+    outermost = module.partition(".")[0]
+    points = entry_points(group=_GROUP)
+    return next((_shown(each) for each in points if each.module.split(".")[0] == outermost), "")
+
+
+def _installed() -> Iterator[tuple[EntryPoint, Path]]:
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         if path := _description(point):
-            found[point.name] = path
-    return found
+            yield point, path
+
+
+def _shown(point: EntryPoint) -> str:
+    distribution = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+    return f"the package {distribution} (entry point `{point.name}` of `{_GROUP}`)"
 
 
 def _description(point: EntryPoint) -> Path | None:

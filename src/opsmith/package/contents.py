@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ SOURCES = (
 _KNOWN_FAILURES = ("expected_failures.yaml", "torchcts_ledger.yaml")
 
 _INIT = '''\
-"""The device `{backend}` for PyTorch: after `pip install`, `import torch` brings it."""
+"""The device `{backend}` for PyTorch: where it is built, `import torch` brings it."""
 
 from pathlib import Path
 
@@ -76,32 +75,6 @@ def described_files(backend: Backend, project: Project, *, with_sources: bool) -
             backend=backend.name, file=description.name
         )
     return DescribedFiles(copied, written, tuple(sources))
-
-
-def has_python_kernels(project: Project) -> bool:
-    """Whether a module of the project registers kernels in Python, as the decorators there tell."""
-    if not project.is_package:
-        return False
-    return any(_registers(path) for path in sorted(project.folder.rglob("*.py")))
-
-
-def _registers(path: Path) -> bool:
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return False
-    return any(
-        isinstance(decorator, ast.Call)
-        and isinstance(decorator.func, ast.Attribute)
-        and decorator.func.attr in {"kernel", "structured", "operator"}
-        for decorator in _decorators(tree)
-    )
-
-
-def _decorators(tree: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from node.decorator_list
 
 
 def _outside(path: Path, backend: Backend, project: Project) -> SourceOutside:

@@ -26,9 +26,9 @@ from opsmith.built import (
 )
 from opsmith.built.contents import FILE, FOLDER
 from opsmith.cache_folder import cache_root
-from opsmith.description import Backend, Driver, read_backend
+from opsmith.description import Backend, Driver, has_python_kernels, read_backend
 from opsmith.errors import Location, PackagingError
-from opsmith.package.contents import DescribedFiles, described_files, has_python_kernels
+from opsmith.package.contents import DescribedFiles, described_files
 from opsmith.package.environments import asked, check_interpreter, same_interpreter
 from opsmith.package.fetched_torch import fetched_torch
 from opsmith.package.libraries import Request, carried_libraries
@@ -129,7 +129,7 @@ def _built(
     """The builds of all environments, each in a folder of ``folder``; those of one torch are one build."""
     adapter = wanted.python_kernels
     if adapter is None:
-        adapter = has_python_kernels(project)
+        adapter = project.is_package and has_python_kernels(project.folder)
     request = Request(str(description), str(folder), adapter)
     others = [each for each in wanted.pythons if not same_interpreter(each, sys.executable or "")]
     releases = [compiled_for(each) for each in wanted.torch]

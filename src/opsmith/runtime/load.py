@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from opsmith.built import BuiltBackend, check_torch, fitting_backend
 from opsmith.cache_folder import cache_root
 from opsmith.description import Rng, find_backend
-from opsmith.errors import DriverInvalid, LoadError, SlotTaken
+from opsmith.errors import DriverInvalid, LoadError
 from opsmith.integrations import are_wanted, follow_imports
 from opsmith.runtime import calls, fallback_policy, fallbacks, trace
 from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
+from opsmith.runtime.slot import check_slot, taken_by
 from opsmith.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
@@ -35,9 +37,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# What PyTorch calls the slot while nobody has named it.
-_UNNAMED = "privateuseone"
 
 
 @dataclass(frozen=True)
@@ -158,30 +157,43 @@ class LoadedBackend:
 def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBackend:
     """Makes the device of the backend ``name`` available to PyTorch, e.g. ``torch.ones(3, device="sim")``.
 
-    ``name`` is a shipped backend, or the path of a ``backend.yaml``.  The first call on a machine
-    builds it, which takes a minute or two, and says so on stderr unless ``progress`` is told of each step.
+    ``name`` is a shipped or installed backend, or the path of a ``backend.yaml``.  The first call on a
+    machine builds it, which takes a minute or two, and says so on stderr unless ``progress`` is told of each
+    step.
     A second call with the same name returns at once.
 
     Raises :class:`~opsmith.errors.OpsmithError`: a mistake in the description, a failed build, a driver
     that does not fit, or a slot that another backend has taken.
     """
     description = find_backend(name)
+    found = functools.partial(found_or_built, name, description, progress)
+    return load_found(name, description, found, progress=progress)
+
+
+def load_found(
+    name: str,
+    description: Path,
+    found: Callable[[], BuiltBackend],
+    *,
+    by_package: bool = False,
+    progress: OnProgress | None = None,
+) -> LoadedBackend:
+    """As :func:`load`, from the libraries that ``found`` returns; ``by_package`` where no program asked."""
     if (earlier := loaded_if_any()) is not None:
         if earlier.description == description:
             return earlier
-        raise SlotTaken(
-            f"the backend `{earlier.name}` is loaded, and PyTorch has one slot for such a device",
-            remedy=f"load `{name}` in a process of its own",
-        )
+        raise taken_by(earlier, name)
+    # Before minutes go into a build; asked again once torch is imported.
+    if "torch" in sys.modules:
+        check_slot(name)
     override = fallback_policy.environment_override()
     integrations_wanted = are_wanted()
     with being_loaded(description):
-        # What a package carries is loaded without importing what could build it.
-        built = fitting_backend(description) or _built(name, description, progress)
+        built = found()
         loaded = LoadedBackend(built.name, description, built, progress)
         fallback_policy.check(lambda: loaded.plan, override)
         _register(built)
-    set_loaded_backend(loaded)
+    set_loaded_backend(loaded, by_package=by_package)
     fallback_policy.start(lambda: loaded.plan, override)
     fallbacks.start()
     calls.start()
@@ -195,7 +207,11 @@ def load(name: str = "sim", *, progress: OnProgress | None = None) -> LoadedBack
     return loaded
 
 
-def _built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:
+def found_or_built(name: str, description: Path, progress: OnProgress | None) -> BuiltBackend:
+    """The libraries of the backend: those of its package, or built where that is needed."""
+    # What a package carries is loaded without importing what could build it.
+    if fitting := fitting_backend(description):
+        return fitting
     from opsmith.build.backend import build_backend
     from opsmith.build.waiting import told
 
@@ -224,15 +240,7 @@ def _check_preloaded() -> None:
 def _register(built: BuiltBackend) -> None:
     import torch
 
-    from opsmith.torch_names import _get_privateuse1_backend_name
-
-    taken = _get_privateuse1_backend_name()
-    if taken != _UNNAMED:
-        raise SlotTaken(
-            f"PyTorch's one slot for an out-of-tree device is taken by `{taken}`",
-            remedy=f"load `{built.name}` in a process that does not import the package behind "
-            f"`{taken}` (TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps such packages from loading themselves)",
-        )
+    check_slot(built.name)
     import_defining_modules(built.external_namespaces)
     _check_preloaded()
     check_torch(built)

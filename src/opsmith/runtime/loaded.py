@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from opsmith.runtime.load import LoadedBackend
 
 _loaded: LoadedBackend | None = None
-
+# Whether an installed package has loaded it at `import torch`, and no call of a program's.
+_by_package = False
 
 # What `load` is about to load: it may import torch, which calls the packages that load themselves.
 _being_loaded: Path | None = None
@@ -35,10 +36,15 @@ def description_in_hand() -> Path | None:
     return _loaded.description if _loaded else _being_loaded
 
 
-def set_loaded_backend(backend: LoadedBackend) -> None:
-    """Says that this process has loaded ``backend``, which it does once."""
-    global _loaded
-    _loaded = backend
+def set_loaded_backend(backend: LoadedBackend, *, by_package: bool = False) -> None:
+    """Says that this process has loaded ``backend``, which it does once, and whether a package did so."""
+    global _loaded, _by_package
+    _loaded, _by_package = backend, by_package
+
+
+def is_loaded_by_package() -> bool:
+    """Whether an installed package has loaded the backend at ``import torch``, unasked."""
+    return _by_package
 
 
 def loaded_backend() -> LoadedBackend:

@@ -1,27 +1,32 @@
 """``opsmith.autoload``: what a vendor's package calls at the end of ``import torch``.
 
-It loads the device that the package describes, and never makes ``import torch`` fail: what is wrong is one
-warning, with its reason and remedy.  In processes of opsmith's own it does nothing, since those choose
-their backend themselves.
+It loads the device that the package describes, where that is built.  It never makes ``import torch`` fail,
+nor wait for a compiler unasked: why the device is not there is one line on stderr, with the command that goes
+on from there.  Where the program or ``OPSMITH_AUTOLOAD`` asks for another backend it steps aside, as it does
+in processes of opsmith's own, which choose their backend themselves.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import shlex
 import sys
-import warnings
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opsmith.errors import OpsmithError
+from opsmith.errors import NotBuilt, OpsmithError, SlotTaken
 from opsmith.runtime.autoload import VARIABLE
 
+if TYPE_CHECKING:
+    from opsmith.built import BuiltBackend
 
-class AutoloadWarning(RuntimeWarning):
-    """A device that was to come with ``import torch`` has not come, and why."""
-
+BUILD_VARIABLE = "OPSMITH_BUILD_ON_IMPORT"
 
 _told: set[Path] = set()
 
@@ -31,60 +36,89 @@ def autoload(description: Path | str, *, modules: Sequence[str] = ()) -> None:
 
     ``modules`` are imported once it is loaded: those that register kernels in Python.  Who calls
     ``opsmith.load`` before torch is imported imports them too.
-    Libraries that lie ready built beside the description are used where they fit this process, and built
-    otherwise.  Raises nothing: whatever keeps the device from being loaded is told once by an
-    :class:`AutoloadWarning`.
+    Libraries that lie ready built beside the description are used where they fit this process, and those of
+    the cache otherwise.  What is not built is built only where ``OPSMITH_BUILD_ON_IMPORT`` is 1, or
+    ``OPSMITH_AUTOLOAD`` names this backend.  Raises nothing: whatever keeps the device from being loaded is
+    told once, in a line on stderr.
     """
     path = Path(description).absolute()
     if _is_own_process():
         return
+    outcome = "is not loaded"
     try:
-        reason = _obstacle(path) or _load(path, modules)
-    except OpsmithError as error:
-        reason = str(error)
+        if _is_wanted(path.resolve()) and _is_loaded(path.resolve(), with_adapter=bool(modules)):
+            outcome = "is loaded without its kernels in Python"
+            for module in modules:
+                importlib.import_module(module)
+    except NotBuilt as error:
+        _tell(path, outcome, f"{error.message}; to build it: {error.remedy}")
+    except SlotTaken as error:
+        remedy = error.remedy.replace(str(path.resolve()), _name(path))
+        _tell(path, outcome, f"{error.message}; {remedy}")
     except Exception as error:
-        reason = (
-            f"{type(error).__name__}: {error}\n  remedy: see the whole error: "
-            f"TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -c 'import opsmith; opsmith.load(\"{path}\")'"
-        )
-    if reason:
-        _warn(path, reason)
+        kind = "" if isinstance(error, OpsmithError) else f"{type(error).__name__}: "
+        first = next(iter(str(error).splitlines()), "")
+        _tell(path, outcome, f"{kind}{first}; {_way_to_the_whole_error(path, modules)}")
 
 
-def _obstacle(description: Path) -> str:
-    """Why this process does not want the backend, or cannot have it; empty where nothing is in the way."""
+def _is_wanted(description: Path) -> bool:
+    """Whether nobody has asked for another backend: the environment, or the program by ``opsmith.load``."""
     from opsmith.description import find_backend
-    from opsmith.runtime.loaded import description_in_hand
+    from opsmith.runtime.loaded import description_in_hand, is_loaded_by_package
 
-    if not description.is_file():
-        return (
-            "there is no such file\n  remedy: install the package again; where it is your own, see that "
-            "its wheel carries the YAML files"
-        )
-    found = description.resolve()
-    if (named := os.environ.get(VARIABLE)) and find_backend(named) != found:
-        return f"{VARIABLE} names another backend, `{named}`\n  remedy: unset {VARIABLE} to have this one"
-    other = description_in_hand()
-    if other is not None and other != found:
-        return (
-            f"another backend is loaded, {other}, and PyTorch has one slot for such a device\n"
-            "  remedy: uninstall one of the packages that bring a device, or name the one to load: "
-            f"{VARIABLE}={description}"
-        )
-    return ""
+    named = os.environ.get(VARIABLE)
+    asked_for = {find_backend(named)} if named else set()
+    if (in_hand := description_in_hand()) and not is_loaded_by_package():
+        asked_for.add(in_hand)
+    return asked_for <= {description}
 
 
-def _load(description: Path, modules: Sequence[str]) -> str:
-    from opsmith.runtime.load import load
+def _is_loaded(description: Path, *, with_adapter: bool) -> bool:
+    """Loads the backend.  False within ``opsmith.load``, where that imports torch: it goes on by itself."""
+    from opsmith.runtime.load import found_or_built, load_found
     from opsmith.runtime.loaded import description_in_hand, loaded_if_any
 
-    # Called within opsmith.load itself, where that is what imports torch, it leaves the rest to it.
-    if description_in_hand() != description.resolve():
-        load(str(description))
-    if loaded_if_any() is not None:
-        for module in modules:
-            importlib.import_module(module)
-    return ""
+    def found() -> BuiltBackend:
+        if os.environ.get(BUILD_VARIABLE) == "1" or os.environ.get(VARIABLE):
+            return found_or_built(_name(description), description, None)
+        return _found(description, with_adapter=with_adapter)
+
+    if description_in_hand() != description:
+        load_found(str(description), description, found, by_package=True)
+    return loaded_if_any() is not None
+
+
+def _found(description: Path, *, with_adapter: bool) -> BuiltBackend:
+    """The libraries that lie built, and what calls Python kernels, if wanted.  Raises :class:`NotBuilt`."""
+    from opsmith.built import carried_backend
+    from opsmith.errors import PackageUnfit
+
+    built, reason = None, "it is not built for this environment"
+    try:
+        built = carried_backend(description)
+    except PackageUnfit as unfit:
+        if not unfit.has_sources:
+            raise
+        reason = unfit.message
+    if built is None:
+        # Here: a package that carries its libraries does without what builds.
+        from opsmith.build.backend import find_built
+
+        built = find_built(description)
+    if built is None:
+        raise NotBuilt(reason, remedy=f"opsmith build {shlex.quote(_name(description))}")
+    if with_adapter and built.adapter is None:
+        from opsmith.build.python_adapter import find_adapter
+
+        adapter = find_adapter(built)
+        if adapter is None:
+            # `opsmith build` builds it only where it sees the decorators of kernels.
+            raise NotBuilt(
+                "what calls its kernels in Python is not built for this environment",
+                remedy=f"{BUILD_VARIABLE}=1 python -c 'import torch'",
+            )
+        built = replace(built, adapters={str(sysconfig.get_config_var("EXT_SUFFIX")): adapter})
+    return built
 
 
 def _is_own_process() -> bool:
@@ -95,15 +129,28 @@ def _is_own_process() -> bool:
     )
 
 
-def _warn(description: Path, reason: str) -> None:
+def _name(description: Path) -> str:
+    """What commands and ``opsmith.load`` take for it: the name of its package's entry point, or the path."""
+    from opsmith.description import find_backend, installed_backends
+
+    found = description.resolve()
+    for name, path in installed_backends().items():
+        # A shipped backend or a folder may have the same name.
+        if path == found and find_backend(name) == found:
+            return name
+    return str(description)
+
+
+def _way_to_the_whole_error(description: Path, modules: Sequence[str]) -> str:
+    load = f"opsmith.load({json.dumps(_name(description))})"
+    script = "; ".join(["import opsmith", load, *(f"import {module}" for module in modules)])
+    return "the whole error: TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -c " + shlex.quote(script)
+
+
+def _tell(description: Path, outcome: str, reason: str) -> None:
     if description in _told:
         return
     _told.add(description)
-    text = f"the device of {description} was not loaded: {reason}"
-    try:
-        # The line that is named is the package's own call.
-        warnings.warn(text, AutoloadWarning, stacklevel=3)
-    except AutoloadWarning:
-        # Warnings are errors in this process, which is no reason to have no torch.
-        with suppress(AttributeError, OSError, ValueError):
-            sys.stderr.write(f"opsmith: {text}\n")
+    # A process without a console may have no stderr.
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(f"opsmith: the backend `{_name(description)}` {outcome}: {reason}\n")
