@@ -162,10 +162,10 @@ def test_what_a_release_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check("features") == Diagnosis(
         "features",
         False,
-        "`cpp_wrapper` and AOTInductor write no graph for the device (no "
-        "torch._inductor.codegen.cpp_wrapper_cpu.CppWrapperCpu._generate_end_jit); "
         "`with torch.<device>.device(…)` breaks the graph of a compiled function (no "
-        "torch._dynamo.variables.ctx_manager.GenericDeviceVariable)",
+        "torch._dynamo.variables.ctx_manager.GenericDeviceVariable); "
+        "`cpp_wrapper` and AOTInductor write no graph for the device (no "
+        "torch._inductor.codegen.cpp_wrapper_cpu.CppWrapperCpu._generate_end_jit)",
         'pip install "torch>=2.13"',
         required=False,
     )
