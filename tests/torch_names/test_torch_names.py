@@ -156,7 +156,7 @@ def test_the_name_of_before_stands_in(fake: types.ModuleType) -> None:
 
 
 def test_a_set_up_goes_on_without_a_feature(fake: types.ModuleType) -> None:
-    done = []
+    done: list[int] = []
     set_up(Feature.GRAPHS, torch_names.find, "gone")
     set_up(Feature.DYNAMO, done.append, 1)
     assert done == [1]
