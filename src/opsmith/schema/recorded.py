@@ -101,16 +101,19 @@ def shown(release: Release) -> str:
 @functools.cache
 def _warn_of_unrecorded(release: Release) -> None:
     """Warns, once in a process, of what other releases' facts stand in for."""
-    unrecorded = [name for name in _SUBJECTS if release not in recorded_releases(name)]
-    if not unrecorded:
+    taken = [
+        f"{subject} ({shown(nearest)})"
+        for name, subject in _SUBJECTS.items()
+        if (nearest := nearest_release(name, release)) != release
+    ]
+    if not taken:
         return
-    nearest = nearest_release(unrecorded[0], release)
     warnings.warn_explicit(
-        f"opsmith has no facts of torch {shown(release)} and plans with those of {shown(nearest)}. Not "
-        f"checked: {'; '.join(_SUBJECTS[name] for name in unrecorded)}\n"
+        f"opsmith has no facts of torch {shown(release)} on this, and plans with those of the release in "
+        f"brackets: {'; '.join(taken)}\n"
         "  remedy: record them in opsmith's source tree: python tools/record_release",
         RecordedFactsWarning,
-        filename=str(FOLDER / shown(nearest)),
+        filename=str(FOLDER),
         lineno=0,
     )
 
