@@ -135,7 +135,7 @@ class Objects:
         if ready := ready_built(name):
             return ready
         stem, _, _ = name.rpartition("-")
-        digest = hashlib.sha256(f"{self._compiler.identity} {name}".encode()).hexdigest()
+        digest = hashlib.sha256(os.fsencode(f"{self._compiler.identity} {name}")).hexdigest()
         return self._cache / "objects" / f"{stem}-{digest[:32]}.o"
 
     def _scanned(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
