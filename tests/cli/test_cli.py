@@ -139,7 +139,8 @@ def test_explain_an_unknown_operator() -> None:
 
 def test_build() -> None:
     built = last_line(opsmith("build", "sim", "--json"))
-    assert list(built) == ["backend", "library", "driver", "generated", "run"]
+    assert list(built) == ["backend", "library", "driver", "adapter", "generated", "run"]
+    assert built["adapter"] is None  # no kernel of sim is in Python
     assert Path(built["library"]).name == "libopsmith_sim.so"
     assert Path(built["driver"]).is_file()
     assert (Path(built["generated"]) / "SimNativeFunctions.h").is_file()
