@@ -134,9 +134,10 @@ def test_code_of_another_build_of_the_backend_is_not_taken_from_the_cache(tmp_pa
     lines = run(
         """
         import pathlib, sys
+        from dataclasses import replace
         from torch._dynamo.utils import counters
         from torch._inductor.codegen import common
-        from opsmith.runtime.compile.inductor import _CalledOperators
+        from opsmith.runtime.compile import inductor
         from opsmith.runtime.loaded import loaded_backend
 
         def compile_again():
@@ -150,10 +151,12 @@ def test_code_of_another_build_of_the_backend_is_not_taken_from_the_cache(tmp_pa
         torch._functorch.config.enable_autograd_cache = False
         compile_again()
         compile_again()
-        built = loaded_backend().built.library
+        loaded = loaded_backend()
         other = pathlib.Path(PATH)
-        other.write_bytes(built.read_bytes() + b"another build")
-        common.custom_backend_passes["sim"] = _CalledOperators("sim", other)
+        other.write_bytes(loaded.built.library.read_bytes() + b"another build")
+        rebuilt = replace(loaded, built=replace(loaded.built, library=other))
+        inductor.loaded_backend = lambda: rebuilt
+        common.custom_backend_passes["sim"] = inductor._CalledOperators("sim")
         compile_again()
         """.replace("PATH", repr(str(tmp_path / "other.so"))),
         tmp_path,
