@@ -106,7 +106,7 @@ def _torch() -> Diagnosis:
 
 
 def _torch_features() -> Diagnosis:
-    """What the installed release of torch takes away, as far as is known."""
+    """The features that the installed release of torch takes away, as far as is known."""
     name = "features"
     try:
         lost = lost_in(torch_release())
