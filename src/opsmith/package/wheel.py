@@ -38,7 +38,7 @@ def write_wheel(
         config = _config(project, backend, with_sources)
         builder = _builder(project.root, config, files, tag, dependencies)
         try:
-            (made,) = builder.build(directory=folder, versions=["standard"])
+            return _built(builder, Path(folder), output)
         except OpsmithError:
             raise
         # Hooks and plugins of the project run here, and may raise anything.
@@ -48,8 +48,13 @@ def write_wheel(
                 location=project.location,
                 remedy="see what `python -m hatchling build -t wheel` says there",
             ) from error
-        path = output / Path(made).name
-        write_output(path, Path(made).read_bytes())
+
+
+def _built(builder: Any, folder: Path, output: Path) -> Path:
+    """The wheel that ``builder`` makes, by way of ``folder``, in the folder ``output``."""
+    (made,) = builder.build(directory=str(folder), versions=["standard"])
+    path = output / Path(made).name
+    write_output(path, Path(made).read_bytes())
     return path
 
 
@@ -77,12 +82,7 @@ def write_files_as_wheel(
         "tool": {"hatch": {"build": {"targets": {"wheel": wheel}}}},
     }
     with tempfile.TemporaryDirectory(prefix="opsmith-wheel-") as folder:
-        (made,) = _builder(Path(folder), config, files, tag, ()).build(
-            directory=folder, versions=["standard"]
-        )
-        path = output / Path(made).name
-        write_output(path, Path(made).read_bytes())
-    return path
+        return _built(_builder(Path(folder), config, files, tag, ()), Path(folder), output)
 
 
 def entry_point_names(project: Project) -> tuple[str, ...]:
