@@ -28,7 +28,9 @@ LIBRARY = SharedLibrary(
 )
 
 
-def object_of(cache: Path, library: SharedLibrary = LIBRARY, compiler: Compiler = COMPILER) -> Object:
+def object_of(
+    cache: Path, library: SharedLibrary = LIBRARY, compiler: Compiler = COMPILER
+) -> Object:
     (found,) = Objects(compiler, cache).of(library)
     return found
 
