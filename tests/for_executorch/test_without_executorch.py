@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 from torchgen import local
+from typer.testing import CliRunner
 
 import fork_server
 from opsmith.build import executorch as executorch_room
 from opsmith.build.executorch import find_executorch
+from opsmith.cli.main import app
 from opsmith.emit.lean import lean_declaration
 from opsmith.errors import ExecutorchMissing
 from opsmith.schema import Variant, read_catalogue
 from opsmith.schema.catalogue import torch_function
 
+KERNELS = Path(__file__).parents[2] / "examples" / "custom_linear" / "custom_linear.cpp"
 HIDING = """
 import sys
 from importlib.machinery import PathFinder
@@ -88,6 +92,21 @@ def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         "ExecuTorch 1.9.0 is installed, and opsmith knows the releases >=1.4,<1.6\n"
         '  remedy: pip install "opsmith[executorch]"'
     )
+
+
+def test_kernels_for_the_cpu_are_built_for_pytorch_alone_beside_another_release(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(executorch_room, "executorch_version", lambda: "1.9.0")
+    missing = "ExecuTorch 1.9.0 is installed, and opsmith knows the releases >=1.4,<1.6"
+    built = ["build", str(KERNELS), "-o", str(tmp_path)]
+    result = CliRunner().invoke(app, built)
+    assert result.output.splitlines()[-1] == (
+        f'for ExecuTorch  none: {missing} (pip install "opsmith[executorch]")'
+    )
+    answer = json.loads(CliRunner().invoke(app, [*built, "--json"]).output.splitlines()[-1])
+    assert (answer["executorch"], answer["executorch_missing"]) == (None, missing)
+    assert [path.name for path in tmp_path.iterdir()] == [Path(answer["torch"]).name]
 
 
 def test_kernels_are_declared_as_executorch_declares_them() -> None:

@@ -46,12 +46,12 @@ _SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 class BuiltOperators:
     """What :func:`build_cpu_operators` built: ``torch`` for PyTorch, ``executorch`` for its runtime.
 
-    The latter is None where ExecuTorch is not installed.
+    The latter is the error where no ExecuTorch is installed, or one of a release that is not known.
     """
 
     kernels: tuple[RegisteredKernel, ...]
     torch: Path
-    executorch: Path | None
+    executorch: Path | ExecutorchMissing
 
 
 def is_source(name: str) -> bool:
@@ -111,9 +111,9 @@ class _Build:
         )
         try:
             installed = find_executorch()
-        except ExecutorchMissing:
+        except ExecutorchMissing as error:
             (path,) = self._compiled(torch)
-            return BuiltOperators(found, path, None)
+            return BuiltOperators(found, path, error)
         executorch = SharedLibrary(
             f"{self.name}_executorch",
             (),

@@ -10,7 +10,6 @@ import typer
 
 from opsmith.build.backend import build_backend
 from opsmith.build.cpu_operators import BuiltOperators, build_cpu_operators, is_source
-from opsmith.build.executorch import INSTALL
 from opsmith.build.own_options import DEBUG, SANITIZE, run_hint
 from opsmith.build.python_adapter import build_adapter
 from opsmith.build.toolchain import find_compiler
@@ -18,7 +17,7 @@ from opsmith.cache_folder import cache_root
 from opsmith.cli import options
 from opsmith.cli.console import Json, out, print_json, shown_progress
 from opsmith.description import find_backend, has_python_kernels
-from opsmith.errors import OpsmithError
+from opsmith.errors import ExecutorchMissing, OpsmithError
 from opsmith.output_files import write_output
 
 
@@ -110,20 +109,26 @@ def _build_operators(sources: list[Path], folder: Path | None, json: bool) -> No
     torch, executorch = built.torch, built.executorch
     if folder is not None:
         torch = _copied(torch, folder)
-        executorch = _copied(executorch, folder) if executorch else None
+        if isinstance(executorch, Path):
+            executorch = _copied(executorch, folder)
     if json:
         print_json(_as_json(built, torch, executorch))
         return
     for kernel in built.kernels:
         out.print(f"{kernel.operator}  `{kernel.symbol}` ({kernel.location})", highlight=False)
     out.print(f"for PyTorch     {torch}", highlight=False, soft_wrap=True)
-    missing = f"none: it is not installed ({INSTALL})"
-    out.print(
-        f"for ExecuTorch  {executorch or missing}", highlight=False, soft_wrap=True, markup=False
+    found = (
+        f"none: {executorch.message} ({executorch.remedy})"
+        if isinstance(executorch, ExecutorchMissing)
+        else executorch
     )
+    out.print(f"for ExecuTorch  {found}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _as_json(built: BuiltOperators, torch: Path, executorch: Path | None) -> dict[str, object]:
+def _as_json(
+    built: BuiltOperators, torch: Path, executorch: Path | ExecutorchMissing
+) -> dict[str, object]:
+    missing = executorch.message if isinstance(executorch, ExecutorchMissing) else None
     return {
         "operators": [
             {
@@ -135,7 +140,8 @@ def _as_json(built: BuiltOperators, torch: Path, executorch: Path | None) -> dic
             for kernel in built.kernels
         ],
         "torch": str(torch),
-        "executorch": str(executorch) if executorch else None,
+        "executorch": None if missing else str(executorch),
+        "executorch_missing": missing,
     }
 
 
