@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 
 from opsmith.build import ready_built
+from opsmith.build.backend import Installed, library_of
 from opsmith.build.csrc import CSRC, INCLUDE_DIRS
+from opsmith.build.generated import generated_for
 from opsmith.build.objects import Object, Objects
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.stored import seal
 from opsmith.build.toolchain import Compiler, find_compiler, find_torch
-from opsmith.build.units import single
+from opsmith.build.units import generated_unit, single
 from opsmith.cache_folder import cache_root
+from opsmith.plan import OpenedBackend
 
 COMPILER = find_compiler(cache_root())
 LIBRARY = SharedLibrary(
@@ -76,3 +79,35 @@ def test_another_torch_compiles_its_own(installed: Path, tmp_path: Path, version
 def test_a_damaged_object_is_compiled_anew(installed: Path, tmp_path: Path) -> None:
     installed.write_bytes(b"an objec")
     assert object_of(tmp_path / "cache").path.is_relative_to(tmp_path / "cache")
+
+
+def registrations(folder: Path, name: str, libraries: str) -> set[str]:
+    """The names of the objects of what is generated for a backend on devices that the host cannot address."""
+    folder.mkdir(exist_ok=True)
+    (folder / "driver.so").touch()
+    (folder / "kernels.cpp").touch()
+    (folder / "kernels.yaml").write_text(
+        "library: own\nsources: [kernels.cpp]\nkernels: [{op: relu.out, kernel_name: own::relu_out}]\n"
+    )
+    (folder / "backend.yaml").write_text(
+        f"backend: {name}\ndriver: {{library: driver.so, host_window: off}}\n"
+        f"libraries: [{libraries}]\nfallback: cpu\n"
+    )
+    cache = folder.parent / "cache"
+    opened = OpenedBackend(folder / "backend.yaml", cache)
+    generated = generated_for(opened.plan, cache)
+    library = library_of(opened.outline, generated, Installed(find_torch(), COMPILER), COMPILER)
+    units = tuple(map(generated_unit, library.generated))
+    only = replace(library, generated=(), units=units, lean=())
+    return {each.name for each in Objects(COMPILER, cache).of(only)}
+
+
+def test_backends_share_the_registrations_in_which_no_kernel_of_their_own_stands(
+    tmp_path: Path,
+) -> None:
+    shipped = registrations(tmp_path / "one", "one", "random, portable")
+    assert len(shipped) > 60
+    assert registrations(tmp_path / "two", "two", "random, portable") == shipped
+    own = registrations(tmp_path / "three", "three", "kernels.yaml, random, portable")
+    # The file with relu, and the one that says what falls back.
+    assert len(own - shipped) <= 2

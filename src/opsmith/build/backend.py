@@ -25,7 +25,7 @@ from opsmith.build.shared_library import LeanSources, Relocatable, SharedLibrary
 from opsmith.build.stored import is_sound
 from opsmith.build.toolchain import Compiler, TorchInstallation, find_compiler, find_torch
 from opsmith.build.undefined import WantedFunction, located_undefined
-from opsmith.build.units import Unit, generated_units, own_units, runtime_units, together
+from opsmith.build.units import Unit, own_units, runtime_units, together
 from opsmith.built import BuiltBackend, carried_backend
 from opsmith.cache_folder import cache_root, sealed, unsealed
 from opsmith.description import (
@@ -249,11 +249,11 @@ def library_of(
     return SharedLibrary(
         name=f"opsmith_{backend.name}",
         sources=(),
+        generated=tuple(sorted(generated.glob("*.cpp"))),
         units=(
             *(unit for library in own for unit in own_units(library.sources, _flags(library))),
             *(unit for source in metas for unit in _meta_units(source, lean)),
             *runtime_units(sorted((CSRC / "opsmith").rglob("*.cpp"))),
-            *generated_units(sorted(generated.glob("*.cpp"))),
             *together("bridge", bridge),
             *(
                 replace(unit, flags=(*unit.flags, *_flags(library)))

@@ -24,10 +24,10 @@ from opsmith.build.flags import (
     named_link_flags,
     standard,
 )
-from opsmith.build.ready_built import ready_built
+from opsmith.build.ready_built import has_ready_built, ready_built
 from opsmith.build.shared_library import SharedLibrary
 from opsmith.build.toolchain import Compiler
-from opsmith.build.units import Unit, own_units, single
+from opsmith.build.units import Unit, generated_unit, generated_units, own_units, single
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 # `#include NAME`: a flag says which header that is, or only the compiler knows.
@@ -73,13 +73,22 @@ class Objects:
         version = library.torch.compiled_for if library.torch else ""
         if library.python:
             version += f" {library.python.version}"
-        objects = []
-        for unit in (*own_units(library.sources), *library.units):
+
+        def named(unit: Unit) -> str:
             own = " ".join(
                 (unit.optimize, standard(unit), *unit.flags, *library.flags, *unit.own_flags)
             )
-            made_with = f"{version} {own}"
-            name = self._name(unit, library.include_dirs, made_with)
+            return self._name(unit, library.include_dirs, f"{version} {own}")
+
+        alone = (
+            [generated_unit(source) for source in library.generated] if has_ready_built() else []
+        )
+        ready = [unit for unit in alone if ready_built(named(unit))]
+        found = {source for unit in ready for source in unit.sources}
+        rest = [source for source in library.generated if source not in found]
+        objects = []
+        for unit in (*own_units(library.sources), *library.units, *ready, *generated_units(rest)):
+            name = named(unit)
             objects.append(
                 Object(unit, tuple(compile_flags(unit, library)), name, self._path(name))
             )
@@ -108,7 +117,9 @@ class Objects:
         while waiting:
             path = waiting.pop()
             content, included = self._scanned(path)
-            digest.update(os.fsencode(path.name) + f" {len(content)}\n".encode())
+            # A generated one has the backend's.
+            called = "" if path.is_relative_to(self._generated) else path.name
+            digest.update(os.fsencode(called) + f" {len(content)}\n".encode())
             digest.update(content)
             resolved = [_resolved(name, path, include_dirs) for name in included]
             if headers and any(name.startswith("executorch/") for name in included):

@@ -1,9 +1,9 @@
 """Objects that come ready built: those of the distribution ``opsmith-runtime``.
 
-They are the runtime's and the shipped libraries', for releases of torch; whichever backend needs one links it
-instead of compiling it.  An object's name is a digest of its sources and of all that it is made with but the
-compiler: gcc and clang make objects that link with each other's.  So an object of another opsmith, another
-torch or other options has another name, and is not found.
+They are the runtime's, the shipped libraries' and those of the registrations of these libraries, for releases
+of torch; whichever backend needs one links it instead of compiling it.  An object's name is a digest of its
+sources and of all that it is made with but the compiler: gcc and clang make objects that link with each
+other's.  So an object of another opsmith, another torch or other options has another name, and is not found.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ def ready_built(name: str) -> Path | None:
         return None
     path = folder / name
     return path if is_sound(path) else None
+
+
+def has_ready_built() -> bool:
+    """Whether any objects come ready built here."""
+    return _folder() is not None
 
 
 @functools.cache

@@ -40,6 +40,7 @@ class SharedLibrary:
     """A library to build: its name without ``lib``, sources, and where their headers lie.
 
     ``units`` are sources that are compiled together, ``sources`` those that are compiled each by itself.
+    ``generated`` are compiled together too, but for those whose objects come ready built.
     ``torch`` is None for a library that needs nothing of it; ``flags`` go to compiler and linker.
     ``lean`` are the sources that know lean tensors only.  ``python`` makes it an extension module of that
     Python; ``libraries`` are built ones that it calls.  ``driver`` is one that it may call: a library with
@@ -58,6 +59,7 @@ class SharedLibrary:
     python: PythonInstallation | None = None
     libraries: tuple[Path, ...] = ()
     units: tuple[Unit, ...] = ()
+    generated: tuple[Path, ...] = ()
     is_driver: bool = False
     driver: Path | None = None
     driver_is_users: bool = False

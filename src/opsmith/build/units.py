@@ -118,6 +118,11 @@ def generated_units(sources: Sequence[Path]) -> tuple[Unit, ...]:
     )
 
 
+def generated_unit(source: Path) -> Unit:
+    """The unit of a generated source by itself, whose name is that of all backends."""
+    return Unit("generated.cpp", (source,), _unless_quick(GENERATED), _FEWER_HEADERS)
+
+
 def own_units(sources: Iterable[Path], flags: Sequence[str] = ()) -> tuple[Unit, ...]:
     """A user's sources, each by itself, with the options ``flags`` and those of the environment.
 

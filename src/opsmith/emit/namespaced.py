@@ -2,7 +2,8 @@
 
 They are to the backend what ``at::cpu::add`` is to the CPU: the C++ API's signatures and default
 arguments, and no dispatcher between caller and kernel, so that one kernel can call another.  The
-definitions stand in the file that holds the registered functions.
+definitions stand in the file that holds the registered functions, in ``at::privateuse1``: what is
+generated for an operator does not name the backend, so that an object may serve many.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from opsmith.emit.text import banner, comment
 from opsmith.emit.wrapper import Wrapper
 from opsmith.plan import Entry, Plan
 
+_NAMESPACE = "at::privateuse1"
 # What the parameters and defaults of ATen's C++ API need, as in torch's own headers.
 _HEADERS = (
     "ATen/core/Generator.h",
@@ -54,10 +56,15 @@ def functions_header(plan: Plan, served: Iterable[tuple[Entry, Signature]]) -> s
         )
         for entry, signature in served
     )
-    return "\n".join([*lines, *_in_namespaces(plan, declarations)])
+    own = [
+        f"namespace at::{plan.backend} {{",
+        f"using namespace {_NAMESPACE};  // NOLINT(google-build-using-namespace)",
+        "}",
+    ]
+    return "\n".join([*lines, *_in_namespaces(declarations), *own, ""])
 
 
-def definitions(plan: Plan, served: Iterable[Wrapper]) -> list[str]:
+def definitions(served: Iterable[Wrapper]) -> list[str]:
     """The definitions of the calls, which end in the functions that are registered."""
     bodies = (
         (
@@ -69,16 +76,16 @@ def definitions(plan: Plan, served: Iterable[Wrapper]) -> list[str]:
         )
         for wrapper in served
     )
-    return _in_namespaces(plan, bodies)
+    return _in_namespaces(bodies)
 
 
-def _in_namespaces(plan: Plan, parts: Iterable[tuple[Signature, list[str]]]) -> list[str]:
-    """The lines of each part in ``at::<name>``, and of custom operators in their own one below it."""
+def _in_namespaces(parts: Iterable[tuple[Signature, list[str]]]) -> list[str]:
+    """The lines of each part in the namespace, and of custom operators in their own one below it."""
     lines = []
     for namespace, group in itertools.groupby(parts, lambda part: part[0].function.namespace):
         own = "" if namespace == "aten" else f"::{namespace}"
         lines += [
-            f"namespace at::{plan.backend}{own} {{\n",
+            f"namespace {_NAMESPACE}{own} {{\n",
             *(line for _, part in group for line in part),
         ]
         lines.append("\n}\n")

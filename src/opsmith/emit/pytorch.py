@@ -256,7 +256,7 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
             "}  // namespace",
             "}  // namespace opsmith::generated\n",
             f"// What {class_name(plan.backend)}Functions.h declares of these.",
-            *definitions(plan, [generated for _, generated in wrappers]),
+            *definitions([generated for _, generated in wrappers]),
             "",
         ]
     )
@@ -264,7 +264,7 @@ def _shard(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
 
 def _custom(plan: Plan, entries: Sequence[Entry], signatures: Signatures) -> str:
     wrappers = [(entry, wrapper(entry, signatures)) for entry in entries]
-    calls = definitions(plan, [generated for _, generated in wrappers])
+    calls = definitions([generated for _, generated in wrappers])
     return custom_file(plan, wrappers, _kernels_of(plan, entries, signatures), calls)
 
 

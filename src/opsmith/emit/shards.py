@@ -23,10 +23,11 @@ def sharded(items: Iterable[tuple[str, Item]], size: int) -> Mapping[int, list[I
     shard holds on average, at most.
     """
     named = list(items)
-    # A power of two, so that growing beyond it splits each shard in two and mixes none.
+    # A power of two, so that growing beyond it splits each shard and mixes none; in large steps, so that few
+    # backends with the same libraries are on two sides of one.
     count = 1
     while count * size < len(named):
-        count *= 2
+        count *= 8
     shards: dict[int, list[Item]] = {}
     for name, item in named:
         shards.setdefault(zlib.crc32(name.encode()) % count, []).append(item)

@@ -22,7 +22,7 @@
 #include <c10/macros/Export.h>
 #include <c10/util/OptionalArrayRef.h>
 
-namespace at::chip {
+namespace at::privateuse1 {
 
 // aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]
 //
@@ -339,4 +339,8 @@ C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_outf(const at::Ten
                                                                    int64_t dim, bool largest, bool sorted,
                                                                    at::Tensor& values, at::Tensor& indices);
 
-}  // namespace at::chip
+}  // namespace at::privateuse1
+
+namespace at::chip {
+using namespace at::privateuse1;  // NOLINT(google-build-using-namespace)
+}

@@ -761,7 +761,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }  // namespace opsmith::generated
 
 // What ChipFunctions.h declares of these.
-namespace at::chip {
+namespace at::privateuse1 {
 
 C10_EXPORT ::std::vector<at::Tensor> _foreach_add(at::TensorList self, const at::Scalar& scalar) {
   return opsmith::generated::_foreach_add_Scalar(self, scalar);
@@ -1055,4 +1055,4 @@ C10_EXPORT ::std::tuple<at::Tensor&, at::Tensor&> topk_symint_outf(const at::Ten
                                          indices);
 }
 
-}  // namespace at::chip
+}  // namespace at::privateuse1

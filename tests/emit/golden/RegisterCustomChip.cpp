@@ -339,7 +339,7 @@ TORCH_LIBRARY_IMPL(other, ADInplaceOrView, m) {
 }  // namespace
 }  // namespace opsmith::generated
 
-namespace at::chip::myop {
+namespace at::privateuse1::myop {
 
 C10_EXPORT at::Tensor add(const at::Tensor& self, const at::Tensor& shape_) {
   return opsmith::generated::myop_add_other(self, shape_);
@@ -354,9 +354,9 @@ C10_EXPORT at::Tensor& add_(at::Tensor& self, const at::Tensor& shape_) {
   return opsmith::generated::myop_add__other(self, shape_);
 }
 
-}  // namespace at::chip::myop
+}  // namespace at::privateuse1::myop
 
-namespace at::chip::other {
+namespace at::privateuse1::other {
 
 C10_EXPORT void add(at::Tensor& total, int64_t n, c10::string_view s) {
   return opsmith::generated::other_add(total, n, s);
@@ -365,9 +365,9 @@ C10_EXPORT void add_symint(at::Tensor& total, c10::SymInt n, c10::string_view s)
   return opsmith::generated::other_add(total, n.guard_int(__FILE__, __LINE__), s);
 }
 
-}  // namespace at::chip::other
+}  // namespace at::privateuse1::other
 
-namespace at::chip::myop {
+namespace at::privateuse1::myop {
 
 C10_EXPORT at::Tensor scale(const at::Tensor& self, double factor) {
   return opsmith::generated::myop_scale(self, factor);
@@ -400,4 +400,4 @@ C10_EXPORT at::Tensor& weigh_outf(const at::Tensor& x, const ::std::optional<at:
   return opsmith::generated::myop_weigh_out(x, w, out);
 }
 
-}  // namespace at::chip::myop
+}  // namespace at::privateuse1::myop
