@@ -37,7 +37,7 @@ SANITIZED := OPSMITH_CACHE_DIR=$(CURDIR)/build/sanitized ASAN_OPTIONS=detect_lea
 
 # Writes to .venv what a file of requirements asks for, with the torch that is wanted: ExecuTorch, and torchao,
 # which quantizes programs for it, are for 2.13 and later.
-OLD_TORCH := $(filter 2.11.% 2.12.%,$(TORCH))
+OLD_TORCH := $(filter 2.9.% 2.10.% 2.11.% 2.12.%,$(TORCH))
 required = sed -e '$(TORCH:%=s/^torch==.*/torch==%/)' -e '$(if $(OLD_TORCH),/^executorch==/d;/^torchao==/d)' \
   $(1) > $(VENV)/$(1)
 

@@ -154,7 +154,11 @@ class DeviceModule(MemoryFunctions, StreamFunctions, GraphFunctions, RandomFunct
     def get_device_capability(self, device: AnyDevice = None) -> dict[str, Any]:
         """The properties of ``device`` by their names, and ``supported_dtypes``, as ``torch.xpu``'s."""
         index = self._index(device)
-        of_pytorch = torch.accelerator.get_device_capability(index)
+        if torch_names.has("get_device_capability"):
+            of_pytorch = torch_names.get_device_capability(index)
+        else:  # what it says where nothing is said of a device
+            every = {each for each in vars(torch).values() if isinstance(each, torch.dtype)}
+            of_pytorch = {"supported_dtypes": every}
         return {**asdict(self.get_device_properties(index)), **of_pytorch}
 
     def get_arch_list(self) -> list[str]:

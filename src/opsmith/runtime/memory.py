@@ -84,7 +84,8 @@ class MemoryFunctions:
 
     def mem_get_info(self, device: AnyDevice = None) -> tuple[int, int]:
         """The free and the total memory of ``device``, whoever uses it."""
-        return torch.accelerator.get_memory_info(self._index(device))
+        free, total = torch.ops.opsmith.memory_info(self._index(device))
+        return free, total
 
     def device_memory_used(self, device: AnyDevice = None) -> int:
         """What is taken of the memory of ``device``, by any process."""

@@ -10,7 +10,7 @@ import re
 
 from opsmith.errors import LoadError
 
-KNOWN_RELEASES = ((2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
+KNOWN_RELEASES = ((2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 """The minor releases of torch that opsmith is tested with, oldest first."""
 
 _RELEASED = re.compile(r"(\d+\.\d+)\.\d+(?:\.post\d+)?(?:\+(?:cpu|cu\d+|rocm[\d.]+|xpu))?")

@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
     from torch._utils import _get_available_device_type, _handle_complex
-    from torch.accelerator import Graph
+    from torch.accelerator import Graph, get_device_capability
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib
     from torch.distributed.distributed_c10d import _create_process_group_wrapper
     from torch.fx.experimental.symbolic_shapes import has_guarding_hint

@@ -53,6 +53,7 @@ class TorchName:
 _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
     None: {
         "torch._inductor.codegen.cpp_utils": "DEVICE_TO_ATEN",
+        "torch.accelerator": "get_device_capability",
         "torch.ao.quantization.fx._decomposed": "quantized_decomposed_lib",
         "torch.testing._internal.common_utils": "extract_test_fn",
         "torch.testing._internal.opinfo.core": "extract_test_fn=extract_test_fn_of_opinfo",
@@ -250,8 +251,11 @@ _SINCE: Mapping[str, tuple[Release, str]] = {
     "GenericDeviceVariable": ((2, 13), ""),
     "Graph": ((2, 12), ""),
     "Scheduler._has_multi_stream_nodes": ((2, 12), ""),
+    "get_device_capability": ((2, 10), ""),
     "has_guarding_hint": ((2, 12), "has_hint"),
+    "is_non_overlapping_and_dense_or_false": ((2, 11), ""),
     "register_device_context_manager": ((2, 13), ""),
+    "to_out_variant": ((2, 11), ""),
 }
 # The last one.
 _UNTIL: Mapping[str, Release] = {"DEVICE_TO_ATEN": (2, 14)}

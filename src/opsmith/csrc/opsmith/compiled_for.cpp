@@ -2,7 +2,7 @@
 // library, whose static initialisers run against whichever torch is there.
 #include <cstdint>
 
-#include <torch/headeronly/version.h>
+#include <torch/version.h>
 
 namespace opsmith {
 

@@ -8,10 +8,10 @@
 #include <ATen/TensorIterator.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/intrusive_ptr.h>
-#include <torch/headeronly/version.h>
+#include <torch/version.h>
 
-#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
-#error "opsmith supports torch 2.11 and later: pip install 'torch>=2.11,<2.16'"
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 9
+#error "opsmith supports torch 2.9 and later: pip install 'torch>=2.9,<2.16'"
 #endif
 
 // Structured operators announce the names of their outputs' dimensions until 2.12, the last release with
@@ -22,6 +22,22 @@
 #else
 #define OPSMITH_NAMES_PARAMETER
 #define OPSMITH_NAMES_ARGUMENT
+#endif
+
+// Functions of c10::impl::DeviceGuardImplInterface that are virtual from that release on.
+#if TORCH_VERSION_MINOR < 10
+#define OPSMITH_OVERRIDE_SINCE_2_10
+namespace c10 {
+struct DeviceCapability {};
+}  // namespace c10
+#else
+#include <c10/core/DeviceCapability.h>
+#define OPSMITH_OVERRIDE_SINCE_2_10 override
+#endif
+#if TORCH_VERSION_MINOR < 11
+#define OPSMITH_OVERRIDE_SINCE_2_11
+#else
+#define OPSMITH_OVERRIDE_SINCE_2_11 override
 #endif
 
 // at::GraphImplInterface, the backend of torch.accelerator.Graph: from 2.12 on.

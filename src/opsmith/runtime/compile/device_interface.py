@@ -123,8 +123,7 @@ def interface_of(device_type: str) -> type[DeviceInterface]:
 
         @classmethod
         def is_dtype_supported(cls, dtype: torch.dtype, including_emulation: bool = False) -> bool:
-            supported = torch.accelerator.get_device_capability()["supported_dtypes"]
-            return dtype in supported
+            return dtype in module.get_device_capability()["supported_dtypes"]
 
         @staticmethod
         def is_triton_capable(device: Any = None) -> bool:

@@ -19,6 +19,7 @@
 #include <opsmith/device/watched_streams.h>
 #include <opsmith/fallback/staging.h>
 #include <opsmith/profile/device_work.h>
+#include <opsmith/torch_version.h>
 
 namespace opsmith {
 
@@ -261,12 +262,8 @@ class DriverAllocator final : public c10::DeviceAllocator {
     }
   }
 
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    device = checked_device(device);
-    uint64_t free_bytes = 0;
-    uint64_t total_bytes = 0;
-    check(driver().device_memory(device, &free_bytes, &total_bytes), "ask for the free memory", device);
-    return {free_bytes, total_bytes};
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) OPSMITH_OVERRIDE_SINCE_2_10 {
+    return memory_info(device);
   }
 
  private:
@@ -309,6 +306,14 @@ void release_by_address(void* data) noexcept {
 
 c10::DeviceAllocator& device_allocator() {
   return *device_memory;
+}
+
+std::pair<size_t, size_t> memory_info(c10::DeviceIndex device) {
+  device = checked_device(device);
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  check(driver().device_memory(device, &free_bytes, &total_bytes), "ask for the free memory", device);
+  return {free_bytes, total_bytes};
 }
 
 CachingAllocator& device_cache(c10::DeviceIndex device) {

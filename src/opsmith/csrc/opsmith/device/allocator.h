@@ -4,6 +4,7 @@
 #include <opsmith_caching_allocator.h>
 
 #include <optional>
+#include <utility>
 
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -17,6 +18,9 @@ c10::DeviceAllocator& device_allocator();
 caching::CachingAllocator& device_cache(c10::DeviceIndex device);
 // The same of a device on which something was allocated; else null, without a call of the driver.
 caching::CachingAllocator* used_device_cache(c10::DeviceIndex device);
+
+// The free and the total memory of a device in bytes, whoever uses it.
+std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);
 
 // The settings of OPSMITH_ALLOC_CONF. Throws c10::Error for what they cannot be.
 const caching::Settings& allocator_settings();

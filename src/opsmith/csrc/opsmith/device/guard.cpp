@@ -3,7 +3,6 @@
 //
 // Without events in the driver, an event is the stream on which it was recorded: waiting for it waits for all
 // of that stream, on the host, and elapsed time raises.
-#include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <opsmith/device/allocator.h>
@@ -13,6 +12,7 @@
 #include <opsmith/device/late_failure.h>
 #include <opsmith/device/waiting.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/torch_version.h>
 
 namespace opsmith {
 
@@ -59,7 +59,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // each, and several that start at a time after a fork race for PyTorch's pool of threads, and abort.
   c10::DeviceIndex deviceCount() const noexcept override { return is_in_bad_fork() ? 0 : device_count(); }
 
-  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+  c10::DeviceCapability getDeviceCapability(c10::Device) const OPSMITH_OVERRIDE_SINCE_2_10 {
     return {};  // any dtype can be stored and copied, and the fallback serves what no kernel takes
   }
 
@@ -89,7 +89,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return stream_at(stream.device_index(), exchange_stream(stream));
   }
 
-  void* getStreamNativeHandle(const c10::Stream stream) const override { return native_stream(stream); }
+  void* getStreamNativeHandle(const c10::Stream stream) const OPSMITH_OVERRIDE_SINCE_2_11 {
+    return native_stream(stream);
+  }
 
   bool queryStream(const c10::Stream& stream) const override {
     const opsmith_status status = driver().stream_query(native_stream(stream));

@@ -38,6 +38,11 @@ void set_memory_fraction(double fraction, int64_t device) {
   cache_of(device).set_memory_fraction(fraction);
 }
 
+std::tuple<int64_t, int64_t> memory_info_of(int64_t device) {
+  const auto [free_bytes, total_bytes] = memory_info(existing(device));
+  return {static_cast<int64_t>(free_bytes), static_cast<int64_t>(total_bytes)};
+}
+
 std::string allocator_backend() {
   return allocator_settings().cache ? "native" : "none";
 }
@@ -139,6 +144,7 @@ SnapshotRows memory_snapshot(int64_t device) {
 TORCH_LIBRARY_FRAGMENT(opsmith, m) {
   m.def("memory_fraction(int device) -> float", &memory_fraction);
   m.def("set_memory_fraction(float fraction, int device) -> ()", &set_memory_fraction);
+  m.def("memory_info(int device) -> (int free, int total)", &memory_info_of);
   m.def("allocator_backend() -> str", &allocator_backend);
   m.def("record_memory_history(bool enabled, bool entries, str stacks, int most_entries, bool clear) -> ()",
         &record_memory_history);
