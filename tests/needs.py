@@ -4,6 +4,8 @@
 installs it; with ``OPSMITH_TESTS_REQUIRE_ALL=1``, as in continuous integration, such a test fails instead.
 ``python tests/needs.py`` prints the packages of Debian that are missing here.  ``conftest.py`` obeys the
 marker and names what is missing before the first test.
+
+``@needs.feature("GRAPHS")`` skips a test on a torch that takes this feature of ``opsmith.torch_names`` away.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 VARIABLE = "OPSMITH_TESTS_REQUIRE_ALL"
 
@@ -91,6 +97,31 @@ def require(name: str) -> None:
         if all_required():
             raise RuntimeError(reason)
         pytest.skip(reason, allow_module_level=True)
+
+
+def feature(name: str) -> pytest.MarkDecorator:
+    """Skips a test where the installed torch has no such feature, with the name that it lacks."""
+    import pytest
+
+    reason = _taken_away(name)
+    return pytest.mark.skipif(bool(reason), reason=reason)
+
+
+def require_feature(name: str) -> None:
+    """Skips the whole file where the installed torch has no such feature."""
+    import pytest
+
+    if reason := _taken_away(name):
+        pytest.skip(reason, allow_module_level=True)
+
+
+def _taken_away(name: str) -> str:
+    """Why the installed torch has no such feature; empty where it has."""
+    from opsmith.schema import torch_release, torch_version
+    from opsmith.torch_names import Feature, lost_in
+
+    lost = lost_in(torch_release()).get(Feature[name])
+    return f"torch {torch_version()} has no {lost.qualified}: {Feature[name].value}" if lost else ""
 
 
 def all_required() -> bool:

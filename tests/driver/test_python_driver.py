@@ -16,6 +16,7 @@ from textwrap import dedent
 import pytest
 
 import fork_server
+import needs
 from opsmith.build.driver_library import build_driver
 from opsmith.description import PythonDriver, python_driver_of
 from opsmith.driver import AddressRange, InvalidArgument, OutOfMemory, host_bytes
@@ -257,6 +258,7 @@ def queued(tmp_path: Path) -> Path:
 
 
 @pytest.mark.nightly
+@needs.feature("GRAPHS")
 def test_graphs_of_a_driver_in_python(queued: Path) -> None:
     done = run(
         queued,

@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 import fork_server
+import needs
 
 pytestmark = pytest.mark.compiles
 
@@ -238,6 +239,7 @@ def test_the_names_of_tritons_classes_are_registered(tmp_path: Path) -> None:
     ]
 
 
+@needs.feature("DEVICE_CONTEXTS")
 def test_devices_streams_and_events_stay_in_graphs(tmp_path: Path) -> None:
     lines = run(
         """
@@ -289,6 +291,7 @@ def compare(call, place):
 """
 
 
+@needs.feature("AOT_INDUCTOR")
 def test_a_package_of_aotinductor_runs_on_the_device(tmp_path: Path) -> None:
     lines = run(
         _PACKAGED.replace("DEVICE", '"sim"')
@@ -314,6 +317,7 @@ def test_a_package_of_aotinductor_runs_on_the_device(tmp_path: Path) -> None:
     assert lines[-1] == "0 table"
 
 
+@needs.feature("AOT_INDUCTOR")
 def test_a_package_needs_loops_that_the_device_can_run(tmp_path: Path) -> None:
     lines = run(
         """
@@ -334,6 +338,7 @@ def test_a_package_needs_loops_that_the_device_can_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@needs.feature("AOT_INDUCTOR")
 def test_graphs_in_cpp_train(tmp_path: Path) -> None:
     lines = run(
         _PACKAGED.replace("DEVICE", '"sim"')
@@ -451,6 +456,7 @@ def test_without_a_host_window_the_kernels_are_called(tmp_path: Path) -> None:
     ]
 
 
+@needs.feature("GRAPHS")
 def test_reduce_overhead_replays_what_calls_kernels(tmp_path: Path) -> None:
     lines = run(
         """

@@ -12,9 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import needs
 import opsmith
 
 pytestmark = pytest.mark.isolated(OPSMITH_HOST_WINDOW=("on", "off"), nightly=("off",))
+needs.require_feature("GRAPHS")
 opsmith.load("sim")
 
 

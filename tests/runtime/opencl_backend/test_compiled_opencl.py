@@ -148,6 +148,7 @@ def test_what_no_kernel_is_fused_for_is_called() -> None:
 
 
 @pytest.mark.nightly
+@needs.feature("AOT_INDUCTOR")
 def test_a_package_of_aotinductor_has_fused_kernels(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(40, 16), nn.GELU(), nn.LayerNorm(16)).eval()
     exported = torch.export.export(copy.deepcopy(network).to("opencl"), (there(ROWS),))
