@@ -55,8 +55,8 @@ class Isolated:
     """Those of the values that only the nightly tests take."""
     opinfo: bool = False
     """Whether the file imports PyTorch's OpInfo, which takes seconds where no server has done so."""
-    timeout: float = 900
-    """Seconds for the whole process."""
+    timeout: float = 1800
+    """Seconds for the whole process, which may compile for most of them."""
 
     def bracket(self, value: str, case: str = "") -> str:
         """What follows the name of a test function, as pytest writes parameters."""

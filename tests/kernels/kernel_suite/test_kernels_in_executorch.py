@@ -35,7 +35,7 @@ from opsmith.plan.executorch.supported import rejection
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from instruction_sets import SUPPORTED
 
-pytestmark = pytest.mark.isolated(opinfo=True)
+pytestmark = pytest.mark.isolated(opinfo=True, timeout=3600)
 
 LIBRARIES = ("portable", "optimized", "quantized", "llm", "dim_order")
 FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.isolated(
     ),
     nightly=("portable", "portable_alone", "optimized", "quantized_on_copies"),
     opinfo=True,
+    timeout=3600,
 )
 
 KERNELS = Path(__file__).parents[1]

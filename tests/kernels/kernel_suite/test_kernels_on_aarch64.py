@@ -32,7 +32,7 @@ from needs import AARCH64_COMPILER, AARCH64_EMULATOR, require
 
 require("AArch64")
 
-pytestmark = pytest.mark.isolated(opinfo=True)
+pytestmark = pytest.mark.isolated(opinfo=True, timeout=3600)
 
 VECTORISED = ("optimized", "quantized")
 PLAIN_LIBRARIES = ("portable", "dim_order")

@@ -31,7 +31,7 @@ from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.loading import LoadedLibrary, load_library, runtime_module
 from opsmith.plan.executorch.supported import rejection
 
-pytestmark = pytest.mark.isolated(opinfo=True)
+pytestmark = pytest.mark.isolated(opinfo=True, timeout=3600)
 
 LIBRARIES = ("portable", "optimized", "quantized", "llm", "dim_order")
 FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])
