@@ -672,11 +672,16 @@ def test_ninja_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     import ninja
 
     monkeypatch.setattr(ninja, "BIN_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
     ninja_binary.cache_clear()
     assert refusal(BuildError, ninja_binary) == (
         "ninja, which runs the compiler, is missing from this environment\n"
         "  remedy: pip install --force-reinstall ninja"
     )
+    monkeypatch.setattr(ninja, "BIN_DIR", "")
+    systems = script(tmp_path / "ninja", "")
+    assert ninja_binary() == systems
+    ninja_binary.cache_clear()
 
 
 @pytest.mark.parametrize("executable", ["", "/bin/false"])

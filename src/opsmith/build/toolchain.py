@@ -276,16 +276,17 @@ def python_command() -> tuple[str, ...]:
 
 @functools.cache
 def ninja_binary() -> Path:
-    """The ninja that comes with the PyPI package; raises :class:`BuildError` when there is none."""
-    try:
+    """The ninja of the PyPI package, or else of PATH; raises :class:`BuildError` when there is none."""
+    with suppress(ImportError):
         import ninja
-    except ImportError:
-        binary = None
-    else:
-        binary = Path(ninja.BIN_DIR) / "ninja"
-    if binary is None or not binary.is_file():
+
+        # Of a package that was installed with `pip --target` it is empty.
+        if ninja.BIN_DIR and (binary := Path(ninja.BIN_DIR) / "ninja").is_file():
+            return binary
+    found = shutil.which("ninja")
+    if found is None:
         raise BuildError(
             "ninja, which runs the compiler, is missing from this environment",
             remedy="pip install --force-reinstall ninja",
         )
-    return binary
+    return Path(found)
