@@ -84,7 +84,8 @@ void ask_for_huge_pages(uint64_t address, uint64_t bytes) {
   madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);
 }
 
-constexpr uint64_t kPage = 4096;
+// On AArch64 it may be 64 KiB.
+const auto kPage = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 
 // What the bytes of a memory handle say: where an allocation lies in the exporter's memfd.
 struct Place {
