@@ -62,6 +62,11 @@ NEEDS = {
         "g++-aarch64-linux-gnu qemu-user",
         "kernels on another processor",
     ),
+    "apt": Need(
+        _on_path("apt-get", "dpkg-deb"),
+        "apt dpkg",
+        "a host with another processor, of Debian's packages for it",
+    ),
     "binutils": Need(
         _on_path("nm", "size"),
         "binutils",
