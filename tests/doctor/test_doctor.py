@@ -7,6 +7,7 @@ import importlib.util
 import json
 import platform
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from opsmith.description import Rng
 from opsmith.doctor import requirements
 from opsmith.doctor.driver_facts import expected_abi_version
 from opsmith.doctor.requirements import Diagnosis, diagnose
+from opsmith.doctor.tested_releases import Area, Demo, ReleaseRun
 from opsmith.driver.table import Table
 from opsmith.errors import Location
 
@@ -30,6 +32,7 @@ NAMES = [
     "python",
     "torch",
     "features",
+    "tests",
     "torch headers",
     "compiler",
     "ninja",
@@ -38,6 +41,12 @@ NAMES = [
     "executorch",
     "driver of sim",
 ]
+COMMAND = """
+import sys
+from opsmith.cli.main import main
+sys.argv = ["opsmith", "demo"]
+main()
+"""
 TABLE = """
 #include <stdint.h>
 static const struct {
@@ -135,12 +144,12 @@ def pretend_torch(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_torch_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend_torch("2.10.0+cu128", monkeypatch)
+    pretend_torch("2.8.0+cu128", monkeypatch)
     assert check("torch") == Diagnosis(
         "torch",
         False,
-        "2.10.0+cu128, but opsmith is for torch 2.11 to 2.15",
-        'pip install "torch>=2.11,<2.16"',
+        "2.8.0+cu128, but opsmith is for torch 2.9 to 2.15",
+        'pip install "torch>=2.9,<2.16"',
     )
 
 
@@ -151,9 +160,33 @@ def test_a_torch_newer_than_any_known_is_a_warning(monkeypatch: pytest.MonkeyPat
         False,
         "2.16.0a0+git1234, which is newer than torch 2.15, the newest that opsmith is tested with: nobody "
         "has checked the names and headers of PyTorch that opsmith uses, nor what it knows of operators",
-        'pip install "torch>=2.11,<2.16"',
+        'pip install "torch>=2.9,<2.16"',
         required=False,
     )
+
+
+def test_a_torch_without_the_libraries_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a wheel for CUDA that was installed with ``--no-deps``."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        'raise ImportError("libcudnn.so.9: cannot open shared object file")\n'
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    version = find_torch().version
+    why = "ImportError: libcudnn.so.9: cannot open shared object file"
+    remedy = f"pip install --force-reinstall torch=={version}, with the packages that it requires"
+    requirements._import_failure.cache_clear()
+    assert check("torch") == Diagnosis(
+        "torch", False, f"{version}, which cannot be imported: {why}", remedy
+    )
+    requirements._import_failure.cache_clear()
+    said = f"torch {version} cannot be imported: {why.partition(': ')[2]}"
+    for code in ("import opsmith; opsmith.load('sim')", COMMAND):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert said in done.stderr.splitlines()[-2], done.stderr
+        assert done.stderr.splitlines()[-1] == f"  remedy: {remedy}"
 
 
 def test_what_a_release_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +200,28 @@ def test_what_a_release_takes_away(monkeypatch: pytest.MonkeyPatch) -> None:
         "`cpp_wrapper` and AOTInductor write no graph for the device (no "
         "torch._inductor.codegen.cpp_wrapper_cpu.CppWrapperCpu._generate_end_jit)",
         'pip install "torch>=2.13"',
+        required=False,
+    )
+
+
+def test_what_passed_on_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = Demo(accuracy=0.96, cpu_accuracy=0.96, max_loss_difference=1e-7)
+    areas = {"eager": Area(passed=20), "compile": Area(3, 2, 1), "graphs": Area(skipped=4)}
+    kept = {"2.14": ReleaseRun("2.14.1+cu130", "2026-11-27", demo, areas)}
+    monkeypatch.setattr(requirements, "tested_releases", lambda: kept)
+    pretend_torch("2.14.0", monkeypatch)
+    assert check("tests") == Diagnosis(
+        "tests",
+        False,
+        "2.14.1+cu130, 2026-11-27: tests that pass: eager 20, compile 2 of 5 fail, graphs none",
+        required=False,
+    )
+    pretend_torch("2.15.0", monkeypatch)
+    assert check("tests") == Diagnosis(
+        "tests",
+        False,
+        "nobody has run them on torch 2.15, but on 2.14",
+        "opsmith conform, which compares each operator with the CPU's",
         required=False,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -139,10 +140,20 @@ def main() -> None:
     try:
         app()
     except OpsmithError as error:
-        try:
-            fail(error)
-        except typer.Exit as stop:
-            sys.exit(stop.exit_code)
+        _end_with(error)
+    except (ImportError, OSError, ValueError) as error:
+        from opsmith.schema import failed_import
+
+        if failure := failed_import(error):
+            _end_with(failure)
+        raise
     except KeyboardInterrupt:
         err.print("interrupted; what was built so far is kept")
         sys.exit(130)
+
+
+def _end_with(error: OpsmithError) -> NoReturn:
+    try:
+        fail(error)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)

@@ -6,7 +6,9 @@ is its answer, with the command that puts it right.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -22,8 +24,9 @@ from opsmith.build.toolchain import find_compiler, find_torch, ninja_binary
 from opsmith.cache_folder import cache_root
 from opsmith.description import find_backend
 from opsmith.doctor.driver_facts import expected_abi_version, read_driver_facts
+from opsmith.doctor.tested_releases import tested_releases
 from opsmith.errors import BuildError, ExecutorchMissing, OpsmithError
-from opsmith.schema import KNOWN_RELEASES, torch_release, torch_version
+from opsmith.schema import KNOWN_RELEASES, reinstalled, torch_release, torch_version
 from opsmith.torch_names import lost_in
 
 OLDEST_PYTHON = (3, 10)
@@ -52,6 +55,7 @@ def diagnose(backend: str = "sim") -> list[Diagnosis]:
         _python(),
         _torch(),
         _torch_features(),
+        _tested_release(),
         _checked("torch headers", _torch_headers),
         _checked("compiler", _compiler),
         _checked("ninja", _ninja),
@@ -102,7 +106,19 @@ def _torch() -> Diagnosis:
             "has checked the names and headers of PyTorch that opsmith uses, nor what it knows of operators"
         )
         return Diagnosis("torch", False, found, remedy, required=False)
+    if failure := _import_failure():
+        found = f"{version}, which cannot be imported: {failure}"
+        return Diagnosis("torch", False, found, reinstalled(version))
     return Diagnosis("torch", True, version)
+
+
+@functools.cache
+def _import_failure() -> str:
+    """The last line of what an import of torch says where it fails; a wheel may lack libraries of others."""
+    code = "import torch"
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
 
 def _torch_features() -> Diagnosis:
@@ -117,6 +133,21 @@ def _torch_features() -> Diagnosis:
     found = "; ".join(f"{feature.value} (no {why.qualified})" for feature, why in lost.items())
     since = max((why.since for why in lost.values() if why.since), default=None)
     remedy = f'pip install "torch>={since[0]}.{since[1]}"' if since else ""
+    return Diagnosis(name, False, found, remedy, required=False)
+
+
+def _tested_release() -> Diagnosis:
+    """What passed on the installed release of torch when opsmith was tested on it."""
+    name = "tests"
+    try:
+        release = ".".join(map(str, torch_release()))
+    except OpsmithError as error:
+        return Diagnosis(name, False, error.message, error.remedy)
+    tested = tested_releases()
+    if release in tested:
+        return Diagnosis(name, not tested[release].fails, str(tested[release]), required=False)
+    found = f"nobody has run them on torch {release}, but on {', '.join(tested)}"
+    remedy = "opsmith conform, which compares each operator with the CPU's"
     return Diagnosis(name, False, found, remedy, required=False)
 
 

@@ -7,6 +7,7 @@ a process loads one backend, once.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -189,6 +190,7 @@ def load_found(
     override = fallback_policy.environment_override()
     integrations_wanted = are_wanted()
     with being_loaded(description):
+        _import_torch()
         built = found()
         loaded = LoadedBackend(built.name, description, built, progress)
         fallback_policy.check(lambda: loaded.plan, override)
@@ -217,6 +219,18 @@ def found_or_built(name: str, description: Path, progress: OnProgress | None) ->
 
     with told(progress, f"the backend `{name}`") as report:
         return build_backend(description, progress=report)
+
+
+def _import_torch() -> None:
+    """Imports torch, before minutes go into a build; raises :class:`LoadError` where that fails."""
+    try:
+        importlib.import_module("torch")
+    except (ImportError, OSError, ValueError) as error:
+        from opsmith.schema import failed_import
+
+        if failure := failed_import(error):
+            raise failure from error
+        raise
 
 
 def _check_preloaded() -> None:
