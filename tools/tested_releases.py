@@ -22,22 +22,23 @@ import msgspec
 
 from opsmith.doctor.tested_releases import RESULTS, Area, Demo, ReleaseRun, tested_releases
 from opsmith.schema import torch_release, torch_version
+from opsmith.schema.recorded import shown
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "start" / "upgrading-torch.md"
 
 # A test is of the first area whose pattern is found in its file and name; others are not told of.
 _PATTERNS = {
     "ExecuTorch": r"^tests\.for_executorch\.",
-    "AOTInductor": r"^tests\.runtime\..*(aotinductor|a_package_needs_loops|graphs_in_cpp)",
-    "graphs": r"^tests\.runtime\..*(test_graphs|reduce_overhead)",
-    "compile": r"^tests\.runtime\..*test_compiled",
-    "distributed": r"^tests\.runtime\.test_(distributed|data_parallel|vendor_collectives)",
-    "profiler": r"^tests\.runtime\..*test_profile",
     "sharing": r"^tests\.runtime\..*(test_sharing|test_dlpack|shared)",
+    "profiler": r"^tests\.runtime\..*test_profile",
+    "distributed": r"^tests\.runtime\.test_(distributed|data_parallel|vendor_collectives)",
+    "graphs": r"^tests\.runtime\..*(test_graphs|reduce_overhead)",
+    "AOTInductor": r"^tests\.runtime\..*(aotinductor|a_package_needs_loops|graphs_in_cpp)",
+    "compile": r"^tests\.runtime\..*test_compiled",
     "autograd": r"^tests\.runtime\..*(autograd|gradient|backward)",
     "eager": r"^tests\.runtime\.",
 }
-_SHOWN = "eager autograd compile AOTInductor graphs distributed profiler sharing ExecuTorch".split()
+_SHOWN = tuple(reversed(_PATTERNS))
 _TABLE = re.compile(r"(?<=<!-- tested releases -->\n).*(?=<!-- end of tested releases -->)", re.S)
 
 
@@ -58,7 +59,7 @@ def keep(demo: Path, results: Iterable[Path]) -> None:
         demo=msgspec.json.decode(demo.read_text().strip().splitlines()[-1], type=Demo),
         areas={area: Area(**count) for area, count in counts.items() if count},
     )
-    releases = {".".join(map(str, release)): kept[release] for release in sorted(kept)}
+    releases = {shown(release): kept[release] for release in sorted(kept)}
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(releases)) + b"\n")
 
 

@@ -46,7 +46,7 @@ class Aarch64Host:
     def python(
         self, *arguments: str | Path, folder: Path, timeout: float = 900, **variables: str
     ) -> str:
-        """What its Python prints, with the cross compiler for ``CXX``; a failure is an AssertionError."""
+        """The output of its Python, with the cross compiler for ``CXX``; a failure is an AssertionError."""
         done = subprocess.run(
             [self.environment / "bin" / "python", *arguments],
             cwd=folder,

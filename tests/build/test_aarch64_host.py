@@ -27,7 +27,7 @@ def host() -> Iterator[Aarch64Host]:
 
 @pytest.fixture(scope="module")
 def project(host: Aarch64Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `opsmith new` writes there, with `optimized` before `portable`."""
+    """The project of `opsmith new`, written there, with `optimized` before `portable`."""
     folder = tmp_path_factory.mktemp("host")
     host.python("-m", "opsmith", "new", "mychip", folder=folder)
     description = folder / "mychip" / "src" / "mychip" / "backend.yaml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -26,8 +25,8 @@ driver: {{library: driver.so, host_window: {host_window}}}
 libraries: [{libraries}]
 fallback: cpu
 """
-# What `opsmith new` writes below the own library; each with a host window and without.
-_REGISTERED = (("random", "portable"),)
+# Those that `opsmith new` writes below the own library.
+_REGISTERED = ("random", "portable")
 
 
 def collect_runtime_objects(folder: Path, progress: OnProgress | None = None) -> None:
@@ -42,8 +41,8 @@ def collect_runtime_objects(folder: Path, progress: OnProgress | None = None) ->
     with tempfile.TemporaryDirectory(prefix="opsmith-runtime-") as made:
         described = _described(Path(made), shipped_libraries(), "on")
         libraries = [library_of(read_backend(described, None), Path(made), installed, compiler)]
-        for names, host_window in itertools.product(_REGISTERED, ("on", "off")):
-            opened = OpenedBackend(_described(Path(made), names, host_window), cache)
+        for host_window in ("on", "off"):
+            opened = OpenedBackend(_described(Path(made), _REGISTERED, host_window), cache)
             generated = generated_for(opened.plan, cache)
             library = library_of(opened.outline, generated, installed, compiler)
             units = tuple(map(generated_unit, library.generated))

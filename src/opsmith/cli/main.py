@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 import typer
 
 from opsmith.cli.console import err, fail
 from opsmith.cli.deferred import Listed, group_of
 from opsmith.errors import OpsmithError
+from opsmith.runtime.torch_import import explained_torch_import
 
 COMMANDS = (
     Listed(
@@ -138,22 +138,13 @@ def _commands() -> None:
 def main() -> None:
     """The console script."""
     try:
-        app()
+        with explained_torch_import():
+            app()
     except OpsmithError as error:
-        _end_with(error)
-    except (ImportError, OSError, ValueError) as error:
-        from opsmith.schema import failed_import
-
-        if failure := failed_import(error):
-            _end_with(failure)
-        raise
+        try:
+            fail(error)
+        except typer.Exit as stop:
+            sys.exit(stop.exit_code)
     except KeyboardInterrupt:
         err.print("interrupted; what was built so far is kept")
         sys.exit(130)
-
-
-def _end_with(error: OpsmithError) -> NoReturn:
-    try:
-        fail(error)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)

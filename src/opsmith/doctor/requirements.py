@@ -26,7 +26,9 @@ from opsmith.description import find_backend
 from opsmith.doctor.driver_facts import expected_abi_version, read_driver_facts
 from opsmith.doctor.tested_releases import tested_releases
 from opsmith.errors import BuildError, ExecutorchMissing, OpsmithError
-from opsmith.schema import KNOWN_RELEASES, reinstalled, torch_release, torch_version
+from opsmith.runtime.torch_import import reinstalled
+from opsmith.schema import KNOWN_RELEASES, torch_release, torch_version
+from opsmith.schema.recorded import shown
 from opsmith.torch_names import lost_in
 
 OLDEST_PYTHON = (3, 10)
@@ -90,7 +92,7 @@ def _python() -> Diagnosis:
 
 
 def _torch() -> Diagnosis:
-    oldest, newest = (".".join(map(str, KNOWN_RELEASES[at])) for at in (0, -1))
+    oldest, newest = shown(KNOWN_RELEASES[0]), shown(KNOWN_RELEASES[-1])
     too_new = f"{KNOWN_RELEASES[-1][0]}.{KNOWN_RELEASES[-1][1] + 1}"
     remedy = f'pip install "torch>={oldest},<{too_new}"'
     try:
@@ -137,10 +139,10 @@ def _torch_features() -> Diagnosis:
 
 
 def _tested_release() -> Diagnosis:
-    """What passed on the installed release of torch when opsmith was tested on it."""
+    """The tests that passed on the installed release of torch, where opsmith was tested on it."""
     name = "tests"
     try:
-        release = ".".join(map(str, torch_release()))
+        release = shown(torch_release())
     except OpsmithError as error:
         return Diagnosis(name, False, error.message, error.remedy)
     tested = tested_releases()

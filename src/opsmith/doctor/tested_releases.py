@@ -26,7 +26,7 @@ class Area(msgspec.Struct, frozen=True):
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """What ``opsmith demo`` ended with; accuracies are fractions, the difference is of losses at one step."""
+    """The end of ``opsmith demo``: accuracies as fractions, the largest difference of losses at one step."""
 
     accuracy: float
     cpu_accuracy: float

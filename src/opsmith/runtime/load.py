@@ -25,6 +25,7 @@ from opsmith.runtime.compile import compiled_graphs
 from opsmith.runtime.defining_modules import import_defining_modules
 from opsmith.runtime.loaded import being_loaded, loaded_if_any, set_loaded_backend
 from opsmith.runtime.slot import check_slot, taken_by
+from opsmith.runtime.torch_import import explained_torch_import
 from opsmith.torch_names import Feature, set_up
 
 if TYPE_CHECKING:
@@ -190,7 +191,8 @@ def load_found(
     override = fallback_policy.environment_override()
     integrations_wanted = are_wanted()
     with being_loaded(description):
-        _import_torch()
+        with explained_torch_import():  # before minutes go into a build
+            importlib.import_module("torch")
         built = found()
         loaded = LoadedBackend(built.name, description, built, progress)
         fallback_policy.check(lambda: loaded.plan, override)
@@ -219,18 +221,6 @@ def found_or_built(name: str, description: Path, progress: OnProgress | None) ->
 
     with told(progress, f"the backend `{name}`") as report:
         return build_backend(description, progress=report)
-
-
-def _import_torch() -> None:
-    """Imports torch, before minutes go into a build; raises :class:`LoadError` where that fails."""
-    try:
-        importlib.import_module("torch")
-    except (ImportError, OSError, ValueError) as error:
-        from opsmith.schema import failed_import
-
-        if failure := failed_import(error):
-            raise failure from error
-        raise
 
 
 def _check_preloaded() -> None:

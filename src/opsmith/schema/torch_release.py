@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import traceback
-from pathlib import Path
 
 from opsmith.errors import LoadError
 
@@ -29,21 +27,6 @@ def torch_version() -> str:
         raise LoadError(
             "PyTorch is not installed in this environment", remedy="pip install torch==2.13.0"
         ) from None
-
-
-def failed_import(error: Exception) -> LoadError | None:
-    """What to tell of an import of torch that ended with ``error``; None where something else failed."""
-    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not any(Path(file).parts[-2:] == ("torch", "__init__.py") for file in files):
-        return None
-    return LoadError(
-        f"torch {torch_version()} cannot be imported: {error}", remedy=reinstalled(torch_version())
-    )
-
-
-def reinstalled(version: str) -> str:
-    """The remedy for a torch ``version`` that lacks a library of its own or of a package that it requires."""
-    return f"pip install --force-reinstall torch=={version}, with the packages that it requires"
 
 
 def torch_release() -> tuple[int, int]:
