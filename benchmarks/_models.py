@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +47,36 @@ def resnet18() -> nn.Module:
         ]
         inside = outside
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+class Bottleneck(nn.Module):
+    """ResNet's block of three convolutions, on ``(N, inside, H, W)``; its stride is at the second."""
+
+    def __init__(self, inside: int, width: int, stride: int) -> None:
+        super().__init__()
+        outside = 4 * width
+        relu = nn.ReLU(inplace=True)
+        self.body = nn.Sequential(
+            *normed(inside, width, 1), relu, *normed(width, width, 3, stride), relu,
+            *normed(width, outside, 1),
+        )  # fmt: skip
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inside != outside:
+            self.shortcut = normed(inside, outside, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu_(self.body(x) + self.shortcut(x))
+
+
+def resnet50() -> nn.Module:
+    """ResNet-50 on ``(N, 3, H, W)``: He et al., Deep Residual Learning, 2016, table 1."""
+    layers: list[nn.Module] = [*normed(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    inside = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for index in range(blocks):
+            layers.append(Bottleneck(inside, width, 2 if index == 0 and width != 64 else 1))
+            inside = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
 class SqueezeExcitation(nn.Module):
@@ -168,10 +199,15 @@ class Block(nn.Module):
     """A transformer's layer on ``(N, T, width)``, normed before its two parts, or behind them."""
 
     def __init__(
-        self, attention: nn.Module, feed: nn.Module, norm: type[nn.Module], *, after: bool
+        self,
+        attention: nn.Module,
+        feed: nn.Module,
+        norm: type[nn.Module],
+        *,
+        after: bool,
+        width: int = 128,
     ):
         super().__init__()
-        width = 128
         self.attention, self.feed, self.after = attention, feed, after
         self.norms = nn.ModuleList([norm(width), norm(width)])
 
@@ -181,17 +217,17 @@ class Block(nn.Module):
         return x
 
 
-def feed_forward() -> nn.Module:
-    return nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128))
+def feed_forward(width: int = 128) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
 
 class Tokens(nn.Module):
-    """Token and position embeddings: ``(N, T)`` to ``(N, T, 128)``."""
+    """Token and position embeddings: ``(N, T)`` to ``(N, T, width)``."""
 
-    def __init__(self, positions: int) -> None:
+    def __init__(self, positions: int, known: int = 1000, width: int = 128) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(1000, 128)
-        self.positions = nn.Parameter(0.02 * torch.randn(positions, 128))
+        self.tokens = nn.Embedding(known, width)
+        self.positions = nn.Parameter(0.02 * torch.randn(positions, width))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.tokens(x) + self.positions[: x.size(1)]
@@ -243,6 +279,23 @@ def gpt2() -> nn.Module:
         for _ in range(4)
     )
     return nn.Sequential(Tokens(64), *blocks, nn.LayerNorm(128), nn.Linear(128, 1000))
+
+
+def gpt2_small() -> nn.Module:
+    """GPT-2 of 124 million parameters on up to 1,024 tokens ``(N, T)``, Radford et al., 2019."""
+    width, known = 768, 50257
+    blocks = (
+        Block(
+            Attention(width, 12, causal=True),
+            feed_forward(width),
+            nn.LayerNorm,
+            after=False,
+            width=width,
+        )
+        for _ in range(12)
+    )
+    head = nn.Linear(width, known, bias=False)
+    return nn.Sequential(Tokens(1024, known, width), *blocks, nn.LayerNorm(width), head)
 
 
 def llama() -> nn.Module:
@@ -306,16 +359,27 @@ class Training:
     model: Callable[[], nn.Module]
     batch: Callable[[], tuple[Tensor, Tensor]]
 
-    def step(self, device: str) -> Callable[[], float]:
-        """A step of SGD with momentum on ``device``; gives the loss."""
+    def step(
+        self,
+        device: str,
+        layout: torch.memory_format = torch.preserve_format,
+        context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> Callable[[], float]:
+        """A step of SGD with momentum on ``device``; gives the loss.
+
+        Images and weights are in ``layout``; the forward pass and the loss are computed in ``context``.
+        """
         torch.manual_seed(0)
-        model = self.model().to(device)
+        model = self.model().to(device).to(memory_format=layout)  # type: ignore[call-overload]
         inputs, classes = (each.to(device) for each in self.batch())
+        if inputs.dim() == 4:
+            inputs = inputs.to(memory_format=layout)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
         def step() -> float:
             optimizer.zero_grad()
-            loss = cross_entropy(model(inputs).flatten(0, -2), classes.flatten())
+            with context():
+                loss = cross_entropy(model(inputs).flatten(0, -2), classes.flatten())
             loss.backward()
             optimizer.step()
             return loss.item()

@@ -2,7 +2,11 @@
 #include "api.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
 
+#include <array>
+#include <climits>
 #include <cstdlib>
 #include <string>
 
@@ -40,14 +44,30 @@ Api open_driver() {
   return found;
 }
 
+// NVIDIA's wheel of NVRTC beside the torch that this process has loaded; empty where there is none.
+std::string nvrtc_beside_torch() {
+  void* const torch = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
+  std::array<char, PATH_MAX> folder{};
+  if (torch == nullptr || dlinfo(torch, RTLD_DI_ORIGIN, folder.data()) != 0) {
+    return "";
+  }
+  const std::string pattern = std::string(folder.data()) + "/../../nvidia/*/lib/libnvrtc.so.[0-9]*";
+  glob_t found{};
+  const bool any = glob(pattern.c_str(), 0, nullptr, &found) == 0;
+  const std::string path = any ? found.gl_pathv[found.gl_pathc - 1] : "";  // the newest, in order of names
+  globfree(&found);
+  return path;
+}
+
 Nvrtc open_compiler() {
   constexpr const char* remedy =
-      "pip install nvidia-cuda-nvrtc-cu12, and name its libnvrtc.so.12 in OPSMITH_NVRTC_LIBRARY or add its "
-      "folder to "
-      "LD_LIBRARY_PATH";
+      "pip install nvidia-cuda-nvrtc, which a CUDA build of torch brings, or name its libnvrtc.so in "
+      "OPSMITH_NVRTC_LIBRARY";
   const char* const named = std::getenv("OPSMITH_NVRTC_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
+  const std::string beside_torch = nvrtc_beside_torch();
   void* library = nullptr;
-  for (const char* const name : {named != nullptr ? named : "", "libnvrtc.so.13", "libnvrtc.so.12"}) {
+  for (const char* const name :
+       {named != nullptr ? named : "", beside_torch.c_str(), "libnvrtc.so.13", "libnvrtc.so.12"}) {
     if (library == nullptr && *name != '\0') {
       library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }

@@ -14,6 +14,8 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 struct CUipcMemHandle {
   char reserved[64];
 };
@@ -49,50 +51,61 @@ constexpr unsigned kMemoryTypeHost = 1;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventWithoutTiming = 2;
 constexpr unsigned kIpcLazyEnablePeerAccess = 1;
+constexpr int kCaptureNone = 0;
+// Other calls of any thread, of an allocator say, go on as if nothing were captured.
+constexpr int kCaptureRelaxed = 2;
 
 // name, as exported, parameters; each returns CUresult
-#define OPSMITH_CUDA_FUNCTIONS(F)                                                                        \
-  F(Init, "cuInit", (unsigned))                                                                          \
-  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                      \
-  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                            \
-  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                          \
-  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                          \
-  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                            \
-  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                          \
-  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                   \
-  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                          \
-  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                       \
-  F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                   \
-  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                   \
-  F(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                              \
-  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))               \
-  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                     \
-  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))               \
-  F(MemcpyPeerAsync, "cuMemcpyPeerAsync",                                                                \
-    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                                  \
-  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                    \
-  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                          \
-  F(MemFreeHost, "cuMemFreeHost", (void*))                                                               \
-  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle*, CUdeviceptr))                                \
-  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr*, CUipcMemHandle, unsigned))                 \
-  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr))                                             \
-  F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                             \
-  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                  \
-  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                     \
-  F(StreamQuery, "cuStreamQuery", (CUstream))                                                            \
-  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                \
-  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                 \
-  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream, void (*)(void*), void*))                              \
-  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                  \
-  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                        \
-  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                   \
-  F(EventQuery, "cuEventQuery", (CUevent))                                                               \
-  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                   \
-  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                  \
-  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                        \
-  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                      \
-  F(LaunchKernel, "cuLaunchKernel",                                                                      \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, \
+#define OPSMITH_CUDA_FUNCTIONS(F)                                                                          \
+  F(Init, "cuInit", (unsigned))                                                                            \
+  F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                        \
+  F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                              \
+  F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                            \
+  F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                            \
+  F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                              \
+  F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                            \
+  F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                     \
+  F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                            \
+  F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                         \
+  F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                     \
+  F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                     \
+  F(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                \
+  F(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))                 \
+  F(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                       \
+  F(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                 \
+  F(MemcpyPeerAsync, "cuMemcpyPeerAsync",                                                                  \
+    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                                    \
+  F(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                      \
+  F(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                            \
+  F(MemFreeHost, "cuMemFreeHost", (void*))                                                                 \
+  F(IpcGetMemHandle, "cuIpcGetMemHandle", (CUipcMemHandle*, CUdeviceptr))                                  \
+  F(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr*, CUipcMemHandle, unsigned))                   \
+  F(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr))                                               \
+  F(PointerGetAttribute, "cuPointerGetAttribute", (void*, int, CUdeviceptr))                               \
+  F(StreamCreateWithPriority, "cuStreamCreateWithPriority", (CUstream*, unsigned, int))                    \
+  F(StreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                       \
+  F(StreamQuery, "cuStreamQuery", (CUstream))                                                              \
+  F(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                                  \
+  F(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                                   \
+  F(LaunchHostFunc, "cuLaunchHostFunc", (CUstream, void (*)(void*), void*))                                \
+  F(StreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream, int))                                        \
+  F(StreamEndCapture, "cuStreamEndCapture", (CUstream, CUgraph*))                                          \
+  F(StreamIsCapturing, "cuStreamIsCapturing", (CUstream, int*))                                            \
+  F(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (CUgraphExec*, CUgraph, unsigned long long)) \
+  F(GraphLaunch, "cuGraphLaunch", (CUgraphExec, CUstream))                                                 \
+  F(GraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec))                                                 \
+  F(GraphDestroy, "cuGraphDestroy", (CUgraph))                                                             \
+  F(GraphDebugDotPrint, "cuGraphDebugDotPrint", (CUgraph, const char*, unsigned))                          \
+  F(EventCreate, "cuEventCreate", (CUevent*, unsigned))                                                    \
+  F(EventDestroy, "cuEventDestroy_v2", (CUevent))                                                          \
+  F(EventRecord, "cuEventRecord", (CUevent, CUstream))                                                     \
+  F(EventQuery, "cuEventQuery", (CUevent))                                                                 \
+  F(EventSynchronize, "cuEventSynchronize", (CUevent))                                                     \
+  F(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))                                    \
+  F(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                          \
+  F(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                        \
+  F(LaunchKernel, "cuLaunchKernel",                                                                        \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,   \
      void**))
 
 #define OPSMITH_NVRTC_FUNCTIONS(F)                                                          \

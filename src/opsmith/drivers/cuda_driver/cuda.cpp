@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "errors.h"
+#include "graph.h"
 #include "stream.h"
 
 namespace cuda {
@@ -65,10 +66,26 @@ opsmith_status release(int device, void* pointer) {
   });
 }
 
+int pinned_contains(const void* pointer) {
+  unsigned type = 0;
+  const opsmith_status status = entry([&] { use_device(0); });
+  return status == OPSMITH_OK &&
+                 api().PointerGetAttribute(&type, kMemoryTypeOfPointer, address(pointer)) == kSuccess &&
+                 type == kMemoryTypeHost
+             ? 1
+             : 0;
+}
+
 opsmith_status copy(void* destination, int destination_device, const void* source, int source_device,
                     size_t bytes, opsmith_stream stream) {
   return entry([&] {
     use_device(given(stream, "stream")->device);
+    const void* const host = source_device == OPSMITH_HOST        ? source
+                             : destination_device == OPSMITH_HOST ? destination
+                                                                  : nullptr;
+    if (host != nullptr && pinned_contains(host) == 0) {
+      refuse_captured(stream, "copy memory that is not pinned");
+    }
     if (source_device == OPSMITH_HOST) {
       // Pageable memory is staged before it returns.
       check(api().MemcpyHtoDAsync(address(destination), source, bytes, stream->stream),
@@ -124,8 +141,8 @@ opsmith_status stream_query(opsmith_stream stream) {
   CUresult result = kSuccess;
   const opsmith_status status = entry([&] {
     use_device(given(stream, "stream")->device);
-    result =
-        stream->may_have_fault() ? kNotReady : api().StreamQuery(stream->stream);  // who waits then is told
+    // Where a kernel may have left a fault, who waits then is told.
+    result = stream->may_have_fault() || is_captured(stream) ? kNotReady : api().StreamQuery(stream->stream);
   });
   return status != OPSMITH_OK ? status : answer(result, "ask whether a stream is idle");
 }
@@ -133,6 +150,7 @@ opsmith_status stream_query(opsmith_stream stream) {
 opsmith_status stream_synchronize(opsmith_stream stream) {
   return entry([&] {
     use_device(given(stream, "stream")->device);
+    refuse_captured(stream, "wait for a stream");
     check(api().StreamSynchronize(stream->stream), "wait for a stream");
     stream->raise_fault();
   });
@@ -221,16 +239,6 @@ opsmith_status pinned_release(void* pointer) {
   });
 }
 
-int pinned_contains(const void* pointer) {
-  unsigned type = 0;
-  const opsmith_status status = entry([&] { use_device(0); });
-  return status == OPSMITH_OK &&
-                 api().PointerGetAttribute(&type, kMemoryTypeOfPointer, address(pointer)) == kSuccess &&
-                 type == kMemoryTypeHost
-             ? 1
-             : 0;
-}
-
 // ---- memory shared with other processes ----
 
 static_assert(sizeof(CUipcMemHandle) <= sizeof(opsmith_memory_handle::bytes));
@@ -298,12 +306,12 @@ const opsmith_driver table = {
     .memory_export = memory_export,
     .memory_import = memory_import,
     .memory_unimport = memory_unimport,
-    .capture_begin = nullptr,
-    .capture_end = nullptr,
-    .stream_is_captured = nullptr,
-    .graph_launch = nullptr,
-    .graph_destroy = nullptr,
-    .graph_dump = nullptr,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .stream_is_captured = stream_is_captured,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+    .graph_dump = graph_dump,
 };
 
 }  // namespace

@@ -16,26 +16,42 @@ const void* opsmith_stream_s::faults() {
     cuda::use_device(device);
     CUdeviceptr made = 0;
     cuda::check(api().MemAlloc(&made, sizeof(int)), "prepare for faults");
-    cuda::check(api().MemsetD8Async(made, 0, sizeof(int), stream), "prepare for faults");
+    // Not on this stream, which may be captured.
+    cuda::check(api().MemsetD8Async(made, 0, sizeof(int), nullptr), "prepare for faults");
+    cuda::check(api().StreamSynchronize(nullptr), "prepare for faults");
     faults_ = made;
+    looked_at_.insert(made);
   }
   may_have_fault_ = true;
   return reinterpret_cast<const void*>(faults_);
+}
+
+CUdeviceptr opsmith_stream_s::own_faults() {
+  const std::lock_guard lock(mutex_);
+  return faults_;
+}
+
+void opsmith_stream_s::expect_fault_at(CUdeviceptr address) {
+  const std::lock_guard lock(mutex_);
+  looked_at_.insert(address);
+  may_have_fault_ = true;
 }
 
 void opsmith_stream_s::raise_fault() {
   if (!may_have_fault_.exchange(false)) {
     return;
   }
-  int fault = 0;
+  const std::lock_guard lock(mutex_);
   cuda::use_device(device);
-  cuda::check(api().MemcpyDtoHAsync(&fault, faults_, sizeof(fault), stream), "ask for faults");
-  cuda::check(api().StreamSynchronize(stream), "ask for faults");
-  if (fault == 0) {
-    return;
+  for (const CUdeviceptr address : looked_at_) {
+    int fault = 0;
+    cuda::check(api().MemcpyDtoHAsync(&fault, address, sizeof(fault), stream), "ask for faults");
+    cuda::check(api().StreamSynchronize(stream), "ask for faults");
+    if (fault != 0) {
+      cuda::check(api().MemsetD8Async(address, 0, sizeof(int), stream), "reset faults");
+      throw cuda::Failure(OPSMITH_FAILED, driver_parts::fault_text(fault));
+    }
   }
-  cuda::check(api().MemsetD8Async(faults_, 0, sizeof(int), stream), "reset faults");
-  throw cuda::Failure(OPSMITH_FAILED, driver_parts::fault_text(fault));
 }
 
 namespace cuda {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <set>
 
 #include <opsmith_driver.h>
 
@@ -14,6 +15,10 @@ struct opsmith_stream_s {
   // The device address of the int in which the next kernel may leave a mistake (opsmith_compute.h).
   const void* faults();
   bool may_have_fault() const { return may_have_fault_; }
+  // The address that faults() gave; 0 where nothing has asked for it.
+  CUdeviceptr own_faults();
+  // A graph of another stream's kernels was queued, and they leave theirs where it has them.
+  void expect_fault_at(CUdeviceptr address);
   // For a stream that has been waited for. Throws Failure where a kernel has left one.
   void raise_fault();
 
@@ -23,6 +28,7 @@ struct opsmith_stream_s {
  private:
   std::mutex mutex_;
   CUdeviceptr faults_ = 0;
+  std::set<CUdeviceptr> looked_at_;
   std::atomic<bool> may_have_fault_ = false;
 };
 

@@ -81,10 +81,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_group_norm_backward(
   }
   if (output_mask[1]) {
     const at::Tensor normal = rows.sub(centre).mul_(scale).view({N, C, HxW});
-    grad_weight = grad.mul(normal).sum({0, 2}).to(parameters);
+    grad_weight = grad.mul(normal).sum(at::IntArrayRef{0, 2}).to(parameters);
   }
   if (output_mask[2]) {
-    grad_bias = grad.sum({0, 2}).to(parameters);
+    grad_bias = grad.sum(at::IntArrayRef{0, 2}).to(parameters);
   }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

@@ -1,0 +1,276 @@
+"""A device beside another of the same machine, in one process: calls, bandwidth, products, training steps.
+
+``python benchmarks/beside.py [PART…] [--device cuda_driver] [--peer cuda] [--small]``: all parts where none
+is named.  Both sides have the same inputs and take turns; results are compared before anything is measured.
+What fails on the device is said and left out of the table, and the exit status is 1.  ``--small`` takes sizes
+that a simulated device is done with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from _models import TRAININGS, Training, gpt2_small, resnet50
+from torch import Tensor
+from torch.nn import functional
+
+import opsmith
+from opsmith.benchmarks.measurements import Measurement, measured, report
+from opsmith.runtime.calls import record_calls
+
+ROUNDS = 9
+ROUND_SECONDS = 0.05
+_MOST_CALLS = 500
+# Relative to the largest magnitude of the peer's result: both sides sum in an order of their own.
+_TOLERANCES = {torch.float32: 2e-3, torch.float16: 2e-2, torch.bfloat16: 4e-2}
+
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure: ``make`` gives it on a device, the same numbers each time.
+
+    ``calls`` in a row, or as many as a round has time for, are measured until they are queued where
+    ``is_queued`` is set, else to their end.
+    """
+
+    name: str
+    make: Callable[[str], Callable[[], object]]
+    goal: float
+    calls: int = 0
+    is_queued: bool = False
+    is_compared: bool = True
+    rounds: int = ROUNDS
+    operator: str = ""
+
+
+def synchronize(device: str) -> None:
+    getattr(torch, device).synchronize()
+
+
+def microseconds(device: str, call: Step, calls: int, *, is_queued: bool) -> float:
+    """Of one of ``calls`` calls in a row, until the last is queued, or done."""
+    synchronize(device)
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    if not is_queued:
+        synchronize(device)
+    taken = time.perf_counter() - start
+    synchronize(device)
+    return 1e6 * taken / calls
+
+
+def difference(ours: object, peer: object) -> float:
+    """The largest, as a part of the peer's largest magnitude."""
+    if not isinstance(ours, Tensor) or not isinstance(peer, Tensor):
+        return 0.0
+    ours, peer = ours.detach().cpu().double(), peer.detach().cpu().double()
+    return ((ours - peer).abs().max() / peer.abs().max().clamp_min(1e-30)).item()
+
+
+def beside(case: Case, device: str, peer: str) -> Measurement:
+    """The case on both, in turn.  Raises AssertionError where the results differ."""
+    sides = {name: case.make(name) for name in (device, peer)}
+    results = {name: call() for name, call in sides.items()}
+    if case.is_compared and isinstance(expected := results[peer], Tensor):
+        off = difference(results[device], expected)
+        # Not-a-number is never within.
+        if not off <= _TOLERANCES.get(expected.dtype, 0.0):
+            raise AssertionError(f"differs from {peer}'s by {off:.2g} of its largest value")
+    del results
+    calls = case.calls
+    if not calls:
+        slowest = max(microseconds(name, call, 2, is_queued=False) for name, call in sides.items())
+        calls = max(1, min(_MOST_CALLS, round(1e6 * ROUND_SECONDS / slowest)))
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(case.rounds):
+        for name, call in sides.items():
+            taken[name].append(microseconds(name, call, calls, is_queued=case.is_queued))
+    return measured(case.name, "µs", taken[device], taken[peer], case.goal, operator=case.operator)
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def on(*tensors: Tensor, call: Callable[..., object]) -> Callable[[str], Step]:
+    """``call`` of ``tensors``, on the device that it is then given."""
+
+    def make(device: str) -> Step:
+        return partial(call, *(tensor.to(device) for tensor in tensors))
+
+    return make
+
+
+def calls(small: bool) -> Iterator[Case]:
+    """What a call costs the host, and many small ones in a row."""
+    a, b, out = numbers(4), numbers(4, seed=1), torch.zeros(4)
+    square = numbers(16, 16)
+    count = 50 if small else 2000
+    queued = {
+        "add of 4": on(a, b, call=torch.add),
+        "add_ of 4": on(out, b, call=Tensor.add_),
+        "add of 4, out": on(a, b, out, call=lambda a, b, out: torch.add(a, b, out=out)),
+        "mm of 16 × 16": on(square, square, call=torch.mm),
+    }
+    for name, make in queued.items():
+        yield Case(f"{name}, queued", make, 1.2, calls=count // 4, is_queued=True)
+    yield Case(f"{5 * count:,} × add of 4, each", on(a, b, call=torch.add), 1.2, calls=5 * count)
+
+
+def bandwidth(small: bool) -> Iterator[Case]:
+    """What moves each byte once: 64 MiB of inputs."""
+    for dtype in (torch.float32, torch.bfloat16):
+        size = (1 << 16 if small else 64 << 20) // dtype.itemsize
+        wide = numbers(size // 1024, 1024, dtype=dtype)
+        name = f"{'64 KiB' if small else '64 MiB'} {str(dtype).removeprefix('torch.')}"
+        cases: dict[str, Callable[..., object]] = {
+            "add": lambda x: x + x,
+            "mul by a number": lambda x: x * 1.5,
+            "exp": torch.exp,
+            "gelu": functional.gelu,
+            "copy": torch.clone,
+            "transposed copy": lambda x: x.t().contiguous(),
+            "sum of rows": lambda x: x.sum(-1),
+            "sum of columns": lambda x: x.sum(0),
+            "softmax": lambda x: x.softmax(-1),
+            "layer_norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
+        }
+        for case, call in cases.items():
+            yield Case(f"{case}, {name}", on(wide, call=call), 1 / 0.9)
+        yield Case(f"sum, {name}", on(wide, call=torch.sum), 1 / 0.9, is_compared=False)
+
+
+def products(small: bool) -> Iterator[Case]:
+    """Matrix products, convolutions, attention."""
+    side = 64 if small else 4096
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        name = "TF32" if dtype is torch.float32 else str(dtype).removeprefix("torch.")
+        square = numbers(side, side, dtype=dtype)
+        yield Case(f"mm of {side}³, {name}", on(square, square, call=torch.mm), 1 / 0.95)
+    channels, image = (8, 8) if small else (256, 56)
+    for dtype in (torch.bfloat16, torch.float32):
+        images = numbers(4 if small else 32, channels, image, image, dtype=dtype)
+        weight = numbers(channels, channels, 3, 3, dtype=dtype) / (3 * channels**0.5)
+        name = f"3 × 3 convolution of {channels} channels, {dtype}".replace("torch.", "")
+        yield Case(
+            name, on(images, weight, call=lambda x, w: functional.conv2d(x, w, padding=1)), 1 / 0.95
+        )
+    tokens = 64 if small else 4096
+    heads = numbers(1, 16, tokens, 64, dtype=torch.bfloat16)
+    attend = functional.scaled_dot_product_attention
+    yield Case(
+        f"attention, 16 heads, {tokens:,} tokens, bfloat16",
+        on(heads, heads, heads, call=attend),
+        1 / 0.8,
+    )
+
+
+@dataclass
+class Trained:
+    """A model's training step on a device, the model and its batch in ``layout``, in ``autocast`` if set."""
+
+    training: Training
+    layout: torch.memory_format = torch.preserve_format
+    autocast: torch.dtype | None = None
+    cpu_calls: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, device: str) -> Step:
+        context = partial(torch.autocast, device, self.autocast) if self.autocast else nullcontext
+        step = self.training.step(device, self.layout, context)
+        if device not in ("cpu", "cuda"):
+            step()
+            with record_calls() as recorded:
+                step()
+            for call in recorded.calls.tree:
+                if call.fell_back:
+                    count = self.cpu_calls.get(call.operator, 0)
+                    self.cpu_calls[call.operator] = count + call.fell_back
+        return step
+
+
+def training(small: bool) -> Iterator[Case]:
+    """Steps of SGD, and what of them ran on the CPU."""
+    images, tokens, size = (2, 16, 64) if small else (64, 1024, 224)
+
+    def pictures() -> tuple[Tensor, Tensor]:
+        return numbers(images, 3, size, size), torch.randint(0, 1000, (images,))
+
+    def text() -> tuple[Tensor, Tensor]:
+        batch = 1 if small else 8
+        inputs, classes = torch.randint(0, 50257, (2, batch, tokens)).unbind()
+        return inputs, classes
+
+    trained = {
+        "the demo's CNN": Trained(TRAININGS["CNN of the demo, batch 64"]),
+        "ResNet-50, channels-last, autocast": Trained(
+            Training(resnet50, pictures), torch.channels_last, torch.bfloat16
+        ),
+        "GPT-2 small, autocast": Trained(Training(gpt2_small, text), autocast=torch.bfloat16),
+    }
+    for name, each in trained.items():
+        calls, rounds = (20, ROUNDS) if "demo" in name else (1, 3)
+        yield Case(f"step: {name}", each, 1.15, calls=calls, is_compared=False, rounds=rounds)
+        print(f"{name}: calls on the CPU in a step: {each.cpu_calls or 0}", flush=True)
+
+
+PARTS = {part.__name__: part for part in (calls, bandwidth, products, training)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--device", default="cuda_driver", help="a backend of opsmith")
+    parser.add_argument("--peer", default="cuda", help="a device of torch's own")
+    parser.add_argument("--small", action="store_true", help="for a simulated device")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    options = parser.parse_args()
+    chosen = options.parts or list(PARTS)
+    for part in chosen:
+        if part not in PARTS:
+            parser.error(f"there is no part {part!r}: {', '.join(PARTS)}")
+    if not getattr(torch, options.peer).is_available():
+        sys.exit(f"the peer is torch's own {options.peer}, which this machine lacks")
+    opsmith.load(options.device, progress=print)
+    found, failed = measure(
+        (case for part in chosen for case in PARTS[part](options.small)),
+        options.device,
+        options.peer,
+    )
+    report(f"{options.device}; peer: {options.peer}", found)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def measure(cases: Iterable[Case], device: str, peer: str) -> tuple[list[Measurement], list[str]]:
+    """What was measured, and the names of the cases that failed; each is told as it comes."""
+    found: list[Measurement] = []
+    failed: list[str] = []
+    for case in cases:
+        try:
+            found.append(beside(case, device, peer))
+        except Exception:
+            failed.append(case.name)
+            print(f"{case.name}: {traceback.format_exc()}", file=sys.stderr, flush=True)
+            continue
+        last = found[-1]
+        print(
+            f"{last.name}: {last.ours} {last.unit}; {peer} {last.peer}; {last.ratio:.3f}",
+            flush=True,
+        )
+    return found, failed
+
+
+if __name__ == "__main__":
+    main()
