@@ -1,4 +1,4 @@
-"""A device beside another of the same machine, in one process: calls, bandwidth, products, training steps.
+"""A device beside another of the same machine: calls, bandwidth, products, training steps.
 
 ``python benchmarks/beside.py [PART…] [--device cuda_driver] [--peer cuda] [--small]``: all parts where none
 is named.  Both sides have the same inputs and take turns; results are compared before anything is measured.
@@ -9,12 +9,15 @@ that a simulated device is done with.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -177,55 +180,87 @@ def products(small: bool) -> Iterator[Case]:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trained:
-    """A model's training step on a device, the model and its batch in ``layout``, in ``autocast`` if set."""
+    """A model's training step, the model and its batch in ``layout``, in ``autocast`` if set."""
 
     training: Training
     layout: torch.memory_format = torch.preserve_format
     autocast: torch.dtype | None = None
-    cpu_calls: dict[str, int] = field(default_factory=dict)
+    steps: int = 1
 
-    def __call__(self, device: str) -> Step:
-        context = partial(torch.autocast, device, self.autocast) if self.autocast else nullcontext
-        step = self.training.step(device, self.layout, context)
-        if device not in ("cpu", "cuda"):
-            step()
-            with record_calls() as recorded:
-                step()
-            for call in recorded.calls.tree:
-                if call.fell_back:
-                    count = self.cpu_calls.get(call.operator, 0)
-                    self.cpu_calls[call.operator] = count + call.fell_back
-        return step
+    def on(self, device: str) -> Step:
+        if self.autocast is None:
+            return self.training.step(device, self.layout)
+        return self.training.step(
+            device, self.layout, partial(torch.autocast, device, self.autocast)
+        )
 
 
-def training(small: bool) -> Iterator[Case]:
-    """Steps of SGD, and what of them ran on the CPU."""
-    images, tokens, size = (2, 16, 64) if small else (64, 1024, 224)
+def trained(small: bool) -> dict[str, Trained]:
+    """What is trained, by its name."""
+    images, tokens, size, batch = (2, 16, 64, 1) if small else (64, 1024, 224, 8)
 
     def pictures() -> tuple[Tensor, Tensor]:
         return numbers(images, 3, size, size), torch.randint(0, 1000, (images,))
 
     def text() -> tuple[Tensor, Tensor]:
-        batch = 1 if small else 8
         inputs, classes = torch.randint(0, 50257, (2, batch, tokens)).unbind()
         return inputs, classes
 
-    trained = {
-        "the demo's CNN": Trained(TRAININGS["CNN of the demo, batch 64"]),
-        "ResNet-50, channels-last, autocast": Trained(
-            Training(resnet50, pictures), torch.channels_last, torch.bfloat16
-        ),
-        "GPT-2 small, autocast": Trained(Training(gpt2_small, text), autocast=torch.bfloat16),
+    resnet, gpt2 = Training(resnet50, pictures), Training(gpt2_small, text)
+    return {
+        "the demo's CNN": Trained(TRAININGS["CNN of the demo, batch 64"], steps=20),
+        "ResNet-50, channels-last, autocast": Trained(resnet, torch.channels_last, torch.bfloat16),
+        "GPT-2 small, autocast": Trained(gpt2, autocast=torch.bfloat16),
     }
-    for name, each in trained.items():
-        calls, rounds = (20, ROUNDS) if "demo" in name else (1, 3)
-        yield Case(f"step: {name}", each, 1.15, calls=calls, is_compared=False, rounds=rounds)
-        print(f"{name}: calls on the CPU in a step: {each.cpu_calls or 0}", flush=True)
 
 
-PARTS = {part.__name__: part for part in (calls, bandwidth, products, training)}
+_current: dict[str, Step] = {}
+
+
+def _begin(device: str, name: str, small: bool, is_ours: bool) -> dict[str, int]:
+    """In a side's process: two first steps; what of a step ran on the CPU, by operator."""
+    if is_ours:
+        opsmith.load(device)
+    _current.clear()
+    step = _current[name] = trained(small)[name].on(device)
+    step()
+    with record_calls() if is_ours else nullcontext() as recorded:
+        step()
+    if recorded is None:
+        return {}
+    on_cpu = Counter[str]()
+    for call in recorded.calls.tree:
+        on_cpu[call.operator] += call.fell_back
+    return dict(+on_cpu)
+
+
+def _milliseconds(device: str, name: str, steps: int) -> float:
+    return microseconds(device, _current[name], steps, is_queued=False) / 1e3
+
+
+def training(device: str, peer: str, small: bool) -> Iterator[Measurement]:
+    """Steps of SGD in turn, each side in a process of its own.
+
+    PyTorch's autograd engine orders the streams of one accelerator alone, which the backend is as soon as it
+    is loaded: a backward pass on ``cuda`` fails from then on.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context) as ours, ProcessPoolExecutor(1, context) as theirs:
+        for name, each in trained(small).items():
+            on_cpu = ours.submit(_begin, device, name, small, True).result()
+            theirs.submit(_begin, peer, name, small, False).result()
+            taken: tuple[list[float], list[float]] = ([], [])
+            for _ in range(ROUNDS if each.steps > 1 else 3):
+                for pool, which, times in ((ours, device, taken[0]), (theirs, peer, taken[1])):
+                    times.append(pool.submit(_milliseconds, which, name, each.steps).result())
+            print(f"{name}: calls on the CPU in a step: {on_cpu or 0}", flush=True)
+            yield measured(f"step: {name}", "ms", *taken, 1.15)
+
+
+_CASES = {part.__name__: part for part in (calls, bandwidth, products)}
+PARTS = (*_CASES, training.__name__)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import c_size_t
+from itertools import pairwise
 from pathlib import Path
 
 from opsmith.driver_check.model import Broken, Needs, check
@@ -50,21 +51,23 @@ def _measured(subject: Subject) -> dict[str, int]:
 
 
 def _expect_nothing_left(subject: Subject, what: str, cycle: Callable[[], None]) -> None:
-    """Breaks if cycles leave something, once as many others have shown what is kept for good."""
-    for _ in range(_CYCLES):
-        cycle()
-    subject.driver.synchronize(subject.driver.default_stream())
-    before = _measured(subject)
-    for _ in range(_CYCLES):
-        cycle()
-    subject.driver.synchronize(subject.driver.default_stream())
-    after = _measured(subject)
-    for kind, count in after.items():
+    """Breaks if cycles leave something again and again, once as many others have shown what is kept for good.
+
+    Once is not enough: a GPU's driver that keeps a pool takes a page of 2 MiB for it, once in thousands.
+    """
+    found: list[dict[str, int]] = []
+    for _ in range(3):
+        for _ in range(_CYCLES):
+            cycle()
+        subject.driver.synchronize(subject.driver.default_stream())
+        found.append(_measured(subject))
+    for kind in found[0]:
         allowed = _CYCLES * _BYTES_A_CYCLE if kind.startswith("bytes") else _FEW
-        if count - before[kind] > allowed:
+        left = [after[kind] - before[kind] for before, after in pairwise(found)]
+        if min(left) > allowed:
             raise Broken(
                 f"as many {kind} in use after {_CYCLES} {what} as before",
-                f"there are {count - before[kind]} more",
+                f"there are {left[0]} more",
             )
 
 

@@ -51,6 +51,19 @@ R"(
 #define LOAD_Byte(p, i) ((p)[i])
 #define STORE_Byte(p, i, x) ((p)[i] = (uchar)(long)(x))
 
+// No result has these; they are read where a number's dtype is the result's.
+#define STORED_UInt16 ushort
+#define COMPUTED_UInt16 int
+#define LOAD_UInt16(p, i) ((p)[i])
+
+#define STORED_UInt32 uint
+#define COMPUTED_UInt32 long
+#define LOAD_UInt32(p, i) ((p)[i])
+
+#define STORED_UInt64 ulong
+#define COMPUTED_UInt64 ulong
+#define LOAD_UInt64(p, i) ((p)[i])
+
 #define STORED_Bool uchar
 #define COMPUTED_Bool int
 #define LOAD_Bool(p, i) ((p)[i] != 0)
