@@ -278,11 +278,12 @@ def main() -> None:
     if not getattr(torch, options.peer).is_available():
         sys.exit(f"the peer is torch's own {options.peer}, which this machine lacks")
     opsmith.load(options.device, progress=print)
-    found, failed = measure(
-        (case for part in chosen for case in PARTS[part](options.small)),
-        options.device,
-        options.peer,
-    )
+    cases = (case for part in chosen if part in _CASES for case in _CASES[part](options.small))
+    found, failed = measure(cases, options.device, options.peer)
+    if training.__name__ in chosen:
+        for each in training(options.device, options.peer, options.small):
+            found.append(each)
+            tell(each, options.peer)
     report(f"{options.device}; peer: {options.peer}", found)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -299,12 +300,14 @@ def measure(cases: Iterable[Case], device: str, peer: str) -> tuple[list[Measure
             failed.append(case.name)
             print(f"{case.name}: {traceback.format_exc()}", file=sys.stderr, flush=True)
             continue
-        last = found[-1]
-        print(
-            f"{last.name}: {last.ours} {last.unit}; {peer} {last.peer}; {last.ratio:.3f}",
-            flush=True,
-        )
+        tell(found[-1], peer)
     return found, failed
+
+
+def tell(last: Measurement, peer: str) -> None:
+    print(
+        f"{last.name}: {last.ours} {last.unit}; {peer} {last.peer}; {last.ratio:.3f}", flush=True
+    )
 
 
 if __name__ == "__main__":
