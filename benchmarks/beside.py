@@ -305,9 +305,7 @@ def measure(cases: Iterable[Case], device: str, peer: str) -> tuple[list[Measure
 
 
 def tell(last: Measurement, peer: str) -> None:
-    print(
-        f"{last.name}: {last.ours} {last.unit}; {peer} {last.peer}; {last.ratio:.3f}", flush=True
-    )
+    print(f"{last.name}: {last.ours} {last.unit}; {peer} {last.peer}; {last.ratio:.3f}", flush=True)
 
 
 if __name__ == "__main__":
