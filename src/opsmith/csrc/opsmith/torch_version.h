@@ -7,6 +7,7 @@
 
 #include <ATen/TensorIterator.h>
 #include <c10/core/ScalarType.h>
+#include <c10/core/impl/PyObjectSlot.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/version.h>
 
@@ -68,6 +69,15 @@ TORCH_API void deleteNode(Node* function);
 #endif
 
 namespace opsmith {
+
+// Whether a Tensor or a storage has an object in Python.
+inline bool has_python_object(const c10::impl::PyObjectSlot& slot) {
+#if TORCH_VERSION_MINOR < 10
+  return slot._unchecked_untagged_pyobj() != nullptr;
+#else
+  return slot.load_pyobj() != nullptr;
+#endif
+}
 
 // The pointer that owns a node of the autograd graph.
 #if TORCH_VERSION_MINOR < 13

@@ -9,6 +9,7 @@
 #include <opsmith/fallback/result_memory.h>
 #include <opsmith/fallback/staging.h>
 #include <opsmith/on_host.h>
+#include <opsmith/torch_version.h>
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/copy_native.h>
@@ -107,11 +108,11 @@ thread_local c10::SmallVector<at::Tensor, kSpareViews> spare_views;
 
 bool is_ours_alone(const at::Tensor& host, const c10::intrusive_ptr<c10::StorageImpl>& storage) {
   const c10::TensorImpl* impl = host.unsafeGetTensorImpl();
-  return host.use_count() == 1 && host.weak_use_count() == 1 && impl->pyobj_slot()->load_pyobj() == nullptr &&
+  return host.use_count() == 1 && host.weak_use_count() == 1 && !has_python_object(*impl->pyobj_slot()) &&
          !is_quantized(impl) && impl->autograd_meta() == nullptr && !impl->key_set().has_any(kFlags) &&
          !(impl->is_wrapped_number() && impl->dim() != 0) &&
          impl->unsafe_storage().unsafeGetStorageImpl() == storage.get() && storage.use_count() == 2 &&
-         storage.weak_use_count() == 1 && storage->pyobj_slot()->load_pyobj() == nullptr;
+         storage.weak_use_count() == 1 && !has_python_object(*storage->pyobj_slot());
 }
 
 // The window of a device storage as CPU memory, which keeps the storage alive: host code may keep what it is
