@@ -79,6 +79,21 @@ inline bool has_python_object(const c10::impl::PyObjectSlot& slot) {
 #endif
 }
 
+// at::HostStats of an allocator that keeps nothing: what is allocated is in use. Its members have other names
+// in 2.9.
+template <class HostStats, class Stat>
+HostStats host_stats_of(const Stat& count, const Stat& bytes) {
+  HostStats stats;
+#if TORCH_VERSION_MINOR < 10
+  stats.allocation = stats.segment = count;
+  stats.allocated_bytes = stats.reserved_bytes = bytes;
+#else
+  stats.active_requests = stats.allocations = count;
+  stats.active_bytes = stats.allocated_bytes = bytes;
+#endif
+  return stats;
+}
+
 // The pointer that owns a node of the autograd graph.
 #if TORCH_VERSION_MINOR < 13
 template <class Node>

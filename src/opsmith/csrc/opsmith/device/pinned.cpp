@@ -11,6 +11,7 @@
 #include <opsmith/device/driver.h>
 #include <opsmith/device/given.h>
 #include <opsmith/device/stream.h>
+#include <opsmith/torch_version.h>
 
 namespace opsmith {
 
@@ -98,9 +99,7 @@ class PinnedAllocator final : public at::HostAllocator {
 
   at::HostStats get_stats() override {
     const std::lock_guard lock(mutex_);
-    at::HostStats stats;
-    stats.active_requests = stats.allocations = count_;
-    stats.active_bytes = stats.allocated_bytes = bytes_;
+    auto stats = host_stats_of<at::HostStats>(count_, bytes_);
     stats.num_host_alloc = count_.allocated;
     stats.num_host_free = count_.freed;
     return stats;
