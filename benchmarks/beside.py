@@ -47,13 +47,11 @@ class Case:
     """
 
     name: str
-    make: Callable[[str], Callable[[], object]]
+    make: Callable[[str], Callable[[], Tensor]]
     goal: float
     calls: int = 0
     is_queued: bool = False
     is_compared: bool = True
-    rounds: int = ROUNDS
-    operator: str = ""
 
 
 def synchronize(device: str) -> None:
@@ -73,10 +71,8 @@ def microseconds(device: str, call: Step, calls: int, *, is_queued: bool) -> flo
     return 1e6 * taken / calls
 
 
-def difference(ours: object, peer: object) -> float:
+def difference(ours: Tensor, peer: Tensor) -> float:
     """The largest, as a part of the peer's largest magnitude."""
-    if not isinstance(ours, Tensor) or not isinstance(peer, Tensor):
-        return 0.0
     ours, peer = ours.detach().cpu().double(), peer.detach().cpu().double()
     return ((ours - peer).abs().max() / peer.abs().max().clamp_min(1e-30)).item()
 
@@ -85,7 +81,8 @@ def beside(case: Case, device: str, peer: str) -> Measurement:
     """The case on both, in turn.  Raises AssertionError where the results differ."""
     sides = {name: case.make(name) for name in (device, peer)}
     results = {name: call() for name, call in sides.items()}
-    if case.is_compared and isinstance(expected := results[peer], Tensor):
+    if case.is_compared:
+        expected = results[peer]
         off = difference(results[device], expected)
         # Not-a-number is never within.
         if not off <= _TOLERANCES.get(expected.dtype, 0.0):
@@ -96,27 +93,27 @@ def beside(case: Case, device: str, peer: str) -> Measurement:
         slowest = max(microseconds(name, call, 2, is_queued=False) for name, call in sides.items())
         calls = max(1, min(_MOST_CALLS, round(1e6 * ROUND_SECONDS / slowest)))
     taken: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(case.rounds):
+    for _ in range(ROUNDS):
         for name, call in sides.items():
             taken[name].append(microseconds(name, call, calls, is_queued=case.is_queued))
-    return measured(case.name, "µs", taken[device], taken[peer], case.goal, operator=case.operator)
+    return measured(case.name, "µs", taken[device], taken[peer], case.goal)
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
-def on(*tensors: Tensor, call: Callable[..., object]) -> Callable[[str], Step]:
+def on(*tensors: Tensor, call: Callable[..., Tensor]) -> Callable[[str], Callable[[], Tensor]]:
     """``call`` of ``tensors``, on the device that it is then given."""
 
-    def make(device: str) -> Step:
+    def make(device: str) -> Callable[[], Tensor]:
         return partial(call, *(tensor.to(device) for tensor in tensors))
 
     return make
 
 
 def calls(small: bool) -> Iterator[Case]:
-    """What a call costs the host, and many small ones in a row."""
+    """The host's time of a call, and many small ones in a row."""
     a, b, out = numbers(4), numbers(4, seed=1), torch.zeros(4)
     square = numbers(16, 16)
     count = 50 if small else 2000
@@ -132,12 +129,12 @@ def calls(small: bool) -> Iterator[Case]:
 
 
 def bandwidth(small: bool) -> Iterator[Case]:
-    """What moves each byte once: 64 MiB of inputs."""
+    """Operators that move each byte once: 64 MiB of inputs."""
     for dtype in (torch.float32, torch.bfloat16):
         size = (1 << 16 if small else 64 << 20) // dtype.itemsize
         wide = numbers(size // 1024, 1024, dtype=dtype)
         name = f"{'64 KiB' if small else '64 MiB'} {str(dtype).removeprefix('torch.')}"
-        cases: dict[str, Callable[..., object]] = {
+        cases: dict[str, Callable[..., Tensor]] = {
             "add": lambda x: x + x,
             "mul by a number": lambda x: x * 1.5,
             "exp": torch.exp,
@@ -198,7 +195,7 @@ class Trained:
 
 
 def trained(small: bool) -> dict[str, Trained]:
-    """What is trained, by its name."""
+    """The models that are trained, by name."""
     images, tokens, size, batch = (2, 16, 64, 1) if small else (64, 1024, 224, 8)
 
     def pictures() -> tuple[Tensor, Tensor]:
@@ -290,7 +287,7 @@ def main() -> None:
 
 
 def measure(cases: Iterable[Case], device: str, peer: str) -> tuple[list[Measurement], list[str]]:
-    """What was measured, and the names of the cases that failed; each is told as it comes."""
+    """The measurements, and the names of the cases that failed; each is told as it comes."""
     found: list[Measurement] = []
     failed: list[str] = []
     for case in cases:

@@ -31,7 +31,7 @@ STAND_IN = Path(__file__).parents[1] / "stand_in"
 _GRACE_SECONDS = 10.0
 # On two cores, with kernels that the host's compiler makes.
 _DRY_RUN_PATIENCE = 10
-# What training calls most, by OpInfo's names; the rest follows.
+# The operators that training calls most, by OpInfo's names; the rest follows.
 MOST_USED = """
 add mul sub div addmm mm bmm matmul nn.functional.linear nn.functional.conv2d nn.functional.relu
 nn.functional.gelu nn.functional.silu softmax log_softmax nn.functional.layer_norm native_layer_norm
@@ -128,7 +128,7 @@ def environment(*, dry_run: bool) -> dict[str, str]:
 
 
 def machine(env: dict[str, str]) -> dict[str, Any]:
-    """What the figures are of."""
+    """The machine and the software that the figures are of."""
 
     def said(*command: str) -> str:
         try:

@@ -120,7 +120,7 @@ T argument(const void* given, ToHost to_host) {
   return value;
 }
 
-// What a launch runs: its arguments are read now, since they may be gone when it does.
+// The job of a launch: its arguments are read now, since they may be gone when it does.
 template <class... A>
 std::function<void()> launch(void (*kernel)(A...), const dim3& grid, const dim3& items, void** arguments,
                              ToHost to_host) {

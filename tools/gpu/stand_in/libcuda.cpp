@@ -99,11 +99,12 @@ bool is_pinned(uintptr_t address) {
 
 // ---- streams and events ----
 
-// What is queued on captured streams.
+// The jobs that captured streams were given.
 struct Capture {
   std::vector<std::function<void()>> jobs;
   std::vector<class Stream*> streams;
 };
+using SharedCapture = std::shared_ptr<Capture>;
 
 class Stream {
  public:
@@ -527,23 +528,21 @@ ENTRY cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   for (Stream* const each : ended->streams) {
     each->capture = nullptr;
   }
-  using Jobs = std::vector<std::function<void()>>;
-  return *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Jobs>(new Jobs(ended->jobs))), kSuccess;
+  return *graph = reinterpret_cast<CUgraph>(new SharedCapture(ended)), kSuccess;
 }
 ENTRY cuStreamIsCapturing(CUstream stream, int* state) {
   return *state = of(stream).capture != nullptr ? 1 : kCaptureNone, kSuccess;
 }
 ENTRY cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  using Jobs = std::shared_ptr<std::vector<std::function<void()>>>;
-  return *executable = reinterpret_cast<CUgraphExec>(new Jobs(*reinterpret_cast<Jobs*>(graph))), kSuccess;
+  // Never written again, so a graph and its executables are one.
+  return *executable = reinterpret_cast<CUgraphExec>(graph), kSuccess;
 }
 ENTRY cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  of(stream).queue(
-      [jobs = *reinterpret_cast<std::shared_ptr<std::vector<std::function<void()>>>*>(executable)] {
-        for (const std::function<void()>& job : *jobs) {
-          job();
-        }
-      });
+  of(stream).queue([recorded = *reinterpret_cast<SharedCapture*>(executable)] {
+    for (const std::function<void()>& job : recorded->jobs) {
+      job();
+    }
+  });
   return kSuccess;
 }
 ENTRY cuGraphExecDestroy(CUgraphExec) {

@@ -83,7 +83,7 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
     const void* const host = source_device == OPSMITH_HOST        ? source
                              : destination_device == OPSMITH_HOST ? destination
                                                                   : nullptr;
-    if (host != nullptr && pinned_contains(host) == 0) {
+    if (host != nullptr && is_captured(stream) && pinned_contains(host) == 0) {
       refuse_captured(stream, "copy memory that is not pinned");
     }
     if (source_device == OPSMITH_HOST) {
