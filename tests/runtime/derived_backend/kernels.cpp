@@ -86,6 +86,11 @@ at::Tensor relu(const at::Tensor& self) {
   return to_device(at::relu(host(self)), self);
 }
 
+at::Tensor baddbmm(const at::Tensor& self, const at::Tensor& batch1, const at::Tensor& batch2,
+                   const at::Scalar& beta, const at::Scalar& alpha) {
+  return to_device(at::baddbmm(host(self), host(batch1), host(batch2), beta, alpha), self);
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm(const at::Tensor& input,
                                                                  at::IntArrayRef normalized_shape,
                                                                  const std::optional<at::Tensor>& weight,

@@ -133,6 +133,18 @@ def test_not_pointwise_in_place_goes_through_a_temporary() -> None:
     same(lambda b, x, y: b.addmm_(x, y), floats(2), floats(2, 3), floats(3, 2))
 
 
+def test_a_result_that_the_meta_function_fills() -> None:
+    x, y = floats(2, 3, 4), floats(2, 4, 3)
+    for addend in (floats(2, 3, 3), floats(3)):
+        same(torch.baddbmm, addend, x, y)
+        same(lambda *a: a[0].baddbmm_(*a[1:], beta=2), addend, x, y)
+        for shape in ((2, 3, 3), (5,), (0,)):
+            same(lambda *a: torch.baddbmm(*a[:3], out=a[3]), addend, x, y, torch.ones(shape))
+    square = floats(2, 3, 3)
+    (own,) = on_device(square.clone())
+    agree(torch.baddbmm(own, own, own, out=own), torch.baddbmm(square, square, square))
+
+
 def test_two_results() -> None:
     same(lambda x: tuple(torch.topk(x, 2)), floats(3, 5))
     same(lambda x: tuple(x.topk(7)), floats(3, 5))
@@ -512,7 +524,7 @@ def test_other_dtypes_are_denied_with_the_reason() -> None:
         torch.tan(x)
     folder = Path(__file__).parent
     assert str(caught.value).startswith(
-        f"aten::tan is not available on chip: the kernel `chip::tan` ({folder}/kernels.yaml:24:6) takes "
+        f"aten::tan is not available on chip: the kernel `chip::tan` ({folder}/kernels.yaml:26:6) takes "
         f"Float only, and the fallback is denied to it ({folder}/{MODE}.yaml:5:25). It was called with "
         "self float64[3] on chip:0. Add a kernel for it to one of the backend's libraries:\n"
     )

@@ -80,7 +80,13 @@ def chosen(groups: list[Group]) -> list[Group]:
                 found.add(("given", variant))
             if entry := entries.get(member):
                 call, rule = entry.call, entry.meta and entry.meta.rule
-                made = call and (call.derivation, call.shape, call.elementwise, call.operands)
+                made = call and (
+                    call.derivation,
+                    call.shape,
+                    call.elementwise,
+                    call.operands,
+                    call.meta_fills,
+                )
                 found.add((variant, entry.route, rule, made))
         return found
 

@@ -48,15 +48,20 @@ class FilledStructured final : public Meta {
     }
   }
 
-  void finish() {
-    if (!apart_) {
-      output_.finish();
-      return;
-    }
+  // As Structured's.
+  void settle() const {
     if (at::native::resize_output(given_, filled_.sizes())) {
       given_.unsafeGetTensorImpl()->set_sizes_and_strides(filled_.sizes(), filled_.strides());
     }
-    given_.copy_(filled_);
+  }
+
+  void finish() {
+    settle();
+    if (apart_) {
+      given_.copy_(filled_);
+    } else {
+      output_.finish();
+    }
   }
 
  private:
