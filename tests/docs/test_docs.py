@@ -105,3 +105,11 @@ def test_tables_of_figures_are_those_of_the_kept_results(page: Path) -> None:
     with_tables = runpy.run_path(str(ROOT / "tools" / "performance_tables.py"))["with_tables"]
     text = page.read_text(encoding="utf-8")
     assert with_tables(text) == text
+
+
+def test_the_table_of_releases_is_that_of_the_kept_results() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "tested_releases.py"))
+    text = tool["PAGE"].read_text(encoding="utf-8")
+    assert tool["with_table"](text) == text
+    changed = text.replace("| 2.13.0+cpu |", "| 2.13.9 |")
+    assert changed != text == tool["with_table"](changed)
