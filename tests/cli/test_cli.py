@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -244,3 +246,23 @@ def test_import_into_a_folder_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["demo", "plan", "explain", "build", "import", "doctor"])
 def test_every_command_has_help(command: str) -> None:
     assert f"opsmith {command}" in opsmith(command, "--help")
+
+
+def test_commands_import_nothing_that_an_extra_brings() -> None:
+    program = """
+        import sys
+
+        for extra in sys.argv[1:]:
+            sys.modules[extra] = None  # importing it raises ModuleNotFoundError
+        from opsmith.cli import executorch, main
+
+        for each in (*main.COMMANDS, *executorch.COMMANDS):
+            each.command()
+    """
+    extras = (
+        "executorch expecttest hypothesis matplotlib numpy pytest sklearn torchao torchvision"
+    ).split()
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(program), *extras], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -26,7 +26,7 @@ import msgspec
 from opsmith.build.ninja import attached
 from opsmith.conformance.ledger import Ledger
 from opsmith.conformance.results import Check, Status, Verdict
-from opsmith.conformance.upstream_plugin import (
+from opsmith.conformance.upstream_lines import (
     DONE_VARIABLE,
     GENERIC_VARIABLE,
     LINES_VARIABLE,
