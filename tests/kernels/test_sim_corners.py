@@ -304,6 +304,24 @@ CALLS: dict[str, Callable[[str], Any]] = {
     "limit that no element reaches, in place": lambda d: aten.hardtanh_(
         torch.ones(2, dtype=torch.int8, device=d), -(2**31), 1
     ),
+    **{
+        f"negative limits of bytes, {name}": lambda d, call=call: call(
+            torch.tensor([0, 1, 200], dtype=torch.uint8, device=d)
+        )
+        for name, call in {
+            "clamp": lambda a: a.clamp(-5, 3),
+            "clamp_min": lambda a: a.clamp_min(-1),
+            "clamp_max": lambda a: a.clamp_max(-1),
+            "hardtanh": lambda a: aten.hardtanh(a, -2, 1),
+        }.items()
+    },
+    **{
+        f"limit beyond {dtype}, {limits}": lambda d, dtype=dtype, limits=limits: torch.tensor(
+            [0, 1, 100], dtype=dtype, device=d
+        ).clamp(*limits)
+        for dtype, most in ((torch.uint8, 255), (torch.int8, 127), (torch.int32, 2**31 - 1))
+        for limits in ((1, most + 1), (most, most), (most + 1, most + 1), (None, -most - 2))
+    },
     "one group of channels": lambda d: aten.native_channel_shuffle(
         view(d, (1, 4, 5), (20, 5, 1)), 1
     ),

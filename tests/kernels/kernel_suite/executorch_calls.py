@@ -53,13 +53,19 @@ def is_refused(call: OperatorCall) -> bool:
     """Whether ExecuTorch's own kernels refuse what ATen computes.
 
     Copies that do not block, statistics that change although no schema says so, and Tensors that are neither
-    all contiguous nor all channels-last, which those of four and five dimensions can be.
+    all contiguous nor all channels-last, which those of four and five dimensions can be; limits that integers
+    of the dtype do not reach, which ATen takes since torch 2.15.
     """
     if call.operator == "aten::native_batch_norm.out" and call.arguments[5]:
         return any(each is not None for each in call.arguments[3:5])
     if call.operator == "aten::_to_copy.out" and True in call.arguments[1:2]:
         return True
     out = next(iter(tree_leaves(call.results)))
+    if call.operator in {"aten::clamp.out", "aten::hardtanh.out"} and not out.is_floating_point():
+        held = torch.iinfo(out.dtype)
+        return any(
+            each is not None and not held.min <= each <= held.max for each in call.arguments[1:3]
+        )
     orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
     are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
     return orders != {tuple(range(out.dim()))} and not are_channels_last

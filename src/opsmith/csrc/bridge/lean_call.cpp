@@ -5,11 +5,14 @@
 #include <exception>
 #include <vector>
 
-// See Note [Two callers] in kernels/common/checks.h, which has the weak definition.
+#include <opsmith/torch_version.h>
+
+// See Note [Two callers] in kernels/common/checks.h, which has the weak definitions.
 namespace opsmith::caller {
 
-__attribute__((visibility("hidden"))) extern bool has_checked;
+__attribute__((visibility("hidden"))) extern bool has_checked, limits_saturate;
 bool has_checked = true;
+bool limits_saturate = OPSMITH_LIMITS_SATURATE;
 
 }  // namespace opsmith::caller
 

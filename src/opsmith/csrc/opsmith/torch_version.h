@@ -51,6 +51,9 @@ struct DeviceCapability {};
 #define OPSMITH_REDUCE_SCATTER_TENSOR_COALESCED REDUCE_SCATTER_TENSOR_COALESCED
 #endif
 
+// Whether clamp and hardtanh take limits beyond what integers of the dtype hold to its own: from 2.15 on.
+#define OPSMITH_LIMITS_SATURATE (TORCH_VERSION_MINOR >= 15)
+
 // Checks of at::native::padding::check_valid_input, of <ATen/native/Padding.h>, for `dims` dimensions, which
 // became an argument in 2.15.
 #if TORCH_VERSION_MINOR < 15

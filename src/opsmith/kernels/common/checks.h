@@ -18,13 +18,15 @@ namespace opsmith {
 // shapes, and the bridge refuses what an out cannot hold, by ATen's rules, under which a result may be
 // written to an out of another dtype or layout. In ExecuTorch nobody has, and its rules are narrower: most
 // results have to have exactly one dtype, and Tensors of one call one dim order. A kernel that differs by
-// that asks who calls. The device's library has the definition that is not weak, in
-// csrc/bridge/lean_call.cpp.
+// that asks who calls; so does one whose operator changed with a release of PyTorch. The device's library has
+// the definitions that are not weak, in csrc/bridge/lean_call.cpp.
 namespace caller {
 #if defined(__GNUC__)
 __attribute__((weak, visibility("hidden"))) bool has_checked = false;
+__attribute__((weak, visibility("hidden"))) bool limits_saturate = false;  // that of torch_version.h
 #else
 inline constexpr bool has_checked = false;
+inline constexpr bool limits_saturate = false;
 #endif
 }  // namespace caller
 

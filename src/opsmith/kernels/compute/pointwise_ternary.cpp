@@ -1,24 +1,54 @@
 // Limits, and what optimisers are made of.
 #include "pointwise.h"
 
+#include <algorithm>
+#include <limits>
+
+#include <ATen/Dispatch.h>
+
+#include <opsmith/torch_version.h>
+
 namespace opsmith::compute {
 
-void clamp(at::TensorIteratorBase& iter, at::OptionalScalarRef min, at::OptionalScalarRef max) {
-  if (min && max) {
-    pointwise(iter, "(a < x ? x : a) > y ? y : a < x ? x : a", {min.get(), max.get()});
-  } else if (min) {
-    pointwise(iter, "a < x ? x : a", {min.get()});
-  } else {
-    pointwise(iter, "a > x ? x : a", {max.get()});
+namespace {
+
+enum class Side : bool { kLower, kUpper };
+
+// `limit` among the integers of the common dtype, if ATen brings it there; else pointwise() refuses it.
+at::Scalar held(const at::TensorIteratorBase& iter, Side side, const at::Scalar& limit) {
+  const at::ScalarType dtype = iter.common_dtype();
+  if (!OPSMITH_LIMITS_SATURATE || !c10::isIntegralType(dtype, /*includeBool=*/false)) {
+    return limit;
   }
+  return AT_DISPATCH_INTEGRAL_TYPES(dtype, "clamp", [&]() -> at::Scalar {
+    using Limits = std::numeric_limits<scalar_t>;
+    const int64_t lowest = Limits::lowest(), highest = Limits::max(), value = limit.toLong();
+    TORCH_CHECK(side == Side::kLower ? value <= highest : value >= lowest, "Clamp ",
+                side == Side::kLower ? "min" : "max", " value ", value,
+                " is outside the representable range of ", dtype);
+    return std::clamp(value, lowest, highest);
+  });
 }
 
+}  // namespace
+
 void clamp_min(at::TensorIteratorBase& iter, const at::Scalar& min) {
-  pointwise(iter, "a < x ? x : a", {min});
+  pointwise(iter, "a < x ? x : a", {held(iter, Side::kLower, min)});
 }
 
 void clamp_max(at::TensorIteratorBase& iter, const at::Scalar& max) {
-  pointwise(iter, "a > x ? x : a", {max});
+  pointwise(iter, "a > x ? x : a", {held(iter, Side::kUpper, max)});
+}
+
+void clamp(at::TensorIteratorBase& iter, at::OptionalScalarRef min, at::OptionalScalarRef max) {
+  if (min && max) {
+    const at::Scalar lower = held(iter, Side::kLower, min.get());
+    pointwise(iter, "(a < x ? x : a) > y ? y : a < x ? x : a", {lower, held(iter, Side::kUpper, max.get())});
+  } else if (min) {
+    clamp_min(iter, min.get());
+  } else {
+    clamp_max(iter, max.get());
+  }
 }
 
 void clamp_min_tensor(at::TensorIteratorBase& iter) {

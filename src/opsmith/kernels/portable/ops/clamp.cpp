@@ -1,5 +1,8 @@
 // Operators that keep the larger or the smaller of elements and bounds. NaN, of an element or of a bound,
 // stays.
+#include <algorithm>
+#include <limits>
+
 #include "../elementary_functions.h"
 #include "../pointwise_bodies.h"
 
@@ -34,6 +37,25 @@ Tensor& clamp_between(KernelRuntimeContext& context, ScalarType dtype, const Ten
              : out;
 }
 
+enum class Side : bool { kLower, kUpper };
+
+// Whether elements of `dtype` are bounded by `limit`, which then is one of them, as ATen makes it.
+bool takes_limit(KernelRuntimeContext& context, Side side, Scalar& limit, ScalarType dtype) {
+  if (!caller::limits_saturate || !is_integral(dtype) || limit.isFloatingPoint()) {
+    return fits(context, limit, dtype);
+  }
+  const bool is_unsigned = dtype == ScalarType::Byte;
+  const int bits = 8 * static_cast<int>(executorch::runtime::elementSize(dtype));
+  const int64_t highest = std::numeric_limits<int64_t>::max() >> (64 - bits - (is_unsigned ? 1 : 0));
+  const int64_t lowest = is_unsigned ? 0 : -highest - 1;
+  const auto value = value_of<int64_t>(limit);
+  OPSMITH_CHECK(context, side == Side::kLower ? value <= highest : value >= lowest, InvalidArgument, false,
+                "Clamp %s value %lld is outside the representable range of %s",
+                side == Side::kLower ? "min" : "max", static_cast<long long>(value), name_of(dtype));
+  limit = Scalar(std::clamp(value, lowest, highest));
+  return true;
+}
+
 bool reject_no_bound(KernelRuntimeContext& context) {
   return reject(context, Error::InvalidArgument,
                 "torch.clamp: At least one of 'min' or 'max' must not be None");
@@ -60,20 +82,23 @@ Tensor& clamp_out(KernelRuntimeContext& context, const Tensor& self, const std::
     operands.add(*max);
   }
   const ScalarType dtype = operands.dtype();
-  if ((min.has_value() && !holds(context, *min, dtype)) ||
-      (max.has_value() && !holds(context, *max, dtype)) || !out_is(context, dtype, out) ||
-      !takes_bools(context, kClamp, dtype)) {
+  std::optional<Scalar> lower = min, upper = max;
+  if ((lower.has_value() &&
+       !(takes_limit(context, Side::kLower, *lower, dtype) && holds(context, *lower, dtype))) ||
+      (upper.has_value() &&
+       !(takes_limit(context, Side::kUpper, *upper, dtype) && holds(context, *upper, dtype))) ||
+      !out_is(context, dtype, out) || !takes_bools(context, kClamp, dtype)) {
     return out;
   }
-  if (min.has_value() && max.has_value()) {
-    return clamp_between<kClamp>(context, dtype, self, ScalarTensor(*min, dtype), ScalarTensor(*max, dtype),
-                                 out);
+  if (lower.has_value() && upper.has_value()) {
+    return clamp_between<kClamp>(context, dtype, self, ScalarTensor(*lower, dtype),
+                                 ScalarTensor(*upper, dtype), out);
   }
-  if (min.has_value()) {
-    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*min, dtype), out, kLarger);
+  if (lower.has_value()) {
+    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*lower, dtype), out, kLarger);
   }
-  if (max.has_value()) {
-    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*max, dtype), out, kSmaller);
+  if (upper.has_value()) {
+    return binary<kClamp>(context, RealB{}, dtype, self, ScalarTensor(*upper, dtype), out, kSmaller);
   }
   reject_no_bound(context);
   return out;
@@ -96,18 +121,20 @@ Tensor& clamp_tensor_out(KernelRuntimeContext& context, const Tensor& self, cons
 
 Tensor& clamp_min_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& min, Tensor& out) {
   const ScalarType dtype = common_dtype(self, min);
-  if (!fits(context, min, dtype)) {
+  Scalar limit = min;
+  if (!takes_limit(context, Side::kLower, limit, dtype)) {
     return out;
   }
-  return binary<kClampMin>(context, Real{}, dtype, self, ScalarTensor(min, dtype), out, kLarger);
+  return binary<kClampMin>(context, Real{}, dtype, self, ScalarTensor(limit, dtype), out, kLarger);
 }
 
 Tensor& clamp_max_out(KernelRuntimeContext& context, const Tensor& self, const Scalar& max, Tensor& out) {
   const ScalarType dtype = common_dtype(self, max);
-  if (!fits(context, max, dtype)) {
+  Scalar limit = max;
+  if (!takes_limit(context, Side::kUpper, limit, dtype)) {
     return out;
   }
-  return binary<kClampMax>(context, Real{}, dtype, self, ScalarTensor(max, dtype), out, kSmaller);
+  return binary<kClampMax>(context, Real{}, dtype, self, ScalarTensor(limit, dtype), out, kSmaller);
 }
 
 Tensor& clamp_min_tensor_out(KernelRuntimeContext& context, const Tensor& self, const Tensor& min,
@@ -135,14 +162,14 @@ Tensor& hardtanh_out(KernelRuntimeContext& context, const Tensor& self, const Sc
     return out;
   }
   OPSMITH_CHECK(context,
-                !(dtype == ScalarType::Byte && !in_executorch() &&
+                !(dtype == ScalarType::Byte && !in_executorch() && !caller::limits_saturate &&
                   (value_of<double>(min_val) <= -1 || value_of<double>(max_val) <= -1)),
                 InvalidArgument, out, "cannot do hardtanh on an unsigned type with negative limits");
   const auto limit = [dtype](const Scalar& given) {
     return is_floating(dtype) ? given : Scalar(value_of<int64_t>(given));
   };
-  const Scalar min = limit(min_val), max = limit(max_val);
-  if (!fits(context, min, dtype) || !fits(context, max, dtype)) {
+  Scalar min = limit(min_val), max = limit(max_val);
+  if (!takes_limit(context, Side::kLower, min, dtype) || !takes_limit(context, Side::kUpper, max, dtype)) {
     return out;
   }
   return clamp_between<kHardtanh>(context, dtype, self, ScalarTensor(min, dtype), ScalarTensor(max, dtype),
