@@ -45,7 +45,8 @@ from opsmith.description import find_backend, read_backend
 from opsmith.errors import ExpectedFailureInvalid, Location, OpsmithError
 from opsmith.plan import resolve
 from opsmith.runtime import LoadedBackend
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, torch_release
+from opsmith.schema.recorded import shown
 
 FAULTS = Path(__file__).with_name("faults.py")
 
@@ -201,7 +202,7 @@ def test_what_cannot_be_meant(options: dict[str, Any], message: str) -> None:
         (["--torchcts", "--upstream", "."], "--upstream and --torchcts are two runs"),
         (["--upstream", ".", "--op", "add"], "--op, --dtype, --check, --samples and --kernels are of OpInfo"),
         (["--upstream", "/nowhere"], "`/nowhere` is no source checkout of PyTorch: it has no test/test_*.py\n"
-         "  remedy: git clone --depth 1 --branch v2.13.0 https://github.com/pytorch/pytorch, and name"),
+         f"  remedy: git clone --depth 1 --branch v{shown(torch_release())}.0 https://github.com/"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("known")

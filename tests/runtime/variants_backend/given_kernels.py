@@ -1,13 +1,16 @@
 """A backend with one kernel for each of many groups, from which opsmith makes the other variants.
 
 Each kernel is one generated line: the CPU's kernel for the operator on the host's view of the device's
-memory.  Which variant of a group is given alternates from group to group.
+memory.  Which variant is given differs from group to group.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+
+import yaml
 
 from opsmith.emit.signature import Signatures
 from opsmith.schema import Catalogue, Composite, Group, Variant
@@ -17,16 +20,21 @@ _KERNELS_IN_A_FILE = 60
 
 
 def given(groups: Sequence[Group], catalogue: Catalogue) -> dict[str, str]:
-    """The operator that has a kernel, for each group by its functional operator."""
+    """The operator that has a kernel, for each group by its functional operator.
+
+    What ``given.yaml`` names; of a group that it knows no member of, any.
+    """
+    known = set(yaml.safe_load(Path(__file__).with_name("given.yaml").read_text("utf-8"))["given"])
     chosen = {}
-    for index, group in enumerate(groups):
+    for group in groups:
         names = [
             name
             for _, name in group.members()
             if catalogue.operators[name].composite is not Composite.IMPLICIT
         ]
         if names and group.functional is not None:
-            chosen[group.functional] = names[index % len(names)]
+            anyone = names[zlib.crc32(group.functional.encode()) % len(names)]
+            chosen[group.functional] = next((name for name in names if name in known), anyone)
     return chosen
 
 
