@@ -2,8 +2,9 @@
 
 ``bad_descriptions.txt`` has them one after the other: a line with the file, a name for the case and the kind
 of its error; the file's text; and from ``DIR`` on the error.  A manifest that begins with ``- `` stands below
-``HEAD``.  ``DIR`` is the folder, ``TORCH`` torch's version, ``KEYS(…)`` the keys of that struct.  The backend
-`chip` names the file as its library, unless it is the backend itself.  Here are those that are computed.
+``HEAD``.  ``DIR`` is the folder, ``TORCH`` torch's version, ``RELEASE`` the first two numbers of it,
+``KEYS(…)`` the keys of that struct.  The backend `chip` names the file as its library, unless it is the
+backend itself.  Here are those that are computed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pytest
 from opsmith.description import backend, manifest, read_backend
 from opsmith.errors import OpsmithError
 from opsmith.plan import resolve
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, torch_release
+from opsmith.schema.recorded import shown
 
 HEAD = "library: chiplib\nkernels:\n"
 
@@ -178,7 +180,9 @@ def test_bad_description(case: Case, tmp_path: Path, catalogue: Catalogue) -> No
     (tmp_path / case.file).write_bytes(text.encode("latin-1" if "\xff" in text else "utf-8"))
     with pytest.raises(OpsmithError) as caught:
         resolve(read_backend(chip, catalogue), catalogue)
-    expected = re.sub(r"KEYS\((\w+)\)", keys, case.error.replace("TORCH", catalogue.torch))
+    versions = {"TORCH": catalogue.torch, "RELEASE": shown(torch_release())}
+    expected = re.sub("TORCH|RELEASE", lambda found: versions[found[0]], case.error)
+    expected = re.sub(r"KEYS\((\w+)\)", keys, expected)
     assert str(caught.value).replace(str(tmp_path), "DIR") == expected
     assert type(caught.value).__name__ == case.kind
 

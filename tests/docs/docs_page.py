@@ -24,8 +24,6 @@ from markdown_it import MarkdownIt
 _TITLE = re.compile(r'title="(?P<file>[^"]+)"')
 _SOURCE = re.compile(r'from="(?P<file>[^"]+)"')
 _BUILDING = "opsmith: building"
-_OTHER_RELEASE = "ignore:opsmith has no facts of torch"
-"""For PYTHONWARNINGS: the pages are written on a release of which all facts are recorded."""
 _FILES_OF = re.compile(r"^<!-- files of (?P<page>\S+) -->$", re.MULTILINE)
 
 
@@ -101,7 +99,7 @@ def run_console(block: Block, page: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "COLUMNS": "110", "PYTHONWARNINGS": _OTHER_RELEASE},
+            env={**os.environ, "COLUMNS": "110"},
         )
         # A build that takes longer than the page's own tells how far it is.
         told = [line for line in done.stdout.splitlines() if not line.startswith(_BUILDING)]

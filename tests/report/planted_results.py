@@ -17,6 +17,7 @@ from opsmith.explain.advice import Advice
 from opsmith.plan import plan_backend
 from opsmith.programs.coverage import OperatorUse, ProgramCoverage, RouteUse
 from opsmith.report.report_data import OperatorColumns
+from opsmith.schema import torch_version
 
 DTYPES = (
     "float32 float64 bfloat16 float16 complex64 complex128 int64 int32 int16 int8 uint8 bool"
@@ -34,9 +35,7 @@ FAILS = Verdict(
 )
 
 
-def planted_results(
-    operators: Iterable[str], *, backend: str = "sim", torch: str = "2.13.0+cpu", seed: int = 5
-) -> Results:
+def planted_results(operators: Iterable[str], *, backend: str = "sim", seed: int = 5) -> Results:
     """Results with an entry for each name without overload and underscore among ``operators``."""
     draw = random.Random(seed)
     names = sorted(operators)
@@ -60,7 +59,7 @@ def planted_results(
                 verdicts.append(_verdict(draw, entry, check, dtype, weak))
     return Results(
         backend=backend,
-        torch=torch,
+        torch=torch_version(),
         description="/chips/sim/backend.yaml",
         started="2026-02-03T10:00:00Z",
         updated="2026-02-03T10:12:00Z",
@@ -105,7 +104,7 @@ def planted_coverage() -> ProgramCoverage:
     return ProgramCoverage(
         program="train.py",
         backend="sim",
-        torch="2.13.0+cpu",
+        torch=torch_version(),
         status=0,
         routes=(RouteUse("structured", 2, 4888, 0.29), RouteUse("fallback", 4, 572, 0.8)),
         operators=(
@@ -127,7 +126,7 @@ def planted_bench(ours: float) -> BenchRun:
         measured("add_, 4 elements", "µs", [ours, ours], [2.0, 2.0], 1.0, operator="add_.Tensor"),
     )
     results = (BenchmarkResult("variants", "derived variants", 3.0, measurements),)
-    return BenchRun("2.13.0+cpu", "a machine, 2 cores", "2026-02-03T09:00:00+00:00", results)
+    return BenchRun(torch_version(), "a machine, 2 cores", "2026-02-03T09:00:00+00:00", results)
 
 
 def _verdict(draw: random.Random, entry: str, check: Check, dtype: str, weak: bool) -> Verdict:
