@@ -31,15 +31,19 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 @dataclass(frozen=True)
 class Need:
-    """Something of the system: how to see that it is there, Debian's package of it, what tests it serves."""
+    """Something of the system: how to see that it is there, Debian's package of it, what tests it serves.
+
+    ``from_pypi``: the package is PyPI's, and ``requirements-dev.txt`` has it.
+    """
 
     is_there: Callable[[], bool]
     package: str
     tested: str
+    from_pypi: bool = False
 
     @property
     def remedy(self) -> str:
-        return f"apt-get install {self.package}"
+        return f"{'pip' if self.from_pypi else 'apt-get'} install {self.package}"
 
 
 def _on_path(*programs: str) -> Callable[[], bool]:
@@ -54,6 +58,12 @@ def _has_opencl() -> bool:
     except OSError:
         return False
     return bool(error == 0 and count.value > 0)
+
+
+def _has_onednn() -> bool:
+    """Whether the library ``onednn`` finds the one of the wheel, or of the variable that names it."""
+    named = os.environ.get("OPSMITH_ONEDNN_LIBRARY")
+    return Path(named or f"{sys.prefix}/lib/libdnnl.so.3").is_file()
 
 
 NEEDS = {
@@ -74,6 +84,7 @@ NEEDS = {
     ),
     "chromium": Need(lambda: CHROMIUM is not None, "chromium", "the report's page, in a browser"),
     "cmake": Need(_on_path("cmake"), "cmake", "opsmith in a CMake project"),
+    "oneDNN": Need(_has_onednn, "onednn-cpu-gomp", "the library `onednn`", from_pypi=True),
     "OpenCL": Need(
         _has_opencl,
         "pocl-opencl-icd ocl-icd-libopencl1",
@@ -135,4 +146,4 @@ def all_required() -> bool:
 
 
 if __name__ == "__main__":
-    print(" ".join(need.package for need in missing().values()))
+    print(" ".join(need.package for need in missing().values() if not need.from_pypi))

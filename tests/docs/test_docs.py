@@ -29,7 +29,10 @@ BY_NIGHT = frozenset(
 )
 """Pages that compile for half a minute and longer, and tell of what other tests look after by day."""
 
-NEEDS = dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h")
+NEEDS = {
+    **dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h"),
+    "math-library": "oneDNN",
+}
 """What a page does only where it is there: see ``needs.py``."""
 
 _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)  # a C++ lambda looks like a link

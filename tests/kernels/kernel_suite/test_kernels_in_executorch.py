@@ -33,11 +33,15 @@ from opsmith.plan.executorch.library_facts import DescribedKernel
 from opsmith.plan.executorch.supported import rejection
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+import needs
 from instruction_sets import SUPPORTED
 
 pytestmark = pytest.mark.isolated(opinfo=True, timeout=3600)
 
-LIBRARIES = ("portable", "optimized", "quantized", "llm", "dim_order")
+LIBRARIES = (
+    *("portable", "optimized", "quantized", "llm", "dim_order"),
+    *(("onednn",) if needs.NEEDS["oneDNN"].is_there() else ()),
+)
 FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])
 BACKEND = FOLDER / "backend.yaml"
 BACKEND.write_text(f"backend: suite\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")
@@ -258,7 +262,7 @@ def test_cat_ignores_empty_tensors_of_any_shape() -> None:
 @pytest.mark.parametrize("instruction_set", SUPPORTED[:-1])
 @pytest.mark.parametrize(
     ("library", "operator"),
-    [each for each in OPERATORS if each[0] not in ("portable", "dim_order")],
+    [each for each in OPERATORS if each[0] not in ("portable", "dim_order", "onednn")],
 )
 def test_other_instruction_sets_give_it_too(
     library: str, operator: str, instruction_set: str

@@ -20,6 +20,7 @@ from recording import recording
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+import needs
 import opsmith
 from opsmith.description import Kernel
 from opsmith.plan.executorch.kernel_keys import Argument, CallForm, TensorMeta
@@ -36,8 +37,10 @@ pytestmark = pytest.mark.isolated(
         "quantized_on_copies",
         "llm",
         "llm_on_copies",
+        "onednn",
+        "onednn_on_copies",
     ),
-    nightly=("portable", "portable_alone", "optimized", "quantized_on_copies"),
+    nightly=("portable", "portable_alone", "optimized", "quantized_on_copies", "onednn_on_copies"),
     opinfo=True,
     timeout=3600,
 )
@@ -53,7 +56,10 @@ LIBRARY, BACKEND = {
     "optimized": ("optimized", "sim"),
     "quantized": ("quantized", KERNELS / "quantized_backend" / "backend.yaml"),
     "llm": ("llm", KERNELS / "llm_backend" / "backend.yaml"),
+    "onednn": ("onednn", KERNELS / "onednn_backend" / "backend.yaml"),
 }[SUITE.removesuffix("_on_copies")]
+if LIBRARY == "onednn":
+    needs.require("oneDNN")
 LOADED = opsmith.load(str(BACKEND))
 # Their further results are empty on the CPU, and on other devices what PyTorch's meta function says.
 FIRST_RESULT_ONLY = {"aten::_native_batch_norm_legit.out"}
@@ -144,7 +150,7 @@ def test_a_kernel_gives_what_aten_gives(operator: str) -> None:
 
 
 # Those of others are all of their dtypes: see quantized_backend/test_quantized.py.
-if LIBRARY not in {"quantized", "llm"}:
+if LIBRARY not in {"quantized", "llm", "onednn"}:
 
     @pytest.mark.parametrize(
         "operator",

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from wrong_arguments import chosen, with_mistakes
 
+import needs
 from opsmith.executorch.build import build_library
 from opsmith.executorch.library_file import read_library_file
 from opsmith.executorch.loading import LoadedLibrary, load_library, runtime_module
@@ -33,7 +34,10 @@ from opsmith.plan.executorch.supported import rejection
 
 pytestmark = pytest.mark.isolated(opinfo=True, timeout=3600)
 
-LIBRARIES = ("portable", "optimized", "quantized", "llm", "dim_order")
+LIBRARIES = (
+    *("portable", "optimized", "quantized", "llm", "dim_order"),
+    *(("onednn",) if needs.NEEDS["oneDNN"].is_there() else ()),
+)
 FOLDER = Path(os.environ["OPSMITH_TEST_FOLDER"])
 BACKEND = FOLDER / "backend.yaml"
 BACKEND.write_text(f"backend: suite\ndriver: sim\nlibraries: [{', '.join(LIBRARIES)}]\n")

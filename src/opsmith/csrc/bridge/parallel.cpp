@@ -33,3 +33,18 @@ int64_t get_thread_num() {
 void set_thread_num(int64_t) {}
 
 }  // namespace executorch::extension
+
+// See kernels/onednn/threads.h, which has the weak definition.
+namespace opsmith::caller {
+
+__attribute__((visibility("hidden"))) int threads();
+int threads() {
+#ifndef OPSMITH_FOR_CPU
+  if (is_on_stream_thread()) {
+    return detail::stream_threads;
+  }
+#endif
+  return at::get_num_threads();
+}
+
+}  // namespace opsmith::caller
