@@ -89,7 +89,11 @@ def build_stand_in() -> dict[str, str]:
     """The environment in which cuda_driver finds the stand-in, which is compiled."""
     folder = MADE / "stand_in"
     folder.mkdir(parents=True, exist_ok=True)
-    for source, library in (("libcuda.cpp", "libcuda.so.1"), ("libnvrtc.cpp", "libnvrtc.so")):
+    for source, library in (
+        ("libcuda.cpp", "libcuda.so.1"),
+        ("libnvrtc.cpp", "libnvrtc.so"),
+        ("libcublas.cpp", "libcublas.so"),
+    ):
         subprocess.run(
             [
                 *("g++", "-std=c++20", "-O1", "-fPIC", "-shared"),
@@ -101,6 +105,7 @@ def build_stand_in() -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": str(folder),
         "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),
+        "OPSMITH_CUBLAS_LIBRARY": str(folder / "libcublas.so"),
         "OPSMITH_STAND_IN": str(folder),
         "OPSMITH_CACHE_DIR": str(MADE / "dry_run_cache"),
     }

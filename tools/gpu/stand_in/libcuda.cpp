@@ -464,6 +464,11 @@ ENTRY cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   of(stream).queue([moments, which = moments->recorded] { moments->wait(which); });
   return kSuccess;
 }
+// For libcublas.cpp.
+extern "C" void* opsmith_stand_in_view(void* pointer) {
+  return host_view_or_itself(pointer);
+}
+
 ENTRY cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* argument) {
   of(stream).queue([=] { function(argument); });
   return kSuccess;
