@@ -1,13 +1,21 @@
-// CUDA's driver API as far as cuda_driver calls it, on the host: a device of 4 GiB whose addresses the host
-// cannot use, streams that are threads, kernels that libnvrtc.cpp compiled. What `check --dry-run` runs
-// against; no more like a GPU than that.
+// CUDA's driver API as far as cuda_driver calls it, on the host: two devices of different kinds whose
+// addresses the host cannot use, streams that are threads, kernels that libnvrtc.cpp compiled. What `check
+// --dry-run` runs against; no more like a GPU than that.
+//
+// OPSMITH_STAND_IN_DEVICES: how many, 0 to 2. OPSMITH_STAND_IN_DRIVER: the CUDA of the driver, as 13000.
+// OPSMITH_STAND_IN_TAKEN: the bytes of each device that another process is said to hold.
 #include "../../../src/opsmith/drivers/cuda_driver/api.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -18,6 +26,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,10 +38,24 @@ using namespace cuda;
 
 namespace {
 
-constexpr size_t kMemory = size_t{4} << 30;
 constexpr size_t kGrain = 512;
 constexpr unsigned kMostThreads = 1024;
-constexpr int kLaunchOutOfResources = 701;
+constexpr int kGreatestPriority = -5;
+
+struct Kind {
+  const char* name;
+  size_t memory;
+  int multiprocessors;  // a kernel takes one, whole
+  int major;
+  int minor;
+};
+constexpr std::array<Kind, 2> kKinds{{{"a stand-in for a GPU, on the host", size_t{4} << 30, 2, 9, 0},
+                                      {"an older stand-in for a GPU", size_t{2} << 30, 1, 8, 6}}};
+
+long setting(const char* name, long otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? std::atol(value) : otherwise;
+}
 
 // ---- memory ----
 
@@ -53,77 +77,188 @@ Region map_file(int file, size_t size) {
   return {reinterpret_cast<uintptr_t>(device), static_cast<char*>(host), size};
 }
 
-struct Memory {
+// The multiprocessors, which go to the most urgent kernel that waits.
+class Turns {
+ public:
+  explicit Turns(int free) : free_(free) {}
+  void take(int priority) {
+    std::unique_lock lock(mutex_);
+    const auto mine = waiting_.insert(priority);
+    changed_.wait(lock, [&] { return free_ > 0 && *waiting_.begin() == priority; });
+    waiting_.erase(mine);
+    --free_;
+    changed_.notify_all();
+  }
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    ++free_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::multiset<int> waiting_;
+  int free_;
+};
+
+// A device, with its primary context.
+struct Device {
+  const int ordinal;
+  const Kind kind;
+  Turns turns;
+  std::atomic<CUresult> fault = kSuccess;  // of a kernel: what every call says from then on
   std::mutex mutex;
   int file = memfd_create("device", MFD_CLOEXEC);
   std::vector<Region> regions;  // the first is the device's own, the others another process's
-  std::map<size_t, size_t> free_blocks{{0, kMemory}};
+  std::map<size_t, size_t> free_blocks;
   std::map<uintptr_t, size_t> allocations;
-  std::map<uintptr_t, size_t> pinned;
-  size_t used = 0;
+  size_t used;
 
-  Memory() {
-    if (ftruncate(file, kMemory) != 0) {
+  explicit Device(int ordinal)
+      : ordinal(ordinal),
+        kind(kKinds[static_cast<size_t>(ordinal)]),
+        turns(kind.multiprocessors),
+        used(static_cast<size_t>(setting("OPSMITH_STAND_IN_TAKEN", 0))) {
+    if (ftruncate(file, static_cast<off_t>(kind.memory)) != 0) {
       std::abort();
     }
-    regions.push_back(map_file(file, kMemory));
+    regions.push_back(map_file(file, kind.memory));
+    free_blocks[0] = kind.memory - used;
+  }
+
+  // Where the host finds an address of the device; null for any other address.
+  void* host_view(uintptr_t address) {
+    const std::lock_guard lock(mutex);
+    for (const Region& region : regions) {
+      if (address - region.device < region.size) {
+        return region.host + (address - region.device);
+      }
+    }
+    return nullptr;
   }
 };
 
-Memory& memory() {
-  static auto* const made = new Memory;
-  return *made;
+int device_count() {
+  return static_cast<int>(std::min<long>(setting("OPSMITH_STAND_IN_DEVICES", 2), kKinds.size()));
 }
 
-// Where the host finds a device address; null for any other address.
-void* host_view(uintptr_t address) {
-  const std::lock_guard lock(memory().mutex);
-  for (const Region& region : memory().regions) {
-    if (address - region.device < region.size) {
-      return region.host + (address - region.device);
+Device& device_at(int ordinal) {
+  static auto* const made = [] {
+    auto* const all = new std::deque<Device>;
+    for (int i = 0; i < device_count(); ++i) {
+      all->emplace_back(i);
     }
-  }
-  return nullptr;
+    return all;
+  }();
+  return (*made)[static_cast<size_t>(ordinal)];
 }
 
+thread_local Device* current = nullptr;
+
+// Of a kernel's argument. An address that the device cannot use stays one that the host cannot use.
 void* host_view_or_itself(void* pointer) {
-  void* const found = host_view(reinterpret_cast<uintptr_t>(pointer));
+  void* const found = current->host_view(reinterpret_cast<uintptr_t>(pointer));
   return found != nullptr ? found : pointer;
 }
 
+struct Pinned {
+  std::mutex mutex;
+  std::map<uintptr_t, size_t> blocks;
+};
+
+Pinned& pinned() {
+  static auto* const made = new Pinned;
+  return *made;
+}
+
 bool is_pinned(uintptr_t address) {
-  const std::lock_guard lock(memory().mutex);
-  auto after = memory().pinned.upper_bound(address);
-  return after != memory().pinned.begin() && address - std::prev(after)->first < std::prev(after)->second;
+  const std::lock_guard lock(pinned().mutex);
+  const auto& blocks = pinned().blocks;
+  const auto after = blocks.upper_bound(address);
+  return after != blocks.begin() && address - std::prev(after)->first < std::prev(after)->second;
 }
 
 // ---- streams and events ----
 
+// What a stream is given. Other threads wait for the bookkeeping, which is done in a context with a fault
+// too.
+struct Job {
+  enum What { kWork, kKernel, kBookkeeping } what;
+  std::function<void()> run;
+};
+
+// A kernel that touches memory that is none leaves the fault with its device, and its thread goes on here.
+thread_local sigjmp_buf* behind_kernel = nullptr;
+struct sigaction before[2];
+
+void on_bad_address(int signal, siginfo_t*, void*) {
+  if (behind_kernel != nullptr) {
+    siglongjmp(*behind_kernel, 1);
+  }
+  sigaction(signal, &before[signal == SIGBUS ? 1 : 0], nullptr);  // and the instruction runs again
+}
+
+void catch_bad_addresses() {
+  struct sigaction caught{};
+  caught.sa_sigaction = on_bad_address;
+  caught.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &caught, &before[0]);
+  sigaction(SIGBUS, &caught, &before[1]);
+}
+
+void run(const Job& job, Device& device, int priority) {
+  if (job.what == Job::kBookkeeping) {
+    return job.run();
+  }
+  if (job.what == Job::kWork) {
+    return device.fault == kSuccess ? job.run() : void();
+  }
+  device.turns.take(priority);
+  sigjmp_buf behind;
+  behind_kernel = &behind;
+  if (device.fault == kSuccess) {
+    if (sigsetjmp(behind, 1) == 0) {
+      job.run();
+    } else {
+      device.fault = kIllegalAddress;
+    }
+  }
+  behind_kernel = nullptr;
+  device.turns.give_back();
+}
+
 // The jobs that captured streams were given.
 struct Capture {
-  std::vector<std::function<void()>> jobs;
+  std::vector<Job> jobs;
   std::vector<class Stream*> streams;
 };
 using SharedCapture = std::shared_ptr<Capture>;
 
 class Stream {
  public:
-  Stream() {
+  Stream(Device& device, int priority) : device(device), priority_(priority) {
     std::thread([this] { work(); }).detach();
   }
 
   // Ends, and is no more, when what is queued is done.
-  void destroy() { queue(nullptr); }
+  void destroy() { queue(nullptr, Job::kBookkeeping); }
+  Device& device;
   std::shared_ptr<Capture> capture;  // of one thread at a time
 
-  void queue(std::function<void()> job) {
+  void queue(std::function<void()> work, Job::What what = Job::kWork) {
     if (capture != nullptr) {
-      capture->jobs.push_back(std::move(job));
+      capture->jobs.push_back({what, std::move(work)});
       return;
     }
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    jobs_.push_back({what, std::move(work)});
     changed_.notify_all();
+  }
+  void launch(const std::shared_ptr<Capture>& graph) {
+    for (const Job& job : graph->jobs) {
+      queue(job.run, job.what);
+    }
   }
   bool is_idle() {
     const std::lock_guard lock(mutex_);
@@ -139,13 +274,13 @@ class Stream {
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [this] { return !jobs_.empty(); });
-      const std::function<void()> job = jobs_.front();
+      const Job job = jobs_.front();
       lock.unlock();
-      if (!job) {
+      if (!job.run) {
         delete this;
         return;
       }
-      job();
+      run(job, device, priority_);
       lock.lock();
       jobs_.pop_front();
       changed_.notify_all();
@@ -154,7 +289,8 @@ class Stream {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
+  const int priority_;
+  std::deque<Job> jobs_;
 };
 
 struct Moments {
@@ -171,26 +307,39 @@ struct Moments {
 };
 
 struct Event {
+  Device& device;
   std::shared_ptr<Moments> moments = std::make_shared<Moments>();
   std::shared_ptr<Capture> capture;  // in which it was recorded
 };
 
 Stream& of(CUstream stream) {
-  static auto* const legacy = new Stream;
-  return stream == nullptr ? *legacy : *reinterpret_cast<Stream*>(stream);
+  static std::array<std::atomic<Stream*>, kKinds.size()> legacy;
+  if (stream != nullptr) {
+    return *reinterpret_cast<Stream*>(stream);
+  }
+  std::atomic<Stream*>& mine = legacy[static_cast<size_t>(current->ordinal)];
+  if (mine == nullptr) {
+    mine = new Stream(*current, 0);
+  }
+  return *mine;
 }
 
 std::shared_ptr<Moments> of(CUevent event) {
   return reinterpret_cast<Event*>(event)->moments;
 }
 
+struct Module {
+  Device& device;
+  void* library;
+};
+
 struct Function {
+  Device& device;
   void (*launch)(const dim3*, const dim3*, void**, stand_in::ToHost, std::function<void()>*);
 };
 
-thread_local bool has_context = false;
-
 constexpr CUresult kInvalidContext = 201;
+constexpr CUresult kInvalidHandle = 400;
 constexpr CUresult kNotFound = 500;
 constexpr CUresult kCaptureUnsupported = 900;
 constexpr CUresult kCaptureIsolation = 905;
@@ -203,81 +352,109 @@ constexpr CUresult kCapturedEvent = 907;
   if (!(condition)) {     \
     return kInvalidValue; \
   }
-#define NEED_CONTEXT        \
-  if (!has_context) {       \
-    return kInvalidContext; \
+#define NEED_CONTEXT                \
+  if (current == nullptr) {         \
+    return kInvalidContext;         \
+  }                                 \
+  if (current->fault != kSuccess) { \
+    return current->fault;          \
+  }
+// Work goes to a stream of the context that is current.
+#define NEED_OWN(stream)               \
+  NEED_CONTEXT                         \
+  if (&of(stream).device != current) { \
+    return kInvalidHandle;             \
   }
 
 // ---- devices ----
 
 ENTRY cuInit(unsigned) {
-  return std::getenv("OPSMITH_STAND_IN_NO_DEVICE") != nullptr ? kNoDevice : kSuccess;
+  catch_bad_addresses();
+  return device_count() == 0 ? kNoDevice : kSuccess;
 }
 ENTRY cuDriverGetVersion(int* version) {
-  return *version = 13000, kSuccess;
+  return *version = static_cast<int>(setting("OPSMITH_STAND_IN_DRIVER", 13000)), kSuccess;
 }
+
+// As NVIDIA's driver words them.
+struct Words {
+  const char* name;
+  const char* text;
+};
+const std::map<CUresult, Words> kWords{
+    {kSuccess, {"CUDA_SUCCESS", "no error"}},
+    {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+    {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
+    {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
+    {kNoBinaryForGpu,
+     {"CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"}},
+    {kUnsupportedPtxVersion,
+     {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."}},
+    {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
+    {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+    {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
+    {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
+};
 ENTRY cuGetErrorName(CUresult error, const char** name) {
-  static const std::map<CUresult, const char*> names{
-      {kSuccess, "CUDA_SUCCESS"},
-      {kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
-      {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
-      {kNotFound, "CUDA_ERROR_NOT_FOUND"},
-      {kNotReady, "CUDA_ERROR_NOT_READY"},
-      {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
-  };
-  const auto found = names.find(error);
-  *name = found == names.end() ? nullptr : found->second;
-  return found == names.end() ? kInvalidValue : kSuccess;
+  NEED(kWords.contains(error))
+  return *name = kWords.at(error).name, kSuccess;
+}
+ENTRY cuGetErrorString(CUresult error, const char** text) {
+  NEED(kWords.contains(error))
+  return *text = kWords.at(error).text, kSuccess;
 }
 ENTRY cuDeviceGetCount(int* count) {
-  return *count = 1, kSuccess;
+  return *count = device_count(), kSuccess;
 }
 ENTRY cuDeviceGet(CUdevice* device, int ordinal) {
-  NEED(ordinal == 0)
-  return *device = 0, kSuccess;
+  NEED(ordinal >= 0 && ordinal < device_count())
+  return *device = ordinal, kSuccess;
 }
-ENTRY cuDeviceGetName(char* name, int size, CUdevice) {
-  std::snprintf(name, static_cast<size_t>(size), "a stand-in for a GPU, on the host");
+ENTRY cuDeviceGetName(char* name, int size, CUdevice device) {
+  std::snprintf(name, static_cast<size_t>(size), "%s", device_at(device).kind.name);
   return kSuccess;
 }
-ENTRY cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
-  return *bytes = kMemory, kSuccess;
+ENTRY cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  return *bytes = device_at(device).kind.memory, kSuccess;
 }
-ENTRY cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
-  static const std::map<int, int> values{{kMaxThreadsPerBlock, kMostThreads},
-                                         {kMaxSharedMemory, 48 << 10},
-                                         {kMultiprocessors, 2},
-                                         {kComputeMajor, 9},
-                                         {kComputeMinor, 0}};
+ENTRY cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
+  const Kind& kind = device_at(device).kind;
+  const std::map<int, int> values{{kMaxThreadsPerBlock, kMostThreads},
+                                  {kMaxSharedMemory, 48 << 10},
+                                  {kMultiprocessors, kind.multiprocessors},
+                                  {kComputeMajor, kind.major},
+                                  {kComputeMinor, kind.minor}};
   const auto found = values.find(attribute);
   NEED(found != values.end())
   return *value = found->second, kSuccess;
 }
-ENTRY cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-  return *context = reinterpret_cast<CUcontext>(&memory()), kSuccess;
+ENTRY cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  return *context = reinterpret_cast<CUcontext>(&device_at(device)), kSuccess;
+}
+ENTRY cuCtxGetCurrent(CUcontext* context) {
+  return *context = reinterpret_cast<CUcontext>(current), kSuccess;
 }
 ENTRY cuCtxSetCurrent(CUcontext context) {
-  return has_context = context != nullptr, kSuccess;
+  return current = reinterpret_cast<Device*>(context), kSuccess;
 }
 
 // ---- memory ----
 
 ENTRY cuMemGetInfo_v2(size_t* available, size_t* total) {
   NEED_CONTEXT
-  const std::lock_guard lock(memory().mutex);
-  *available = kMemory - memory().used;
-  return *total = kMemory, kSuccess;
+  const std::lock_guard lock(current->mutex);
+  *available = current->kind.memory - current->used;
+  return *total = current->kind.memory, kSuccess;
 }
 
 ENTRY cuMemAlloc_v2(CUdeviceptr* made, size_t bytes) {
   NEED_CONTEXT
   NEED(bytes != 0)
-  if (bytes > kMemory) {
+  if (bytes > current->kind.memory) {
     return kOutOfMemory;
   }
   const size_t size = (bytes + kGrain - 1) / kGrain * kGrain;
-  Memory& all = memory();
+  Device& all = *current;
   const std::lock_guard lock(all.mutex);
   for (const auto [start, length] : all.free_blocks) {
     if (length >= size) {
@@ -295,7 +472,7 @@ ENTRY cuMemAlloc_v2(CUdeviceptr* made, size_t bytes) {
 
 ENTRY cuMemFree_v2(CUdeviceptr address) {
   NEED_CONTEXT
-  Memory& all = memory();
+  Device& all = *current;
   const std::lock_guard lock(all.mutex);
   const auto found = all.allocations.find(address);
   NEED(found != all.allocations.end())
@@ -317,8 +494,8 @@ ENTRY cuMemFree_v2(CUdeviceptr address) {
 }
 
 ENTRY cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
-  NEED_CONTEXT
-  void* const target = host_view(to);
+  NEED_OWN(stream)
+  void* const target = current->host_view(to);
   NEED(target != nullptr)
   if (is_pinned(reinterpret_cast<uintptr_t>(from))) {
     of(stream).queue([=] { std::memcpy(target, from, bytes); });
@@ -331,33 +508,34 @@ ENTRY cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstr
 }
 
 ENTRY cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  NEED_CONTEXT
-  const void* const source = host_view(from);
+  NEED_OWN(stream)
+  const void* const source = current->host_view(from);
   NEED(source != nullptr)
   of(stream).queue([=] { std::memcpy(to, source, bytes); });
   if (!is_pinned(reinterpret_cast<uintptr_t>(to))) {
     of(stream).synchronize();
   }
-  return kSuccess;
+  return current->fault;
 }
 
-ENTRY cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  NEED_CONTEXT
-  void* const target = host_view(to);
-  const void* const source = host_view(from);
+ENTRY cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                        size_t bytes, CUstream stream) {
+  NEED_OWN(stream)
+  void* const target = reinterpret_cast<Device*>(to_context)->host_view(to);
+  const void* const source = reinterpret_cast<Device*>(from_context)->host_view(from);
   NEED(target != nullptr && source != nullptr)
   of(stream).queue([=] { std::memmove(target, source, bytes); });
   return kSuccess;
 }
 
-ENTRY cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes,
-                        CUstream stream) {
-  return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+ENTRY cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  const auto here = reinterpret_cast<CUcontext>(current);
+  return cuMemcpyPeerAsync(to, here, from, here, bytes, stream);
 }
 
 ENTRY cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
-  NEED_CONTEXT
-  void* const target = host_view(to);
+  NEED_OWN(stream)
+  void* const target = current->host_view(to);
   NEED(target != nullptr)
   of(stream).queue([=] { std::memset(target, value, bytes); });
   return kSuccess;
@@ -370,14 +548,14 @@ ENTRY cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
   if (*pointer == nullptr) {
     return kOutOfMemory;
   }
-  const std::lock_guard lock(memory().mutex);
-  return memory().pinned[reinterpret_cast<uintptr_t>(*pointer)] = bytes, kSuccess;
+  const std::lock_guard lock(pinned().mutex);
+  return pinned().blocks[reinterpret_cast<uintptr_t>(*pointer)] = bytes, kSuccess;
 }
 
 ENTRY cuMemFreeHost(void* pointer) {
   {
-    const std::lock_guard lock(memory().mutex);
-    NEED(memory().pinned.erase(reinterpret_cast<uintptr_t>(pointer)) == 1)
+    const std::lock_guard lock(pinned().mutex);
+    NEED(pinned().blocks.erase(reinterpret_cast<uintptr_t>(pointer)) == 1)
   }
   std::free(pointer);
   return kSuccess;
@@ -386,7 +564,7 @@ ENTRY cuMemFreeHost(void* pointer) {
 ENTRY cuPointerGetAttribute(void* value, int attribute, CUdeviceptr address) {
   NEED(attribute == kMemoryTypeOfPointer)
   const bool host = is_pinned(address);
-  NEED(host || host_view(address) != nullptr)
+  NEED(host || current->host_view(address) != nullptr)
   return *static_cast<unsigned*>(value) = host ? kMemoryTypeHost : 2, kSuccess;
 }
 
@@ -399,31 +577,34 @@ struct Shared {
 };
 
 ENTRY cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
-  const std::lock_guard lock(memory().mutex);
-  auto after = memory().allocations.upper_bound(address);
-  NEED(after != memory().allocations.begin())
-  const Shared shared{getpid(), memory().file, std::prev(after)->first - memory().regions[0].device};
+  NEED_CONTEXT
+  const std::lock_guard lock(current->mutex);
+  auto after = current->allocations.upper_bound(address);
+  NEED(after != current->allocations.begin())
+  const Shared shared{getpid(), current->file, std::prev(after)->first - current->regions[0].device};
   std::memcpy(handle->reserved, &shared, sizeof(shared));
   return kSuccess;
 }
 
 ENTRY cuIpcOpenMemHandle_v2(CUdeviceptr* opened, CUipcMemHandle handle, unsigned) {
+  NEED_CONTEXT
   Shared shared{};
   std::memcpy(&shared, handle.reserved, sizeof(shared));
   NEED(shared.process != getpid())
   const std::string path = "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.file);
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   NEED(file >= 0)
-  const Region region = map_file(file, kMemory);
+  const Region region = map_file(file, current->kind.memory);
   close(file);
-  const std::lock_guard lock(memory().mutex);
-  memory().regions.push_back(region);
+  const std::lock_guard lock(current->mutex);
+  current->regions.push_back(region);
   return *opened = region.device + shared.offset, kSuccess;
 }
 
 ENTRY cuIpcCloseMemHandle(CUdeviceptr address) {
-  const std::lock_guard lock(memory().mutex);
-  auto& regions = memory().regions;
+  NEED_CONTEXT
+  const std::lock_guard lock(current->mutex);
+  auto& regions = current->regions;
   for (auto region = regions.begin() + 1; region != regions.end(); ++region) {
     if (address - region->device < region->size) {
       munmap(reinterpret_cast<void*>(region->device), region->size);
@@ -437,18 +618,22 @@ ENTRY cuIpcCloseMemHandle(CUdeviceptr address) {
 
 // ---- streams ----
 
-ENTRY cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
+ENTRY cuStreamCreateWithPriority(CUstream* stream, unsigned, int priority) {
   NEED_CONTEXT
-  return *stream = reinterpret_cast<CUstream>(new Stream), kSuccess;
+  auto* const made = new Stream(*current, std::clamp(priority, kGreatestPriority, 0));
+  return *stream = reinterpret_cast<CUstream>(made), kSuccess;
 }
 ENTRY cuStreamDestroy_v2(CUstream stream) {
   return of(stream).destroy(), kSuccess;
 }
 ENTRY cuStreamQuery(CUstream stream) {
+  NEED_CONTEXT
   return of(stream).capture != nullptr ? kCaptureUnsupported : of(stream).is_idle() ? kSuccess : kNotReady;
 }
 ENTRY cuStreamSynchronize(CUstream stream) {
-  return of(stream).capture != nullptr ? kCaptureUnsupported : (of(stream).synchronize(), kSuccess);
+  NEED_CONTEXT
+  return of(stream).capture != nullptr ? kCaptureUnsupported
+                                       : (of(stream).synchronize(), of(stream).device.fault.load());
 }
 ENTRY cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   const std::shared_ptr<Capture>& capture = reinterpret_cast<Event*>(event)->capture;
@@ -461,7 +646,7 @@ ENTRY cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   }
   const std::shared_ptr<Moments> moments = of(event);
   const std::lock_guard lock(moments->mutex);
-  of(stream).queue([moments, which = moments->recorded] { moments->wait(which); });
+  of(stream).queue([moments, which = moments->recorded] { moments->wait(which); }, Job::kBookkeeping);
   return kSuccess;
 }
 // For libcublas.cpp.
@@ -470,6 +655,7 @@ extern "C" void* opsmith_stand_in_view(void* pointer) {
 }
 
 ENTRY cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* argument) {
+  NEED_OWN(stream)
   of(stream).queue([=] { function(argument); });
   return kSuccess;
 }
@@ -478,12 +664,16 @@ ENTRY cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* argument)
 
 ENTRY cuEventCreate(CUevent* event, unsigned) {
   NEED_CONTEXT
-  return *event = reinterpret_cast<CUevent>(new Event), kSuccess;
+  return *event = reinterpret_cast<CUevent>(new Event{*current}), kSuccess;
 }
 ENTRY cuEventDestroy_v2(CUevent event) {
   return delete reinterpret_cast<Event*>(event), kSuccess;
 }
 ENTRY cuEventRecord(CUevent event, CUstream stream) {
+  NEED_OWN(stream)
+  if (&reinterpret_cast<Event*>(event)->device != current) {
+    return kInvalidHandle;
+  }
   reinterpret_cast<Event*>(event)->capture = of(stream).capture;
   if (of(stream).capture != nullptr) {
     return kSuccess;
@@ -494,15 +684,18 @@ ENTRY cuEventRecord(CUevent event, CUstream stream) {
     const std::lock_guard lock(moments->mutex);
     which = ++moments->recorded;
   }
-  of(stream).queue([=] {
-    const std::lock_guard lock(moments->mutex);
-    moments->done = std::max(moments->done, which);
-    moments->at = std::chrono::steady_clock::now();
-    moments->changed.notify_all();
-  });
+  of(stream).queue(
+      [=] {
+        const std::lock_guard lock(moments->mutex);
+        moments->done = std::max(moments->done, which);
+        moments->at = std::chrono::steady_clock::now();
+        moments->changed.notify_all();
+      },
+      Job::kBookkeeping);
   return kSuccess;
 }
 ENTRY cuEventQuery(CUevent event) {
+  NEED_CONTEXT
   if (reinterpret_cast<Event*>(event)->capture != nullptr) {
     return kCapturedEvent;
   }
@@ -510,10 +703,11 @@ ENTRY cuEventQuery(CUevent event) {
   return of(event)->done >= of(event)->recorded ? kSuccess : kNotReady;
 }
 ENTRY cuEventSynchronize(CUevent event) {
+  NEED_CONTEXT
   if (reinterpret_cast<Event*>(event)->capture != nullptr) {
     return kCapturedEvent;
   }
-  return of(event)->wait(of(event)->recorded), kSuccess;
+  return of(event)->wait(of(event)->recorded), reinterpret_cast<Event*>(event)->device.fault.load();
 }
 ENTRY cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
   *milliseconds = std::chrono::duration<float, std::milli>(of(end)->at - of(start)->at).count();
@@ -543,12 +737,8 @@ ENTRY cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsign
   return *executable = reinterpret_cast<CUgraphExec>(graph), kSuccess;
 }
 ENTRY cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  of(stream).queue([recorded = *reinterpret_cast<SharedCapture*>(executable)] {
-    for (const std::function<void()>& job : recorded->jobs) {
-      job();
-    }
-  });
-  return kSuccess;
+  NEED_OWN(stream)
+  return of(stream).launch(*reinterpret_cast<SharedCapture*>(executable)), kSuccess;
 }
 ENTRY cuGraphExecDestroy(CUgraphExec) {
   return kSuccess;
@@ -567,25 +757,42 @@ ENTRY cuGraphDebugDotPrint(CUgraph, const char* path, unsigned) {
 
 ENTRY cuModuleLoadData(CUmodule* module, const void* image) {
   NEED_CONTEXT
-  void* const library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    return kNotFound;
+  // As libnvrtc.cpp writes it: the target, NVRTC's version, a library.
+  std::istringstream text(static_cast<const char*>(image));
+  std::string target;
+  std::string path;
+  int version = 0;
+  text >> target >> version >> path;
+  const Kind& kind = current->kind;
+  const int own = 10 * kind.major + kind.minor;
+  const int wanted = std::atoi(target.c_str() + target.find('_') + 1);
+  if (version > setting("OPSMITH_STAND_IN_DRIVER", 13000)) {
+    return kUnsupportedPtxVersion;
   }
-  return *module = reinterpret_cast<CUmodule>(library), kSuccess;
+  if (target.starts_with("sm_") ? wanted != own : wanted > own) {
+    return kNoBinaryForGpu;
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return kInvalidImage;
+  }
+  return *module = reinterpret_cast<CUmodule>(new Module{*current, library}), kSuccess;
 }
 ENTRY cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  void* const found = dlsym(module, (std::string("launch_") + name).c_str());
+  const auto& [device, library] = *reinterpret_cast<Module*>(module);
+  void* const found = dlsym(library, (std::string("launch_") + name).c_str());
   if (found == nullptr) {
     return kNotFound;
   }
-  return *function =
-             reinterpret_cast<CUfunction>(new Function{reinterpret_cast<decltype(Function::launch)>(found)}),
-         kSuccess;
+  auto* const made = new Function{device, reinterpret_cast<decltype(Function::launch)>(found)};
+  return *function = reinterpret_cast<CUfunction>(made), kSuccess;
 }
 ENTRY cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                      unsigned bz, unsigned, CUstream stream, void** arguments, void**) {
-  NEED_CONTEXT
+  NEED_OWN(stream)
+  if (&reinterpret_cast<Function*>(function)->device != current) {
+    return kInvalidHandle;
+  }
   NEED(gx > 0 && gy > 0 && gz > 0 && bx > 0 && by > 0 && bz > 0)
   NEED(gx < 1U << 31 && gy < 1U << 16 && gz < 1U << 16)
   NEED(bx * by * bz <= kMostThreads && bz <= 64)
@@ -593,6 +800,6 @@ ENTRY cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
   const dim3 items{bx, by, bz};
   std::function<void()> job;
   reinterpret_cast<Function*>(function)->launch(&grid, &items, arguments, host_view_or_itself, &job);
-  of(stream).queue(std::move(job));
+  of(stream).queue(std::move(job), Job::kKernel);
   return kSuccess;
 }

@@ -1,5 +1,6 @@
-// NVRTC's entries that cuda_driver calls, by the host's compiler (kernel.h). The "PTX" names a library that
-// it made.
+// NVRTC's entries that cuda_driver calls, by the host's compiler (kernel.h). Its "PTX" and its "machine code"
+// name what they are for, its version and a library that it made. OPSMITH_STAND_IN_NVRTC: the version, as
+// 13000. OPSMITH_STAND_IN_COMPILED: a file that has a line more after each program that was compiled.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,7 +14,7 @@
 namespace fs = std::filesystem;
 
 struct _nvrtcProgram {
-  std::string source, ptx, log;
+  std::string source, made, log;
 };
 
 namespace {
@@ -23,6 +24,13 @@ std::string read(const fs::path& path) {
   text << std::ifstream(path).rdbuf();
   return std::move(text).str();
 }
+
+int version() {
+  const char* const named = std::getenv("OPSMITH_STAND_IN_NVRTC");
+  return named == nullptr ? 13000 : std::atoi(named);
+}
+
+constexpr int kArchitectures[] = {75, 80, 86, 90};
 
 // The folder of kernel.h and of what is made of it.
 fs::path folder() {
@@ -53,8 +61,16 @@ size_t occurrences(const std::string& text, const std::string& word) {
 extern "C" {
 
 int nvrtcVersion(int* major, int* minor) {
-  *major = 0;
-  *minor = 1;
+  *major = version() / 1000;
+  *minor = version() % 1000 / 10;
+  return 0;
+}
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = std::size(kArchitectures);
+  return 0;
+}
+int nvrtcGetSupportedArchs(int* architectures) {
+  std::copy(std::begin(kArchitectures), std::end(kArchitectures), architectures);
   return 0;
 }
 
@@ -64,7 +80,7 @@ int nvrtcCreateProgram(_nvrtcProgram** program, const char* source, const char*,
   return 0;
 }
 
-int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const*) {
+int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const* options) {
   const std::string& source = program->source;
   std::string all = "#include \"kernel.h\"\n" + source;
   static const std::regex kernel(R"((?:KERNEL|extern "C" __global__) void (\w+)\()");
@@ -96,16 +112,27 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const*) {
     fs::remove(mine + ".cpp");
     fs::remove(mine + ".log");
   }
-  program->ptx = made.string();
+  const std::string architecture = options[0];  // --gpu-architecture=sm_90
+  program->made =
+      architecture.substr(architecture.find('=') + 1) + " " + std::to_string(version()) + " " + made.string();
+  if (const char* const told = std::getenv("OPSMITH_STAND_IN_COMPILED")) {
+    std::ofstream(told, std::ios::app) << program->made << "\n";
+  }
   return 0;
 }
 
-int nvrtcGetPTXSize(_nvrtcProgram* program, size_t* size) {
-  *size = program->ptx.size() + 1;
+int nvrtcGetCUBINSize(_nvrtcProgram* program, size_t* size) {
+  *size = program->made.size() + 1;
   return 0;
 }
+int nvrtcGetCUBIN(_nvrtcProgram* program, char* binary) {
+  return give(program->made, binary);
+}
+int nvrtcGetPTXSize(_nvrtcProgram* program, size_t* size) {
+  return nvrtcGetCUBINSize(program, size);
+}
 int nvrtcGetPTX(_nvrtcProgram* program, char* ptx) {
-  return give(program->ptx, ptx);
+  return nvrtcGetCUBIN(program, ptx);
 }
 int nvrtcGetProgramLogSize(_nvrtcProgram* program, size_t* size) {
   *size = program->log.size() + 1;

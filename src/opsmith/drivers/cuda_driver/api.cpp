@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "errors.h"
 
@@ -18,7 +19,8 @@ namespace {
 void* find(void* library, const char* name, const char* remedy) {
   void* const function = dlsym(library, name);
   if (function == nullptr) {
-    throw Failure(OPSMITH_FAILED, std::string("NVIDIA's library lacks ") + name + "; " + remedy);
+    throw Failure(OPSMITH_FAILED,
+                  std::string("NVIDIA's library is too old, it lacks ") + name + ": " + remedy);
   }
   return function;
 }
@@ -35,23 +37,29 @@ Api open_driver() {
   Api found;
   OPSMITH_CUDA_FUNCTIONS(OPSMITH_CUDA_FIND)
   const CUresult error = found.Init(0);
+  if (error == kNoDevice) {
+    throw Failure(OPSMITH_FAILED,
+                  "NVIDIA's driver finds no device: see that `nvidia-smi` lists it, and that "
+                  "CUDA_VISIBLE_DEVICES does not hide it");
+  }
   if (error != kSuccess) {
-    throw Failure(OPSMITH_FAILED, (error == kNoDevice ? std::string("NVIDIA's driver finds no device")
-                                                      : "NVIDIA's driver cannot start (error " +
-                                                            std::to_string(error) + ")") +
-                                      ": " + remedy);
+    const char* text = nullptr;
+    found.GetErrorString(error, &text);
+    throw Failure(OPSMITH_FAILED, std::string("NVIDIA's driver cannot start: ") +
+                                      (text != nullptr ? text : "an unknown error") + " (" +
+                                      std::to_string(error) + "); " + remedy);
   }
   return found;
 }
 
-// NVIDIA's wheel of NVRTC beside the torch that this process has loaded; empty where there is none.
-std::string nvrtc_beside_torch() {
+// A library of NVIDIA's wheels beside the torch that this process has loaded; empty where there is none.
+std::string beside_torch(const char* name) {
   void* const torch = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
   std::array<char, PATH_MAX> folder{};
   if (torch == nullptr || dlinfo(torch, RTLD_DI_ORIGIN, folder.data()) != 0) {
     return "";
   }
-  const std::string pattern = std::string(folder.data()) + "/../../nvidia/*/lib/libnvrtc.so.[0-9]*";
+  const std::string pattern = std::string(folder.data()) + "/../../nvidia/*/lib/" + name;
   glob_t found{};
   const bool any = glob(pattern.c_str(), 0, nullptr, &found) == 0;
   const std::string path = any ? found.gl_pathv[found.gl_pathc - 1] : "";  // the newest, in order of names
@@ -59,25 +67,49 @@ std::string nvrtc_beside_torch() {
   return path;
 }
 
+void* open_first(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (void* const library = name.empty() ? nullptr : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      return library;
+    }
+  }
+  return nullptr;
+}
+
 Nvrtc open_compiler() {
   constexpr const char* remedy =
       "pip install nvidia-cuda-nvrtc, which a CUDA build of torch brings, or name its libnvrtc.so in "
       "OPSMITH_NVRTC_LIBRARY";
   const char* const named = std::getenv("OPSMITH_NVRTC_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
-  const std::string beside_torch = nvrtc_beside_torch();
-  void* library = nullptr;
-  for (const char* const name :
-       {named != nullptr ? named : "", beside_torch.c_str(), "libnvrtc.so.13", "libnvrtc.so.12"}) {
-    if (library == nullptr && *name != '\0') {
-      library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    }
-  }
+  const bool is_named = named != nullptr && *named != '\0';
+  void* const library =
+      is_named ? open_first({named})
+               : open_first({beside_torch("libnvrtc.so.[0-9]*"), "libnvrtc.so.13", "libnvrtc.so.12"});
   if (library == nullptr) {
-    throw Failure(OPSMITH_FAILED, std::string("NVRTC, which compiles kernels, is missing: ") + remedy);
+    throw Failure(OPSMITH_FAILED,
+                  (is_named ? std::string("OPSMITH_NVRTC_LIBRARY names no library that opens: ") + named
+                            : std::string("NVRTC, which compiles kernels, is missing")) +
+                      "; " + remedy);
   }
   Nvrtc found;
   OPSMITH_NVRTC_FUNCTIONS(OPSMITH_CUDA_FIND)
   return found;
+}
+
+Nvtx open_ranges() {
+  constexpr const char* kOfCuda12 = "libnvToolsExt.so.1";
+  constexpr const char* kOfCuda13 = "libnvtx3interop.so.1";
+  void* const library = open_first({beside_torch(kOfCuda13), beside_torch(kOfCuda12), kOfCuda13, kOfCuda12});
+  Nvtx found;
+  if (library != nullptr) {
+    found.RangePushA = reinterpret_cast<int (*)(const char*)>(dlsym(library, "nvtxRangePushA"));
+    found.RangePop = reinterpret_cast<int (*)()>(dlsym(library, "nvtxRangePop"));
+  }
+  return found.RangePushA != nullptr && found.RangePop != nullptr ? found : Nvtx{};
+}
+
+std::string version_text(int major, int minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
 }
 #undef OPSMITH_CUDA_FIND
 
@@ -91,6 +123,24 @@ const Api& api() {
 const Nvrtc& nvrtc() {
   static const Nvrtc found = open_compiler();
   return found;
+}
+
+const Nvtx& nvtx() {
+  static const Nvtx found = open_ranges();
+  return found;
+}
+
+std::string driver_version() {
+  int version = 0;
+  api().DriverGetVersion(&version);
+  return version_text(version / 1000, version % 1000 / 10);
+}
+
+std::string nvrtc_version() {
+  int major = 0;
+  int minor = 0;
+  nvrtc().Version(&major, &minor);
+  return version_text(major, minor);
 }
 
 }  // namespace cuda

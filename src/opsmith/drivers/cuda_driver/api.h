@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 using CUresult = int;
 using CUdevice = int;
@@ -28,11 +29,18 @@ constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
 constexpr CUresult kNotReady = 600;
+// What the driver says of a kernel's binary that it cannot load.
+constexpr CUresult kInvalidImage = 200;
+constexpr CUresult kNoBinaryForGpu = 209;
+constexpr CUresult kInvalidPtx = 218;
+constexpr CUresult kUnsupportedPtxVersion = 222;
 // After these the context answers every later call alike, and only a new process has a working one.
 constexpr CUresult kEccUncorrectable = 214;
 constexpr CUresult kNvlinkUncorrectable = 220;
+constexpr CUresult kContained = 226;
 constexpr CUresult kIllegalAddress = 700;
 constexpr CUresult kLaunchTimeout = 702;
+constexpr CUresult kContextIsDestroyed = 709;
 constexpr CUresult kAssert = 710;
 constexpr CUresult kHardwareStackError = 714;
 constexpr CUresult kIllegalInstruction = 715;
@@ -40,6 +48,7 @@ constexpr CUresult kMisalignedAddress = 716;
 constexpr CUresult kInvalidAddressSpace = 717;
 constexpr CUresult kInvalidPc = 718;
 constexpr CUresult kLaunchFailed = 719;
+constexpr CUresult kTensorMemoryLeak = 721;
 
 constexpr int kMaxThreadsPerBlock = 1;
 constexpr int kMaxSharedMemory = 8;
@@ -60,12 +69,14 @@ constexpr int kCaptureRelaxed = 2;
   F(Init, "cuInit", (unsigned))                                                                            \
   F(DriverGetVersion, "cuDriverGetVersion", (int*))                                                        \
   F(GetErrorName, "cuGetErrorName", (CUresult, const char**))                                              \
+  F(GetErrorString, "cuGetErrorString", (CUresult, const char**))                                          \
   F(DeviceGetCount, "cuDeviceGetCount", (int*))                                                            \
   F(DeviceGet, "cuDeviceGet", (CUdevice*, int))                                                            \
   F(DeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                              \
   F(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t*, CUdevice))                                            \
   F(DeviceGetAttribute, "cuDeviceGetAttribute", (int*, int, CUdevice))                                     \
   F(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                            \
+  F(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext*))                                                        \
   F(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                         \
   F(MemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                     \
   F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                     \
@@ -110,11 +121,15 @@ constexpr int kCaptureRelaxed = 2;
 
 #define OPSMITH_NVRTC_FUNCTIONS(F)                                                          \
   F(Version, "nvrtcVersion", (int*, int*))                                                  \
+  F(GetNumSupportedArchs, "nvrtcGetNumSupportedArchs", (int*))                              \
+  F(GetSupportedArchs, "nvrtcGetSupportedArchs", (int*))                                    \
   F(CreateProgram, "nvrtcCreateProgram",                                                    \
     (nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
   F(CompileProgram, "nvrtcCompileProgram", (nvrtcProgram, int, const char* const*))         \
   F(GetPTXSize, "nvrtcGetPTXSize", (nvrtcProgram, size_t*))                                 \
   F(GetPTX, "nvrtcGetPTX", (nvrtcProgram, char*))                                           \
+  F(GetCUBINSize, "nvrtcGetCUBINSize", (nvrtcProgram, size_t*))                             \
+  F(GetCUBIN, "nvrtcGetCUBIN", (nvrtcProgram, char*))                                       \
   F(GetProgramLogSize, "nvrtcGetProgramLogSize", (nvrtcProgram, size_t*))                   \
   F(GetProgramLog, "nvrtcGetProgramLog", (nvrtcProgram, char*))                             \
   F(DestroyProgram, "nvrtcDestroyProgram", (nvrtcProgram*))
@@ -127,6 +142,11 @@ struct Nvrtc {
   OPSMITH_NVRTC_FUNCTIONS(OPSMITH_CUDA_ENTRY)
 };
 #undef OPSMITH_CUDA_ENTRY
+// NVIDIA's library of ranges; both null where it is missing. They return a depth, or that no tool listens.
+struct Nvtx {
+  int (*RangePushA)(const char*) = nullptr;
+  int (*RangePop)() = nullptr;
+};
 
 // Throws Failure where NVIDIA's driver is missing or finds no device; initialised.
 const Api& api();
@@ -134,5 +154,11 @@ const Api& api();
 // Throws Failure where NVRTC is missing. OPSMITH_NVRTC_LIBRARY names the library; the wheels
 // nvidia-cuda-nvrtc have one.
 const Nvrtc& nvrtc();
+
+const Nvtx& nvtx();
+
+// Of a driver or a compiler: "<major>.<minor>".
+std::string driver_version();
+std::string nvrtc_version();
 
 }  // namespace cuda

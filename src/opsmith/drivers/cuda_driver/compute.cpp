@@ -1,6 +1,7 @@
 // The entries of opsmith_compute.h: kernels compiled by NVRTC, and launched.
 #include <opsmith_compute.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -24,17 +25,39 @@ constexpr const char* kDialect =
 #include "dialect.cu"
     ;
 constexpr size_t kMostArguments = 64;
+constexpr std::array<const char*, 3> kOptions{"--std=c++17", "--device-as-default-execution-space", "-w"};
 
-// PTX of `source` for a device of compute capability `major`.`minor`.
-std::string compile(const std::string& source, int major, int minor) {
+// What NVRTC compiles for: "sm_90", which that device loads as it is, or "compute_90", which the driver
+// translates for a device that is newer than NVRTC. Throws Failure for a device that NVRTC has given up.
+std::string target_of(int major, int minor) {
+  const int wanted = 10 * major + minor;
+  int count = 0;
+  nvrtc().GetNumSupportedArchs(&count);
+  std::vector<int> known(static_cast<size_t>(count));
+  nvrtc().GetSupportedArchs(known.data());
+  int newest = 0;
+  for (const int each : known) {
+    if (each == wanted) {
+      return "sm_" + std::to_string(wanted);
+    }
+    newest = each < wanted ? std::max(newest, each) : newest;
+  }
+  if (newest == 0) {
+    throw Failure(OPSMITH_FAILED, "NVRTC " + nvrtc_version() + " makes no code for sm_" +
+                                      std::to_string(wanted) +
+                                      ": name the libnvrtc.so of an older one in OPSMITH_NVRTC_LIBRARY");
+  }
+  return "compute_" + std::to_string(newest);
+}
+
+// `source` for target_of() a device: machine code, or PTX.
+std::string compile(const std::string& source, const std::string& target) {
   nvrtcProgram program = nullptr;
   if (nvrtc().CreateProgram(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr) != 0) {
     throw Failure(OPSMITH_FAILED, "NVRTC cannot read a kernel's source");
   }
-  const std::string architecture =
-      "--gpu-architecture=compute_" + std::to_string(major) + std::to_string(minor);
-  const std::array<const char*, 4> options{architecture.c_str(), "--std=c++17",
-                                           "--device-as-default-execution-space", "-w"};
+  const std::string architecture = "--gpu-architecture=" + target;
+  const std::array<const char*, 4> options{architecture.c_str(), kOptions[0], kOptions[1], kOptions[2]};
   const int error = nvrtc().CompileProgram(program, options.size(), options.data());
   size_t size = 0;
   std::string text;
@@ -42,6 +65,10 @@ std::string compile(const std::string& source, int major, int minor) {
     nvrtc().GetProgramLogSize(program, &size);
     text.resize(size);
     nvrtc().GetProgramLog(program, text.data());
+  } else if (target.starts_with("sm_")) {
+    nvrtc().GetCUBINSize(program, &size);
+    text.resize(size);
+    nvrtc().GetCUBIN(program, text.data());
   } else {
     nvrtc().GetPTXSize(program, &size);
     text.resize(size);
@@ -54,18 +81,34 @@ std::string compile(const std::string& source, int major, int minor) {
   return text;
 }
 
-std::string ptx_of(const Device& device, const std::string& source) {
-  int major = 0;
-  int minor = 0;
-  nvrtc().Version(&major, &minor);
-  const std::string key = "NVRTC " + std::to_string(major) + "." + std::to_string(minor) + " compute_" +
-                          std::to_string(device.major) + std::to_string(device.minor) + "\n" + source;
-  if (std::optional<std::string> found = driver_parts::cached_binary("cuda_driver", key)) {
-    return *found;
+void check_loaded(CUresult error, const std::string& target) {
+  if (error == kInvalidImage || error == kNoBinaryForGpu || error == kInvalidPtx ||
+      error == kUnsupportedPtxVersion) {
+    throw Failure(OPSMITH_FAILED, "NVIDIA's driver, of CUDA " + driver_version() +
+                                      ", does not load what NVRTC " + nvrtc_version() + " makes for " +
+                                      target + ": " + text_of(error) +
+                                      "; update the driver, or name the libnvrtc.so of an NVRTC that is no "
+                                      "newer than it in OPSMITH_NVRTC_LIBRARY");
   }
-  std::string ptx = compile(source, device.major, device.minor);
-  driver_parts::cache_binary("cuda_driver", key, ptx);
-  return ptx;
+  check(error, "load a kernel");
+}
+
+// Compiled, or found on disk: for this target, by this NVRTC with these options, for this driver.
+CUmodule load(const Device& device, const std::string& source) {
+  const std::string target = target_of(device.major, device.minor);
+  std::string key = target + ", NVRTC " + nvrtc_version() + ", driver of CUDA " + driver_version();
+  for (const char* const option : kOptions) {
+    key = key + " " + option;
+  }
+  key += "\n" + source;
+  CUmodule module = nullptr;
+  const std::optional<std::string> found = driver_parts::cached_binary("cuda_driver", key);
+  if (!found.has_value() || api().ModuleLoadData(&module, found->c_str()) != kSuccess) {
+    const std::string binary = compile(source, target);
+    check_loaded(api().ModuleLoadData(&module, binary.c_str()), target);
+    driver_parts::cache_binary("cuda_driver", key, binary);
+  }
+  return module;
 }
 
 }  // namespace
@@ -90,10 +133,8 @@ OPSMITH_EXPORTED const char* opsmith_compute_dialect(void) {
 OPSMITH_EXPORTED opsmith_status opsmith_compute_compile(int device, const char* source, const char* name,
                                                         opsmith_compute_kernel* kernel) {
   return entry([&] {
-    const std::string ptx = ptx_of(use_device(device), source);
-    CUmodule module = nullptr;
+    const CUmodule module = load(use_device(device), source);
     CUfunction function = nullptr;
-    check(api().ModuleLoadData(&module, ptx.c_str()), "load a kernel");
     check(api().ModuleGetFunction(&function, module, name), "find a kernel in its module");
     *kernel = new opsmith_compute_kernel_s{function, name};
   });
@@ -133,7 +174,7 @@ OPSMITH_EXPORTED opsmith_status opsmith_compute_faults(opsmith_stream stream, co
   return entry([&] { *address = stream->faults(); });
 }
 
-// PTX of `source` for a compute capability, without a device: what tests compile kernels with.
+// `source` for a compute capability, without a device: what tests compile kernels with.
 OPSMITH_EXPORTED opsmith_status opsmith_cuda_compile(const char* source, int major, int minor) {
-  return entry([&] { compile(source, major, minor); });
+  return entry([&] { compile(source, target_of(major, minor)); });
 }

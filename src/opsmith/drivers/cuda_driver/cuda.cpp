@@ -26,7 +26,7 @@ opsmith_status device_count(int* count) {
 
 opsmith_status device_properties(int device, opsmith_device_properties* properties) {
   return entry([&] {
-    const Device& found = use_device(device);
+    const Device& found = device_at(device);
     *properties = {};
     std::snprintf(properties->name, sizeof(properties->name), "%s", found.name.c_str());
     std::snprintf(properties->architecture, sizeof(properties->architecture), "sm_%d%d", found.major,
@@ -54,7 +54,7 @@ opsmith_status allocate(int device, size_t bytes, void** pointer) {
   return entry([&] {
     use_device(device);
     CUdeviceptr made = 0;
-    check(api().MemAlloc(&made, bytes), "allocate memory");
+    check(api().MemAlloc(&made, bytes), ("allocate " + std::to_string(bytes) + " bytes").c_str());
     *pointer = reinterpret_cast<void*>(made);
   });
 }
@@ -97,9 +97,8 @@ opsmith_status copy(void* destination, int destination_device, const void* sourc
       check(api().MemcpyDtoDAsync(address(destination), address(source), bytes, stream->stream),
             "copy memory");
     } else {
-      const CUcontext from = use_device(source_device).context;
-      const CUcontext to = use_device(destination_device).context;
-      use_device(stream->device);
+      const CUcontext from = device_at(source_device).context();
+      const CUcontext to = device_at(destination_device).context();
       check(api().MemcpyPeerAsync(address(destination), to, address(source), from, bytes, stream->stream),
             "copy memory between devices");
     }
@@ -239,6 +238,22 @@ opsmith_status pinned_release(void* pointer) {
   });
 }
 
+// ---- ranges of the program ----
+
+opsmith_status range_push(const char* text) {
+  if (nvtx().RangePushA != nullptr) {
+    nvtx().RangePushA(text);
+  }
+  return OPSMITH_OK;
+}
+
+opsmith_status range_pop() {
+  if (nvtx().RangePop != nullptr) {
+    nvtx().RangePop();
+  }
+  return OPSMITH_OK;
+}
+
 // ---- memory shared with other processes ----
 
 static_assert(sizeof(CUipcMemHandle) <= sizeof(opsmith_memory_handle::bytes));
@@ -301,8 +316,8 @@ const opsmith_driver table = {
     .pinned_release = pinned_release,
     .pinned_contains = pinned_contains,
     .host_window = nullptr,
-    .range_push = nullptr,
-    .range_pop = nullptr,
+    .range_push = range_push,
+    .range_pop = range_pop,
     .memory_export = memory_export,
     .memory_import = memory_import,
     .memory_unimport = memory_unimport,

@@ -1,6 +1,8 @@
 // See device.h.
 #include "device.h"
 
+#include <memory>
+
 #include "errors.h"
 
 namespace cuda {
@@ -12,8 +14,7 @@ int attribute(CUdevice device, int which) {
   return value;
 }
 
-Device open_device(int index) {
-  Device device{};
+void describe(Device& device, int index) {
   check(api().DeviceGet(&device.id, index), "find a device");
   char name[128] = "";
   check(api().DeviceGetName(name, sizeof(name), device.id), "ask for a device's name");
@@ -24,37 +25,45 @@ Device open_device(int index) {
   device.multiprocessors = attribute(device.id, kMultiprocessors);
   device.major = attribute(device.id, kComputeMajor);
   device.minor = attribute(device.id, kComputeMinor);
-  check(api().DevicePrimaryCtxRetain(&device.context, device.id), "open a device");
-  return device;
 }
 
-std::vector<Device> find_devices() {
+const std::deque<Device>* find_devices() {
   int count = 0;
   check(api().DeviceGetCount(&count), "count the devices");
-  std::vector<Device> found;
+  auto found = std::make_unique<std::deque<Device>>(static_cast<size_t>(count));
   for (int index = 0; index < count; ++index) {
-    found.push_back(open_device(index));
+    describe((*found)[static_cast<size_t>(index)], index);
   }
-  return found;
+  return found.release();
 }
 
 }  // namespace
 
-const std::vector<Device>& devices() {
-  static const auto* const found = new std::vector<Device>(find_devices());
+CUcontext Device::context() const {
+  std::call_once(is_open_, [this] { check(api().DevicePrimaryCtxRetain(&context_, id), "open a device"); });
+  return context_;
+}
+
+const std::deque<Device>& devices() {
+  static const auto* const found = find_devices();
   return *found;
 }
 
-const Device& use_device(int device) {
-  thread_local int current = -1;
+const Device& device_at(int device) {
   if (device < 0 || static_cast<size_t>(device) >= devices().size()) {
     throw Failure(OPSMITH_INVALID_ARGUMENT, "there is no device " + std::to_string(device) + ", only " +
                                                 std::to_string(devices().size()));
   }
-  const Device& found = devices()[static_cast<size_t>(device)];
-  if (current != device) {
-    check(api().CtxSetCurrent(found.context), "use a device");
-    current = device;
+  return devices()[static_cast<size_t>(device)];
+}
+
+const Device& use_device(int device) {
+  const Device& found = device_at(device);
+  // Asked each time: PyTorch's own CUDA changes it too.
+  CUcontext current = nullptr;
+  check(api().CtxGetCurrent(&current), "ask for the device in use");
+  if (current != found.context()) {
+    check(api().CtxSetCurrent(found.context()), "use a device");
   }
   return found;
 }

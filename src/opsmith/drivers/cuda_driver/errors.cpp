@@ -12,6 +12,9 @@ opsmith_status status_of(CUresult error) {
       return OPSMITH_INVALID_ARGUMENT;
     case kEccUncorrectable:
     case kNvlinkUncorrectable:
+    case kContained:
+    case kContextIsDestroyed:
+    case kTensorMemoryLeak:
     case kIllegalAddress:
     case kLaunchTimeout:
     case kAssert:
@@ -27,15 +30,29 @@ opsmith_status status_of(CUresult error) {
   }
 }
 
+bool is_fault_of_kernel(CUresult error) {
+  return error >= kIllegalAddress && error <= kLaunchFailed && status_of(error) == OPSMITH_DEVICE_LOST;
+}
+
+constexpr const char* kWhichKernel =
+    "; a kernel that was launched before did this: OPSMITH_LAUNCH_BLOCKING=1 tells which, and NVIDIA's "
+    "compute-sanitizer where in it";
+
 }  // namespace
+
+std::string text_of(CUresult error) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  api().GetErrorName(error, &name);
+  api().GetErrorString(error, &text);
+  return std::string(text != nullptr ? text : "an unknown error") + " (" +
+         (name != nullptr ? std::string(name) + ", " : "") + std::to_string(error) + ")";
+}
 
 void check(CUresult error, const char* action) {
   if (error != kSuccess) {
-    const char* name = nullptr;
-    api().GetErrorName(error, &name);
-    throw Failure(status_of(error), std::string(action) + ": " +
-                                        (name != nullptr ? name : "an unknown error") + " (" +
-                                        std::to_string(error) + ")");
+    throw Failure(status_of(error), std::string(action) + ": " + text_of(error) +
+                                        (is_fault_of_kernel(error) ? kWhichKernel : ""));
   }
 }
 

@@ -59,6 +59,7 @@ namespace cuda {
 opsmith_stream new_stream(int device, int priority) {
   use_device(device);
   CUstream stream = nullptr;
+  // CUDA's convention is PyTorch's, and it takes a number beyond its range for the nearest within.
   check(api().StreamCreateWithPriority(&stream, kStreamNonBlocking, priority), "make a stream");
   return new opsmith_stream_s(device, stream);
 }
