@@ -1,0 +1,28 @@
+"""A stand-in for libcuda, NVRTC and NVTX on the host, for machines without a GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+_LIBRARIES = {
+    "libcuda.cpp": "libcuda.so.1",
+    "libnvrtc.cpp": "libnvrtc.so",
+    "nvtx_tool.cpp": "libnvtx3interop.so.1",
+}
+
+
+def built(folder: Path) -> dict[str, str]:
+    """Compiles it to ``folder``; the environment in which cuda_driver finds it there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for source, library in _LIBRARIES.items():
+        command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared"]
+        subprocess.run([*command, "-o", str(folder / library), str(HERE / source)], check=True)
+    shutil.copy(HERE / "kernel.h", folder)
+    return {
+        "LD_LIBRARY_PATH": str(folder),
+        "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),
+        "OPSMITH_STAND_IN": str(folder),
+    }
