@@ -283,16 +283,20 @@ def gpt2() -> nn.Module:
 
 def gpt2_small() -> nn.Module:
     """GPT-2 of 124 million parameters on up to 1,024 tokens ``(N, T)``, Radford et al., 2019."""
-    width, known = 768, 50257
+    return gpt2_of(50257, 768, 12, 12)
+
+
+def gpt2_of(known: int, width: int, heads: int, layers: int) -> nn.Module:
+    """GPT-2 of another size, for ``known`` tokens."""
     blocks = (
         Block(
-            Attention(width, 12, causal=True),
+            Attention(width, heads, causal=True),
             feed_forward(width),
             nn.LayerNorm,
             after=False,
             width=width,
         )
-        for _ in range(12)
+        for _ in range(layers)
     )
     head = nn.Linear(width, known, bias=False)
     return nn.Sequential(Tokens(1024, known, width), *blocks, nn.LayerNorm(width), head)

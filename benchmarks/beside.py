@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from _models import TRAININGS, Training, gpt2_small, resnet50
-from torch import Tensor
+from _models import TRAININGS, Bottleneck, Training, gpt2_of, gpt2_small, normed, resnet50
+from torch import Tensor, nn
 from torch.nn import functional
 
 import opsmith
@@ -195,22 +195,34 @@ class Trained:
 
 
 def trained(small: bool) -> dict[str, Trained]:
-    """The models that are trained, by name."""
-    images, tokens, size, batch = (2, 16, 64, 1) if small else (64, 1024, 224, 8)
+    """The models that are trained, by name; small ones have a layer of each kind."""
+    images, size, batch, tokens = (2, 8, 1, 8) if small else (64, 224, 8, 1024)
+    known = 100 if small else 50257
 
     def pictures() -> tuple[Tensor, Tensor]:
-        return numbers(images, 3, size, size), torch.randint(0, 1000, (images,))
+        return numbers(images, 3, size, size), torch.randint(0, 10, (images,))
 
     def text() -> tuple[Tensor, Tensor]:
-        inputs, classes = torch.randint(0, 50257, (2, batch, tokens)).unbind()
+        inputs, classes = torch.randint(0, known, (2, batch, tokens)).unbind()
         return inputs, classes
 
-    resnet, gpt2 = Training(resnet50, pictures), Training(gpt2_small, text)
+    cnn = TRAININGS["CNN of the demo, batch 64"]
+    resnet = Training(small_resnet if small else resnet50, pictures)
+    gpt2 = Training(partial(gpt2_of, known, 32, 2, 1) if small else gpt2_small, text)
     return {
-        "the demo's CNN": Trained(TRAININGS["CNN of the demo, batch 64"], steps=20),
-        "ResNet-50, channels-last, autocast": Trained(resnet, torch.channels_last, torch.bfloat16),
+        "the demo's CNN": Trained(cnn, steps=1 if small else 20),
+        f"ResNet{'' if small else '-50'}, channels-last, autocast": Trained(
+            resnet, torch.channels_last, torch.bfloat16
+        ),
         "GPT-2 small, autocast": Trained(gpt2, autocast=torch.bfloat16),
     }
+
+
+def small_resnet() -> nn.Module:
+    """ResNet's beginning, two of its blocks and its end."""
+    blocks = (Bottleneck(8, 4, 1), Bottleneck(16, 4, 2))
+    end = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+    return nn.Sequential(*normed(3, 8, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks, *end)
 
 
 _current: dict[str, Step] = {}

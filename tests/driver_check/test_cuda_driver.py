@@ -183,9 +183,7 @@ def test_kernels_are_compiled_once_for_a_device_and_a_compiler(
     def compiled(**settings: str) -> int:
         """How many programs a process compiles, of one, that runs its kernels."""
         told.write_text("")
-        stand.run(
-            ONE_KERNEL, tmp_path / "cache", OPSMITH_STAND_IN_COMPILED=str(told), **settings
-        )
+        stand.run(ONE_KERNEL, tmp_path / "cache", OPSMITH_STAND_IN_COMPILED=str(told), **settings)
         return len(told.read_text().splitlines())
 
     assert [compiled(), compiled()] == [1, 0]
@@ -202,9 +200,7 @@ def test_kernels_are_compiled_once_for_a_device_and_a_compiler(
 
 
 def test_no_device(stand: Stand, tmp_path: Path) -> None:
-    lines = stand.run(
-        "print(failure(driver.device_count))", tmp_path, OPSMITH_STAND_IN_DEVICES="0"
-    )
+    lines = stand.run("print(failure(driver.device_count))", tmp_path, OPSMITH_STAND_IN_DEVICES="0")
     assert lines == [
         "FAILED NVIDIA's driver finds no device: see that `nvidia-smi` lists it, and that "
         "CUDA_VISIBLE_DEVICES does not hide it"

@@ -8,15 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECK = Path(__file__).parents[2] / "tools" / "gpu" / "check"
 
 
-def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def check(folder: Path, *arguments: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(CHECK), "--dry-run", "--output", str(folder), *arguments],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=seconds,
     )
 
 
@@ -27,6 +29,26 @@ def test_the_cuda_driver_keeps_its_contract_on_the_stand_in(tmp_path: Path) -> N
     verdicts = {each["name"]: each["verdict"] for each in step["result"]["checks"]}
     assert "failed" not in verdicts.values()
     assert verdicts["recorded work"] == verdicts["imported contents"] == "passed"
+
+
+@pytest.mark.nightly
+def test_faults_interrupts_and_full_memory_on_the_stand_in(tmp_path: Path) -> None:
+    ran = check(tmp_path, "--only", "build", "--only", "on device", seconds=3600)
+    assert ran.returncode == 0, ran.stdout + (tmp_path / "check.log").read_text()
+    found = json.loads((tmp_path / "check.json").read_text())["steps"]["on device"]["result"]
+    assert found["fault"]["says"] == (
+        "could not synchronise a stream on cuda_driver:0: wait for a stream: an illegal memory access was "
+        "encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700); a kernel that was launched before did this: "
+        "OPSMITH_LAUNCH_BLOCKING=1 tells which, and NVIDIA's compute-sanitizer where in it "
+        "(OPSMITH_DEVICE_LOST). The device and its tensors are gone: restart the process and continue from a "
+        "checkpoint."
+    )
+    assert found["full"]["says"] == (
+        "cuda_driver:0 is out of memory: 1.00 GiB were asked for, 510.00 MiB of 4.00 GiB are free, and this "
+        "process holds 2.00 MiB: 512 bytes in allocations (1) and 2.00 MiB in its cache. Delete tensors that "
+        "are no longer needed, use a smaller batch, or trade memory for time with torch.utils.checkpoint. "
+        "The driver says: allocate 1073741824 bytes: out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"
+    )
 
 
 def test_a_step_that_fails_is_said_and_those_before_it_are_kept(tmp_path: Path) -> None:
@@ -43,5 +65,8 @@ def test_a_step_that_fails_is_said_and_those_before_it_are_kept(tmp_path: Path) 
 def test_a_step_that_does_not_exist_is_refused_before_anything_is_built(tmp_path: Path) -> None:
     ran = check(tmp_path / "none", "--from", "tests")
     assert ran.returncode == 2
-    assert "there is no step 'tests': build, driver, demo, calls, " in ran.stderr
+    assert (
+        "there is no step 'tests': build, driver, on device, demo, demo again, calls, "
+        in ran.stderr
+    )
     assert not os.path.exists(tmp_path / "none")

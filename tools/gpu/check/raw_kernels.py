@@ -6,7 +6,9 @@ Two that no operator has: one that takes as long as it is told, and one that wri
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ulong, c_void_p
+from ctypes import c_char_p, c_int, c_size_t, c_ulong, c_void_p
+
+from opsmith.driver.opened import table_of
 
 SOURCE = b"""
 KERNEL void spin(BUFFER(uint, out), ulong rounds) {
@@ -23,12 +25,14 @@ class _Argument(ctypes.Structure):
 
 
 class RawKernels:
-    """Both kernels on ``device``; ``out`` is memory of it, of 4 bytes.  Raises RuntimeError as the driver says."""
+    """Both kernels on ``device``; ``out`` is memory of it, of 4 bytes.
+
+    Where the driver fails, raises RuntimeError with what it says.
+    """
 
     def __init__(self, library: ctypes.CDLL, device: int, out: int) -> None:
         self._library, self._out = library, out
         library.opsmith_compute_dialect.restype = c_char_p
-        library.opsmith_get_driver.restype = POINTER(ctypes.c_byte)
         source = library.opsmith_compute_dialect() + SOURCE
         self._kernels = {}
         for name in ("spin", "fault"):
@@ -61,10 +65,5 @@ class RawKernels:
 
     def _check(self, status: int) -> None:
         if status:
-            raise RuntimeError(_last_error(self._library))
-
-
-def _last_error(library: ctypes.CDLL) -> str:
-    from opsmith.driver.opened import table_of
-
-    return ctypes.string_at(table_of(library, "").last_error()).decode()
+            text = table_of(self._library, "the driver").last_error()
+            raise RuntimeError(ctypes.string_at(text).decode())

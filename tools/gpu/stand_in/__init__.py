@@ -14,12 +14,19 @@ _LIBRARIES = {
 }
 
 
+def compiled(source: str, folder: Path) -> Path:
+    """The library of one of its sources, in ``folder``."""
+    library = folder / _LIBRARIES[source]
+    command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared"]
+    subprocess.run([*command, "-o", str(library), str(HERE / source)], check=True)
+    return library
+
+
 def built(folder: Path) -> dict[str, str]:
     """Compiles it to ``folder``; the environment in which cuda_driver finds it there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for source, library in _LIBRARIES.items():
-        command = ["g++", "-std=c++20", "-O1", "-fPIC", "-shared"]
-        subprocess.run([*command, "-o", str(folder / library), str(HERE / source)], check=True)
+    for source in _LIBRARIES:
+        compiled(source, folder)
     shutil.copy(HERE / "kernel.h", folder)
     return {
         "LD_LIBRARY_PATH": str(folder),

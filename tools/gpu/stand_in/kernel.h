@@ -4,6 +4,7 @@
 #pragma once
 
 #include <math.h>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -52,11 +53,16 @@ void assemble(const char* ptx, X& x, Bits& bits) {
 
 constexpr size_t kStack = 64 << 10;
 
-// The threads of a block, each of which runs to its next barrier before the next one does.
+// The threads of a block, each of which runs to its next barrier before the next one does. They are made
+// once, for all blocks, and change places by longjmp: swapcontext asks the system each time.
+struct Thread {
+  jmp_buf at;
+  bool is_made = false;
+  bool has_ended = false;
+};
 struct Block {
-  std::vector<ucontext_t> threads{1024};
-  std::vector<bool> ended = std::vector<bool>(1024);
-  ucontext_t scheduler{};
+  std::vector<Thread> threads{1024};
+  jmp_buf scheduler;
   size_t current = 0;
   const std::function<void()>* body = nullptr;
   char* const stacks = static_cast<char*>(mmap(nullptr, 1024 * kStack, PROT_READ | PROT_WRITE,
@@ -65,9 +71,36 @@ struct Block {
 };
 inline thread_local Block block;
 
-inline void enter() {
-  (*block.body)();
-  block.ended[block.current] = true;
+inline void wait_for_turn() {
+  if (_setjmp(block.threads[block.current].at) == 0) {
+    _longjmp(block.scheduler, 1);
+  }
+}
+
+inline void run_thread() {
+  for (;;) {
+    (*block.body)();
+    block.threads[block.current].has_ended = true;
+    wait_for_turn();
+  }
+}
+
+// Until it waits for its next turn.
+[[gnu::noinline]] inline void give_turn(size_t i) {
+  block.current = i;
+  if (_setjmp(block.scheduler) != 0) {
+    return;
+  }
+  if (block.threads[i].is_made) {
+    _longjmp(block.threads[i].at, 1);
+  }
+  block.threads[i].is_made = true;
+  ucontext_t made;
+  getcontext(&made);
+  made.uc_stack.ss_sp = block.stacks + i * kStack;
+  made.uc_stack.ss_size = kStack;
+  makecontext(&made, run_thread, 0);
+  setcontext(&made);
 }
 
 template <class Each>
@@ -84,22 +117,13 @@ void each_thread(Each&& each) {
 inline void run_block(const std::function<void()>& body) {
 #ifdef STAND_IN_BARRIERS
   block.body = &body;
-  each_thread([](size_t i) {
-    ucontext_t& thread = block.threads[i];
-    getcontext(&thread);
-    thread.uc_stack.ss_sp = block.stacks + i * kStack;
-    thread.uc_stack.ss_size = kStack;
-    thread.uc_link = &block.scheduler;
-    makecontext(&thread, enter, 0);
-    block.ended[i] = false;
-  });
+  each_thread([](size_t i) { block.threads[i].has_ended = false; });
   for (bool all_ended = false; !all_ended;) {
     all_ended = true;
     each_thread([&](size_t i) {
-      if (!block.ended[i]) {
-        block.current = i;
-        swapcontext(&block.scheduler, &block.threads[i]);
-        all_ended = all_ended && block.ended[i];
+      if (!block.threads[i].has_ended) {
+        give_turn(i);
+        all_ended = all_ended && block.threads[i].has_ended;
       }
     });
   }
@@ -147,7 +171,7 @@ std::function<void()> launch(void (*kernel)(A...), const dim3& grid, const dim3&
 
 inline void __syncthreads() {
 #ifdef STAND_IN_BARRIERS
-  swapcontext(&stand_in::block.threads[stand_in::block.current], &stand_in::block.scheduler);
+  stand_in::wait_for_turn();
 #endif
 }
 

@@ -77,14 +77,15 @@ Region map_file(int file, size_t size) {
   return {reinterpret_cast<uintptr_t>(device), static_cast<char*>(host), size};
 }
 
-// The multiprocessors, which go to the most urgent kernel that waits.
+// The multiprocessors, which go to the most urgent kernel that waits, of these to the one that came first.
 class Turns {
  public:
   explicit Turns(int free) : free_(free) {}
   void take(int priority) {
     std::unique_lock lock(mutex_);
-    const auto mine = waiting_.insert(priority);
-    changed_.wait(lock, [&] { return free_ > 0 && *waiting_.begin() == priority; });
+    const std::pair mine(priority, ++last_);
+    waiting_.insert(mine);
+    changed_.wait(lock, [&] { return free_ > 0 && *waiting_.begin() == mine; });
     waiting_.erase(mine);
     --free_;
     changed_.notify_all();
@@ -98,7 +99,8 @@ class Turns {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::multiset<int> waiting_;
+  std::set<std::pair<int, long>> waiting_;
+  long last_ = 0;
   int free_;
 };
 

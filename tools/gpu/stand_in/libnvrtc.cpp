@@ -97,7 +97,8 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const* options)
   // The dialect has each of them once, where it defines one as the other.
   const bool barriers = occurrences(source, "BARRIER()") > 1 || occurrences(source, "__syncthreads()") > 1;
   const fs::path kernels = folder() / "kernels";
-  const fs::path made = kernels / (std::to_string(std::hash<std::string>{}(all)) + ".so");
+  const size_t digest = std::hash<std::string>{}(all + read(folder() / "kernel.h"));
+  const fs::path made = kernels / (std::to_string(digest) + ".so");
   if (!fs::exists(made)) {
     fs::create_directories(kernels);
     const std::string mine = made.string() + "." + std::to_string(getpid());
