@@ -26,6 +26,9 @@
 struct dim3 {
   unsigned x, y, z;
 };
+struct uint4 {
+  unsigned x, y, z, w;
+};
 
 inline thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 

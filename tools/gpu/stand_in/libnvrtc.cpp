@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -96,6 +97,8 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const* options)
   }
   // The dialect has each of them once, where it defines one as the other.
   const bool barriers = occurrences(source, "BARRIER()") > 1 || occurrences(source, "__syncthreads()") > 1;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   const fs::path kernels = folder() / "kernels";
   const size_t digest = std::hash<std::string>{}(all + read(folder() / "kernel.h"));
   const fs::path made = kernels / (std::to_string(digest) + ".so");

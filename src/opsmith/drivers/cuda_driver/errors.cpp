@@ -31,7 +31,8 @@ opsmith_status status_of(CUresult error) {
 }
 
 bool is_fault_of_kernel(CUresult error) {
-  return error >= kIllegalAddress && error <= kLaunchFailed && status_of(error) == OPSMITH_DEVICE_LOST;
+  return error >= kIllegalAddress && error <= kLaunchFailed && error != kContextIsDestroyed &&
+         status_of(error) == OPSMITH_DEVICE_LOST;
 }
 
 constexpr const char* kWhichKernel =
