@@ -27,7 +27,10 @@ def built(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     for source in _LIBRARIES:
         compiled(source, folder)
-    shutil.copy(HERE / "kernel.h", folder)
+    header = shutil.copy(HERE / "kernel.h", folder)
+    # Compiled ahead, with the options of libnvrtc.cpp: each kernel includes it.
+    options = ["-std=c++20", "-O1", "-w", "-fPIC", "-fvisibility=default"]
+    subprocess.run(["g++", *options, "-x", "c++-header", "-o", f"{header}.gch", header], check=True)
     return {
         "LD_LIBRARY_PATH": str(folder),
         "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),

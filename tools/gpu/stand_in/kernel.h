@@ -117,8 +117,10 @@ void each_thread(Each&& each) {
   }
 }
 
-inline void run_block(const std::function<void()>& body) {
-#ifdef STAND_IN_BARRIERS
+inline void run_block(const std::function<void()>& body, bool has_barriers) {
+  if (!has_barriers) {
+    return each_thread([&](size_t) { body(); });
+  }
   block.body = &body;
   each_thread([](size_t i) { block.threads[i].has_ended = false; });
   for (bool all_ended = false; !all_ended;) {
@@ -130,9 +132,6 @@ inline void run_block(const std::function<void()>& body) {
       }
     });
   }
-#else
-  each_thread([&](size_t) { body(); });
-#endif
 }
 
 using ToHost = void* (*)(void*);
@@ -150,7 +149,7 @@ T argument(const void* given, ToHost to_host) {
 // The job of a launch: its arguments are read now, since they may be gone when it does.
 template <class... A>
 std::function<void()> launch(void (*kernel)(A...), const dim3& grid, const dim3& items, void** arguments,
-                             ToHost to_host) {
+                             ToHost to_host, bool has_barriers) {
   size_t next = 0;
   std::tuple<std::remove_const_t<A>...> values{
       argument<std::remove_const_t<A>>(arguments[next++], to_host)...};
@@ -161,7 +160,7 @@ std::function<void()> launch(void (*kernel)(A...), const dim3& grid, const dim3&
     for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z) {
       for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y) {
         for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) {
-          run_block(body);
+          run_block(body, has_barriers);
         }
       }
     }
@@ -173,9 +172,7 @@ std::function<void()> launch(void (*kernel)(A...), const dim3& grid, const dim3&
 #define asm(...) stand_in::assemble(#__VA_ARGS__, x, bits)
 
 inline void __syncthreads() {
-#ifdef STAND_IN_BARRIERS
   stand_in::wait_for_turn();
-#endif
 }
 
 inline unsigned __float_as_uint(float x) {

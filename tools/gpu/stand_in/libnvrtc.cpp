@@ -89,14 +89,14 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const* options)
   for (std::sregex_iterator found(source.begin(), source.end(), kernel), end; found != end; ++found) {
     names.insert((*found)[1]);
   }
+  // The dialect has each of them once, where it defines one as the other.
+  const bool barriers = occurrences(source, "BARRIER()") > 1 || occurrences(source, "__syncthreads()") > 1;
   for (const std::string& name : names) {
     all += "\nextern \"C\" void launch_" + name +
            "(const dim3* grid, const dim3* items, void** arguments, stand_in::ToHost to_host,"
            " std::function<void()>* job) { *job = stand_in::launch(" +
-           name + ", *grid, *items, arguments, to_host); }\n";
+           name + ", *grid, *items, arguments, to_host, " + (barriers ? "true" : "false") + "); }\n";
   }
-  // The dialect has each of them once, where it defines one as the other.
-  const bool barriers = occurrences(source, "BARRIER()") > 1 || occurrences(source, "__syncthreads()") > 1;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const fs::path kernels = folder() / "kernels";
@@ -107,8 +107,8 @@ int nvrtcCompileProgram(_nvrtcProgram* program, int, const char* const* options)
     const std::string mine = made.string() + "." + std::to_string(getpid());
     std::ofstream(mine + ".cpp") << all;
     const std::string command = "g++ -std=c++20 -O1 -w -fPIC -shared -fvisibility=default -I'" +
-                                folder().string() + "' " + (barriers ? "-DSTAND_IN_BARRIERS " : "") + "-o '" +
-                                mine + ".so' '" + mine + ".cpp' 2>'" + mine + ".log'";
+                                folder().string() + "' -o '" + mine + ".so' '" + mine + ".cpp' 2>'" + mine +
+                                ".log'";
     if (std::system(command.c_str()) != 0) {
       return failed(program, read(mine + ".log"));
     }
