@@ -113,9 +113,7 @@ def environment(*, dry_run: bool) -> dict[str, str]:
         added |= stand_in.built(MADE / "stand_in")
         # The stand-in may have changed, and has its kernels in a folder of its own.
         shutil.rmtree(MADE / "dry_run_cache" / "kernels", ignore_errors=True)
-        added["OPSMITH_CACHE_DIR"] = os.environ.get(
-            "OPSMITH_CACHE_DIR", str(MADE / "dry_run_cache")
-        )
+        added["OPSMITH_CACHE_DIR"] = str(MADE / "dry_run_cache")
     return {**os.environ, **added}
 
 
