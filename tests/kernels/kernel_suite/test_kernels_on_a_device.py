@@ -40,7 +40,10 @@ pytestmark = pytest.mark.isolated(
         "onednn",
         "onednn_on_copies",
     ),
-    nightly=("portable", "portable_alone", "optimized", "quantized_on_copies", "onednn_on_copies"),
+    nightly=(
+        *("portable", "portable_alone", "optimized", "quantized_on_copies"),
+        *("onednn", "onednn_on_copies"),
+    ),
     opinfo=True,
     timeout=3600,
 )

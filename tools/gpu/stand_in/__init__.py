@@ -1,4 +1,4 @@
-"""A stand-in for libcuda, NVRTC and NVTX on the host, for machines without a GPU."""
+"""A stand-in for libcuda, NVRTC, cuBLAS and NVTX on the host, for machines without a GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 _LIBRARIES = {
     "libcuda.cpp": "libcuda.so.1",
     "libnvrtc.cpp": "libnvrtc.so",
+    "libcublas.cpp": "libcublas.so",
     "nvtx_tool.cpp": "libnvtx3interop.so.1",
 }
 
@@ -34,5 +35,6 @@ def built(folder: Path) -> dict[str, str]:
     return {
         "LD_LIBRARY_PATH": str(folder),
         "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),
+        "OPSMITH_CUBLAS_LIBRARY": str(folder / "libcublas.so"),
         "OPSMITH_STAND_IN": str(folder),
     }
