@@ -25,7 +25,8 @@ IN_ITS_OWN = "<!-- in an environment of its own -->"
 
 BY_NIGHT = frozenset(
     """autograd compile composites conformance custom-operators device driver fallback how-it-works importing
-    lean libraries math-library packaging python python-drivers programs random-numbers stubs tracing""".split()
+    lean libraries math-library packaging programs python python-drivers random-numbers stubs
+    tracing""".split()
 )
 """Pages that compile for half a minute and longer, and tell of what other tests look after by day."""
 
