@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = Path(__file__).with_name("beside_the_cpu.py")
+PROGRAM = Path(__file__).with_name("products.py")
 
 pytestmark = (
     pytest.mark.nightly
