@@ -24,6 +24,7 @@ from opsmith.errors import (
     PythonHeadersMissing,
 )
 from opsmith.plan import Derivation, Route
+from opsmith.schema import torch_version
 from refusal import refusal
 
 pytestmark = pytest.mark.needs("Python.h")
@@ -481,7 +482,7 @@ def refused(sim: LoadedBackend, kind: type[OpsmithError], name: str, **options: 
 
 def test_an_operator_that_does_not_exist(sim: LoadedBackend) -> None:
     assert refused(sim, OperatorUnknown, "maxmum") == (
-        f"HERE: torch {torch.__version__} has no operator `maxmum` "
+        f"HERE: torch {torch_version()} has no operator `maxmum` "
         "(did you mean maximum, maximum.out, max?)\n"
         "  remedy: name the overload too; `opsmith plan` lists every operator"
     )

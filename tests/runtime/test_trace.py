@@ -21,7 +21,7 @@ from opsmith.programs.trace import check_filter
 from opsmith.runtime import LoadedBackend
 from opsmith.runtime.trace.recording import Trace
 from opsmith.runtime.trace.traced_calls import How, TracedCall, TracedThread, TraceFilter, totals
-from opsmith.schema import Catalogue
+from opsmith.schema import Catalogue, torch_version
 
 _TIME = re.compile(r" [\d.]+ (µs|ms|s)(?=( raised)?$)", re.MULTILINE)
 
@@ -746,7 +746,7 @@ def test_files_and_formats(program: Path, tmp_path: Path) -> None:
         ),
         (
             ["--operator", "negg"],
-            f"error: torch {torch.__version__} has no operator `negg` (did you mean neg, neg_, ne?)\n  "
+            f"error: torch {torch_version()} has no operator `negg` (did you mean neg, neg_, ne?)\n  "
             "remedy: `opsmith ops --search` finds operators; wildcards are allowed, as in `conv*`\n",
         ),
         (

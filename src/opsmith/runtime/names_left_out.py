@@ -31,6 +31,7 @@ _REASONS = {
     "set_sync_debug_mode": "a driver cannot tell which calls make the host wait",
     "ExternalStream": "a stream is one of opsmith's; get_stream_from_external() finds it by its address",
     "DeferredCudaCallError": "nothing waits for a first use: the device is there once it is loaded",
+    "export_dot": "a driver's graphs cannot be looked into",
     "GreenContext": "a driver cannot divide a device",
     "profiler": "torch.profiler shows the device's work",
     "sparse": "torch.sparse makes sparse tensors of any device",
