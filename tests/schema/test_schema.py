@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torchgen
 
 from opsmith.schema import Catalogue, Composite, Group, Operator, Result, Variant
 from opsmith.schema.catalogue import function_schema, native_function
@@ -87,11 +88,17 @@ def test_operators_without_a_meta_kernel_are_those_of_torch(catalogue: Catalogue
         generated = "generated" in operator.tags and group.inplace is not None
         if not served(catalogue.operators[group.inplace or ""] if generated else operator):
             lacking.add(operator.name)
-    assert {o.name for o in catalogue.operators.values() if not o.meta} == lacking
+    # A build for CUDA has it; the record is of a build for the CPU.
+    of_cuda = {"_cudnn_rnn_flatten_weight"} if torch.version.cuda else set()
+    assert {o.name for o in catalogue.operators.values() if not o.meta} == lacking | of_cuda
 
 
-def test_275_groups_are_structured(catalogue: Catalogue) -> None:
-    assert sum(group.structured for group in catalogue.groups) == 275
+def test_groups_are_structured_where_torchgen_says_so(catalogue: Catalogue) -> None:
+    listed = (
+        Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    )
+    said = listed.read_text(encoding="utf-8").count("\n  structured: True")
+    assert sum(group.structured for group in catalogue.groups) == said > 270
 
 
 def test_a_schema_is_what_torchgen_reads_it_as(catalogue: Catalogue) -> None:
