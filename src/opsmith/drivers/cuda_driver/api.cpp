@@ -2,14 +2,9 @@
 #include "api.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <link.h>
+#include <opsmith_vendor_library.h>
 
-#include <array>
-#include <climits>
-#include <cstdlib>
 #include <string>
-#include <vector>
 
 #include "errors.h"
 
@@ -53,42 +48,21 @@ Api open_driver() {
 }
 
 // A library of NVIDIA's wheels beside the torch that this process has loaded; empty where there is none.
-std::string beside_torch(const char* name) {
-  void* const torch = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
-  std::array<char, PATH_MAX> folder{};
-  if (torch == nullptr || dlinfo(torch, RTLD_DI_ORIGIN, folder.data()) != 0) {
-    return "";
-  }
-  const std::string pattern = std::string(folder.data()) + "/../../nvidia/*/lib/" + name;
-  glob_t found{};
-  const bool any = glob(pattern.c_str(), 0, nullptr, &found) == 0;
-  const std::string path = any ? found.gl_pathv[found.gl_pathc - 1] : "";  // the newest, in order of names
-  globfree(&found);
-  return path;
-}
-
-void* open_first(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (void* const library = name.empty() ? nullptr : dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      return library;
-    }
-  }
-  return nullptr;
+std::string of_wheels(const std::string& name) {
+  return opsmith::beside_torch("/../../nvidia/*/lib/" + name);
 }
 
 Nvrtc open_compiler() {
   constexpr const char* remedy =
       "pip install nvidia-cuda-nvrtc, which a CUDA build of torch brings, or name its libnvrtc.so in "
       "OPSMITH_NVRTC_LIBRARY";
-  const char* const named = std::getenv("OPSMITH_NVRTC_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
-  const bool is_named = named != nullptr && *named != '\0';
-  void* const library =
-      is_named ? open_first({named})
-               : open_first({beside_torch("libnvrtc.so.[0-9]*"), "libnvrtc.so.13", "libnvrtc.so.12"});
+  const std::string named = opsmith::library_named_by("OPSMITH_NVRTC_LIBRARY");
+  void* const library = opsmith::open_vendor_library(
+      named, {of_wheels("libnvrtc.so.[0-9]*"), "libnvrtc.so.13", "libnvrtc.so.12"});
   if (library == nullptr) {
     throw Failure(OPSMITH_FAILED,
-                  (is_named ? std::string("OPSMITH_NVRTC_LIBRARY names no library that opens: ") + named
-                            : std::string("NVRTC, which compiles kernels, is missing")) +
+                  (named.empty() ? "NVRTC, which compiles kernels, is missing"
+                                 : "OPSMITH_NVRTC_LIBRARY names no library that opens: " + named) +
                       "; " + remedy);
   }
   Nvrtc found;
@@ -99,7 +73,8 @@ Nvrtc open_compiler() {
 Nvtx open_ranges() {
   constexpr const char* kOfCuda12 = "libnvToolsExt.so.1";
   constexpr const char* kOfCuda13 = "libnvtx3interop.so.1";
-  void* const library = open_first({beside_torch(kOfCuda13), beside_torch(kOfCuda12), kOfCuda13, kOfCuda12});
+  void* const library =
+      opsmith::open_vendor_library("", {of_wheels(kOfCuda13), of_wheels(kOfCuda12), kOfCuda13, kOfCuda12});
   Nvtx found;
   if (library != nullptr) {
     found.RangePushA = reinterpret_cast<int (*)(const char*)>(dlsym(library, "nvtxRangePushA"));

@@ -3,10 +3,7 @@
 
 #include <dlfcn.h>
 
-#include <array>
-#include <climits>
-#include <cstdlib>
-#include <string>
+#include <opsmith_vendor_library.h>
 
 namespace opsmith::onednn {
 namespace {
@@ -14,24 +11,10 @@ namespace {
 #define OPSMITH_ONEDNN_REMEDY \
   "; pip install onednn-cpu-gomp, or name a libdnnl.so.3 for OpenMP in OPSMITH_ONEDNN_LIBRARY"
 
-// Wheels have it in the environment's lib/, where lib/python3.x/site-packages/torch/lib is, too.
-std::string beside_torch() {
-  void* const torch = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
-  std::array<char, PATH_MAX> folder{};
-  if (torch == nullptr || dlinfo(torch, RTLD_DI_ORIGIN, folder.data()) != 0) {
-    return "";
-  }
-  return std::string(folder.data()) + "/../../../../libdnnl.so.3";
-}
-
 void* open_library() {
-  constexpr int kMode = RTLD_NOW | RTLD_LOCAL;
-  const char* const named = std::getenv("OPSMITH_ONEDNN_LIBRARY");  // NOLINT(concurrency-mt-unsafe)
-  if (named != nullptr && *named != '\0') {
-    return dlopen(named, kMode);
-  }
-  void* const library = dlopen(beside_torch().c_str(), kMode);
-  return library != nullptr ? library : dlopen("libdnnl.so.3", kMode);
+  // Wheels have it in the environment's lib/, where lib/python3.x/site-packages/torch/lib is, too.
+  return open_vendor_library(library_named_by("OPSMITH_ONEDNN_LIBRARY"),
+                             {beside_torch("/../../../../libdnnl.so.3"), "libdnnl.so.3"});
 }
 
 template <class Function>
