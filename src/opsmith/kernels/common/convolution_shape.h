@@ -13,9 +13,11 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <tuple>
 
 #include "dims.h"
 #include "dtype_names.h"
+#include "dtypes.h"
 #include "feature_map.h"
 #include "resize.h"
 
@@ -169,6 +171,38 @@ inline bool convolution_takes_gradient(KernelRuntimeContext& context, const Tens
                     std::equal(output.value, output.value + output.rank, grad_output.sizes().begin()),
                 InvalidArgument, false, "grad_output is not of the convolution's output size and dtype");
   return true;
+}
+
+// Checks a call of convolution_backward, for kernels that compute in Float, BFloat16 and Half: `is_taken`
+// says whether the input is of one of these. `sizes` become those of the forward's output. False where
+// nothing is left to compute: the call is rejected, or the gradients are those of an empty convolution.
+inline bool begins_convolution_backward(KernelRuntimeContext& context, const Tensor& grad_output,
+                                        const Tensor& input, const Tensor& weight,
+                                        const std::optional<ConvolutionParameters::List>& bias_sizes,
+                                        const ConvolutionParameters& parameters,
+                                        executorch::aten::ArrayRef<bool> output_mask,
+                                        const std::tuple<Tensor&, Tensor&, Tensor&>& gradients, bool is_taken,
+                                        Dims& sizes) {
+  const auto& [out0, out1, out2] = gradients;
+  if (!is_mask_of(context, output_mask, 3)) {
+    return false;
+  }
+  const Tensor* const outs[] = {&out0, &out1, &out2};
+  for (size_t i = 0; i < 3; ++i) {
+    if (output_mask[i] && !same_dtype(context, input, *outs[i])) {
+      return false;
+    }
+  }
+  if (is_empty_convolution(input)) {
+    convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
+    return false;
+  }
+  if (!convolution_sizes(context, input, weight, parameters, sizes)) {
+    return false;
+  }
+  OPSMITH_CHECK(context, is_taken, NotSupported, false,
+                "convolution_backward takes float32, bfloat16 or float16, all operands the same");
+  return convolution_takes_gradient(context, input, grad_output, sizes);
 }
 
 }  // namespace opsmith

@@ -207,28 +207,11 @@ std::tuple<Tensor&, Tensor&, Tensor&> convolution_backward_out(
     Parameters::List dilation, bool transposed, Parameters::List output_padding, int64_t groups,
     executorch::aten::ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   std::tuple<Tensor&, Tensor&, Tensor&> results(out0, out1, out2);
-  if (!is_mask_of(context, output_mask, 3)) {
-    return results;
-  }
-  const Tensor* const outs[] = {&out0, &out1, &out2};
-  for (size_t i = 0; i < 3; ++i) {
-    if (output_mask[i] && !same_dtype(context, input, *outs[i])) {
-      return results;
-    }
-  }
-  if (is_empty_convolution(input)) {
-    convolution_backward_of_nothing(context, input, weight, bias_sizes, output_mask, out0, out1, out2);
-    return results;
-  }
   const Parameters parameters{stride, padding, dilation, transposed, output_padding, groups};
-  Dims sizes;
-  if (!convolution_sizes(context, input, weight, parameters, sizes)) {
-    return results;
-  }
   const auto dtype = data_type(input.scalar_type());
-  OPSMITH_CHECK(context, dtype.has_value(), NotSupported, results,
-                "convolution_backward takes float32, bfloat16 or float16, all operands the same");
-  if (!convolution_takes_gradient(context, input, grad_output, sizes)) {
+  Dims sizes;
+  if (!begins_convolution_backward(context, grad_output, input, weight, bias_sizes, parameters, output_mask,
+                                   results, dtype.has_value(), sizes)) {
     return results;
   }
   if (grad_output.numel() == 0 || weight.numel() == 0) {
