@@ -59,7 +59,7 @@ void put(double x, Bfloat16& to) {
 }
 
 struct Matrix {
-  void* data;
+  void* data;  // as the host sees it
   int op;
   int64_t step;
   int64_t batch;
@@ -77,10 +77,9 @@ struct Product {
 
 template <class T>
 void run(const Product& p) {
-  static const auto view = of_libcuda<void* (*)(void*)>("opsmith_stand_in_view");
-  const auto* const a = static_cast<const T*>(view(p.a.data));
-  const auto* const b = static_cast<const T*>(view(p.b.data));
-  auto* const c = static_cast<T*>(view(p.c.data));
+  const auto* const a = static_cast<const T*>(p.a.data);
+  const auto* const b = static_cast<const T*>(p.b.data);
+  auto* const c = static_cast<T*>(p.c.data);
   for (int64_t batch = 0; batch < p.batches; ++batch) {
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) {
@@ -122,6 +121,8 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                                int ldb, long long stride_b, const void* beta, void* c, int, int ldc,
                                long long stride_c, int batches, int compute, int) {
   static const auto queue = of_libcuda<int (*)(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
+  // Of the device that is current in this thread; the stream's has none.
+  static const auto view = of_libcuda<void* (*)(void*)>("opsmith_stand_in_view");
   const int rows_a = op_a == kByRows ? m : k, rows_b = op_b == kByRows ? k : n;
   if (lda < rows_a || ldb < rows_b || ldc < m) {
     return 7;  // CUBLAS_STATUS_INVALID_VALUE
@@ -137,9 +138,9 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                            batches,
                            value(alpha),
                            value(beta),
-                           {const_cast<void*>(a), op_a, lda, stride_a},
-                           {const_cast<void*>(b), op_b, ldb, stride_b},
-                           {c, kByRows, ldc, stride_c}});
+                           {view(const_cast<void*>(a)), op_a, lda, stride_a},
+                           {view(const_cast<void*>(b)), op_b, ldb, stride_b},
+                           {view(c), kByRows, ldc, stride_c}});
 }
 
 }  // extern "C"
