@@ -1,4 +1,4 @@
-"""How calls end that may be refused."""
+"""How calls end that may be refused, and their warnings."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def outcome(call: Callable[..., object], *arguments: object) -> object:
         return call(*arguments)
     except Exception as error:
         return type(error)
+
+
+def printed_warnings(capfd: pytest.CaptureFixture[str], warned: pytest.WarningsRecorder) -> str:
+    """The warnings of ``torch.ops``: Python's from torch 2.15 on, printed by C++ before."""
+    return capfd.readouterr().err + "".join(str(each.message) for each in warned)
