@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Packages of other devices in this environment have no business here; tests of autoload turn it on.
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-# What commands print is compared; tests/schema/test_recorded.py has the warning that facts are missing.
+# Output of commands is compared; tests/schema/test_recorded.py has the warning that facts are missing.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:opsmith has no facts of torch")
 # Most of the time goes into compiling: of what tests build, only the libraries of kernels are optimised.
 os.environ.setdefault("OPSMITH_OPTIMIZE", "0")

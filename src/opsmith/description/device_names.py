@@ -78,7 +78,7 @@ _IN_PYTHON = frozenset(
     while_loop windows zero_grad
     """.split()
 )
-"""What stands in ``torch`` and on its classes, operators aside, in any release: tests compare it with one."""
+"""Names in ``torch`` and on its classes, operators aside, of any release: tests compare them with one."""
 
 _IN_CPP = frozenset(
     """

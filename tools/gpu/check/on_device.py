@@ -1,4 +1,4 @@
-"""What only the device itself can show: priorities, ranges, kernels on disk, a kernel's fault, an interrupt.
+"""Checks that need the device itself: priorities, ranges, kernels on disk, a kernel's fault, an interrupt.
 
 ``python tools/gpu/check/on_device.py BACKEND [--json]``: each part has a process of its own, which a fault
 may bring down.  For drivers that have ``opsmith_compute.h``.  The last line of JSON has what each part found.
@@ -103,7 +103,7 @@ def _texts(*calls: Callable[[], object]) -> list[str]:
 
 
 def fault(driver: OpenedDriver) -> Found:
-    """What PyTorch says, call for call, after a kernel's fault."""
+    """The errors of PyTorch, call for call, after a kernel's fault."""
     device = _loaded.name
     x = torch.ones(3, device=device)
     kernels(driver).fault(driver.default_stream())
@@ -136,7 +136,7 @@ def interrupt(driver: OpenedDriver) -> Found:
 
 
 def full(driver: OpenedDriver) -> Found:
-    """What PyTorch says when another process has all but a little of the memory, and that it goes on."""
+    """The error of PyTorch when another process has all but a little of the memory, and that it goes on."""
     x = torch.ones(3, device=_loaded.name)
     command = [sys.executable, __file__, _loaded.name, "--part", "holder", "--library"]
     with subprocess.Popen(
@@ -182,7 +182,7 @@ def run_part(part: str, backend: str, library: str) -> None:
 
 
 def started(part: str, backend: str, library: str, **settings: str) -> Found:
-    """What a part found, in a process that ends well and says nothing else."""
+    """The findings of a part, in a process that ends well and says nothing else."""
     try:
         done = subprocess.run(
             [sys.executable, __file__, backend, "--part", part, "--library", library],
@@ -201,7 +201,7 @@ def started(part: str, backend: str, library: str, **settings: str) -> Found:
 
 
 def all_parts(backend: str, folder: Path) -> dict[str, Found]:
-    """What each part found."""
+    """The findings of each part."""
     library = str(find_target(backend, lambda *_: None).library)
     if not hasattr(ctypes.CDLL(library), "opsmith_compute_compile"):
         return {"left out": {"ok": True, "said": "the driver compiles no kernels"}}

@@ -183,8 +183,8 @@ bool is_pinned(uintptr_t address) {
 
 // ---- streams and events ----
 
-// What a stream is given. Other threads wait for the bookkeeping, which is done in a context with a fault
-// too.
+// The work that a stream is given. Other threads wait for the bookkeeping, which is done in a context with a
+// fault too.
 struct Job {
   enum What { kWork, kKernel, kBookkeeping } what;
   std::function<void()> run;

@@ -29,7 +29,7 @@ constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kOutOfMemory = 2;
 constexpr CUresult kNoDevice = 100;
 constexpr CUresult kNotReady = 600;
-// What the driver says of a kernel's binary that it cannot load.
+// Errors of a kernel's binary that the driver cannot load.
 constexpr CUresult kInvalidImage = 200;
 constexpr CUresult kNoBinaryForGpu = 209;
 constexpr CUresult kInvalidPtx = 218;

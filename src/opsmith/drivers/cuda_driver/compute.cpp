@@ -27,8 +27,9 @@ constexpr const char* kDialect =
 constexpr size_t kMostArguments = 64;
 constexpr std::array<const char*, 3> kOptions{"--std=c++17", "--device-as-default-execution-space", "-w"};
 
-// What NVRTC compiles for: "sm_90", which that device loads as it is, or "compute_90", which the driver
-// translates for a device that is newer than NVRTC. Throws Failure for a device that NVRTC has given up.
+// The target that NVRTC compiles for: "sm_90", which that device loads as it is, or "compute_90", which the
+// driver translates for a device that is newer than NVRTC. Throws Failure for a device that NVRTC has given
+// up.
 std::string target_of(int major, int minor) {
   const int wanted = 10 * major + minor;
   int count = 0;

@@ -72,7 +72,7 @@ struct Known {
   OwnedPrimitive rearrangement;
 };
 
-// What oneDNN made of a computation.
+// A computation as oneDNN has prepared it.
 struct Made {
   OwnedPrimitive primitive;
   OwnedDesc scratchpad;

@@ -32,8 +32,6 @@ struct Argument {
   Memory memory;
 };
 
-constexpr int kMostDims = 12;
-
 constexpr Status kSuccess = 0;
 constexpr Status kUnimplemented = 3;
 constexpr DataType kF16 = 1;
@@ -49,7 +47,7 @@ constexpr int kDirect = 1;          // dnnl_convolution_direct
 constexpr int kDeconvolution = 10;  // dnnl_deconvolution_direct
 constexpr int kUserScratchpad = 1;
 
-// What is asked of a primitive: how it wants an argument to lie in memory.
+// Questions to a primitive: how it wants an argument to lie in memory.
 enum Query : int {
   kQuerySource = 129,
   kQuerySourceGradient = 130,
@@ -60,7 +58,7 @@ enum Query : int {
   kQueryScratchpad = 136,
 };
 
-// What an argument is to a primitive.
+// The part that an argument plays in a primitive.
 enum Role : int {
   kSource = 1,
   kResult = 17,
