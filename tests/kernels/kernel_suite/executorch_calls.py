@@ -63,9 +63,9 @@ def is_refused(call: OperatorCall) -> bool:
     out = next(iter(tree_leaves(call.results)))
     if call.operator in {"aten::clamp.out", "aten::hardtanh.out"} and not out.is_floating_point():
         held = torch.iinfo(out.dtype)
-        return any(
-            each is not None and not held.min <= each <= held.max for each in call.arguments[1:3]
-        )
+        limits = [each for each in call.arguments[1:3] if each is not None]
+        if not all(held.min <= each <= held.max for each in limits):
+            return True
     orders = {dim_order(each) for each in (*call.tensors, out) if each.dim() == out.dim()}
     are_channels_last = out.dim() in {4, 5} and orders == {(0, *range(2, out.dim()), 1)}
     return orders != {tuple(range(out.dim()))} and not are_channels_last
