@@ -12,6 +12,7 @@ from opsmith.torch_names import Feature, missing_features
 _POOLS = "the caching allocator has one pool for each device"
 _ALLOCATOR = "opsmith's caching allocator serves the device; OPSMITH_ALLOC_CONF sets it up"
 _PINNED = "pinned memory comes from the driver, and nothing counts it"
+_GRAPHS = "a driver's graphs cannot be looked into"
 _NVIDIA = "it belongs to a library of NVIDIA's"
 
 _REASONS = {
@@ -31,7 +32,9 @@ _REASONS = {
     "set_sync_debug_mode": "a driver cannot tell which calls make the host wait",
     "ExternalStream": "a stream is one of opsmith's; get_stream_from_external() finds it by its address",
     "DeferredCudaCallError": "nothing waits for a first use: the device is there once it is loaded",
-    "export_dot": "a driver's graphs cannot be looked into",
+    "export_dot": _GRAPHS,
+    "export_graph_data": _GRAPHS,
+    "graph_annotations": _GRAPHS,
     "GreenContext": "a driver cannot divide a device",
     "profiler": "torch.profiler shows the device's work",
     "sparse": "torch.sparse makes sparse tensors of any device",
