@@ -215,7 +215,7 @@ CALLS: dict[str, Callable[[str], Any]] = {
         torch.tensor(3.0, device=d), torch.tensor(3.0, device=d)
     ),
     "groups of parameters of two dtypes": lambda d: torch.group_norm(
-        torch.ones(0, 1, device=d), 1, torch.ones(1, device=d), torch.ones(1, device=d).half()
+        torch.ones(2, 1, device=d), 1, torch.ones(1, device=d), torch.ones(1, device=d).half()
     ),
     "pool of nothing": lambda d: aten.adaptive_avg_pool3d(
         torch.ones(2, 0, 1, 5, 1, device=d), [5, 2, 5]
