@@ -48,10 +48,12 @@ _HEADER = """\
 # do not edit.
 #   differentiated  those that PyTorch differentiates through other operators, which they call too
 """
-# Calls that the CPU takes, of one operator; deaths on the CPU itself after which no more are tried.
+# Calls that the CPU takes, of one operator; deaths on the CPU itself after which no more are tried, and how
+# many of them one call counts for that did not end.
 _CALLS = 60
 _DEATHS = 40
-_SECONDS = 60
+_ENDLESS = 20
+_SECONDS = 30
 
 
 class Stage(Enum):
@@ -134,16 +136,17 @@ def find_readers(names: Sequence[str], backend: Path) -> list[str]:
     waiting = list(names)
     first = deaths = 0
     while waiting:
-        last, died = _run(waiting, first, backend)
-        if not died:
+        last, cause = _run(waiting, first, backend)
+        if cause is None:
             break
-        deaths = deaths + 1 if last.operator == waiting[0] and first else 1
+        deaths = deaths if last.operator == waiting[0] and first else 0
+        deaths += _ENDLESS if cause is signal.SIGALRM else 1
         waiting = waiting[waiting.index(last.operator) :]
         first = last.call + 1
         is_reader = last.stage is Stage.ON_DEVICE and _dies_alone(last, backend)
         if is_reader:
             readers.append(last.operator)
-        if is_reader or last.stage is Stage.BEGUN or deaths == _DEATHS:
+        if is_reader or last.stage is Stage.BEGUN or deaths >= _DEATHS:
             waiting, first, deaths = waiting[1:], 0, 0
         print(f"{last.operator} died {last.stage.value}; {len(waiting)} operators left", flush=True)
     return readers
@@ -193,10 +196,10 @@ def _wanting_gradient(leaf: Any) -> Any:
     return leaf
 
 
-def _run(names: Sequence[str], first: int, backend: Path) -> tuple[Step, bool]:
+def _run(names: Sequence[str], first: int, backend: Path) -> tuple[Step, signal.Signals | None]:
     """Calls ``names`` in a process of their own, the first one from its call ``first`` on.
 
-    Returns its last step, and whether it died.
+    Returns its last step, and the signal that it died of.
     """
 
     def steps() -> Iterator[list[object]]:
@@ -211,7 +214,8 @@ def _run(names: Sequence[str], first: int, backend: Path) -> tuple[Step, bool]:
     if not lines:
         raise RuntimeError("the device cannot be loaded in a forked process")
     name, stage, call = lines[-1]
-    return Step(name, Stage(stage), call), os.WIFSIGNALED(status)
+    cause = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
+    return Step(name, Stage(stage), call), cause
 
 
 def _steps(name: str, first: int) -> Iterator[Step]:
