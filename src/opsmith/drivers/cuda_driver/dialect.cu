@@ -32,7 +32,12 @@ DEVICE inline ushort half_of_float(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }
-DEVICE inline float rounded_to_half(float x) { return float_of_half(half_of_float(x)); }
-#define LOAD_HALF(p, i) float_of_half((p)[i])
-#define STORE_HALF(p, i, x) ((p)[i] = half_of_float(x))
+#if __CUDA_ARCH__ >= 800
+#define BFLOAT16_BITS(x) bfloat16_of_float(x)
+DEVICE inline ushort bfloat16_of_float(float x) {
+  ushort bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+#endif
 )"

@@ -18,12 +18,11 @@ R"(
 #define GLOBAL_ITEMS(d) ((long)get_global_size(d))
 #define AS_UINT(x) as_uint(x)
 #define AS_FLOAT(x) as_float(x)
-#define LOAD_HALF(p, i) vload_half(i, (const __global half*)(p))
-#define STORE_HALF(p, i, x) vstore_half(x, i, (__global half*)(p))
-inline float rounded_to_half(float x) {
+inline float float_of_half(ushort bits) { return vload_half(0, (const half*)&bits); }
+inline ushort half_of_float(float x) {
   ushort bits;
   vstore_half(x, 0, (half*)&bits);
-  return vload_half(0, (const half*)&bits);
+  return bits;
 }
 #define MULTIPLY_HIGH(a, b) mul_hi((uint)(a), (uint)(b))
 )"

@@ -1,6 +1,8 @@
 // See dense.h.
 #include "dense.h"
 
+#include <algorithm>
+
 #include <c10/core/WrapDimMinimal.h>
 
 namespace opsmith::compute {
@@ -21,9 +23,45 @@ Lines lines_of(const at::Tensor& tensor, int64_t dim) {
   return lines;
 }
 
-opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, Grid& grid) {
-  grid.items = {limits().is_cpu != 0 ? size_t{8} : size_t{128}, 1, 1};
-  return kernel(source, definition("ITEMS_OF_GROUP", grid.items[0]) + definitions, kGroup);
+int64_t vector_width(int64_t step, std::initializer_list<at::Tensor> tensors) {
+  constexpr int64_t kBytes = 16;
+  if (limits().is_cpu != 0) {
+    return 1;  // its compiler makes vectors of neighbouring work-items
+  }
+  int64_t largest = 2;
+  bool aligned = true;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) {
+      largest = std::max<int64_t>(largest, static_cast<int64_t>(tensor.element_size()));
+      aligned = aligned && reinterpret_cast<int64_t>(tensor.const_data_ptr()) % kBytes == 0;
+    }
+  }
+  const int64_t width = kBytes / largest;
+  return aligned && step % width == 0 ? width : 1;
+}
+
+Runs line_runs(int64_t length, int64_t step, bool dense, std::initializer_list<at::Tensor> tensors) {
+  constexpr int64_t kMostItems = 512, kWanted = 4, kMostKept = 8;
+  if (limits().is_cpu != 0) {
+    return {};
+  }
+  Runs runs{.width = dense ? vector_width(step, tensors) : 1, .items = 32};
+  while (runs.items < kMostItems && runs.items * runs.width * kWanted < length) {
+    runs.items *= 2;
+  }
+  const int64_t each = ceil_div(length, runs.items * runs.width);
+  runs.kept = each <= kMostKept ? each : 0;
+  return runs;
+}
+
+opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, const Runs& runs,
+                                    at::ScalarType in, at::ScalarType computed, Grid& grid) {
+  grid.items = {static_cast<size_t>(runs.items), 1, 1};
+  const std::string how = definition("ITEMS_OF_GROUP", runs.items) + definition("WIDTH", runs.width) +
+                          definition("RUN_BYTES", runs.width * static_cast<int64_t>(c10::elementSize(in))) +
+                          (runs.kept > 0 ? definition("RUNS", runs.kept) : "") + definition("IN", in) +
+                          definition("COMPUTE", computed);
+  return kernel(source, how + definitions, kGroup);
 }
 
 }  // namespace opsmith::compute

@@ -1,6 +1,7 @@
 // What kernels of their own source share: results and lines that lie in order, groups.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +39,22 @@ struct Lines {
 };
 Lines lines_of(const at::Tensor& tensor, int64_t dim);
 
-// The kernel of a source that uses group.cl, and the number of items of its groups. The source or the
-// definitions give C.
-opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, Grid& grid);
+// How the items of a group move a line's elements: `width` at once, and each keeps up to `kept` such runs of
+// what it reads, or reads them again where that is 0.
+struct Runs {
+  int64_t width = 1, items = 8, kept = 0;
+};
+
+// For lines of `length` elements of `tensors`, which begin at multiples of `step` and are in order where
+// `dense`.
+Runs line_runs(int64_t length, int64_t step, bool dense, std::initializer_list<at::Tensor> tensors);
+
+// The kernel of a source that uses group.cl on elements of `in` and computes as for those of `computed`.
+opsmith_compute_kernel group_kernel(const char* source, const std::string& definitions, const Runs& runs,
+                                    at::ScalarType in, at::ScalarType computed, Grid& grid);
+
+// How many elements one load or store moves where each of `tensors` begins at a multiple of it, as `step`,
+// their lines' distance, is, and has its elements in order: 1 where that is not so.
+int64_t vector_width(int64_t step, std::initializer_list<at::Tensor> tensors);
 
 }  // namespace opsmith::compute

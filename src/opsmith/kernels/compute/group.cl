@@ -27,4 +27,26 @@ DEVICE inline C group_max(SHARED C* shared, C value) {
   BARRIER();
   return shared[0];
 }
+
+// A line of LENGTH elements in runs of WIDTH, each of which a load or store moves; element k of the line lies at AT(k). Where
+// RUNS is defined, an item keeps its runs of `in`, of which it has at most RUNS, in registers, and reads memory once.
+typedef VECTOR(IN, WIDTH, RUN_BYTES) Run;
+
+DEVICE inline Run run_at(GLOBAL const STORED(IN)* p) {
+  Run run;
+  LOAD_VECTOR(p, run, RUN_BYTES);
+  return run;
+}
+
+#define EACH_OF_RUN(j) UNROLLED for (int j = 0; j < WIDTH; ++j)
+#ifdef RUNS
+#define EACH_RUN(r, k) \
+  UNROLLED for (int r = 0, k = ITEM(0) * WIDTH; r < RUNS; ++r, k += ITEMS_OF_GROUP * WIDTH) if (k < LENGTH)
+#define KEEP(in) Run in##_kept[RUNS]; EACH_RUN(r_, k_) in##_kept[r_] = run_at(in + AT(k_))
+#define RUN(in, r, k) in##_kept[r]
+#else
+#define EACH_RUN(r, k) for (long r = 0, k = ITEM(0) * WIDTH; k < LENGTH; ++r, k += ITEMS_OF_GROUP * WIDTH)
+#define KEEP(in)
+#define RUN(in, r, k) run_at(in + AT(k))
+#endif
 )"

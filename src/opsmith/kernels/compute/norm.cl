@@ -3,14 +3,13 @@ R"(
 // a channel: `parts` runs of `count` elements that lie `step` apart. PARAMETERS is the dtype of weights and of saved statistics.
 typedef struct { long parts, count, step, stride; } Shape;  // the group's first element lies at GROUP(0) * stride
 
-#define EACH(e, k)                                                                        \
-  for (long k = ITEM(0), e = 0; k < shape.parts * shape.count; k += ITEMS_OF_GROUP)       \
-    if ((e = GROUP(0) * shape.stride + k / shape.count * shape.step + k % shape.count), 1)
-
+#define LENGTH (shape.parts * shape.count)
 // Weights belong to the place in a row or to the channel.
 #ifdef LAYER
+#define AT(k) (GROUP(0) * shape.stride + (k))
 #define PLACE(k) (k)
 #else
+#define AT(k) (GROUP(0) * shape.stride + (k) / shape.count * shape.step + (k) % shape.count)
 #define PLACE(k) GROUP(0)
 #endif
 
@@ -33,15 +32,22 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), w
                 BUFFER(STORED(SAVED), saved_rstd), const Shape shape, const C momentum, const C epsilon) {
   LOCAL C shared[ITEMS_OF_GROUP];
   GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
-  const C n = (C)(shape.parts * shape.count);
+  const C n = (C)LENGTH;
+  KEEP(from);
 #ifdef TRAINING
     C sum = 0;
-    EACH(e, k) { sum += (C)LOAD(IN, from, e); }
+    EACH_RUN(r, k) {
+      const Run run = RUN(from, r, k);
+      EACH_OF_RUN(j) sum += (C)LOAD(IN, run.at, j);
+    }
     const C mean = group_sum(shared, sum) / n;
     C squares = 0;
-    EACH(e, k) {
-      const C d = (C)LOAD(IN, from, e) - mean;
-      squares += d * d;
+    EACH_RUN(r, k) {
+      const Run run = RUN(from, r, k);
+      EACH_OF_RUN(j) {
+        const C d = (C)LOAD(IN, run.at, j) - mean;
+        squares += d * d;
+      }
     }
     squares = group_sum(shared, squares);
     const C rstd = 1 / sqrt(squares / n + epsilon);
@@ -60,9 +66,14 @@ KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(PARAMETERS), w
     const C mean = LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_mean), GROUP(0));
     const C rstd = 1 / sqrt((C)LOAD(PARAMETERS, POINTER(STORED(PARAMETERS), running_var), GROUP(0)) + epsilon);
 #endif
-  EACH(e, k) {
-    const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
-    STORE(IN, POINTER(STORED(IN), out), e, x * WEIGHT(PLACE(k)) + BIAS(PLACE(k)));
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k);
+    Run results;
+    EACH_OF_RUN(j) {
+      const C x = ((C)LOAD(IN, run.at, j) - mean) * rstd;
+      STORE(IN, results.at, j, x * WEIGHT(PLACE(k + j)) + BIAS(PLACE(k + j)));
+    }
+    STORE_VECTOR(POINTER(STORED(IN), out) + AT(k), results, RUN_BYTES);
   }
 }
 #else
@@ -75,7 +86,9 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
   LOCAL C shared[ITEMS_OF_GROUP];
   GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
   GLOBAL const STORED(IN)* g = POINTER(const STORED(IN), grad);
-  const C n = (C)(shape.parts * shape.count);
+  const C n = (C)LENGTH;
+  KEEP(from);
+  KEEP(g);
   const C mean = LOAD(SAVED, POINTER(const STORED(SAVED), saved_mean), GROUP(0));
 #ifdef TRAINING
   const C rstd = LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0));
@@ -83,14 +96,17 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
   const C rstd = 1 / sqrt((C)LOAD(SAVED, POINTER(const STORED(SAVED), saved_rstd), GROUP(0)) + epsilon);  // of a variance
 #endif
   C sum = 0, product = 0;
-  EACH(e, k) {
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k), grads = RUN(g, r, k);
+    EACH_OF_RUN(j) {
 #ifdef LAYER
-    const C d = (C)LOAD(IN, g, e) * WEIGHT(PLACE(k));
+      const C d = (C)LOAD(IN, grads.at, j) * WEIGHT(PLACE(k + j));
 #else
-    const C d = LOAD(IN, g, e);
+      const C d = LOAD(IN, grads.at, j);
 #endif
-    sum += d;
-    product += d * ((C)LOAD(IN, from, e) - mean) * rstd;
+      sum += d;
+      product += d * ((C)LOAD(IN, run.at, j) - mean) * rstd;
+    }
   }
   sum = group_sum(shared, sum);
   product = group_sum(shared, product);
@@ -105,20 +121,25 @@ KERNEL void run(BUFFER(const STORED(IN), grad), BUFFER(const STORED(IN), in), BU
   }
 #endif
 #ifdef WANTS_OUT
-  EACH(e, k) {
-    const C w = WEIGHT(PLACE(k));
-    const C x = ((C)LOAD(IN, from, e) - mean) * rstd;
-    const C d = LOAD(IN, g, e);
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k), grads = RUN(g, r, k);
+    Run results;
+    EACH_OF_RUN(j) {
+      const C w = WEIGHT(PLACE(k + j));
+      const C x = ((C)LOAD(IN, run.at, j) - mean) * rstd;
+      const C d = LOAD(IN, grads.at, j);
 #ifdef LAYER
-    const C slope = (d * w - sum / n - x * product / n) * rstd;
+      const C slope = (d * w - sum / n - x * product / n) * rstd;
 #else
 #ifdef TRAINING
-    const C slope = (d - sum / n - x * product / n) * rstd * w;
+      const C slope = (d - sum / n - x * product / n) * rstd * w;
 #else
-    const C slope = d * rstd * w;
+      const C slope = d * rstd * w;
 #endif
 #endif
-    STORE(IN, POINTER(STORED(IN), out), e, slope);
+      STORE(IN, results.at, j, slope);
+    }
+    STORE_VECTOR(POINTER(STORED(IN), out) + AT(k), results, RUN_BYTES);
   }
 #endif
 }

@@ -36,9 +36,13 @@ at::ScalarType statistics_dtype(const at::Tensor& input) {
   return at::isReducedFloatingType(input.scalar_type()) ? at::kFloat : input.scalar_type();
 }
 
-std::string norm_definitions(const at::Tensor& input, at::ScalarType parameters, at::ScalarType saved) {
-  return definition("IN", input.scalar_type()) + definition("COMPUTE", input.scalar_type()) +
-         definition("PARAMETERS", parameters) + definition("SAVED", saved);
+std::string norm_definitions(at::ScalarType parameters, at::ScalarType saved) {
+  return definition("PARAMETERS", parameters) + definition("SAVED", saved);
+}
+
+// Of a row, or of a channel's elements in each sample.
+Runs norm_runs(const NormShape& shape, std::initializer_list<at::Tensor> tensors) {
+  return line_runs(shape.parts * shape.count, shape.count, true, tensors);
 }
 
 // The dtype of weights, which all have; the input's where there are none.
@@ -81,10 +85,13 @@ void normalise(const Forward& f, const std::string& kind, at::ScalarType paramet
   Grid grid = groups(f.count);
   const at::ScalarType saved = f.saved_mean.defined() ? f.saved_mean.scalar_type() : parameters;
   const std::string definitions =
-      kind + norm_definitions(f.input, parameters, saved) + definition_if(f.training, "TRAINING") +
+      kind + norm_definitions(parameters, saved) + definition_if(f.training, "TRAINING") +
       definition_if(f.weight.defined(), "WEIGHTED") + definition_if(f.bias.defined(), "BIASED") +
       definition_if(f.running_mean.defined(), "RUNNING");
-  launch("normalise", group_kernel(kNorm, definitions, grid), arguments, grid);
+  launch("normalise",
+         group_kernel(kNorm, definitions, norm_runs(f.shape, {f.input, f.out}), f.input.scalar_type(),
+                      f.input.scalar_type(), grid),
+         arguments, grid);
 }
 
 struct Backward {
@@ -105,11 +112,14 @@ void differentiate(const Backward& b, const std::string& kind, at::ScalarType pa
   add_number(arguments, b.epsilon, b.input.scalar_type());
   Grid grid = groups(b.count);
   const std::string definitions =
-      definition("BACKWARD") + kind + norm_definitions(b.input, parameters, b.mean.scalar_type()) +
+      definition("BACKWARD") + kind + norm_definitions(parameters, b.mean.scalar_type()) +
       definition_if(b.training, "TRAINING") + definition_if(b.weight.defined(), "WEIGHTED") +
       definition_if(b.out.defined(), "WANTS_OUT") + definition_if(b.grad_weight.defined(), "WANTS_WEIGHT") +
       definition_if(b.grad_bias.defined(), "WANTS_BIAS");
-  launch("differentiate a norm", group_kernel(kNorm, definitions, grid), arguments, grid);
+  launch("differentiate a norm",
+         group_kernel(kNorm, definitions, norm_runs(b.shape, {b.grad, b.input, b.out}), b.input.scalar_type(),
+                      b.input.scalar_type(), grid),
+         arguments, grid);
 }
 
 // A channel's elements in a contiguous tensor.
@@ -136,6 +146,42 @@ NormalisedRows rows_of(const at::Tensor& input, at::IntArrayRef normalized_shape
     (d < kept ? rows.count : rows.length) *= input.size(d);
   }
   return rows;
+}
+
+// The gradients of layer norm's weight and bias; undefined ones are not wanted. On a GPU, parts of the rows
+// are added up apart, since there are fewer places in a row than it has work-items.
+void differentiate_parameters(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& mean,
+                              const at::Tensor& rstd, const NormalisedRows& rows,
+                              const at::Tensor& grad_weight, const at::Tensor& grad_bias) {
+  constexpr int64_t kRowsOfPart = 64, kMostParts = 256;
+  const int64_t parts =
+      limits().is_cpu != 0 ? 1 : std::clamp<int64_t>(rows.count / kRowsOfPart, 1, kMostParts);
+  const auto sums_for = [&](const at::Tensor& wanted) {
+    return parts == 1 || !wanted.defined()
+               ? wanted
+               : at::empty({parts, rows.length}, input.options().dtype(statistics_dtype(input)));
+  };
+  const at::Tensor weights = sums_for(grad_weight);
+  const at::Tensor biases = sums_for(grad_bias);
+  Arguments arguments;
+  arguments.tensor(grad).tensor(input).tensor(mean).tensor(rstd).tensor(weights).tensor(biases);
+  arguments.value(rows.count).value(rows.length).value(ceil_div(rows.count, parts));
+  Grid grid = linear(rows.length);
+  grid.groups[1] = static_cast<size_t>(parts);
+  const at::ScalarType sums = (weights.defined() ? weights : biases).scalar_type();
+  launch("differentiate a norm",
+         kernel(kLayerParameters, definition("IN", input.scalar_type()) +
+                                      norm_definitions(sums, mean.scalar_type()) +
+                                      definition_if(weights.defined(), "WANTS_WEIGHT") +
+                                      definition_if(biases.defined(), "WANTS_BIAS")),
+         arguments, grid);
+  if (parts > 1) {
+    for (const auto& [each, of_parts] : {std::pair(grad_weight, weights), std::pair(grad_bias, biases)}) {
+      if (each.defined()) {
+        each.copy_(of_parts.sum(0).view(each.sizes()));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -215,14 +261,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_layer_norm_backward(
                   definition("LAYER"), parameters);
   }
   if ((output_mask[1] || output_mask[2]) && in.numel() != 0) {
-    Arguments arguments;
-    arguments.tensor(grad).tensor(in).tensor(mean).tensor(rstd).tensor(grad_weight).tensor(grad_bias);
-    arguments.value(rows.count).value(rows.length);
-    launch("differentiate a norm",
-           kernel(kLayerParameters, norm_definitions(in, parameters, mean.scalar_type()) +
-                                        definition_if(output_mask[1], "WANTS_WEIGHT") +
-                                        definition_if(output_mask[2], "WANTS_BIAS")),
-           arguments, linear(rows.length));
+    differentiate_parameters(grad, in, mean, rstd, rows, grad_weight, grad_bias);
   }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }

@@ -2,9 +2,10 @@ R"(
 // Reduces elements of IN to results. STATE are the fields of what is known of some elements, START sets it for none,
 // STEP(s, x, at) takes in the element x at position `at`, MERGE(s, o) takes in what `o` knows, RESULT(s) and, where OUT1
 // is defined, RESULT1(s) are the results. KEPT and GONE are numbers of dimensions. GROUPED: a group for each result, else an item.
-// PARTS: the elements of each result are shared by several groups, whose states are stored; a second launch (FINISH)
+// WIDTH: of elements in order, one load brings so many, VECTOR_BYTES. PARTS: the elements of each result are shared by several groups, whose states are stored; a second launch (FINISH)
 // merges these.
 typedef COMPUTED(COMPUTE) C;
+typedef VECTOR(IN, WIDTH, VECTOR_BYTES) Vector;
 typedef struct { STATE } State;
 typedef struct {
   long outputs, length, parts;
@@ -58,14 +59,18 @@ KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State,
   }
 #else
 #ifdef GROUPED
-  const long share = (length + layout.parts - 1) / layout.parts;
-  first = GROUP(1) * share + ITEM(0);
+  const long share = (length + layout.parts * WIDTH - 1) / (layout.parts * WIDTH) * WIDTH;
+  first = GROUP(1) * share + ITEM(0) * WIDTH;
   last = min(length, (GROUP(1) + 1) * share);
-  step = ITEMS(0);
+  step = ITEMS(0) * WIDTH;
 #endif
   for (long at = first; at < last; at += step) {
-    const C value = (C)LOAD(IN, elements, from + element(&layout, at));
-    STEP(s, value, at);
+    Vector vector;
+    LOAD_VECTOR(elements + from + element(&layout, at), vector, VECTOR_BYTES);
+    UNROLLED for (int j = 0; j < WIDTH; ++j) {
+      const C value = (C)LOAD(IN, vector.at, j);
+      STEP(s, value, at + j);
+    }
   }
 #ifdef GROUPED
   LOCAL State shared[GROUPED];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include <ATen/ops/empty.h>
@@ -133,6 +134,19 @@ bool is_grouped(const Reduction& reduction) {
   return reduction.length >= (columns && reduction.outputs >= 256 ? 2048 : 64);
 }
 
+// How many of the elements that are reduced one load brings.
+int64_t width_of(const at::Tensor& self, const Reduction& reduction) {
+  if (reduction.reduced.rank() != 1 || reduction.reduced.innermost().stride[kIn] != 1) {
+    return 1;
+  }
+  // Lines begin at multiples of what divides all distances.
+  int64_t step = reduction.length;
+  for (size_t d = 0; d < reduction.kept.rank(); ++d) {
+    step = std::gcd(step, reduction.kept[d].stride[kIn]);
+  }
+  return vector_width(step, {self});
+}
+
 void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, const at::Tensor& out,
             const at::Tensor& second, const Rule& rule, at::ScalarType computed, const at::Scalar& x = 0) {
   Reduction reduction(self, dims, keepdim, out);
@@ -147,8 +161,11 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   }
   const bool grouped = is_grouped(reduction);
   const int64_t parts = grouped ? parts_of(reduction) : 1;
+  const int64_t width = grouped ? width_of(self, reduction) : 1;
   const std::string definitions =
-      reduction_definitions(rule, reduction, self.scalar_type(), computed, out, second);
+      reduction_definitions(rule, reduction, self.scalar_type(), computed, out, second) +
+      definition("WIDTH", width) +
+      definition("VECTOR_BYTES", width * static_cast<int64_t>(self.element_size()));
   const int64_t items = limits().is_cpu != 0 ? 16 : 128;
   const Words layout = layout_of(reduction, parts);
   at::Tensor states;

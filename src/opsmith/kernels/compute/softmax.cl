@@ -1,52 +1,76 @@
 R"(
 // Softmax, its logarithm (LOG) and their gradients (GRADIENT) along lines of `length` elements that lie `inner` apart, a
 // group for each line.
+#define LENGTH length
+#define AT(k) (start + (k) * inner)
+typedef VECTOR(OUT, WIDTH, OUT_BYTES) Result;
+
 KERNEL void run(BUFFER(const STORED(IN), in), BUFFER(const STORED(IN), result), BUFFER(STORED(OUT), out),
                 const long length, const long inner) {
   LOCAL C shared[ITEMS_OF_GROUP];
   const long line = GROUP(0), start = line / inner * length * inner + line % inner;
   GLOBAL const STORED(IN)* from = POINTER(const STORED(IN), in);
   GLOBAL STORED(OUT)* to = POINTER(STORED(OUT), out);
+  KEEP(from);
 #ifdef GRADIENT
   GLOBAL const STORED(IN)* known = POINTER(const STORED(IN), result);
+  KEEP(known);
   C sum = 0;
-  for (long k = ITEM(0); k < length; k += ITEMS_OF_GROUP) {
-    const C grad = LOAD(IN, from, start + k * inner);
+  EACH_RUN(r, k) {
+    const Run grads = RUN(from, r, k), ys = RUN(known, r, k);
+    EACH_OF_RUN(j) {
 #ifdef LOG
-    sum += grad;
+      sum += (C)LOAD(IN, grads.at, j);
 #else
-    sum += grad * (C)LOAD(IN, known, start + k * inner);
+      sum += (C)LOAD(IN, grads.at, j) * (C)LOAD(IN, ys.at, j);
 #endif
+    }
   }
   sum = group_sum(shared, sum);
-  for (long k = ITEM(0); k < length; k += ITEMS_OF_GROUP) {
-    const C grad = LOAD(IN, from, start + k * inner), y = LOAD(IN, known, start + k * inner);
+  EACH_RUN(r, k) {
+    const Run grads = RUN(from, r, k), ys = RUN(known, r, k);
+    Result results;
+    EACH_OF_RUN(j) {
+      const C grad = LOAD(IN, grads.at, j), y = LOAD(IN, ys.at, j);
 #ifdef LOG
-    STORE(OUT, to, start + k * inner, grad - exp(y) * sum);
+      STORE(OUT, results.at, j, grad - exp(y) * sum);
 #else
-    STORE(OUT, to, start + k * inner, y * (grad - sum));
+      STORE(OUT, results.at, j, y * (grad - sum));
 #endif
+    }
+    STORE_VECTOR(to + AT(k), results, OUT_BYTES);
   }
 #else
   C largest = -INFINITY;
-  for (long k = ITEM(0); k < length; k += ITEMS_OF_GROUP) {
-    const C value = LOAD(IN, from, start + k * inner);
-    if (value > largest || value != value) largest = value;
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k);
+    EACH_OF_RUN(j) {
+      const C value = LOAD(IN, run.at, j);
+      if (value > largest || value != value) largest = value;
+    }
   }
   largest = group_max(shared, largest);
   C sum = 0;
-  for (long k = ITEM(0); k < length; k += ITEMS_OF_GROUP) sum += exp((C)LOAD(IN, from, start + k * inner) - largest);
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k);
+    EACH_OF_RUN(j) sum += exp((C)LOAD(IN, run.at, j) - largest);
+  }
   sum = group_sum(shared, sum);
 #ifdef LOG
   const C shift = log(sum);
 #endif
-  for (long k = ITEM(0); k < length; k += ITEMS_OF_GROUP) {
-    const C value = (C)LOAD(IN, from, start + k * inner) - largest;
+  EACH_RUN(r, k) {
+    const Run run = RUN(from, r, k);
+    Result results;
+    EACH_OF_RUN(j) {
+      const C value = (C)LOAD(IN, run.at, j) - largest;
 #ifdef LOG
-    STORE(OUT, to, start + k * inner, value - shift);
+      STORE(OUT, results.at, j, value - shift);
 #else
-    STORE(OUT, to, start + k * inner, exp(value) / sum);
+      STORE(OUT, results.at, j, exp(value) / sum);
 #endif
+    }
+    STORE_VECTOR(to + AT(k), results, OUT_BYTES);
   }
 #endif
 }

@@ -37,9 +37,11 @@ void along_lines(const std::string& definitions, const at::Tensor& self, const a
   arguments.tensor(in).tensor(known).tensor(written.tensor()).value(lines.length).value(lines.inner);
   Grid grid;
   grid.groups[0] = static_cast<size_t>(lines.outer * lines.inner);
-  const std::string text = definitions + definition("IN", in.scalar_type()) +
-                           definition("OUT", out.scalar_type()) + definition("COMPUTE", out.scalar_type());
-  launch("calculate a softmax", group_kernel(kSoftmax, text, grid), arguments, grid);
+  const Runs runs = line_runs(lines.length, lines.length, lines.inner == 1, {in, known, written.tensor()});
+  const std::string text = definitions + definition("OUT", out.scalar_type()) +
+                           definition("OUT_BYTES", runs.width * static_cast<int64_t>(out.element_size()));
+  launch("calculate a softmax", group_kernel(kSoftmax, text, runs, in.scalar_type(), out.scalar_type(), grid),
+         arguments, grid);
 }
 
 }  // namespace

@@ -8,6 +8,17 @@ R"(
 #define LOAD(D, p, i) JOIN(LOAD_, D)(p, i)
 #define STORE(D, p, i, x) JOIN(STORE_, D)(p, i, x)
 
+// `n` elements as they are stored, in words of `bytes` together, which one load or store moves.
+#define VECTOR(D, n, bytes) union { STORED(D) at[n]; JOIN(WORDS_, bytes) words; }
+#define LOAD_VECTOR(p, vector, bytes) (vector).words = *(GLOBAL const JOIN(WORDS_, bytes)*)(p)
+#define STORE_VECTOR(p, vector, bytes) *(GLOBAL JOIN(WORDS_, bytes)*)(p) = (vector).words
+#define WORDS_1 uchar
+#define WORDS_2 ushort
+#define WORDS_4 uint
+#define WORDS_8 uint2
+#define WORDS_16 uint4
+#define UNROLLED _Pragma("unroll")
+
 #define STORED_Float float
 #define COMPUTED_Float float
 #define LOAD_Float(p, i) ((p)[i])
@@ -20,11 +31,13 @@ R"(
 
 #define STORED_Half ushort
 #define COMPUTED_Half float
+#define LOAD_Half(p, i) float_of_half((p)[i])
+#define STORE_Half(p, i, x) ((p)[i] = half_of_float((float)(x)))
 
 #define STORED_BFloat16 ushort
 #define COMPUTED_BFloat16 float
 #define LOAD_BFloat16(p, i) AS_FLOAT((uint)((p)[i]) << 16)
-#define STORE_BFloat16(p, i, x) ((p)[i] = bfloat16_bits((float)(x)))
+#define STORE_BFloat16(p, i, x) ((p)[i] = BFLOAT16_BITS((float)(x)))
 
 #define STORED_Long long
 #define COMPUTED_Long long
@@ -70,6 +83,8 @@ R"(
 #define STORE_Bool(p, i, x) ((p)[i] = (x) != 0)
 
 // To the nearest, to the even one of two.
+#ifndef BFLOAT16_BITS
+#define BFLOAT16_BITS(x) bfloat16_bits(x)
 DEVICE inline ushort bfloat16_bits(float x) {
   if (x != x) {
     return 0x7FC0;
@@ -77,13 +92,14 @@ DEVICE inline ushort bfloat16_bits(float x) {
   const uint bits = AS_UINT(x);
   return (ushort)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
+#endif
 
 // What a value becomes in a dtype that is not computed in itself.
 #define ROUNDED(D, x) JOIN(ROUNDED_, D)(x)
 #define ROUNDED_Float(x) (x)
 #define ROUNDED_Double(x) (x)
-#define ROUNDED_Half(x) rounded_to_half(x)
-#define ROUNDED_BFloat16(x) AS_FLOAT((uint)bfloat16_bits(x) << 16)
+#define ROUNDED_Half(x) float_of_half(half_of_float(x))
+#define ROUNDED_BFloat16(x) AS_FLOAT((uint)BFLOAT16_BITS(x) << 16)
 #define ROUNDED_Long(x) (x)
 #define ROUNDED_Int(x) (x)
 #define ROUNDED_Short(x) ((short)(x))
@@ -91,6 +107,4 @@ DEVICE inline ushort bfloat16_bits(float x) {
 #define ROUNDED_Byte(x) ((uchar)(x))
 #define ROUNDED_Bool(x) ((x) != 0)
 
-#define LOAD_Half(p, i) LOAD_HALF(p, i)
-#define STORE_Half(p, i, x) STORE_HALF(p, i, (float)(x))
 )"
