@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 import fork_server
 from fork_server import obey_interrupts
 from opsmith.runtime import LoadedBackend
+from opsmith.schema import torch_version
 
 OPSMITH = Path(sys.executable).with_name("opsmith")
 
@@ -105,6 +107,11 @@ def test_a_program_finds_what_it_would_find_in_a_process(tmp_path: Path) -> None
 )
 def test_the_status(program: str, status: int) -> None:
     assert fork_server.run([sys.executable, "-c", program]).returncode == status
+
+
+def test_the_version() -> None:
+    done = fork_server.run([OPSMITH, "--version"])
+    assert done.stdout == f"opsmith {version('opsmith')}, torch {torch_version()}\n"
 
 
 def test_a_program_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
-from opsmith.cli.console import err, fail
+from opsmith.cli.console import err, fail, out
 from opsmith.cli.deferred import Listed, group_of
 from opsmith.errors import OpsmithError
 from opsmith.runtime.torch_import import explained_torch_import
@@ -130,9 +132,27 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from opsmith.schema import torch_version  # takes longer than all other imports here
+
+        out.print(f"opsmith {version('opsmith')}, torch {torch_version()}")
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:
-    """Makes it a group: none of its commands is here yet."""
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_show_version,
+            help="Show the versions of opsmith and torch, and exit.",
+        ),
+    ] = False,
+) -> None:
+    """The options of the command itself."""
 
 
 def main() -> None:
