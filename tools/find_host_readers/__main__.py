@@ -21,11 +21,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -37,10 +37,9 @@ from arguments import calls_of
 from forked import lines_of
 from operator_calls import overload
 from opsmith.build.backend import build_backend
-from opsmith.plan import resolver
-from opsmith.schema import Composite, HostReaders, read_catalogue
+from opsmith.schema import Composite, read_catalogue
 from opsmith.schema.catalogue import torch_release
-from opsmith.schema.recorded import read_facts, recorded_releases, shown
+from opsmith.schema.recorded import FOLDER, read_facts, recorded_releases, shown
 from recorded_files import add_check, differences, nearest_other, record, sections
 
 DEVICE = "host_readers"
@@ -83,9 +82,7 @@ def main() -> int:
     options = parser.parse_args()
 
     names = options.operators or (composites() if options.all else changed_composites())
-    # A plan serves the readers that it knows of otherwise; here each is called as PyTorch registers it.
-    unknown = HostReaders("", frozenset(), frozenset())
-    with mock.patch.object(resolver, "read_host_readers", lambda: unknown):
+    with no_known_readers():
         found = find_readers(names, described_device())
     differentiated = [name for name in found if is_differentiated(name)]
     facts = {"readers": found, "differentiated": differentiated}
@@ -93,6 +90,23 @@ def main() -> int:
         print(sections(facts))
         return 0
     return record("host_readers", _HEADER, facts, check=options.check)
+
+
+@contextmanager
+def no_known_readers() -> Iterator[None]:
+    """Plans of the installed torch know of no readers, so each is called as PyTorch registers it.
+
+    A plan would serve those that are recorded by one call on the CPU.  It is found again by the files that it
+    was made from, as what is built of it, so these are changed.
+    """
+    path = FOLDER / shown(torch_release()) / "host_readers.yaml"
+    kept = path.read_bytes() if path.exists() else None
+    empty = {"torch": shown(torch_release()), "readers": [], "differentiated": []}
+    path.write_text(sections(empty), encoding="utf-8")
+    try:
+        yield
+    finally:
+        path.unlink() if kept is None else path.write_bytes(kept)
 
 
 def composites() -> list[str]:
