@@ -24,4 +24,4 @@ def test_kernels_that_move_several_elements_at_once_give_what_the_cpu_gives(tmp_
         timeout=1800,
         env=os.environ | stand_in.built(tmp_path / "stand_in"),
     )
-    assert done.stdout.splitlines()[-1:] == ["0 of 952 differ"], done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1:] == ["0 of 1080 differ"], done.stdout + done.stderr

@@ -51,8 +51,8 @@ def differs(call: Callable[..., Any], *operands: Tensor, exact: bool = False) ->
     return False
 
 
-# The CPU adds up gradients in half precision.
-differ_in_gradients = partial(differs, exact=True)
+# The CPU adds up in half precision.
+differs_in_half = partial(differs, exact=True)
 
 
 def elementwise(dtype: torch.dtype, length: int) -> dict[str, bool]:
@@ -76,6 +76,7 @@ def rows(dtype: torch.dtype, length: int) -> dict[str, bool]:
     a = torch.randn(3, length).to(dtype)
     weight, bias = torch.randn(length).to(dtype), torch.randn(length).to(dtype)
     many = torch.randn(200, min(length, 300)).to(dtype)
+    tall = torch.randn(1500, many.shape[1]).to(dtype)
     image = torch.randn(4, 3, min(length, 300)).to(dtype)
 
     def norm(x: Tensor, *parameters: Tensor) -> Tensor:
@@ -89,16 +90,20 @@ def rows(dtype: torch.dtype, length: int) -> dict[str, bool]:
         "columns' sums": differs(lambda x: x.sum(0), a),
         "sums from an odd place": differs(lambda x: x[:, 1:].sum(-1), a),
         "largest": differs(lambda x: x.max(-1), a),
-        "softmax": differ_in_gradients(with_gradients(lambda x: x.softmax(-1)), a),
-        "log_softmax": differ_in_gradients(with_gradients(lambda x: x.log_softmax(-1)), a),
-        "softmax of columns": differ_in_gradients(with_gradients(lambda x: x.softmax(0)), a),
-        "layer_norm of many rows": differ_in_gradients(
+        "many rows' sum": differs_in_half(lambda x: x.sum(0), tall),
+        "many rows' largest": differs(lambda x: x.max(0), tall),
+        "many rows' variance": differs_in_half(lambda x: x.var(0), tall),
+        "all rows of images": differs_in_half(lambda x: x.sum((0, 1)), tall.view(10, 150, -1)),
+        "softmax": differs_in_half(with_gradients(lambda x: x.softmax(-1)), a),
+        "log_softmax": differs_in_half(with_gradients(lambda x: x.log_softmax(-1)), a),
+        "softmax of columns": differs_in_half(with_gradients(lambda x: x.softmax(0)), a),
+        "layer_norm of many rows": differs_in_half(
             with_gradients(norm), many, weight[: many.shape[1]], bias[: many.shape[1]]
         ),
     }
     if length > 1:
-        found["layer_norm"] = differ_in_gradients(with_gradients(norm), a, weight, bias)
-        found["batch_norm"] = differ_in_gradients(
+        found["layer_norm"] = differs_in_half(with_gradients(norm), a, weight, bias)
+        found["batch_norm"] = differs_in_half(
             with_gradients(batch_norm), image, weight[:3], bias[:3]
         )
     return found

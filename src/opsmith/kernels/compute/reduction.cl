@@ -1,9 +1,10 @@
 R"(
 // Reduces elements of IN to results. STATE are the fields of what is known of some elements, START sets it for none,
 // STEP(s, x, at) takes in the element x at position `at`, MERGE(s, o) takes in what `o` knows, RESULT(s) and, where OUT1
-// is defined, RESULT1(s) are the results. KEPT and GONE are numbers of dimensions. GROUPED: a group for each result, else an item.
-// WIDTH: of elements in order, one load brings so many, VECTOR_BYTES. PARTS: the elements of each result are shared by several groups, whose states are stored; a second launch (FINISH)
-// merges these.
+// is defined, RESULT1(s) are the results. KEPT and GONE are numbers of dimensions. GROUPED: so many items of a group share a
+// result, else each item has its own. COLUMNS: a group has so many results, whose elements lie side by side. WIDTH: of elements
+// in order, one load brings so many, VECTOR_BYTES. PARTS: the elements of each result are shared by several groups, whose states
+// are stored; a second launch (FINISH) merges these.
 typedef COMPUTED(COMPUTE) C;
 typedef VECTOR(IN, WIDTH, VECTOR_BYTES) Vector;
 typedef struct { STATE } State;
@@ -42,14 +43,19 @@ KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State,
   const long length = layout.length;
   GLOBAL const STORED(IN)* elements = POINTER(const STORED(IN), in);
   long first = 0, last = length, step = 1;
+#if COLUMNS > 1
+  const int lane = ITEM(1), column = ITEM(0);
+#else
+  const int lane = ITEM(0), column = 0;
+#endif
 #ifdef GROUPED
-  const long output = GROUP(0);
+  const long output = GROUP(0) * COLUMNS + column;
 #else
   const long output = GLOBAL_ITEM(0);
   if (output >= layout.outputs) return;
 #endif
   long from, to, to1;
-  place(&layout, output, &from, &to, &to1);
+  place(&layout, min(output, layout.outputs - 1), &from, &to, &to1);
   State s;
   START(s);
 #ifdef FINISH
@@ -60,9 +66,9 @@ KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State,
 #else
 #ifdef GROUPED
   const long share = (length + layout.parts * WIDTH - 1) / (layout.parts * WIDTH) * WIDTH;
-  first = GROUP(1) * share + ITEM(0) * WIDTH;
+  first = GROUP(1) * share + lane * WIDTH;
   last = min(length, (GROUP(1) + 1) * share);
-  step = ITEMS(0) * WIDTH;
+  step = GROUPED * WIDTH;
 #endif
   for (long at = first; at < last; at += step) {
     Vector vector;
@@ -73,19 +79,20 @@ KERNEL void run(const Layout layout, BUFFER(const STORED(IN), in), BUFFER(State,
     }
   }
 #ifdef GROUPED
-  LOCAL State shared[GROUPED];
-  shared[ITEM(0)] = s;
+  LOCAL State shared[GROUPED * COLUMNS];
+  const int mine = lane * COLUMNS + column;
+  shared[mine] = s;
   for (int half_of = GROUPED / 2; half_of > 0; half_of /= 2) {
     BARRIER();
-    if ((int)ITEM(0) < half_of) {
-      State merged = shared[ITEM(0)];
-      const State o = shared[ITEM(0) + half_of];
+    if (lane < half_of) {
+      State merged = shared[mine];
+      const State o = shared[mine + half_of * COLUMNS];
       MERGE(merged, o);
-      shared[ITEM(0)] = merged;
+      shared[mine] = merged;
     }
   }
-  if (ITEM(0) != 0) return;
-  s = shared[0];
+  if (lane != 0 || output >= layout.outputs) return;
+  s = shared[column];
 #endif
 #ifdef PARTS
   POINTER(State, states)[output * layout.parts + GROUP(1)] = s;

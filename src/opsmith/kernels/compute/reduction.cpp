@@ -119,19 +119,31 @@ std::string reduction_definitions(const Rule& rule, const Reduction& reduction, 
   return text;
 }
 
-// How many groups share the elements of one result, where there are few results and many elements.
-int64_t parts_of(const Reduction& reduction) {
-  constexpr int64_t kElementsOfPart = 16384;
-  const int64_t wanted = 4 * static_cast<int64_t>(limits().units);
-  return std::clamp<int64_t>(std::min(wanted / reduction.outputs, reduction.length / kElementsOfPart), 1,
-                             1024);
-}
+// The items of a group: `lanes` share a result, of which it has `columns`. One lane: each item has its own
+// result.
+struct Group {
+  int64_t lanes = 1, columns = 1;
+};
 
-// Whether a group reduces the elements of a result, rather than an item.
-bool is_grouped(const Reduction& reduction) {
+Group group_of(const Reduction& reduction) {
   const bool columns = reduction.kept.rank() > 0 && reduction.reduced.rank() > 0 &&
                        reduction.kept.innermost().stride[kIn] < reduction.reduced.innermost().stride[kIn];
-  return reduction.length >= (columns && reduction.outputs >= 256 ? 2048 : 64);
+  if (limits().is_cpu != 0) {
+    return {.lanes = reduction.length >= (columns && reduction.outputs >= 256 ? 2048 : 64) ? 16 : 1};
+  }
+  // Items that are neighbours read what lies side by side.
+  if (reduction.length < 64) {
+    return {};
+  }
+  return columns && reduction.outputs >= 32 ? Group{.lanes = 8, .columns = 32} : Group{.lanes = 128};
+}
+
+// How many groups share the elements of a result, where there are few results and many elements.
+int64_t parts_of(const Reduction& reduction, const Group& group) {
+  const int64_t wanted = 4 * static_cast<int64_t>(limits().units);
+  const int64_t elements_of_part = group.columns > 1 ? 16 * group.lanes : 16384;
+  const int64_t groups = ceil_div(reduction.outputs, group.columns);
+  return std::clamp<int64_t>(std::min(wanted / groups, reduction.length / elements_of_part), 1, 1024);
 }
 
 // How many of the elements that are reduced one load brings.
@@ -159,14 +171,14 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
   } else {
     reduction.order_by_stride();
   }
-  const bool grouped = is_grouped(reduction);
-  const int64_t parts = grouped ? parts_of(reduction) : 1;
+  const Group group = group_of(reduction);
+  const bool grouped = group.lanes > 1;
+  const int64_t parts = grouped ? parts_of(reduction, group) : 1;
   const int64_t width = grouped ? width_of(self, reduction) : 1;
   const std::string definitions =
       reduction_definitions(rule, reduction, self.scalar_type(), computed, out, second) +
-      definition("WIDTH", width) +
+      definition("COLUMNS", group.columns) + definition("WIDTH", width) +
       definition("VECTOR_BYTES", width * static_cast<int64_t>(self.element_size()));
-  const int64_t items = limits().is_cpu != 0 ? 16 : 128;
   const Words layout = layout_of(reduction, parts);
   at::Tensor states;
   if (parts > 1) {
@@ -187,9 +199,11 @@ void reduce(const at::Tensor& self, at::OptionalIntArrayRef dims, bool keepdim, 
     return;
   }
   Grid grid;
-  grid.groups = {static_cast<size_t>(reduction.outputs), static_cast<size_t>(parts), 1};
-  grid.items = {static_cast<size_t>(items), 1, 1};
-  run(definition("GROUPED", items) + definition_if(parts > 1, "PARTS"), grid);
+  grid.groups = {static_cast<size_t>(ceil_div(reduction.outputs, group.columns)), static_cast<size_t>(parts),
+                 1};
+  grid.items = {static_cast<size_t>(group.columns > 1 ? group.columns : group.lanes),
+                static_cast<size_t>(group.columns > 1 ? group.lanes : 1), 1};
+  run(definition("GROUPED", group.lanes) + definition_if(parts > 1, "PARTS"), grid);
   if (parts > 1) {
     run(definition("FINISH"), linear(reduction.outputs));
   }
