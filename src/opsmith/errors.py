@@ -388,10 +388,6 @@ class ProgramFailed(OpsmithError):
     """ExecuTorch's runtime refused to load or to run a program, or ended with it."""
 
 
-class PortTaken(OpsmithError):
-    """A port of this machine that a server was to listen on and cannot."""
-
-
 class ExpressionInvalid(OpsmithError):
     """A Python expression on the command line raises, or gives no Tensor."""
 

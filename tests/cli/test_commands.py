@@ -1,7 +1,7 @@
 """Each command as a real process, beside the same command in a fork: see ``fork_server.py``.
 
 That both say the same is what lets the other tests of commands do with forks.  Commands that other tests
-start as real processes, since they interrupt them, are missing here: bench, conform, fallbacks and serve.
+start as real processes, since they interrupt them, are missing here: bench, conform and fallbacks.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def test_the_backend_of_a_command(tmp_path: Path) -> None:
     assert plan("backend.yaml") == ("chip", "")
 
 
-@pytest.mark.parametrize("command", "conform demo doctor gen package plan report serve".split())
+@pytest.mark.parametrize("command", "conform demo doctor gen package plan report".split())
 def test_the_backend_as_an_argument_and_by_its_name(command: str) -> None:
     done = fork_server.run(
         [sys.executable, "-m", "opsmith", command, "sim", "--backend", "nosuch"],

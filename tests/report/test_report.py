@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,11 +28,10 @@ from opsmith.explain.verdicts import is_named_for
 from opsmith.output_files import check_writable, write_output
 from opsmith.plan import plan_backend
 from opsmith.report import operator_columns as report_operators
-from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.gathering import Inputs, gathered
 from opsmith.report.operator_columns import inspect_backend
 from opsmith.report.page import embeddable, render
 from opsmith.report.report_data import ReportData, read_document
-from opsmith.report.server import Snapshots, serving
 from opsmith.report.sources import definitions
 from opsmith.runtime import LoadedBackend
 from planted_results import FAILS, results_of_sim, with_routes, with_verdict
@@ -179,7 +177,7 @@ def test_a_device_on_which_everything_fails_fits_too(results: Results, tmp_path:
         for index, verdict in enumerate(results.verdicts)
     )
     path.write_bytes(msgspec.json.encode(replace(results, verdicts=verdicts)))
-    document = Gathering("sim", Inputs(conform=path)).document()
+    document = gathered("sim", Inputs(conform=path))
     assert len(render(document).encode()) < 3_000_000
     assert document.conformance is not None
     messages = document.conformance.messages
@@ -241,7 +239,7 @@ def test_against_itself_nothing_has_changed(written: Written, tmp_path: Path) ->
     results = tmp_path / "results.json"
     results.write_bytes(msgspec.json.encode(written.results))
     inputs = Inputs(conform=results, against=written.page)
-    trend = Gathering("sim", inputs).document().trend
+    trend = gathered("sim", inputs).trend
     assert trend is not None
     assert trend.route_changes == trend.verdict_changes == ()
     assert trend.routes and all(before == now for _, before, now in trend.routes)
@@ -257,7 +255,7 @@ def test_inputs_of_other_versions_and_backends_are_warned_of(
     other.write_bytes(
         msgspec.json.encode(replace(results, backend="chip", torch="2.11.0", verdicts=()))
     )
-    document = Gathering("sim", Inputs(conform=other), tables=False).document()
+    document = gathered("sim", Inputs(conform=other), tables=False)
     assert document.warnings == (
         f"the conformance results in {other} are for the backend `chip`, and this report is on `sim`",
         f"the conformance results in {other} were made with torch 2.11.0, and this report with "
@@ -317,10 +315,10 @@ def test_what_is_no_report(content: bytes, message: str, tmp_path: Path) -> None
 def test_inputs_that_are_missing_or_broken(option: str, tmp_path: Path) -> None:
     path = tmp_path / "input.json"
     with pytest.raises(FileMissing, match=r"cannot be read from .*No such file or directory"):
-        Gathering("sim", Inputs(**{option: path}))
+        gathered("sim", Inputs(**{option: path}))
     path.write_text('{"format": 1, "verdicts": [')
     with pytest.raises(OpsmithError, match=r"input\.json"):
-        Gathering("sim", Inputs(**{option: path}))
+        gathered("sim", Inputs(**{option: path}))
 
 
 def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
@@ -486,16 +484,3 @@ def test_no_text_of_the_data_ends_its_element(written: Written) -> None:
     document: ReportData = read_document(written.data)
     assert "<" not in embeddable(document)
     assert render(document).count("</script>") == 2
-
-
-@pytest.mark.parametrize("asked", ["http://[::1", "//[", "/%ff%00"])
-def test_an_address_that_is_none_is_refused_without_a_word(
-    asked: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with serving(cast(Snapshots, SimpleNamespace(latest=None)), 0) as address:
-        port = int(address.rstrip("/").rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            connection.sendall(f"GET {asked} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-            status = connection.makefile("rb").readline()
-    assert status.split()[1] in {b"400", b"404"}
-    assert capfd.readouterr() == ("", "")

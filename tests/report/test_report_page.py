@@ -1,31 +1,22 @@
-"""The report in a real Chromium: as it looks, by mouse and by keyboard, and live."""
+"""The report in a real Chromium: as it looks, by mouse and by keyboard."""
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-import fork_server
 from chromium import Opened, browser, opened
-from fork_server import obey_interrupts
 from opsmith.cache_folder import cache_root
-from opsmith.conformance.results import Check, Results, Status, Verdict
+from opsmith.conformance.results import Results, Status
 from opsmith.plan import plan_backend
-from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.gathering import Inputs, gathered
 from opsmith.report.page import render
 from opsmith.report.report_data import read_document
 from planted_results import (
@@ -63,11 +54,11 @@ def report(tmp_path_factory: pytest.TempPathFactory, results: Results) -> Path:
     fixed = with_verdict(results, replace(FAILS, status=Status.PASSED, message=""))
     before.write_bytes(msgspec.json.encode(fixed))
     coverage.write_bytes(msgspec.json.encode(planted_coverage()))
-    old = Gathering("sim", Inputs(conform=before)).document()
+    old = gathered("sim", Inputs(conform=before))
     old = replace(old, operators=with_routes(old.operators, {"cumsum": "missing", "mm": "kernel"}))
     earlier.write_bytes(msgspec.json.encode(replace(old, benchmarks=planted_bench(2.0))))
     inputs = Inputs(conform=conform, coverage=coverage, bench=bench, against=earlier)
-    now = Gathering("sim", inputs, source_link="vscode://file{path}:{line}").document()
+    now = gathered("sim", inputs, source_link="vscode://file{path}:{line}")
     page = folder / "report.html"
     page.write_text(render(now))
     return page
@@ -378,113 +369,3 @@ def test_it_prints_without_what_only_a_screen_needs(visit: Open) -> None:
         assert page.page.locator("nav").is_hidden()
         assert page.page.locator("#operators .row").first.is_visible()
         assert page.page.pdf()[:5] == b"%PDF-"
-
-
-# ---- live
-
-
-@dataclass
-class Served:
-    """``opsmith serve`` as a process of its own."""
-
-    address: str
-    process: subprocess.Popen[str]
-
-
-@contextmanager
-def served(conform: Path, *options: str) -> Iterator[Served]:
-    command = ["serve", "--port", "0", "--for", "120", "--json", "--conform", str(conform)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "opsmith", *command, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=obey_interrupts,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, process.stderr.read() if process.stderr else ""
-        yield Served(json.loads(line)["address"], process)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def write_results(path: Path, results: Results) -> None:
-    """As a run does: under another name, then renamed."""
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_bytes(msgspec.json.encode(results))
-    unfinished.replace(path)
-
-
-def test_serve_shows_a_run_as_it_goes_on(chromium: Browser, tmp_path: Path) -> None:
-    conform = tmp_path / "results.json"
-    first = Verdict("add", Check.FORWARD, "float32", Status.PASSED, 3, 0.1)
-    now = Results(
-        backend="sim",
-        torch=plan_backend("sim", cache_root()).torch,
-        description="",
-        started="2026-02-03T10:00:00Z",
-        updated="2026-02-03T10:00:01Z",
-        complete=False,
-        verdicts=(first,),
-        operators={"add": ("add.Tensor",)},
-    )
-    with served(conform) as server, opened(chromium, f"{server.address}#add.Tensor") as page:
-        page.page.evaluate("document.body.dataset.opened = 'once'")
-        page.page.wait_for_selector(".live:text-is('waiting for results')")
-        write_results(conform, now)
-        page.page.wait_for_selector(".live:text-is('running: 1 entry so far')")
-        assert "1 / 1" in page.text("#operators .detail")
-        bad = replace(first, check=Check.BACKWARD, status=Status.FAILED, message="wrong by 2")
-        write_results(conform, replace(now, verdicts=(first, bad), complete=True))
-        page.page.wait_for_selector(".live:text-is('run complete')")
-        assert "1 / 2, 1 bad" in page.text("#operators .detail")
-        assert "wrong by 2" in page.text("#operators .detail")
-        page.press("1")
-        assert page.text("#matrix td[data-grade=few]") == "0.0"
-        conform.write_text('{"format": 1, "verd')  # what is not whole changes nothing
-        page.page.wait_for_selector(".live:text('does not hold conformance results')")
-        assert page.text("#matrix td[data-grade=few]") == "0.0"
-        assert page.page.locator("body").get_attribute("data-opened") == "once"
-        assert all(request.startswith(server.address) for request in page.requests)
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(timeout=60) == 0
-        page.page.wait_for_selector(".live:text-is('opsmith serve has ended')")
-        page.console.clear()  # the browser itself says that nobody answers
-
-
-def test_serve_answers_this_machine_only(tmp_path: Path, results: Results) -> None:
-    conform = tmp_path / "results.json"
-    write_results(conform, replace(results, verdicts=(), operators={}))
-    with served(conform) as server:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.address)
-        for path, host, expected in (
-            ("changes", "evil.example:80", 403),
-            ("nothing", "localhost:80", 404),
-        ):
-            request = urllib.request.Request(server.address + path, headers={"Host": host})
-            with pytest.raises(urllib.error.HTTPError) as error:
-                urllib.request.urlopen(request, timeout=10)
-            assert error.value.code == expected
-        port = server.address.rstrip("/").rpartition(":")[2]
-        done = fork_server.run(
-            [sys.executable, "-m", "opsmith", "serve", "--port", port, "--conform", conform],
-            timeout=60,
-        )
-        assert done.returncode == 1
-        assert " ".join(done.stderr.split()) == (
-            f"error: port {port} of 127.0.0.1 cannot be listened on: Address already in use "
-            "remedy: name another with --port, or --port 0 for a free one"
-        )
-
-
-def test_serve_ends_when_it_is_told_to(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    done = fork_server.run(
-        [sys.executable, "-m", "opsmith", "serve", "--port", port, "--for", "0.1"], timeout=60
-    )
-    assert done.returncode == 0 and done.stdout == f"http://127.0.0.1:{port}/  (Ctrl-C ends it)\n"

@@ -82,11 +82,6 @@ COMMANDS = (
         "Write one HTML page of what a backend does: every operator, the tests, what changed.",
     ),
     Listed(
-        "serve",
-        "opsmith.cli.serve:serve",
-        "Show the report in a browser of this machine, live while `opsmith conform` runs.",
-    ),
-    Listed(
         "import",
         "opsmith.cli.import_:import_",
         "Turn a kernel library that torchgen or ExecuTorch describes into a manifest of opsmith.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from rich.markup import escape
 from opsmith.cli import options
 from opsmith.cli.console import Json, err, out, print_json, shown_progress, write_json
 from opsmith.output_files import check_writable, write_output
-from opsmith.report.gathering import Gathering, Inputs
+from opsmith.report.gathering import Inputs, gathered
 from opsmith.report.page import render
 from opsmith.report.report_data import ReportData
 
@@ -35,6 +36,9 @@ def report(
     ] = None,
     source_link: options.SourceLink = options.LOCAL_FILE,
     table: options.Table = True,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write one HTML page of what a backend does: every operator, the tests, what changed."""
@@ -42,13 +46,13 @@ def report(
     if data is not None:
         check_writable(data)
     with shown_progress() as progress:
-        document = Gathering(
+        document = gathered(
             backend,
             Inputs(conform, coverage, bench, against),
             source_link=source_link,
             tables=table,
             progress=progress,
-        ).document()
+        )
     page = render(document).encode()
     write_output(output, page)
     if data is not None:
@@ -58,6 +62,8 @@ def report(
         print_json(_summary(document, output, data, len(page)))
     else:
         _print(document, output, len(page), backend)
+    if open_page and not webbrowser.open(output.absolute().as_uri()):
+        err.print("no browser was found; open the page by hand", style="dim")
 
 
 def _summary(document: ReportData, page: Path, data: Path | None, size: int) -> dict[str, object]:

@@ -1,8 +1,7 @@
 """A document as one HTML page that needs nothing else: styles, scripts and data are inside.
 
-The templates render what stays as it is while the page is open; the scripts what the reader, or a running
-``opsmith conform``, changes.  The page forbids itself any request to the network, but for the one by which
-``opsmith serve`` keeps it up to date.
+The templates render what stays as it is while the page is open; the scripts what the reader changes.  The
+page forbids itself any request to the network.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ SCRIPTS = (
     "entries.js",
     "trend.js",
     "theme.js",
-    "live.js",
     "main.js",
 )
 
@@ -51,8 +49,8 @@ def choices(operators: OperatorColumns) -> dict[str, dict[str, str]]:
     }
 
 
-def render(document: ReportData, *, live: str = "") -> str:
-    """The page of ``document``; ``live`` is the path where its changes are to be asked for, if anywhere."""
+def render(document: ReportData) -> str:
+    """The page of ``document``."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -69,7 +67,6 @@ def render(document: ReportData, *, live: str = "") -> str:
         script=Markup("\n".join(_asset(name) for name in SCRIPTS)),
         opening=Markup(OPENING),
         data=Markup(embeddable(document)),
-        live=live,
     )
 
 

@@ -83,7 +83,7 @@ function verdictOf(counts) {
   return counts.skipped ? "skipped" : "none";
 }
 
-// Reads report.conformance anew: once at the start, and for each answer while a run goes on.
+// Reads report.conformance into entries, and into what is known of operators by their tests.
 function readConformance() {
   const found = report.conformance;
   for (const operator of operators) {

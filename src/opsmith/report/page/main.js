@@ -5,14 +5,14 @@
 
 const listings = { operators: operatorListing(), entries: entryListing() };
 const VIEWS = ["overview", "operators", "entries", "changes"];
-// How each view is drawn, when it is first seen and where the document has changed since.
+// How each view is drawn, when it is first seen.
 const DRAWN = {
   overview: showOverview,
   operators: () => listings.operators.refresh(),
   entries: () => listings.entries.refresh(),
   changes: showTrend,
 };
-const stale = new Set(VIEWS);
+const undrawn = new Set(VIEWS);
 let view = "";
 
 function available(name) {
@@ -27,7 +27,7 @@ function showView(name) {
     if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (stale.delete(name)) DRAWN[name]();
+  if (undrawn.delete(name)) DRAWN[name]();
   if (moved) scrollTo(0, 0);
 }
 
@@ -106,8 +106,8 @@ function refreshListing(name) {
   listings[name].draw(true);
 }
 
-// Has all be drawn that the document says, each view when it is seen.
-function changed() {
+// How many there are of what a view lists; a view without any has no link.
+function showCounts() {
   for (const link of document.querySelectorAll("nav [data-needs]")) {
     const found = report[link.dataset.needs];
     link.hidden = !found;
@@ -117,8 +117,6 @@ function changed() {
         : count(found.route_changes.length + found.verdict_changes.length);
     }
   }
-  showChoices();
-  for (const name of VIEWS) stale.add(name);
 }
 
 const isControl = (element) => element.matches?.("input[type=search], select, textarea");
@@ -167,20 +165,9 @@ document.addEventListener("keydown", (event) => {
 document.getElementById("keys-button").addEventListener("click", () => document.getElementById("keys").showModal());
 addEventListener("hashchange", arrive);
 
-changed();
+showCounts();
+showChoices();
 arrive();
-startLive(() => {
-  readConformance();
-  changed();
-  showView(available(view) ? view : "overview");
-  const open = listing();
-  open?.draw(true);
-  const item = decoded(location.hash.replace(/^#(\/entries\/)?/, ""));
-  if (open && !open.detail.hidden) {
-    const shown = view === "operators" ? operatorByName.get(item) : entryByName.get(item);
-    if (shown) (view === "operators" ? showOperator : showEntry)(open, shown);
-  }
-});
 requestAnimationFrame(() => setTimeout(() => {
   performance.mark("opsmith:interactive");
   document.documentElement.dataset.ready = "yes";
