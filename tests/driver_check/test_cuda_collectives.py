@@ -1,7 +1,8 @@
-"""NCCL as cuda_driver's collectives, on the stand-in for GPUs and NCCL, without PyTorch."""
+"""NCCL as cuda_driver's collectives, on the stand-in for GPUs and NCCL."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import pytest
 from opsmith.build.driver_library import build_driver
 from opsmith.description import find_backend, read_backend
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "gpu"))
-import stand_in
+GPU = Path(__file__).parents[2] / "tools" / "gpu"
+sys.path.insert(0, str(GPU))
+import stand_in  # noqa: E402
 
 RANK = Path(__file__).with_name("nccl_rank.py")
 BY_THE_HOST = "; OPSMITH_COLLECTIVES=off has collectives go by the host\n"
@@ -84,3 +86,27 @@ def test_a_library_that_is_missing(ranks: Ranks, tmp_path: Path) -> None:
 @pytest.mark.nightly  # the driver gives what is pending some seconds
 def test_a_rank_that_leaves_ends_what_is_pending(ranks: Ranks, tmp_path: Path) -> None:
     assert ranks.run("pending", tmp_path, 0, 1) == ["NOT_READY\n", ""]
+
+
+@pytest.mark.nightly  # compiles the backend of another night's test
+def test_torch_distributed_goes_by_it(tmp_path: Path) -> None:
+    backend = Path(__file__).parents[1] / "kernels" / "cublas_backend" / "backend.yaml"
+    settings = stand_in.built(tmp_path / "stand_in") | {"OPSMITH_CHECK_PATIENCE": "10"}
+    done = subprocess.run(
+        [sys.executable, str(GPU / "check" / "collectives.py"), str(backend)],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [each["wrong"] for each in found["one"] + found["two"]] == [[]] * 3
+    for rank, each in enumerate(found["two on a device"]):
+        assert each["says"].startswith(
+            f"all_reduce of float32[1] on cublasgpu:0, sum failed on rank {rank} of 2: NCCL: join a group of "
+            "2 on device 0: invalid usage"
+        )
+    assert found["missing"][0]["says"].startswith(
+        "the collectives of the driver cannot be used: OPSMITH_NCCL_LIBRARY names no library that opens: "
+    )
