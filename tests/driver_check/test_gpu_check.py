@@ -66,7 +66,7 @@ def test_a_step_that_does_not_exist_is_refused_before_anything_is_built(tmp_path
     ran = check(tmp_path / "none", "--from", "tests")
     assert ran.returncode == 2
     assert (
-        "there is no step 'tests': build, driver, on device, demo, demo again, calls, "
+        "there is no step 'tests': build, driver, on device, demo, demo again, collectives, "
         in ran.stderr
     )
     assert not os.path.exists(tmp_path / "none")

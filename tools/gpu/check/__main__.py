@@ -73,6 +73,7 @@ def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
         Step("demo", 60, (*demo, *epochs)),
         # Its kernels are on disk: the result has the age of the process at the end of the first step.
         Step("demo again", 40, (*demo, "--epochs", "1")),
+        Step("collectives", 30, ("tools/gpu/check/collectives.py", backend)),
         *(
             Step(part, seconds, (*figures, part, *(("--small",) if small else ())))
             for part, seconds in (

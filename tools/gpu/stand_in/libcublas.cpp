@@ -1,62 +1,19 @@
 // cuBLAS's entries that the library `cublas` calls, on the stand-in of libcuda: a product is work of the
 // stream.
-#include <dlfcn.h>
-
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "../../../src/opsmith/kernels/cublas/api.h"
+#include "elements.h"
+#include "of_libcuda.h"
 
 using namespace opsmith::cublas;
+using namespace stand_in;
 
 struct opsmith::cublas::cublasContext {
   void* stream = nullptr;
 };
 
 namespace {
-
-template <class Function>
-Function of_libcuda(const char* name) {
-  return reinterpret_cast<Function>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), name));
-}
-
-struct Half {
-  _Float16 value;
-};
-struct Bfloat16 {
-  uint16_t bits;
-};
-double number(float x) {
-  return x;
-}
-double number(double x) {
-  return x;
-}
-double number(Half x) {
-  return static_cast<double>(x.value);
-}
-double number(Bfloat16 x) {
-  const uint32_t bits = uint32_t{x.bits} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-void put(double x, float& to) {
-  to = static_cast<float>(x);
-}
-void put(double x, double& to) {
-  to = x;
-}
-void put(double x, Half& to) {
-  to.value = static_cast<_Float16>(x);
-}
-void put(double x, Bfloat16& to) {
-  const auto value = static_cast<float>(x);
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  to.bits = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 struct Matrix {
   void* data;  // as the host sees it

@@ -440,6 +440,11 @@ ENTRY cuCtxSetCurrent(CUcontext context) {
   return current = reinterpret_cast<Device*>(context), kSuccess;
 }
 
+ENTRY cuCtxGetDevice(CUdevice* device) {
+  NEED_CONTEXT
+  return *device = current->ordinal, kSuccess;
+}
+
 // ---- memory ----
 
 ENTRY cuMemGetInfo_v2(size_t* available, size_t* total) {
@@ -651,7 +656,7 @@ ENTRY cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   of(stream).queue([moments, which = moments->recorded] { moments->wait(which); }, Job::kBookkeeping);
   return kSuccess;
 }
-// For libcublas.cpp.
+// For the other libraries.
 extern "C" void* opsmith_stand_in_view(void* pointer) {
   return host_view_or_itself(pointer);
 }

@@ -76,6 +76,8 @@ typedef struct opsmith_collectives {
                                opsmith_stream stream);
 } opsmith_collectives;
 
+/* NULL from a driver's: the library is missing, and the driver's last_error() says so with the remedy. Ranks
+ * that have it cannot go by the host with one that has not, so this is an error where a group is made. */
 typedef const opsmith_collectives* (*opsmith_get_collectives_fn)(void);
 #define OPSMITH_GET_COLLECTIVES_SYMBOL "opsmith_get_collectives"
 

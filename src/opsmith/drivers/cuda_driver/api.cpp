@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <opsmith_vendor_library.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "errors.h"
@@ -52,21 +53,45 @@ std::string of_wheels(const std::string& name) {
   return opsmith::beside_torch("/../../nvidia/*/lib/" + name);
 }
 
+// The library that an environment variable names, or the first of `others` that opens. Throws Failure where
+// none does.
+void* open_named_library(const char* variable, std::initializer_list<std::string> others, const char* missing,
+                         const char* remedy) {
+  const std::string named = opsmith::library_named_by(variable);
+  void* const library = opsmith::open_vendor_library(named, others);
+  if (library == nullptr) {
+    throw Failure(
+        OPSMITH_FAILED,
+        (named.empty() ? missing : variable + (" names no library that opens: " + named)) + "; " + remedy);
+  }
+  return library;
+}
+
 Nvrtc open_compiler() {
   constexpr const char* remedy =
       "pip install nvidia-cuda-nvrtc, which a CUDA build of torch brings, or name its libnvrtc.so in "
       "OPSMITH_NVRTC_LIBRARY";
-  const std::string named = opsmith::library_named_by("OPSMITH_NVRTC_LIBRARY");
-  void* const library = opsmith::open_vendor_library(
-      named, {of_wheels("libnvrtc.so.[0-9]*"), "libnvrtc.so.13", "libnvrtc.so.12"});
-  if (library == nullptr) {
-    throw Failure(OPSMITH_FAILED,
-                  (named.empty() ? "NVRTC, which compiles kernels, is missing"
-                                 : "OPSMITH_NVRTC_LIBRARY names no library that opens: " + named) +
-                      "; " + remedy);
-  }
+  void* const library = open_named_library(
+      "OPSMITH_NVRTC_LIBRARY", {of_wheels("libnvrtc.so.[0-9]*"), "libnvrtc.so.13", "libnvrtc.so.12"},
+      "NVRTC, which compiles kernels, is missing", remedy);
   Nvrtc found;
   OPSMITH_NVRTC_FUNCTIONS(OPSMITH_CUDA_FIND)
+  return found;
+}
+
+Nccl open_collectives() {
+  constexpr const char* remedy =
+      "pip install nvidia-nccl-cu13, or -cu12, which a CUDA build of torch brings, or name its "
+      "libnccl.so.2 in OPSMITH_NCCL_LIBRARY; OPSMITH_COLLECTIVES=off has collectives go by the host";
+  constexpr const char* kName = "libnccl.so.2";
+  void* const library =
+      open_named_library("OPSMITH_NCCL_LIBRARY", {of_wheels(kName), kName},
+                         "NCCL, which carries collectives between GPUs, is missing", remedy);
+  Nccl found;
+  OPSMITH_NCCL_FUNCTIONS(OPSMITH_CUDA_FIND)
+  found.GetErrorString =
+      reinterpret_cast<const char* (*)(ncclResult)>(find(library, "ncclGetErrorString", remedy));
+  found.GetLastError = reinterpret_cast<const char* (*)(ncclComm)>(find(library, "ncclGetLastError", remedy));
   return found;
 }
 
@@ -97,6 +122,11 @@ const Api& api() {
 
 const Nvrtc& nvrtc() {
   static const Nvrtc found = open_compiler();
+  return found;
+}
+
+const Nccl& nccl() {
+  static const Nccl found = open_collectives();
   return found;
 }
 

@@ -1,6 +1,6 @@
-// The functions of CUDA's driver API and of NVRTC that the driver calls, found in their libraries when they
-// are first asked for: so the driver is built, and says what is missing, where there is no GPU. Types and
-// numbers are NVIDIA's.
+// The functions of CUDA's driver API, NVRTC and NCCL that the driver calls, found in their libraries when
+// they are first asked for: so the driver is built, and says what is missing, where there is no GPU. Types
+// and numbers are NVIDIA's.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,11 @@ struct CUipcMemHandle {
   char reserved[64];
 };
 using nvrtcProgram = struct _nvrtcProgram*;
+using ncclResult = int;
+using ncclComm = struct ncclComm_s*;
+struct ncclUniqueId {
+  char bytes[128];
+};
 
 namespace cuda {
 
@@ -63,6 +68,22 @@ constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr int kCaptureNone = 0;
 // Other calls of any thread, of an allocator say, go on as if nothing were captured.
 constexpr int kCaptureRelaxed = 2;
+
+constexpr ncclResult kNcclInvalidArgument = 4;
+constexpr ncclResult kNcclInvalidUsage = 5;
+constexpr ncclResult kNcclRemoteError = 6;  // of a rank that has ended, or its network
+constexpr int kNcclInt8 = 0;
+constexpr int kNcclUint8 = 1;
+constexpr int kNcclInt32 = 2;
+constexpr int kNcclInt64 = 4;
+constexpr int kNcclFloat16 = 6;
+constexpr int kNcclFloat32 = 7;
+constexpr int kNcclFloat64 = 8;
+constexpr int kNcclBfloat16 = 9;
+constexpr int kNcclSum = 0;
+constexpr int kNcclProduct = 1;
+constexpr int kNcclMax = 2;
+constexpr int kNcclMin = 3;
 
 // name, as exported, parameters; each returns CUresult
 #define OPSMITH_CUDA_FUNCTIONS(F)                                                                          \
@@ -134,12 +155,33 @@ constexpr int kCaptureRelaxed = 2;
   F(GetProgramLog, "nvrtcGetProgramLog", (nvrtcProgram, char*))                             \
   F(DestroyProgram, "nvrtcDestroyProgram", (nvrtcProgram*))
 
+// As above; counts are of elements.
+#define OPSMITH_NCCL_FUNCTIONS(F)                                                                   \
+  F(GetUniqueId, "ncclGetUniqueId", (ncclUniqueId*))                                                \
+  F(CommInitRank, "ncclCommInitRank", (ncclComm*, int, ncclUniqueId, int))                          \
+  F(CommGetAsyncError, "ncclCommGetAsyncError", (ncclComm, ncclResult*))                            \
+  F(CommDestroy, "ncclCommDestroy", (ncclComm))                                                     \
+  F(CommAbort, "ncclCommAbort", (ncclComm))                                                         \
+  F(AllReduce, "ncclAllReduce", (const void*, void*, size_t, int, int, ncclComm, CUstream))         \
+  F(Broadcast, "ncclBroadcast", (const void*, void*, size_t, int, int, ncclComm, CUstream))         \
+  F(AllGather, "ncclAllGather", (const void*, void*, size_t, int, ncclComm, CUstream))              \
+  F(ReduceScatter, "ncclReduceScatter", (const void*, void*, size_t, int, int, ncclComm, CUstream)) \
+  F(GroupStart, "ncclGroupStart", ())                                                               \
+  F(GroupEnd, "ncclGroupEnd", ())                                                                   \
+  F(Send, "ncclSend", (const void*, size_t, int, int, ncclComm, CUstream))                          \
+  F(Recv, "ncclRecv", (void*, size_t, int, int, ncclComm, CUstream))
+
 #define OPSMITH_CUDA_ENTRY(name, exported, parameters) int(*name) parameters = nullptr;
 struct Api {
   OPSMITH_CUDA_FUNCTIONS(OPSMITH_CUDA_ENTRY)
 };
 struct Nvrtc {
   OPSMITH_NVRTC_FUNCTIONS(OPSMITH_CUDA_ENTRY)
+};
+struct Nccl {
+  OPSMITH_NCCL_FUNCTIONS(OPSMITH_CUDA_ENTRY)
+  const char* (*GetErrorString)(ncclResult) = nullptr;
+  const char* (*GetLastError)(ncclComm) = nullptr;
 };
 #undef OPSMITH_CUDA_ENTRY
 // NVIDIA's library of ranges; both null where it is missing. They return a depth, or that no tool listens.
@@ -154,6 +196,10 @@ const Api& api();
 // Throws Failure where NVRTC is missing. OPSMITH_NVRTC_LIBRARY names the library; the wheels
 // nvidia-cuda-nvrtc have one.
 const Nvrtc& nvrtc();
+
+// Throws Failure where NCCL is missing. OPSMITH_NCCL_LIBRARY names the library; the wheels nvidia-nccl have
+// one.
+const Nccl& nccl();
 
 const Nvtx& nvtx();
 

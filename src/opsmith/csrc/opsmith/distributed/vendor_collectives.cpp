@@ -20,8 +20,10 @@ namespace {
 
 constexpr const char* kVariable = "OPSMITH_COLLECTIVES";
 
-const opsmith_collectives* checked_table(void* function, const std::string& path) {
+const opsmith_collectives* checked_table(void* function, const std::string& path, bool is_driver) {
   const opsmith_collectives* const table = reinterpret_cast<opsmith_get_collectives_fn>(function)();
+  TORCH_CHECK(table != nullptr || !is_driver, "the collectives of ", path,
+              " cannot be used: ", driver().last_error());
   TORCH_CHECK(table != nullptr, "`", OPSMITH_GET_COLLECTIVES_SYMBOL, "` of ", path,
               " returned NULL\n  remedy: let it return the table");
   TORCH_CHECK(table->abi_version == OPSMITH_COLLECTIVES_ABI_VERSION &&
@@ -50,7 +52,7 @@ const opsmith_collectives* find_collectives() {
   }
   if (named.empty()) {
     void* const function = driver_symbol(OPSMITH_GET_COLLECTIVES_SYMBOL);
-    return function == nullptr ? nullptr : checked_table(function, "the driver");
+    return function == nullptr ? nullptr : checked_table(function, "the driver", /*is_driver=*/true);
   }
   const std::string path(named);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -64,7 +66,7 @@ const opsmith_collectives* find_collectives() {
   TORCH_CHECK(function != nullptr, kVariable, " names ", path, ", which does not export `",
               OPSMITH_GET_COLLECTIVES_SYMBOL, "`",
               "\n  remedy: declare it extern \"C\" with default visibility");
-  return checked_table(function, path);
+  return checked_table(function, path, /*is_driver=*/false);
 }
 
 std::optional<opsmith_element> element_of(c10::ScalarType dtype) {
