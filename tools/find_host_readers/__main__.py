@@ -82,9 +82,16 @@ def main() -> int:
     options = parser.parse_args()
 
     names = options.operators or (composites() if options.all else changed_composites())
+    nearest = read_facts("host_readers", nearest_other("host_readers", torch_release()))
     with no_known_readers():
-        found = find_readers(names, described_device())
-    differentiated = [name for name in found if is_differentiated(name)]
+        found, called = find_readers(names, described_device())
+    # Of one whose calls the CPU all refused nothing new is known.
+    found = sorted({*found, *set(nearest["readers"]) & set(names) - called})
+    differentiated = [
+        name
+        for name in found
+        if (is_differentiated(name) if name in called else name in nearest["differentiated"])
+    ]
     facts = {"readers": found, "differentiated": differentiated}
     if options.operators:
         print(sections(facts))
@@ -149,13 +156,18 @@ def described_device() -> Path:
     return backend
 
 
-def find_readers(names: Sequence[str], backend: Path) -> list[str]:
-    """The operators among ``names`` of which a call that the CPU takes ends the process on the device."""
+def find_readers(names: Sequence[str], backend: Path) -> tuple[list[str], set[str]]:
+    """The operators among ``names`` of which a call that the CPU takes ends the process on the device.
+
+    Returns also those of which the CPU took a call.
+    """
     readers: list[str] = []
+    called: set[str] = set()
     waiting = list(names)
     first = deaths = 0
     while waiting:
-        last, cause = _run(waiting, first, backend)
+        last, cause, more = _run(waiting, first, backend)
+        called |= more
         if cause is None:
             break
         deaths = deaths if last.operator == waiting[0] and first else 0
@@ -168,7 +180,7 @@ def find_readers(names: Sequence[str], backend: Path) -> list[str]:
         if is_reader or last.stage is Stage.BEGUN or deaths >= _DEATHS:
             waiting, first, deaths = waiting[1:], 0, 0
         print(f"{last.operator} died {last.stage.value}; {len(waiting)} operators left", flush=True)
-    return readers
+    return readers, called
 
 
 def _dies_alone(step: Step, backend: Path) -> bool:
@@ -196,7 +208,9 @@ def is_differentiated(name: str) -> bool:
 
     def gradients() -> Iterator[bool]:
         operator = overload(name)
-        for call in itertools.islice(calls_of(name), _CALLS):
+        taken = 0
+        signal.alarm(_SECONDS)
+        for call in calls_of(name):
             wanting = call.map(_wanting_gradient)
             try:
                 results = tree_leaves(operator(*wanting.args, **wanting.kwargs))
@@ -205,6 +219,8 @@ def is_differentiated(name: str) -> bool:
             yield any(
                 isinstance(each, torch.Tensor) and each.grad_fn is not None for each in results
             )
+            if (taken := taken + 1) == _CALLS:
+                return
 
     return any(lines_of(gradients())[0])
 
@@ -215,10 +231,12 @@ def _wanting_gradient(leaf: Any) -> Any:
     return leaf
 
 
-def _run(names: Sequence[str], first: int, backend: Path) -> tuple[Step, signal.Signals | None]:
+def _run(
+    names: Sequence[str], first: int, backend: Path
+) -> tuple[Step, signal.Signals | None, set[str]]:
     """Calls ``names`` in a process of their own, the first one from its call ``first`` on.
 
-    Returns its last step, and the signal that it died of.
+    Returns its last step, the signal that it died of, and the operators of which the CPU took a call.
     """
 
     def steps() -> Iterator[list[object]]:
@@ -234,7 +252,8 @@ def _run(names: Sequence[str], first: int, backend: Path) -> tuple[Step, signal.
         raise RuntimeError("the device cannot be loaded in a forked process")
     name, stage, call = lines[-1]
     cause = signal.Signals(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None
-    return Step(name, Stage(stage), call), cause
+    called = {each for each, stage_of, _ in lines if Stage(stage_of) is Stage.ON_DEVICE}
+    return Step(name, Stage(stage), call), cause, called
 
 
 def _steps(name: str, first: int) -> Iterator[Step]:
