@@ -1,62 +1,18 @@
 // cuBLAS's entries that the library `cublas` calls, on the stand-in of libcuda: a product is work of the
 // stream.
-#include <dlfcn.h>
-
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "../../../src/opsmith/kernels/cublas/api.h"
+#include "elements.h"
 
 using namespace opsmith::cublas;
+using namespace stand_in;
 
 struct opsmith::cublas::cublasContext {
   void* stream = nullptr;
 };
 
 namespace {
-
-template <class Function>
-Function of_libcuda(const char* name) {
-  return reinterpret_cast<Function>(dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), name));
-}
-
-struct Half {
-  _Float16 value;
-};
-struct Bfloat16 {
-  uint16_t bits;
-};
-double number(float x) {
-  return x;
-}
-double number(double x) {
-  return x;
-}
-double number(Half x) {
-  return static_cast<double>(x.value);
-}
-double number(Bfloat16 x) {
-  const uint32_t bits = uint32_t{x.bits} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-void put(double x, float& to) {
-  to = static_cast<float>(x);
-}
-void put(double x, double& to) {
-  to = x;
-}
-void put(double x, Half& to) {
-  to.value = static_cast<_Float16>(x);
-}
-void put(double x, Bfloat16& to) {
-  const auto value = static_cast<float>(x);
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  to.bits = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 struct Matrix {
   void* data;  // as the host sees it
@@ -120,9 +76,6 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                                const void* a, int type_a, int lda, long long stride_a, const void* b, int,
                                int ldb, long long stride_b, const void* beta, void* c, int, int ldc,
                                long long stride_c, int batches, int compute, int) {
-  static const auto queue = of_libcuda<int (*)(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
-  // Of the device that is current in this thread; the stream's has none.
-  static const auto view = of_libcuda<void* (*)(void*)>("opsmith_stand_in_view");
   const int rows_a = op_a == kByRows ? m : k, rows_b = op_b == kByRows ? k : n;
   if (lda < rows_a || ldb < rows_b || ldc < m) {
     return 7;  // CUBLAS_STATUS_INVALID_VALUE
@@ -138,8 +91,8 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                            batches,
                            value(alpha),
                            value(beta),
-                           {view(const_cast<void*>(a)), op_a, lda, stride_a},
-                           {view(const_cast<void*>(b)), op_b, ldb, stride_b},
+                           {view(a), op_a, lda, stride_a},
+                           {view(b), op_b, ldb, stride_b},
                            {view(c), kByRows, ldc, stride_c}});
 }
 
