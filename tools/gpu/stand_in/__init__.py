@@ -1,4 +1,4 @@
-"""A stand-in for libcuda, NVRTC, cuBLAS and NVTX on the host, for machines without a GPU."""
+"""A stand-in for libcuda, NVRTC, cuBLAS, cuDNN and NVTX on the host, for machines without a GPU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ _LIBRARIES = {
     "libcuda.cpp": "libcuda.so.1",
     "libnvrtc.cpp": "libnvrtc.so",
     "libcublas.cpp": "libcublas.so",
+    "libcudnn.cpp": "libcudnn.so.9",
     "nvtx_tool.cpp": "libnvtx3interop.so.1",
 }
 
@@ -36,5 +37,6 @@ def built(folder: Path) -> dict[str, str]:
         "LD_LIBRARY_PATH": str(folder),
         "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),
         "OPSMITH_CUBLAS_LIBRARY": str(folder / "libcublas.so"),
+        "OPSMITH_CUDNN_LIBRARY": str(folder / "libcudnn.so.9"),
         "OPSMITH_STAND_IN": str(folder),
     }
