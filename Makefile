@@ -24,7 +24,7 @@ TESTS_MAY := $(addprefix --disable-error-code=,arg-type call-arg call-overload f
 CXX_SOURCES := find src tests tools examples benchmarks -name '*.cpp' -o -name '*.h'
 # What includes none of PyTorch's headers: the drivers, and kernels on lean tensors.
 LEAN_SOURCES := find src/opsmith/drivers src/opsmith/kernels -name '*.cpp' -not -path '*/meta/*' \
-  -not -path '*/simd/*' -not -path '*/compute/*' | xargs grep -LE '\#include <(ATen|c10|opsmith|torch)/'
+  -not -path '*/simd/*' -not -path '*/compute/*' | xargs grep -LE '\#include (<(ATen|c10|opsmith|torch)/|"../common/nvidia)'
 LEAN_FLAGS := from opsmith.build.etensor_headers import own_headers; \
   from opsmith.build.flags import lean_flags; \
   from opsmith.build.toolchain import find_torch; \

@@ -228,14 +228,17 @@ def small_resnet() -> nn.Module:
 _current: dict[str, Step] = {}
 
 
-def _begin(device: str, name: str, small: bool, is_ours: bool) -> dict[str, int]:
-    """In a side's process: two first steps; what of a step ran on the CPU, by operator."""
-    if is_ours:
-        opsmith.load(device)
+def _begin(device: str, name: str, small: bool, backend: str = "") -> dict[str, int]:
+    """In a side's process: two first steps; what of a step ran on the CPU, by operator.
+
+    ``device`` is that of ``backend``, if it is one of opsmith's.
+    """
+    if backend:
+        opsmith.load(backend)
     _current.clear()
     step = _current[name] = trained(small)[name].on(device)
     step()
-    with record_calls() if is_ours else nullcontext() as recorded:
+    with record_calls() if backend else nullcontext() as recorded:
         step()
     if recorded is None:
         return {}
@@ -249,8 +252,8 @@ def _milliseconds(device: str, name: str, steps: int) -> float:
     return microseconds(device, _current[name], steps, is_queued=False) / 1e3
 
 
-def training(device: str, peer: str, small: bool) -> Iterator[Measurement]:
-    """Steps of SGD in turn, each side in a process of its own.
+def training(backend: str, device: str, peer: str, small: bool) -> Iterator[Measurement]:
+    """Steps of SGD in turn on the device of ``backend`` and on its peer, each side in a process of its own.
 
     PyTorch's autograd engine orders the streams of one accelerator alone, which the backend is as soon as it
     is loaded: a backward pass on ``cuda`` fails from then on.
@@ -258,8 +261,8 @@ def training(device: str, peer: str, small: bool) -> Iterator[Measurement]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context) as ours, ProcessPoolExecutor(1, context) as theirs:
         for name, each in trained(small).items():
-            on_cpu = ours.submit(_begin, device, name, small, True).result()
-            theirs.submit(_begin, peer, name, small, False).result()
+            on_cpu = ours.submit(_begin, device, name, small, backend).result()
+            theirs.submit(_begin, peer, name, small).result()
             taken: tuple[list[float], list[float]] = ([], [])
             for _ in range(ROUNDS if each.steps > 1 else 3):
                 for pool, which, times in ((ours, device, taken[0]), (theirs, peer, taken[1])):
@@ -275,7 +278,9 @@ PARTS = (*_CASES, training.__name__)
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--device", default="cuda_driver", help="a backend of opsmith")
+    parser.add_argument(
+        "--device", default="cuda_driver", help="a backend's name, or a backend.yaml"
+    )
     parser.add_argument("--peer", default="cuda", help="a device of torch's own")
     parser.add_argument("--small", action="store_true", help="for a simulated device")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
@@ -286,14 +291,14 @@ def main() -> None:
             parser.error(f"there is no part {part!r}: {', '.join(PARTS)}")
     if not getattr(torch, options.peer).is_available():
         sys.exit(f"the peer is torch's own {options.peer}, which this machine lacks")
-    opsmith.load(options.device, progress=print)
+    device = opsmith.load(options.device, progress=print).name
     cases = (case for part in chosen if part in _CASES for case in _CASES[part](options.small))
-    found, failed = measure(cases, options.device, options.peer)
+    found, failed = measure(cases, device, options.peer)
     if training.__name__ in chosen:
-        for each in training(options.device, options.peer, options.small):
+        for each in training(options.device, device, options.peer, options.small):
             found.append(each)
             tell(each, options.peer)
-    report(f"{options.device}; peer: {options.peer}", found)
+    report(f"{device}; peer: {options.peer}", found)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -23,6 +23,19 @@ def test_the_plan_says_so(describe: Callable[..., Path], catalogue: Catalogue) -
         )
 
 
+def test_another_library_gets_them_first(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "backend.yaml"
+    path.write_text("backend: gpu\ndriver: cuda_driver\nlibraries: [cudnn, compute]\n")
+    plan = resolve(read_backend(path, catalogue), catalogue)
+    for name in ("convolution_overrideable", "convolution_backward_overrideable"):
+        entry = plan.entry(name)
+        assert [each.library for each in entry.chain] == ["cudnn", "compute", "runtime"]
+        assert entry.kernel is not None
+        assert entry.why.endswith(
+            f"; calls that `{entry.kernel.symbol}` refuses at run time go there too"
+        )
+
+
 def test_it_needs_a_fallback(describe: Callable[..., Path], catalogue: Catalogue) -> None:
     path = describe(
         "- {op: mul.out, kernel_name: chip::mul, on_error: fallback}", fallback="{deny: [mul.out]}"

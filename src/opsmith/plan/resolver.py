@@ -532,7 +532,11 @@ class _Resolver:
             why_not = f"{HOST_WINDOW}=off" if driver.window_is_hidden else driver.location
             note += f"; on copies in host memory: there is no host window ({why_not})"
         if kernel.fails_over:
-            note += "; calls that it refuses at run time: the fallback runs them on the CPU"
+            note += (
+                f"; calls that `{kernel.symbol}` refuses at run time go there too"
+                if behind
+                else "; calls that it refuses at run time: the fallback runs them on the CPU"
+            )
         return Entry(
             name=operator.name,
             route=route,

@@ -1,11 +1,13 @@
 """The products of ``cublas`` on the device of ``backend.yaml`` beside the CPU's; prints what differs.
 
-Run by ``test_cublas.py`` against the stand-in of NVIDIA's libraries; where there is a GPU it runs as it is.
+Run by ``test_cublas.py`` against the stand-in of NVIDIA's libraries; where there is a GPU, tools/gpu/check
+runs it with a backend of its own, the one argument.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,8 @@ from torch import Tensor
 
 import opsmith
 
-opsmith.load(str(Path(__file__).with_name("backend.yaml")))
+here = str(Path(__file__).with_name("backend.yaml"))
+device = opsmith.load(sys.argv[1] if sys.argv[1:] else here).name
 ORDERS = ((0, 1, 2), (0, 2, 1), (1, 2, 0))
 TOLERANCES = {
     torch.float32: 1e-4,
@@ -42,7 +45,7 @@ def into(order: tuple[int, ...], beta: float, alpha: float, *operands: Tensor) -
 def compare(dtype: torch.dtype, call: Callable[..., Tensor], *operands: Tensor) -> int:
     """1 where the device gives something else than the CPU."""
     expected = call(*operands).double()
-    found = call(*(each.to("cublasgpu") for each in operands)).cpu().double()
+    found = call(*(each.to(device) for each in operands)).cpu().double()
     tolerance = TOLERANCES[dtype]
     if torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
         return 0
@@ -69,3 +72,4 @@ fell_back = {each.operator for each in opsmith.fallbacks().counts}
 print(
     f"{wrong} of {compared} differ; on the CPU: {sorted(each for each in fell_back if 'mm' in each)}"
 )
+sys.exit(wrong > 0)

@@ -59,7 +59,7 @@ class Step:
 def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
     """All of them, what the others need first."""
     opsmith = ("-m", "opsmith")
-    figures = ("benchmarks/beside.py", "--device", backend, "--peer", peer, "--json")
+    figures = ("benchmarks/beside.py", "--peer", peer, "--json", *(("--small",) if small else ()))
     conform = (*opsmith, "conform", backend, "--timeout", "60", "--json")
     few = ("--samples", "1", "--dtype", "float32") if small else ("--samples", "4")
     most_used = MOST_USED[:1] if small else MOST_USED
@@ -75,7 +75,7 @@ def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
         Step("demo again", 40, (*demo, "--epochs", "1")),
         Step("collectives", 30, ("tools/gpu/check/collectives.py", backend)),
         *(
-            Step(part, seconds, (*figures, part, *(("--small",) if small else ())))
+            Step(part, seconds, (*figures, "--device", backend, part))
             for part, seconds in (
                 ("calls", 30),
                 ("bandwidth", 60),
@@ -83,12 +83,26 @@ def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
                 ("training", 90),
             )
         ),
+        *(libraries(figures) if backend == "cuda_driver" else ()),
         Step(
             "conform",
             120,
             (*conform, *few, *(word for name in most_used for word in ("--op", name))),
         ),
         *([] if small else [Step("conform all", 600, (*conform, "--samples", "1"))]),
+    ]
+
+
+def libraries(figures: tuple[str, ...]) -> list[Step]:
+    """The steps for NVIDIA's own libraries, in a backend that has them: values, then ``figures``."""
+    backend = "tools/gpu/check/libraries.yaml"
+    tests = "tests/kernels"
+    return [
+        Step("libraries", 90, ("-m", "opsmith", "build", backend, "--json")),
+        Step("cublas", 40, (f"{tests}/cublas_backend/products.py", backend)),
+        Step("cudnn", 60, (f"{tests}/cudnn_backend/convolutions.py", backend)),
+        Step("products with libraries", 45, (*figures, "--device", backend, "products")),
+        Step("training with libraries", 60, (*figures, "--device", backend, "training")),
     ]
 
 

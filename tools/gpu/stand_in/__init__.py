@@ -1,4 +1,4 @@
-"""A stand-in for libcuda, NVRTC, cuBLAS, NCCL and NVTX on the host, for machines without a GPU."""
+"""A stand-in for libcuda, NVRTC, cuBLAS, cuDNN, NCCL and NVTX on the host, for machines without a GPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _LIBRARIES = {
     "libnvrtc.cpp": "libnvrtc.so",
     "libcublas.cpp": "libcublas.so",
     "libnccl.cpp": "libnccl.so.2",
+    "libcudnn.cpp": "libcudnn.so.9",
     "nvtx_tool.cpp": "libnvtx3interop.so.1",
 }
 
@@ -38,5 +39,6 @@ def built(folder: Path) -> dict[str, str]:
         "OPSMITH_NVRTC_LIBRARY": str(folder / "libnvrtc.so"),
         "OPSMITH_CUBLAS_LIBRARY": str(folder / "libcublas.so"),
         "OPSMITH_NCCL_LIBRARY": str(folder / "libnccl.so.2"),
+        "OPSMITH_CUDNN_LIBRARY": str(folder / "libcudnn.so.9"),
         "OPSMITH_STAND_IN": str(folder),
     }

@@ -77,9 +77,6 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                                const void* a, int type_a, int lda, long long stride_a, const void* b, int,
                                int ldb, long long stride_b, const void* beta, void* c, int, int ldc,
                                long long stride_c, int batches, int compute, int) {
-  static const auto queue = of_libcuda<int (*)(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
-  // Of the device that is current in this thread; the stream's has none.
-  static const auto view = of_libcuda<void* (*)(void*)>("opsmith_stand_in_view");
   const int rows_a = op_a == kByRows ? m : k, rows_b = op_b == kByRows ? k : n;
   if (lda < rows_a || ldb < rows_b || ldc < m) {
     return 7;  // CUBLAS_STATUS_INVALID_VALUE
@@ -95,8 +92,8 @@ int cublasGemmStridedBatchedEx(Handle handle, int op_a, int op_b, int m, int n, 
                            batches,
                            value(alpha),
                            value(beta),
-                           {view(const_cast<void*>(a)), op_a, lda, stride_a},
-                           {view(const_cast<void*>(b)), op_b, ldb, stride_b},
+                           {view(a), op_a, lda, stride_a},
+                           {view(b), op_b, ldb, stride_b},
                            {view(c), kByRows, ldc, stride_c}});
 }
 

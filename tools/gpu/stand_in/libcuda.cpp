@@ -656,7 +656,7 @@ ENTRY cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   of(stream).queue([moments, which = moments->recorded] { moments->wait(which); }, Job::kBookkeeping);
   return kSuccess;
 }
-// For the other libraries.
+// For of_libcuda.h.
 extern "C" void* opsmith_stand_in_view(void* pointer) {
   return host_view_or_itself(pointer);
 }

@@ -36,17 +36,14 @@ ncclResult refuse(ncclResult result, const std::string& text) {
   return result;
 }
 
-// Of the device that is current in this thread.
-char* view(const void* pointer) {
-  static const auto of_device = of_libcuda<void* (*)(void*)>("opsmith_stand_in_view");
-  return static_cast<char*>(of_device(const_cast<void*>(pointer)));
+char* bytes_at(const void* pointer) {
+  return static_cast<char*>(view(pointer));
 }
 
 ncclResult queue(CUstream stream, std::function<void()> work) {
-  static const auto launch = of_libcuda<CUresult (*)(CUstream, void (*)(void*), void*)>("cuLaunchHostFunc");
   const auto run = [](void* given) { (*static_cast<std::function<void()>*>(given))(); };
   // Kept: a captured stream runs it again.
-  return launch(stream, run, new std::function<void()>(std::move(work))) == kSuccess
+  return stand_in::queue(stream, run, new std::function<void()>(std::move(work))) == kSuccess
              ? kSuccess
              : refuse(kUnhandledCudaError, "the stream refuses work");
 }
@@ -176,7 +173,7 @@ ncclResult ncclAllReduce(const void* in, void* out, size_t count, int type, int 
                          CUstream stream) {
   return with_type(type, [&](auto element) {
     using T = decltype(element);
-    return queue(stream, [=, meeting = comm->meeting, from = view(in), to = view(out)] {
+    return queue(stream, [=, meeting = comm->meeting, from = bytes_at(in), to = bytes_at(out)] {
       meeting->all_reduce(reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to), count,
                           [&](T a, T b) { return folded(a, b, reduction); });
     });
@@ -189,7 +186,7 @@ ncclResult ncclBroadcast(const void* in, void* out, size_t count, int type, int 
     if (in != out) {
       return refuse(kNcclInvalidArgument, "the stand-in broadcasts in place");
     }
-    return queue(stream, [=, meeting = comm->meeting, data = view(out)] {
+    return queue(stream, [=, meeting = comm->meeting, data = bytes_at(out)] {
       meeting->broadcast(data, count * sizeof(element), root);
     });
   });
@@ -198,8 +195,8 @@ ncclResult ncclBroadcast(const void* in, void* out, size_t count, int type, int 
 ncclResult ncclAllGather(const void* in, void* out, size_t count, int type, ncclComm comm, CUstream stream) {
   return with_type(type, [&](auto element) {
     const size_t bytes = count * sizeof(element);
-    const char* const from = view(in);
-    char* const to = view(out);
+    const char* const from = bytes_at(in);
+    char* const to = bytes_at(out);
     const Meeting& all = *comm->meeting;
     if (from != to + bytes * static_cast<size_t>(all.rank) &&
         overlap(from, bytes, to, bytes * static_cast<size_t>(all.size))) {
@@ -214,8 +211,8 @@ ncclResult ncclReduceScatter(const void* in, void* out, size_t count, int type, 
   return with_type(type, [&](auto element) {
     using T = decltype(element);
     const size_t bytes = count * sizeof(T);
-    const char* const from = view(in);
-    char* const to = view(out);
+    const char* const from = bytes_at(in);
+    char* const to = bytes_at(out);
     const Meeting& all = *comm->meeting;
     if (to != from + bytes * static_cast<size_t>(all.rank) &&
         overlap(from, bytes * static_cast<size_t>(all.size), to, bytes)) {
@@ -234,11 +231,11 @@ ncclResult ncclGroupStart() {
 }
 
 ncclResult ncclSend(const void* data, size_t count, int type, int, ncclComm comm, CUstream stream) {
-  return pass(passed.sent, view(data), count, type, comm, stream);
+  return pass(passed.sent, bytes_at(data), count, type, comm, stream);
 }
 
 ncclResult ncclRecv(void* data, size_t count, int type, int, ncclComm comm, CUstream stream) {
-  return pass(passed.received, view(data), count, type, comm, stream);
+  return pass(passed.received, bytes_at(data), count, type, comm, stream);
 }
 
 ncclResult ncclGroupEnd() {

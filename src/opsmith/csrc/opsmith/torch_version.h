@@ -64,6 +64,13 @@ struct DeviceCapability {};
   at::native::padding::check_valid_input(input, padding, dims)
 #endif
 
+// The argument of at::Context::allowTF32CuDNN(), of <ATen/Context.h>, that asks for convolutions alone.
+#if TORCH_VERSION_MINOR < 10
+#define OPSMITH_CONVOLUTIONS "conv"
+#else
+#define OPSMITH_CONVOLUTIONS at::Float32Op::CONV
+#endif
+
 #if TORCH_VERSION_MINOR < 13
 namespace torch::autograd {
 struct Node;

@@ -1,10 +1,7 @@
 // See api.h.
 #include "api.h"
 
-#include <dlfcn.h>
-
-#include <c10/util/Exception.h>
-#include <opsmith_vendor_library.h>
+#include "../common/nvidia_library.h"
 
 namespace opsmith::cublas {
 namespace {
@@ -13,22 +10,15 @@ constexpr const char* kRemedy =
     "; pip install nvidia-cublas, which a CUDA build of torch brings, name its libcublas.so in "
     "OPSMITH_CUBLAS_LIBRARY, or leave the library `cublas` out of the description";
 
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  TORCH_CHECK_NOT_IMPLEMENTED(function != nullptr, "the cuBLAS here lacks ", name, kRemedy);
-}
-
 Api open_api() {
   // In nvidia/cublas/lib or, with CUDA 13, nvidia/cu13/lib.
-  void* const library = open_vendor_library(
-      library_named_by("OPSMITH_CUBLAS_LIBRARY"),
+  const nvidia::Library library(
+      "cuBLAS", "multiplies matrices", kRemedy, "OPSMITH_CUBLAS_LIBRARY",
       {beside_torch("/../../nvidia/*/lib/libcublas.so.[0-9]*"), "libcublas.so.13", "libcublas.so.12"});
-  TORCH_CHECK_NOT_IMPLEMENTED(library != nullptr, "cuBLAS, which multiplies matrices, is missing", kRemedy);
   Api found;
-  find(library, "cublasCreate_v2", found.Create);
-  find(library, "cublasSetStream_v2", found.SetStream);
-  find(library, "cublasGemmStridedBatchedEx", found.Multiply);
+  library.find("cublasCreate_v2", found.Create);
+  library.find("cublasSetStream_v2", found.SetStream);
+  library.find("cublasGemmStridedBatchedEx", found.Multiply);
   return found;
 }
 

@@ -1,15 +1,11 @@
 // mm, addmm, bmm and baddbmm, by cuBLAS; linear is addmm.
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
-#include <opsmith/device/device.h>
-#include <opsmith/device/driver.h>
-#include <opsmith/device/stream.h>
-#include <opsmith_cuda.h>
 
+#include "../common/nvidia_library.h"
 #include "api.h"
 
 namespace opsmith::cublas {
@@ -17,20 +13,6 @@ namespace {
 
 void check(int status, const char* action) {
   TORCH_CHECK(status == kSuccess, "cuBLAS cannot ", action, " (status ", status, ")");
-}
-
-// cuBLAS on this thread's current stream of the device. A handle is one thread's; it is never destroyed,
-// since the driver may be gone when threads end.
-Handle handle(c10::DeviceIndex device) {
-  void* stream = nullptr;
-  opsmith::check(opsmith_cuda_stream(current_stream(device), &stream), "give cuBLAS a stream", device);
-  thread_local std::array<Handle, kMostDevices> handles{};
-  Handle& found = handles[static_cast<size_t>(device)];
-  if (found == nullptr) {
-    check(api().Create(&found), "start");
-  }
-  check(api().SetStream(found, stream), "use a stream");
-  return found;
 }
 
 int data_type(at::ScalarType dtype) {
@@ -94,12 +76,13 @@ void multiply_rows(const Matrices& a, const Matrices& b, const Matrices& out, co
   const float floats[] = {static_cast<float>(doubles[0]), static_cast<float>(doubles[1])};
   const void* const numbers[] = {is_double ? static_cast<const void*>(&doubles[0]) : &floats[0],
                                  is_double ? static_cast<const void*>(&doubles[1]) : &floats[1]};
+  const Handle handle = nvidia::handle(api().Create, api().SetStream, out.tensor.device().index(), check);
   // cuBLAS has columns: outᵀ = bᵀ aᵀ.
-  check(api().Multiply(handle(out.tensor.device().index()), b.op, a.op, narrow(out.tensor.size(2)),
-                       narrow(out.tensor.size(1)), narrow(a.tensor.size(2)), numbers[0], b.tensor.data_ptr(),
-                       type, narrow(b.step), b.tensor.stride(0), a.tensor.data_ptr(), type, narrow(a.step),
-                       a.tensor.stride(0), numbers[1], out.tensor.data_ptr(), type, narrow(out.step),
-                       out.tensor.stride(0), narrow(out.tensor.size(0)), compute, kAnyAlgorithm),
+  check(api().Multiply(handle, b.op, a.op, narrow(out.tensor.size(2)), narrow(out.tensor.size(1)),
+                       narrow(a.tensor.size(2)), numbers[0], b.tensor.data_ptr(), type, narrow(b.step),
+                       b.tensor.stride(0), a.tensor.data_ptr(), type, narrow(a.step), a.tensor.stride(0),
+                       numbers[1], out.tensor.data_ptr(), type, narrow(out.step), out.tensor.stride(0),
+                       narrow(out.tensor.size(0)), compute, kAnyAlgorithm),
         "multiply matrices");
 }
 
