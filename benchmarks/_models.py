@@ -368,10 +368,13 @@ class Training:
         device: str,
         layout: torch.memory_format = torch.preserve_format,
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        is_compiled: bool = False,
     ) -> Callable[[], float]:
         """A step of SGD with momentum on ``device``; gives the loss.
 
-        Images and weights are in ``layout``; the forward pass and the loss are computed in ``context``.
+        Images and weights are in ``layout``; the forward pass, compiled where ``is_compiled``, and the
+        loss are computed in ``context``.
         """
         torch.manual_seed(0)
         model = self.model().to(device).to(memory_format=layout)  # type: ignore[call-overload]
@@ -379,11 +382,12 @@ class Training:
         if inputs.dim() == 4:
             inputs = inputs.to(memory_format=layout)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        forward = torch.compile(model) if is_compiled else model
 
         def step() -> float:
             optimizer.zero_grad()
             with context():
-                loss = cross_entropy(model(inputs).flatten(0, -2), classes.flatten())
+                loss = cross_entropy(forward(inputs).flatten(0, -2), classes.flatten())
             loss.backward()
             optimizer.step()
             return loss.item()

@@ -1,4 +1,4 @@
-"""A device beside another of the same machine: calls, bandwidth, products, training steps.
+"""A device beside another of the same machine: calls, bandwidth, products, overlap, training steps.
 
 ``python benchmarks/beside.py [PART…] [--device cuda_driver] [--peer cuda] [--small]``: all parts where none
 is named.  Both sides have the same inputs and take turns; results are compared before anything is measured.
@@ -16,7 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -186,12 +186,11 @@ class Trained:
     autocast: torch.dtype | None = None
     steps: int = 1
 
-    def on(self, device: str) -> Step:
-        if self.autocast is None:
-            return self.training.step(device, self.layout)
-        return self.training.step(
-            device, self.layout, partial(torch.autocast, device, self.autocast)
-        )
+    def on(self, device: str, *, is_compiled: bool = False) -> Step:
+        context: Callable[[], AbstractContextManager[object]] = nullcontext
+        if self.autocast is not None:
+            context = partial(torch.autocast, device, self.autocast)
+        return self.training.step(device, self.layout, context, is_compiled=is_compiled)
 
 
 def trained(small: bool) -> dict[str, Trained]:
@@ -225,18 +224,32 @@ def small_resnet() -> nn.Module:
     return nn.Sequential(*normed(3, 8, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks, *end)
 
 
+def overlap(device: str, small: bool) -> Measurement:
+    """The host's time of products in a row, beside that until all are done."""
+    side = 128 if small else 2048
+    square = numbers(side, side).to(device)
+    call = partial(torch.mm, square, square)
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for is_queued, times in ((True, taken[0]), (False, taken[1])):
+            times.append(microseconds(device, call, 50, is_queued=is_queued))
+    return measured(f"the host's part of 50 × mm of {side}³", "µs", *taken, 0.3)
+
+
+_COMPILED = ", compiled"
 _current: dict[str, Step] = {}
 
 
 def _begin(device: str, name: str, small: bool, backend: str = "") -> dict[str, int]:
     """In a side's process: two first steps; what of a step ran on the CPU, by operator.
 
-    ``device`` is that of ``backend``, if it is one of opsmith's.
+    ``device`` is that of ``backend``, if it is one of opsmith's.  The ``name`` of a compiled model says so.
     """
     if backend:
         opsmith.load(backend)
     _current.clear()
-    step = _current[name] = trained(small)[name].on(device)
+    each = trained(small)[name.removesuffix(_COMPILED)]
+    step = _current[name] = each.on(device, is_compiled=name.endswith(_COMPILED))
     step()
     with record_calls() if backend else nullcontext() as recorded:
         step()
@@ -252,15 +265,20 @@ def _milliseconds(device: str, name: str, steps: int) -> float:
     return microseconds(device, _current[name], steps, is_queued=False) / 1e3
 
 
-def training(backend: str, device: str, peer: str, small: bool) -> Iterator[Measurement]:
+def training(
+    backend: str, device: str, peer: str, small: bool, ending: str = ""
+) -> Iterator[Measurement]:
     """Steps of SGD in turn on the device of ``backend`` and on its peer, each side in a process of its own.
+
+    Models are compiled by ``torch.compile`` where ``ending``, of the names, says so.
 
     PyTorch's autograd engine orders the streams of one accelerator alone, which the backend is as soon as it
     is loaded: a backward pass on ``cuda`` fails from then on.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context) as ours, ProcessPoolExecutor(1, context) as theirs:
-        for name, each in trained(small).items():
+        for model, each in trained(small).items():
+            name = model + ending
             on_cpu = ours.submit(_begin, device, name, small, backend).result()
             theirs.submit(_begin, peer, name, small).result()
             taken: tuple[list[float], list[float]] = ([], [])
@@ -272,7 +290,7 @@ def training(backend: str, device: str, peer: str, small: bool) -> Iterator[Meas
 
 
 _CASES = {part.__name__: part for part in (calls, bandwidth, products)}
-PARTS = (*_CASES, training.__name__)
+PARTS = (*_CASES, overlap.__name__, training.__name__, "compiled")
 
 
 def main() -> None:
@@ -294,10 +312,14 @@ def main() -> None:
     device = opsmith.load(options.device, progress=print).name
     cases = (case for part in chosen if part in _CASES for case in _CASES[part](options.small))
     found, failed = measure(cases, device, options.peer)
-    if training.__name__ in chosen:
-        for each in training(options.device, device, options.peer, options.small):
-            found.append(each)
-            tell(each, options.peer)
+    if overlap.__name__ in chosen:
+        found.append(overlap(device, options.small))
+        tell(found[-1], "to the end")
+    for part, ending in ((training.__name__, ""), ("compiled", _COMPILED)):
+        if part in chosen:
+            for each in training(options.device, device, options.peer, options.small, ending):
+                found.append(each)
+                tell(each, options.peer)
     report(f"{device}; peer: {options.peer}", found)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -80,6 +80,7 @@ def steps(backend: str, peer: str, *, small: bool) -> list[Step]:
                 ("calls", 30),
                 ("bandwidth", 60),
                 ("products", 45),
+                ("overlap", 20),
                 ("training", 90),
             )
         ),
@@ -101,8 +102,15 @@ def libraries(figures: tuple[str, ...]) -> list[Step]:
         Step("libraries", 90, ("-m", "opsmith", "build", backend, "--json")),
         Step("cublas", 40, (f"{tests}/cublas_backend/products.py", backend)),
         Step("cudnn", 60, (f"{tests}/cudnn_backend/convolutions.py", backend)),
-        Step("products with libraries", 45, (*figures, "--device", backend, "products")),
-        Step("training with libraries", 60, (*figures, "--device", backend, "training")),
+        *(
+            Step(f"{part} with libraries", seconds, (*figures, "--device", backend, part))
+            for part, seconds in (
+                ("products", 45),
+                ("overlap", 20),
+                ("training", 60),
+                ("compiled", 120),
+            )
+        ),
     ]
 
 
