@@ -164,7 +164,18 @@ def test_the_backend_of_a_command(tmp_path: Path) -> None:
         return done.stdout.partition(" ")[0], done.stderr
 
     assert plan() == ("sim", "")
-    (tmp_path / "backend.yaml").write_text("backend: chip\ndriver: sim\nlibraries: []\n")
+    description = "backend: chip\ndriver: sim\nlibraries: []\n"
+    for name in ("mychip", "other"):
+        (tmp_path / "src" / name).mkdir(parents=True)
+    (tmp_path / "src" / "mychip" / "backend.yaml").write_text(description)
+    assert plan() == ("chip", "backend: ./src/mychip/backend.yaml\n")
+    (tmp_path / "src" / "other" / "backend.yaml").write_text(description)
+    done = fork_server.run([sys.executable, "-m", "opsmith", "plan"], cwd=tmp_path)
+    assert done.returncode == 2
+    assert "backends: src/mychip/backend.yaml, src/other/backend.yaml" in " ".join(
+        done.stderr.replace("│", " ").split()
+    )
+    (tmp_path / "backend.yaml").write_text(description)
     assert plan() == ("chip", "backend: ./backend.yaml\n")
     assert plan("sim") == plan("--backend", "sim") == ("sim", "")
     assert plan("backend.yaml") == ("chip", "")

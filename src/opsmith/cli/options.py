@@ -9,11 +9,12 @@ import typer
 
 from opsmith.cli.console import err
 
-_HERE = "backend.yaml"
+# Where a folder has its description, and where the repository has it that `opsmith new` writes.
+_HERE = ("backend.yaml", "src/*/backend.yaml")
 
 
 def chosen_backend(context: typer.Context, given: str) -> str:
-    """The backend that a command is about: the one ``given``, or else ``./backend.yaml``, or else sim.
+    """The backend that a command is about: the one ``given``, or else that of the folder, or else sim.
 
     Of commands that take it as an argument, ``--backend`` names it too.
     """
@@ -30,15 +31,19 @@ def given_backend(context: typer.Context, backend: str) -> str | None:
 
 
 def default_backend() -> str:
-    """``./backend.yaml``, which stderr is told of, or sim where there is none."""
-    if Path(_HERE).is_file():
-        err.print(f"backend: ./{_HERE}", style="dim", highlight=False)
-        return _HERE
+    """The one description of the folder, which stderr is told of, or sim where there is none."""
+    for pattern in _HERE:
+        found = sorted(str(path) for path in Path().glob(pattern))
+        if len(found) > 1:
+            raise typer.BadParameter(f"name one of the folder's backends: {', '.join(found)}")
+        if found:
+            err.print(f"backend: ./{found[0]}", style="dim", highlight=False)
+            return found[0]
     return "sim"
 
 
 _WHICH = "A shipped backend, or a backend.yaml."
-DEFAULT = "./backend.yaml, or sim"
+DEFAULT = "the folder's, or sim"
 Backend = Annotated[
     str,
     typer.Option(metavar="NAME|FILE", callback=chosen_backend, show_default=DEFAULT, help=_WHICH),
