@@ -37,9 +37,9 @@ Install = Callable[[str], None]
 # The releases of which facts are recorded; of the others a plan warns.
 _FACTS = {
     "dispatcher": KNOWN_RELEASES,
-    "host_readers": ((2, 13),),
+    "host_readers": ((2, 13), (2, 15)),
     "operators": KNOWN_RELEASES,
-    "parts": ((2, 13), (2, 14)),
+    "parts": ((2, 13), (2, 14), (2, 15)),
     "stubs": ((2, 13), (2, 14), (2, 15)),
 }
 _READERS = (read_stubs, read_parts, read_host_readers, catalogue_module._dispatcher)
@@ -155,15 +155,15 @@ def test_differences_add_change_and_remove_entries() -> None:
 def test_a_release_without_facts_takes_the_nearest_ones_with_a_warning(install: Install) -> None:
     install("2.16.0+cpu")
     with pytest.warns(RecordedFactsWarning) as warned:
-        assert (read_stubs().torch, read_parts().torch) == ("2.15", "2.14")
-        assert read_host_readers().torch == "2.13"
+        assert (read_stubs().torch, read_parts().torch) == ("2.15", "2.15")
+        assert read_host_readers().torch == "2.15"
     (once,) = warned
     assert str(once.message) == (
         "opsmith has no facts of torch 2.16 on this, and plans with those of the release in brackets: "
         "which operators have no meta kernel (2.15); "
         "which operators DispatchStubs serve (2.15); "
-        "what PyTorch decomposes composites into (2.14); "
-        "which composites read host memory (2.13)\n"
+        "what PyTorch decomposes composites into (2.15); "
+        "which composites read host memory (2.15)\n"
         "  remedy: record them in opsmith's source tree: python tools/record_release"
     )
 
