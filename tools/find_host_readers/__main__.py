@@ -85,7 +85,7 @@ def main() -> int:
     nearest = read_facts("host_readers", nearest_other("host_readers", torch_release()))
     with no_known_readers():
         found, called = find_readers(names, described_device())
-    # Of one whose calls the CPU all refused nothing new is known; nor where no call could have had a gradient.
+    # Where the CPU refused all calls, or none could have had a gradient, nothing new is known.
     found = sorted({*found, *set(nearest["readers"]) & set(names) - called})
     differentiated = [
         name for name in found if name in nearest["differentiated"] or is_differentiated(name)
