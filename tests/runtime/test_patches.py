@@ -11,23 +11,25 @@ import fork_server
 from opsmith.runtime import LoadedBackend
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "patches.md"
-PROGRAM = """
+PROGRAM = '''
 import json, sys
 import multiprocessing.queues
 import torch, torch._inductor.codegen.cpp, torch._inductor.compile_fx, torch.nn.parallel, torch.utils.dlpack
 
+torch._inductor.config.force_disable_caches = True  # a graph that is found changes nothing
 # Dynamo changes PyTorch, too, when it is first used.
 torch.compile(lambda x: x + 1)(torch.ones(2))
 
 def attributes():
+    """Those of PyTorch's modules and classes, by name, None for what a class inherits."""
     found = {}
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] in ("torch", "multiprocessing"):
             for key, value in [*vars(module).items()]:
                 found[f"{name}.{key}"] = value
-                if isinstance(value, type) and (value.__module__ == name or name == "torch"):
-                    for inner in dir(value):
-                        found[f"{name}.{key}.{inner}"] = getattr(value, inner, None)
+                if isinstance(value, type) and value.__module__ == name:
+                    of_class = dict.fromkeys(dir(value)) | {**vars(value)}
+                    found |= {f"{name}.{key}.{inner}": each for inner, each in of_class.items()}
     return found
 
 before = attributes()
@@ -35,14 +37,14 @@ import opsmith
 opsmith.load("sim")
 torch.compile(lambda x: x * 2 + 1)(torch.ones(2, device="sim"))
 after = attributes()
-is_function = lambda each: callable(each) and not isinstance(each, type)
+is_function = lambda each: isinstance(each, staticmethod) or callable(each) and not isinstance(each, type)
 replaced = [
     name for name, value in before.items()
-    if is_function(value) and is_function(after.get(name)) and after[name] != value
+    if (value is None or is_function(value)) and is_function(after.get(name)) and after[name] is not value
 ]
 # Releases of torch lack some.
 print(json.dumps({"replaced": replaced, "listed": [name for name in sys.argv[1:] if name in before]}))
-"""
+'''
 # PyTorch itself, when a device is named, and Inductor's modules that import a function of another.
 _PYTORCH = re.compile(r"\.(DeviceType|ProfilerActivity|_C)\b|trace_rules|torch\.optim")
 _IMPORTED = ("get_current_backend", "device_need_guard")
