@@ -51,7 +51,7 @@ help:
 	@echo 'make demo        train a small network on the simulated accelerator and on the CPU, side by side'
 	@echo 'make test        run the tests: everything that guards behaviour; TORCH=2.15.0 has them run on that torch'
 	@echo 'make test-fast   those that compile nothing, in a minute'
-	@echo 'make test-all    those of the night too, with every group of operators, and sim without its host window'
+	@echo 'make test-all    the nightly ones too, with every group of operators, and sim without its host window'
 	@echo 'make format      ruff and clang-format lay out what make lint checks'
 	@echo 'make lint        ruff, mypy, clang-format'
 	@echo 'make tidy        clang-tidy on the drivers and the kernels on lean tensors'

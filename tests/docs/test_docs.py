@@ -23,12 +23,12 @@ RUN = [page for page in PAGES if any(is_run(block) for block in blocks(page))]
 IN_ITS_OWN = "<!-- in an environment of its own -->"
 """On a page that installs packages; its programs run in processes of their own."""
 
-BY_NIGHT = frozenset(
+NIGHTLY = frozenset(
     """autograd compile composites conformance custom-operators device driver fallback how-it-works importing
     lean libraries math-library packaging programs python python-drivers random-numbers stubs
     tracing""".split()
 )
-"""Pages that compile for half a minute and longer, and tell of what other tests look after by day."""
+"""Pages that compile for half a minute and longer, and tell of what other tests of the default run guard."""
 
 NEEDS = {
     **dict.fromkeys(("python", "fallback", "ten-minutes"), "Python.h"),
@@ -42,7 +42,7 @@ _LINK = re.compile(r"\]\((?P<target>[^)#:]*)(?:#(?P<heading>[^)]*))?\)")
 
 def _with_marks(page: Path) -> ParameterSet:
     marks = [pytest.mark.needs(NEEDS[page.stem])] if page.stem in NEEDS else []
-    if page.stem in BY_NIGHT:
+    if page.stem in NIGHTLY:
         marks.append(pytest.mark.nightly)
     return pytest.param(page, id=page.stem, marks=marks)
 

@@ -107,7 +107,7 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 # ---- the contract ----
 
 
-# By day what each set of optional entries is for.
+# In the default run what each set of optional entries is for.
 BY_DAY = frozenset(
     "entries,ordinals out of range,order on created streams,query tells of pending work,host functions,"
     "streams wait for events,pinned copies,window contents,nested ranges,"

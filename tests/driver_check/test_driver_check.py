@@ -138,7 +138,7 @@ def test_a_good_driver_passes(chip: Path) -> None:
     assert len(report.findings) == 1 + len(CHECKS)
 
 
-# By day the first lie of each check, and what ends or stops the process.
+# In the default run the first lie of each check, and what ends or stops the process.
 _FIRST = {name: lie for lie, (name, _) in reversed(LIES.items())}.values()
 _ENDS = ("status 77", "crash", "exit", "hang")
 

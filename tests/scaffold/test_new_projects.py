@@ -1,6 +1,6 @@
 """Projects that `opsmith new` writes, installed and tested as their vendor would.
 
-By day the page *A device in an afternoon* does so with the default one (tests/docs).
+In the default run the page *A device in an afternoon* does so with the default one (tests/docs).
 """
 
 from __future__ import annotations

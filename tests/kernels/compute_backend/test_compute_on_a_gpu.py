@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "gpu"))
 import stand_in
 
-# Compiles cuda_driver, of which by day nothing else has need.
+# Compiles cuda_driver, which no test of the default run needs.
 pytestmark = pytest.mark.nightly
 
 

@@ -14,7 +14,7 @@ import stand_in
 
 PROGRAM = Path(__file__).with_name("products.py")
 
-# Compiles a backend of its own, of which by day nothing else has need.
+# Compiles a backend that no test of the default run needs.
 pytestmark = pytest.mark.nightly
 
 

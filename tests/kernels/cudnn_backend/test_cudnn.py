@@ -19,7 +19,7 @@ REMEDY = (
     "OPSMITH_CUDNN_LIBRARY, or leave the library `cudnn` out of the description"
 )
 
-# Compiles a backend of its own, of which by day nothing else has need.
+# Compiles a backend that no test of the default run needs.
 pytestmark = pytest.mark.nightly
 
 

@@ -57,7 +57,7 @@ SUITE = os.environ["OPSMITH_SUITE"]
 if SUITE.endswith("_on_copies"):
     os.environ["OPSMITH_HOST_WINDOW"] = "off"
 LIBRARY, BACKEND = {
-    # Behind `optimized`, which takes most floats of its operators: these are left to the night.
+    # Behind `optimized`, which takes most floats of its operators: these are nightly.
     "portable": ("portable", "sim"),
     "portable_alone": ("portable", KERNELS / "portable_backend" / "backend.yaml"),
     "optimized": ("optimized", "sim"),

@@ -1,4 +1,4 @@
-"""Kernels on AArch64, against ATen: cross-compiled, and called in an emulator; at night of all libraries.
+"""Kernels on AArch64, against ATen: cross-compiled, and called in an emulator; nightly, of all libraries.
 
 What a kernel is asked is what it is asked on this machine, but for what the processor decides: which integer
 NaN and infinity become.

@@ -45,7 +45,7 @@ BUILT = build_library(BACKEND, [], FOLDER / "built").library
 CALLER = built_caller(FOLDER)
 KERNELS = read_library_file(BUILT).description.kernels
 
-# How many samples of each are changed by day.
+# How many samples of each are changed in the default run.
 _BY_DAY = 1
 
 # The memory for a result is wrong, whatever ATen would do with it.

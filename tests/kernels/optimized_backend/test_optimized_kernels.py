@@ -20,7 +20,7 @@ from instruction_sets import skip_unsupported
 from opsmith.transforms.packed_linear import pack_linear_layers, packed_weight
 from refusal import refusal
 
-# By day the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
+# In the default run the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
 pytestmark = pytest.mark.isolated(
     OPSMITH_ISA=("", "baseline", "avx2"), nightly=("baseline", "avx2")
 )

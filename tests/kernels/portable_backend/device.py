@@ -1,7 +1,7 @@
 """The device on which the portable library is checked.
 
-``sim`` by day, where its kernels stand behind those of other libraries and take what these do not; with
-``OPSMITH_PORTABLE_BACKEND=portsim``, the device of ``backend.yaml``, where they stand alone.
+``sim`` in the default run, where its kernels stand behind those of other libraries and take what these do
+not; with ``OPSMITH_PORTABLE_BACKEND=portsim``, the device of ``backend.yaml``, where they stand alone.
 """
 
 from __future__ import annotations

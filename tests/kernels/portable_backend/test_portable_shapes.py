@@ -97,7 +97,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {"as sampled": lambda t: t, "pe
 
 
 def samples(info: OpInfo, dtype: torch.dtype) -> Iterator[Any]:
-    # Gradients by day in one dtype.
+    # Gradients in the default run in one dtype.
     grad = (
         dtype is torch.float32 or (ALONE and dtype.is_floating_point)
     ) and dtype in info.supported_backward_dtypes("cpu")

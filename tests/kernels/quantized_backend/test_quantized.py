@@ -17,7 +17,7 @@ from torch import Tensor
 import opsmith
 from instruction_sets import skip_unsupported
 
-# By day the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
+# In the default run the widest; the others compute the same calls in ``test_kernels_in_executorch.py``.
 pytestmark = pytest.mark.isolated(
     OPSMITH_ISA=("", "baseline", "avx2"), nightly=("baseline", "avx2")
 )
