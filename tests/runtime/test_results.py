@@ -81,6 +81,24 @@ def test_gradients_without_data_are_laid_out_alike(last: str, transposed: bool) 
         assert gradients() == real
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_kernel_of_one_pixel_has_a_memory_format(transposed: bool) -> None:
+    """By its strides, though it is contiguous in each: results and gradients follow it."""
+
+    def strides() -> list[tuple[int, ...]]:
+        weight = torch.empty(4, 4, 1, 1, device="sim", memory_format=torch.channels_last)
+        operands = [plain("sim", 2, 4, 5, 5).requires_grad_(), weight.requires_grad_()]
+        convolve = nn.functional.conv_transpose2d if transposed else nn.functional.conv2d
+        result = convolve(*operands)
+        (gradient,) = torch.autograd.grad(result.sum(), operands[:1])
+        return [result.stride(), gradient.stride()]
+
+    real = strides()
+    assert real == [(100, 1, 20, 4)] * 2
+    with FakeTensorMode():
+        assert strides() == real
+
+
 def bags(mode: int) -> Callable[[], object]:
     def call() -> object:
         weight = torch.ones(10, 4, device="sim")

@@ -35,6 +35,8 @@ def lay_out_fake_convolutions(device_type: str) -> None:
 def _laid_out(fake: Any, device_type: str) -> Any:
     @functools.wraps(fake)
     def convolution(fake_mode: Any, operator: Any, *arguments: Any, **options: Any) -> Any:
+        from opsmith.torch_names import suggest_memory_format
+
         results = fake(fake_mode, operator, *arguments, **options)
         given = _by_name(operator, arguments, options)
         first, weight = given["input"], given["weight"]
@@ -46,8 +48,8 @@ def _laid_out(fake: Any, device_type: str) -> Any:
             operator,
             first.fake_device,
             first.dtype,
-            _memory_format(first, first.dim()),
-            _memory_format(weight, first.dim()),
+            suggest_memory_format(first),
+            suggest_memory_format(weight),
             first.dim(),
             given["transposed"],
         )
@@ -72,14 +74,6 @@ def _is_sized(tensor: torch.Tensor) -> bool:
     return all(has_guarding_hint(size) for size in tensor.shape)
 
 
-def _memory_format(tensor: torch.Tensor, rank: int) -> torch.memory_format:
-    import torch
-
-    last = {4: torch.channels_last, 5: torch.channels_last_3d}[rank]
-    is_last = tensor.is_contiguous(memory_format=last) and not tensor.is_contiguous()
-    return last if is_last else torch.contiguous_format
-
-
 @functools.cache
 def _formats(
     operator: Any,
@@ -93,7 +87,7 @@ def _formats(
     """The formats of the results on the device; None where it does not matter, or the device cannot say."""
     import torch
 
-    from opsmith.torch_names import _disable_current_modes
+    from opsmith.torch_names import _disable_current_modes, suggest_memory_format
 
     nothing = (None,) * len(operator._schema.returns)
     if first is weight is torch.contiguous_format:
@@ -115,5 +109,5 @@ def _formats(
         except RuntimeError:  # a policy that denies the fallback, a dtype that is not served
             return nothing
     return tuple(
-        _memory_format(result, rank) if result.dim() == rank else None for result in results
+        suggest_memory_format(result) if result.dim() == rank else None for result in results
     )

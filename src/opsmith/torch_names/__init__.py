@@ -110,7 +110,10 @@ if TYPE_CHECKING:
     from torch._inductor.virtualized import V
     from torch._library._out_variant import to_out_variant
     from torch._ops import OpOverload
-    from torch._prims_common import is_non_overlapping_and_dense_or_false
+    from torch._prims_common import (
+        is_non_overlapping_and_dense_or_false,
+        suggest_memory_format,
+    )
     from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
     from torch._utils import _get_available_device_type, _handle_complex

@@ -125,6 +125,7 @@ _NAMES: Mapping[Feature | None, Mapping[str, str]] = {
     },
     Feature.FAKE_RESULTS: {
         "torch._decomp": "decompositions=reference_decompositions",
+        "torch._prims_common": "suggest_memory_format",
         "torch._subclasses": "fake_impls",
         "torch._subclasses.fake_tensor": "FakeTensor in_kernel_invocation_manager",
         "torch.fx.experimental.symbolic_shapes": "has_guarding_hint",
