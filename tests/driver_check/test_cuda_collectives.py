@@ -34,7 +34,7 @@ class Ranks:
         self.settings = {"LD_LIBRARY_PATH": str(folder), "OPSMITH_NCCL_LIBRARY": str(library)}
 
     def run(self, part: str, folder: Path, *devices: int, **settings: str) -> list[str]:
-        """What the rank on each of ``devices`` prints; all end well."""
+        """The output of the rank on each of ``devices``; all end well."""
 
         def run(rank: int) -> str:
             place = {

@@ -209,7 +209,7 @@ def test_a_perceptron_with_the_whole_portable_library(folder: Path) -> None:
 
 # What a program calls is a small part of the libraries; of all these programs a larger one.
 OWN_PART, PART_OF_ALL = 0.15, 0.25
-# What the others compute, `residual` does too: they are nightly.
+# `residual` computes all that the others do: they are nightly.
 TOGETHER = [each for each in LIBRARY_OF if each not in (quantized_models.mlp, quantized_models.cnn)]
 
 

@@ -1,4 +1,4 @@
-"""What loading a backend and compiling a program replace in PyTorch, beside the page that lists it."""
+"""Functions of PyTorch that a loaded backend and a compiled program replace, beside the page on them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _warnings(
     program: ProgramCoverage | None,
     earlier: ReportData | None,
 ) -> Iterator[str]:
-    """What of the inputs is of another backend or torch than the report; ``path`` has the ``results``."""
+    """Warnings of inputs that are of another backend or torch; ``path`` has the ``results``."""
     here, torch = f"`{backend}`", torch_version()
     differing = []
     if results is not None:

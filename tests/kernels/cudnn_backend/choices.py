@@ -27,7 +27,7 @@ weight = torch.randn(4, 4, 3, 3)
 def seen(
     call: Callable[..., Tensor] = conv2d, form: Callable[[Tensor], Tensor] = Tensor.clone
 ) -> str:
-    """What cuDNN was called for, in the forward and the backward pass of ``call``."""
+    """The calls of cuDNN in the forward and the backward pass of ``call``."""
     operands = [form(each).to("cudnngpu").requires_grad_() for each in (image, weight)]
     called()
     call(*operands).sum().backward()

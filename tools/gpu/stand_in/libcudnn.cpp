@@ -253,7 +253,7 @@ int destroy(Descriptor descriptor) {
 
 extern "C" {
 
-// What was computed since the last call: a line for each.
+// The computations since the last call: a line for each.
 const char* opsmith_stand_in_convolutions() {
   static std::string last;
   last = std::exchange(calls, "");
