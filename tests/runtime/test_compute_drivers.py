@@ -73,12 +73,15 @@ def source(name: str) -> str:
     return (KERNELS / name).read_text(encoding="utf-8").removeprefix('R"(').removesuffix(')"\n')
 
 
-GROUP = "#define ITEMS_OF_GROUP 128\n#define COMPUTE Float\n" + source("group.cl")
+GROUP = (
+    "#define IN Half\n#define COMPUTE Float\n#define ITEMS_OF_GROUP 128\n"
+    "#define WIDTH 4\n#define RUN_BYTES 8\n#define RUNS 2\n" + source("group.cl")
+)
 INDEX = "#define FAULT_INDEX 1\n#define INDEX_DTYPE Long\n" + source("checked_index.cl")
 NORM = "#define IN Half\n#define PARAMETERS Float\n#define SAVED Float\n#define WEIGHTED\n#define TRAINING\n"
 VARIANTS = {
     "matmul_tiled.cl": "#define DTYPE Half\n#define OUT Float\n#define ADDEND\n#define A_BY_ROWS\n",
-    "softmax.cl": "#define IN Half\n#define OUT Float\n#define LOG\n" + GROUP,
+    "softmax.cl": GROUP + "#define OUT Float\n#define OUT_BYTES 16\n#define LOG\n",
     "nll_loss.cl": "#define DTYPE BFloat16\n#define FAULT_TARGET 2\n#define WEIGHTED\n",
     "norm.cl": NORM + "#define BIASED\n#define RUNNING\n" + GROUP,
     "layer_norm_parameters.cl": NORM + "#define WANTS_WEIGHT\n#define WANTS_BIAS\n",
