@@ -34,6 +34,10 @@ def shape_fakes_as_on_cpu(device_type: str) -> None:
     for name in _ASK_FOR_THE_CPU:
         operator = getattr(torch.ops.aten, name).default
         implementations[operator] = _as_on_cpu(implementations.get(operator), device_type)
+    operator = torch.ops.aten.native_group_norm.default
+    implementations[operator] = _in_memory_format_of_input(
+        implementations.get(operator), device_type
+    )
     # The decompositions of all operators that normalize a batch call this one by its name.
     decompositions.native_batch_norm_helper = _with_statistics_of_the_cpu(
         decompositions.native_batch_norm_helper, device_type
@@ -59,6 +63,30 @@ def _as_on_cpu(rule: Any, device_type: str) -> Any:
         with fake_mode:
             results = operator(*on_cpu[0], **on_cpu[1])
         return moved(given[0].fake_device, results)
+
+    return fake
+
+
+def _in_memory_format_of_input(rule: Any, device_type: str) -> Any:
+    """``rule``, if there is one; on ``device_type`` its first result has the input's memory format, which
+    kernels keep.  PyTorch 2.14's own rule says contiguous, on the CPU too.
+    """
+
+    def fake(fake_mode: Any, operator: Any, input: Any, *arguments: Any, **options: Any) -> Any:
+        from opsmith.torch_names import (
+            FakeTensor,
+            in_kernel_invocation_manager,
+            suggest_memory_format,
+        )
+
+        if input.fake_device.type != device_type:
+            return (
+                rule(fake_mode, operator, input, *arguments, **options) if rule else NotImplemented
+            )
+        with in_kernel_invocation_manager(fake_mode):
+            first, *others = operator(input, *arguments, **options)
+            first = first.contiguous(memory_format=suggest_memory_format(input))
+        return tuple(FakeTensor(fake_mode, each, input.fake_device) for each in (first, *others))
 
     return fake
 
